@@ -1,0 +1,170 @@
+"""The blocking client: calls with a timeout, and events as an iterator."""
+
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rpc.errors import FramingError, RpcError, RpcTimeout, RpcUnavailable
+from rpc.framing import LineSplitter, decode, encode
+from rpc.paths import check_length
+
+DEFAULT_TIMEOUT_S = 10.0
+
+
+class Client:
+    """One connection to one server; connects when made. Not for use by two threads at once.
+
+    `timeout` (seconds) bounds each call. Raises RpcUnavailable when nobody serves `path`.
+    """
+
+    def __init__(self, path: str | Path, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        self.path = check_length(path)
+        self._timeout = timeout
+        self._splitter = LineSplitter()
+        self._lines: deque[bytes] = deque()
+        self._events: deque[dict[str, Any]] = deque()
+        self._next_id = 1
+        self._socket = self._connect()
+
+    def _connect(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(self._timeout)
+            connection.connect(self.path)
+            connection.setblocking(False)
+        except FileNotFoundError as error:
+            connection.close()
+            raise RpcUnavailable("ENOENT", f"no socket {self.path}: its process is not running") from error
+        except ConnectionRefusedError as error:
+            connection.close()
+            raise RpcUnavailable("ECONNREFUSED", f"nobody serves {self.path}: its process has died") from error
+        except OSError as error:
+            connection.close()
+            raise RpcUnavailable("EIO", f"cannot connect to {self.path}: {error}") from error
+        return connection
+
+    @classmethod
+    def wait_for(cls, path: str | Path, timeout: float, call_timeout: float = DEFAULT_TIMEOUT_S) -> "Client":
+        """Connect to a server that may still be starting; give up with RpcUnavailable after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                return cls(path, call_timeout)
+            except RpcUnavailable:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.02)
+
+    def call(self, op: str, /, *, rpc_timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
+        """Return the answer to one request.
+
+        Raises RpcError with the server's code and message, RpcTimeout after `rpc_timeout` seconds (default: the
+        client's), RpcUnavailable when the server goes away. Events that arrive meanwhile are kept for `events`.
+        """
+        deadline = time.monotonic() + (self._timeout if rpc_timeout is None else rpc_timeout)
+        request_id = self._next_id
+        self._next_id += 1
+        self._send(encode({"id": request_id, "op": op, **arguments}), op, deadline)
+        while True:
+            message = self._next_message(deadline)
+            if message is None:
+                self.close()
+                raise RpcTimeout("ETIMEDOUT", f"{self.path} did not answer {op} in time")
+            if "event" in message:
+                self._events.append(message["event"])
+            elif message.get("id") == request_id:
+                return self._outcome(message)
+
+    def subscribe(self) -> None:
+        """Ask the server to send its events from now on."""
+        self.call("subscribe")
+
+    def events(self, timeout: float | None = None) -> Iterator[dict[str, Any]]:
+        """Yield events as they come; end after `timeout` seconds in all (None: never), or when the server is gone."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            event = self._next_event(deadline)
+            if event is None:
+                return
+            yield event
+
+    def _next_event(self, deadline: float | None) -> dict[str, Any] | None:
+        while not self._events:
+            try:
+                message = self._next_message(deadline)
+            except RpcUnavailable:
+                return None
+            if message is None:
+                return None
+            if "event" in message:
+                self._events.append(message["event"])
+        return self._events.popleft()
+
+    @staticmethod
+    def _outcome(message: dict[str, Any]) -> dict[str, Any]:
+        if "error" in message:
+            error = message["error"]
+            raise RpcError(str(error.get("code", "EIO")), str(error.get("message", "no message")))
+        result = message.get("ok")
+        if not isinstance(result, dict):
+            raise FramingError(f"answer {message} holds neither ok nor error")
+        return result
+
+    def _send(self, data: bytes, op: str, deadline: float) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                if not self._wait(select.POLLOUT, deadline):
+                    self.close()
+                    raise RpcTimeout("ETIMEDOUT", f"{self.path} did not take {op} in time")
+                view = view[self._socket.send(view) :]
+        except OSError as error:
+            self.close()
+            raise RpcUnavailable("EPIPE", f"{self.path} closed the connection before {op}") from error
+
+    def _next_message(self, deadline: float | None) -> dict[str, Any] | None:
+        """Return the next message, or None at the deadline."""
+        while not self._lines:
+            if not self._wait(select.POLLIN, deadline):
+                return None
+            try:
+                data = self._socket.recv(262144)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self.close()
+                raise RpcUnavailable("EPIPE", f"{self.path} broke the connection: {error.strerror}") from error
+            if not data:
+                self.close()
+                raise RpcUnavailable("EPIPE", f"{self.path} closed the connection: its process has ended")
+            self._lines.extend(self._splitter.feed(data))
+        return decode(self._lines.popleft())
+
+    def _wait(self, mask: int, deadline: float | None) -> bool:
+        if self._socket.fileno() < 0:
+            raise RpcUnavailable("EBADF", f"the connection to {self.path} is closed")
+        poller = select.poll()
+        poller.register(self._socket, mask)
+        wait_ms = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
+        return bool(poller.poll(wait_ms))
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, to wait for events of several servers with select."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Close the connection; closing twice is allowed."""
+        self._socket.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _value: BaseException | None, _tb: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,52 @@
+"""From a request to the operation that serves it, and from its outcome to the answer."""
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rpc.errors import FramingError, RpcError
+from rpc.framing import encode
+
+log = logging.getLogger(__name__)
+
+Operation = Callable[..., Any]
+"""Takes the request's arguments by keyword; returns a dict (or None for {}), or an awaitable of one for asyncio."""
+
+
+class Operations:
+    """The operations of one server by name."""
+
+    def __init__(self, operations: Mapping[str, Operation]) -> None:
+        self._operations = dict(operations)
+        self._signatures = {name: inspect.signature(operation) for name, operation in operations.items()}
+
+    def invoke(self, request: Mapping[str, Any]) -> Any:
+        """Call what the request names and return what that returns; raise RpcError for a bad request."""
+        arguments = {key: value for key, value in request.items() if key not in {"id", "op"}}
+        name = request.get("op")
+        operation = self._operations.get(name) if isinstance(name, str) else None
+        if operation is None:
+            known = ", ".join(sorted(self._operations))
+            raise RpcError("ENOSYS", f"no operation {name!r}; there are: {known}")
+        try:
+            self._signatures[str(name)].bind(**arguments)
+        except TypeError as error:
+            raise RpcError("EINVAL", f"operation {name}: {error}") from error
+        return operation(**arguments)
+
+
+def answer(request: Mapping[str, Any], result: Any) -> bytes:
+    """Return the line that answers a request with success."""
+    try:
+        return encode({"id": request.get("id"), "ok": {} if result is None else result})
+    except FramingError as error:
+        return failure(request, error)
+
+
+def failure(request: Mapping[str, Any], error: BaseException) -> bytes:
+    """Return the line that answers a request with an error; anything but RpcError is logged with its traceback."""
+    if not isinstance(error, RpcError):
+        log.error("operation %s failed", request.get("op"), exc_info=error)
+        error = RpcError("EIO", f"operation {request.get('op')}: {type(error).__name__}: {error}")
+    return encode({"id": request.get("id"), "error": {"code": error.code, "message": error.message}})

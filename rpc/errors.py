@@ -1,0 +1,25 @@
+"""What can go wrong between a client and a server."""
+
+
+class RpcError(Exception):
+    """An answer that is no success: `code` is an errno name such as EINVAL, `message` one sentence."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+        self.message = message
+
+
+class RpcUnavailable(RpcError):  # noqa: N818 - the sentence is the error, the name says the state
+    """The server cannot be reached: no socket, nobody listening, or it went away during a call."""
+
+
+class RpcTimeout(RpcUnavailable):
+    """The server did not answer in time; the connection is closed, since its answer may still be under way."""
+
+
+class FramingError(RpcError):
+    """A line is too long, no JSON, or no object."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("EPROTO", message)

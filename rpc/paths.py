@@ -1,0 +1,54 @@
+"""Unix socket paths: what makes them unusable, and listening on one that a dead process left behind."""
+
+import socket
+from pathlib import Path
+
+from rpc.errors import RpcError
+
+MAX_PATH_BYTES = 107
+"""sun_path of Linux holds 108 bytes with the closing zero (unix(7))."""
+
+
+def check_length(path: str | Path) -> str:
+    """Return the path as text; raise RpcError when no Unix socket can have it."""
+    text = str(path)
+    if len(text.encode()) > MAX_PATH_BYTES:
+        raise RpcError(
+            "ENAMETOOLONG", f"socket path {text} has more than {MAX_PATH_BYTES} bytes; use a shorter directory"
+        )
+    return text
+
+
+def listen(path: str | Path) -> socket.socket:
+    """Return a non-blocking listening socket, for the owner only; a file left by a dead server is replaced.
+
+    Raises RpcError EADDRINUSE when a living server holds the path, ENOENT when its directory does not exist.
+    """
+    text = check_length(path)
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        if Path(text).is_socket():
+            _remove_stale(text)
+        server.bind(text)
+        Path(text).chmod(0o600)
+        server.listen(64)
+    except OSError as error:
+        server.close()
+        code = "ENOENT" if isinstance(error, FileNotFoundError) else "EADDRINUSE"
+        raise RpcError(code, f"cannot listen on {text}: {error.strerror}") from error
+    except RpcError:
+        server.close()
+        raise
+    return server
+
+
+def _remove_stale(path: str) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink(missing_ok=True)
+            return
+        except FileNotFoundError:
+            return
+    raise RpcError("EADDRINUSE", f"another process serves {path}")

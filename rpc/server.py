@@ -1,0 +1,170 @@
+"""The server for a process that has its own event loop: one descriptor to watch, one call to make.
+
+The listening socket and all connections sit in an epoll of the server's own, whose descriptor is readable whenever
+one of them needs attention (epoll(7): an epoll descriptor can itself be watched). So the outer loop watches
+`fileno()` and calls `service()`, which never blocks.
+"""
+
+import logging
+import select
+import socket
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rpc.dispatch import Operation, Operations, answer, failure
+from rpc.errors import RpcError
+from rpc.framing import MAX_LINE_BYTES, LineSplitter, decode, encode
+from rpc.paths import listen
+
+log = logging.getLogger(__name__)
+
+MAX_BACKLOG_BYTES = MAX_LINE_BYTES
+"""Events for a subscriber that reads too slowly are dropped, and counted, beyond this."""
+
+
+class _Connection:
+    """One client: bytes not yet a line, bytes not yet sent."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.splitter = LineSplitter()
+        self.outgoing: deque[bytes | memoryview] = deque()
+        self.backlog = 0
+        self.subscribed = False
+        self.waits_for_space = False
+        self.events_dropped = 0
+
+    def queue(self, line: bytes) -> None:
+        self.outgoing.append(line)
+        self.backlog += len(line)
+
+    def queue_event(self, line: bytes) -> None:
+        if self.backlog > MAX_BACKLOG_BYTES:
+            self.events_dropped += 1
+        else:
+            self.queue(line)
+
+    def flush(self) -> bool:
+        """Send what the socket takes now; return whether something is left."""
+        while self.outgoing:
+            chunk = self.outgoing[0]
+            try:
+                sent = self.socket.send(chunk)
+            except BlockingIOError:
+                return True
+            self.backlog -= sent
+            if sent == len(chunk):
+                self.outgoing.popleft()
+            else:
+                self.outgoing[0] = memoryview(chunk)[sent:]
+            if self.events_dropped and not self.outgoing:
+                self.queue(encode({"event": {"kind": "rpc.events_dropped", "count": self.events_dropped}}))
+                self.events_dropped = 0
+        return False
+
+
+class Server:
+    """Serves operations on a Unix socket inside somebody else's loop.
+
+    An operation is called with the request's arguments by keyword, in the thread that calls `service`; it returns a
+    dict or None, or raises RpcError. `subscribe` is served here. Raises RpcError when the path cannot be had.
+    """
+
+    def __init__(self, path: str | Path, operations: Mapping[str, Operation]) -> None:
+        self.path = str(path)
+        self._operations = Operations(operations)
+        self._connections: dict[int, _Connection] = {}
+        self._listener = listen(path)
+        self._epoll = select.epoll()
+        self._epoll.register(self._listener, select.EPOLLIN)
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when `service` has something to do."""
+        return self._epoll.fileno()
+
+    @property
+    def has_subscribers(self) -> bool:
+        """Whether anybody would get an event now."""
+        return any(connection.subscribed for connection in self._connections.values())
+
+    def service(self) -> None:
+        """Serve everything that is ready and return; never blocks."""
+        for descriptor, mask in self._epoll.poll(0):
+            if descriptor == self._listener.fileno():
+                self._accept()
+                continue
+            connection = self._connections.get(descriptor)
+            if connection is None:
+                continue
+            try:
+                if mask & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
+                    self._receive(connection)
+                self._flush(connection)
+            except (OSError, RpcError) as error:
+                self._drop(connection, error)
+
+    def publish(self, event: Mapping[str, Any]) -> None:
+        """Send an event to all subscribers, or queue it for those that are slow."""
+        line: bytes | None = None
+        for connection in list(self._connections.values()):
+            if not connection.subscribed:
+                continue
+            line = line or encode({"event": dict(event)})
+            try:
+                connection.queue_event(line)
+                self._flush(connection)
+            except OSError as error:
+                self._drop(connection, error)
+
+    def close(self) -> None:
+        """Close all connections and remove the socket file."""
+        for connection in list(self._connections.values()):
+            connection.socket.close()
+        self._connections.clear()
+        self._epoll.close()
+        self._listener.close()
+        Path(self.path).unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        try:
+            accepted, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        accepted.setblocking(False)
+        self._connections[accepted.fileno()] = _Connection(accepted)
+        self._epoll.register(accepted, select.EPOLLIN)
+
+    def _receive(self, connection: _Connection) -> None:
+        try:
+            data = connection.socket.recv(262144)
+        except BlockingIOError:
+            return
+        if not data:
+            raise ConnectionResetError
+        for line in connection.splitter.feed(data):
+            connection.queue(self._serve(connection, line))
+
+    def _serve(self, connection: _Connection, line: bytes) -> bytes:
+        request: dict[str, Any] = {}
+        try:
+            request = decode(line)
+            if request.get("op") == "subscribe":
+                connection.subscribed = True
+                return answer(request, None)
+            return answer(request, self._operations.invoke(request))
+        except Exception as error:
+            return failure(request, error)
+
+    def _flush(self, connection: _Connection) -> None:
+        unsent = connection.flush()
+        if unsent != connection.waits_for_space:
+            connection.waits_for_space = unsent
+            self._epoll.modify(connection.socket, select.EPOLLIN | (select.EPOLLOUT if unsent else 0))
+
+    def _drop(self, connection: _Connection, error: Exception) -> None:
+        if not isinstance(error, (ConnectionResetError, BrokenPipeError)):
+            log.warning("connection on %s closed: %s", self.path, error)
+        self._connections.pop(connection.socket.fileno(), None)
+        connection.socket.close()

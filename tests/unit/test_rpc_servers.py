@@ -1,0 +1,265 @@
+"""Client and servers over real sockets: answers, errors, events, and peers that die or misbehave."""
+
+import asyncio
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rpc.aserver import AsyncServer
+from rpc.client import Client
+from rpc.dispatch import Operations
+from rpc.errors import RpcError, RpcTimeout, RpcUnavailable
+from rpc.framing import LineSplitter, decode
+from rpc.server import Server
+
+
+class SelectPeer:
+    """A server in a select loop of its own thread, as the agent has it in its main loop."""
+
+    def __init__(self, path: Path) -> None:
+        self._wake, self._waker = socket.socketpair()
+        self._calls = []
+        self.server = Server(path, operations(self.publish))
+        self._thread = threading.Thread(target=self._loop)
+        self._thread.start()
+
+    def _loop(self) -> None:
+        while True:
+            ready, _, _ = select.select([self.server, self._wake], [], [])
+            if self._wake in ready and not self._wake.recv(1):
+                break
+            self.server.service()
+        self.server.close()
+
+    def publish(self, event: dict) -> None:
+        self.server.publish(event)
+
+    def stop(self) -> None:
+        self._waker.close()
+        self._thread.join()
+        self._wake.close()
+
+
+class AsyncPeer:
+    """A server under asyncio in a thread, as the controller has it."""
+
+    def __init__(self, path: Path) -> None:
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main(path)))
+        self._thread.start()
+        self._started.wait()
+
+    async def _main(self, path: Path) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        async with AsyncServer(path, operations(self.publish)) as self.server:
+            self._started.set()
+            await self._stop.wait()
+
+    def publish(self, event: dict) -> None:
+        self.server.publish(event)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+
+def operations(publish) -> dict:
+    def add(a: int, b: int = 1) -> dict:
+        return {"sum": a + b}
+
+    def refuse() -> dict:
+        raise RpcError("EBUSY", "profile 3 is online")
+
+    def fail() -> dict:
+        return {"never": 1 // 0}
+
+    def unwritable() -> dict:
+        return {"value": b"bytes"}
+
+    def blob(size: int) -> dict:
+        return {"data": "x" * size}
+
+    def emit(count: int) -> None:
+        for number in range(count):
+            publish({"number": number})
+
+    return {"add": add, "refuse": refuse, "fail": fail, "unwritable": unwritable, "blob": blob, "emit": emit}
+
+
+@pytest.fixture(params=[SelectPeer, AsyncPeer], ids=["select", "asyncio"])
+def path(request, tmp_path) -> Iterator[Path]:
+    peer = request.param(tmp_path / "peer.sock")
+    yield tmp_path / "peer.sock"
+    peer.stop()
+    assert not (tmp_path / "peer.sock").exists()
+
+
+def test_a_call_returns_what_the_operation_returns(path):
+    with Client(path) as client:
+        assert client.call("add", a=2) == {"sum": 3}
+        assert client.call("add", a=2, b=5) == {"sum": 7}
+        assert client.call("emit", count=0) == {}
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "code", "message"),
+    [
+        ("refuse", {}, "EBUSY", "profile 3 is online"),
+        ("add", {}, "EINVAL", "operation add: missing a required argument: 'a'"),
+        ("add", {"a": 1, "c": 2}, "EINVAL", "operation add: got an unexpected keyword argument 'c'"),
+        ("subtract", {}, "ENOSYS", "no operation 'subtract'; there are: add, "),
+        ("fail", {}, "EIO", "ZeroDivisionError"),
+        ("unwritable", {}, "EPROTO", "cannot be written as JSON"),
+    ],
+)
+def test_an_error_has_code_and_sentence_and_the_connection_lives(path, op, arguments, code, message):
+    with Client(path) as client:
+        with pytest.raises(RpcError) as caught:
+            client.call(op, **arguments)
+        assert caught.value.code == code
+        assert message in caught.value.message
+        assert client.call("add", a=1) == {"sum": 2}
+
+
+def test_a_large_answer_and_a_large_request_arrive_whole(path):
+    with Client(path) as client:
+        assert len(client.call("blob", size=4_000_000)["data"]) == 4_000_000
+        with pytest.raises(RpcError, match="unexpected keyword"):
+            client.call("add", a=1, padding="y" * 4_000_000)
+
+
+def test_events_reach_subscribers_only_and_in_order(path):
+    with Client(path) as watcher, Client(path) as stranger:
+        watcher.subscribe()
+        stranger.call("emit", count=5)
+        events = watcher.events(timeout=10)
+        assert [next(events)["number"] for _ in range(5)] == [0, 1, 2, 3, 4]
+        assert list(stranger.events(timeout=0)) == []
+
+
+def test_events_that_arrive_during_a_call_are_kept(path):
+    with Client(path) as client:
+        client.subscribe()
+        client.call("emit", count=3)
+        assert client.call("add", a=1) == {"sum": 2}
+        assert [event["number"] for event in client.events(timeout=0)] == [0, 1, 2]
+
+
+def test_a_slow_client_does_not_hold_up_others(path):
+    with Client(path) as slow, Client(path) as quick:
+        slow._socket.sendall(b'{"id":1,"op":"blob","size":4000000}\n' * 3)
+        assert quick.call("add", a=1) == {"sum": 2}
+
+
+def test_a_client_that_sends_garbage_is_answered_and_may_go_on(path):
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as raw:
+        raw.connect(str(path))
+        raw.sendall(b'nonsense\n[1]\n{"id":7,"op":"add","a":1}\n')
+        splitter, answers = LineSplitter(), []
+        while len(answers) < 3:
+            answers += [decode(line) for line in splitter.feed(raw.recv(65536))]
+        by_id = {answer["id"]: answer for answer in answers}
+        assert by_id[7]["ok"] == {"sum": 2}
+        assert by_id[None]["error"]["code"] == "EPROTO"
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_line_does_no_harm(path):
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as raw:
+        raw.connect(str(path))
+        raw.sendall(b'{"id":7,"op":"blob","size":4000000}\n{"id":8')
+    with Client(path) as client:
+        assert client.call("add", a=1) == {"sum": 2}
+
+
+def test_a_second_server_is_refused_while_the_first_lives(path):
+    with pytest.raises(RpcError, match="another process serves") as caught:
+        Server(path, {})
+    assert caught.value.code == "EADDRINUSE"
+
+
+def test_a_missing_socket_is_named(tmp_path):
+    with pytest.raises(RpcUnavailable, match=f"no socket {tmp_path}/none.sock: its process is not running"):
+        Client(tmp_path / "none.sock")
+
+
+def test_a_dead_server_is_named_and_its_socket_file_replaced(tmp_path):
+    path = tmp_path / "dead.sock"
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as dead:
+        dead.bind(str(path))
+    with pytest.raises(RpcUnavailable, match="has died"):
+        Client(path)
+    peer = SelectPeer(path)
+    try:
+        with Client(path) as client:
+            assert client.call("add", a=1) == {"sum": 2}
+    finally:
+        peer.stop()
+
+
+def test_a_server_that_ends_during_a_call_is_named(tmp_path):
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener:
+        listener.bind(str(tmp_path / "s.sock"))
+        listener.listen()
+        client = Client(tmp_path / "s.sock")
+        accepted, _ = listener.accept()
+        threading.Thread(target=lambda: (accepted.recv(1000), accepted.close())).start()
+        with pytest.raises(RpcUnavailable, match="process has ended"):
+            client.call("add", a=1)
+        with pytest.raises(RpcUnavailable, match="is closed"):
+            client.call("add", a=1)
+
+
+def test_a_server_that_does_not_answer_times_out(tmp_path):
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener:
+        listener.bind(str(tmp_path / "s.sock"))
+        listener.listen()
+        with Client(tmp_path / "s.sock", timeout=0.05) as client, pytest.raises(RpcTimeout, match="did not answer add"):
+            client.call("add", a=1)
+
+
+def test_wait_for_gives_up_with_the_reason(tmp_path):
+    with pytest.raises(RpcUnavailable, match="not running"):
+        Client.wait_for(tmp_path / "none.sock", timeout=0.05)
+
+
+def test_wait_for_reaches_a_server_that_starts_later(tmp_path):
+    peers = []
+    starter = threading.Thread(target=lambda: peers.append(SelectPeer(tmp_path / "s.sock")))
+    starter.start()
+    with Client.wait_for(tmp_path / "s.sock", timeout=20) as client:
+        assert client.call("add", a=1) == {"sum": 2}
+    starter.join()
+    peers[0].stop()
+
+
+def test_a_path_too_long_for_a_socket_is_refused_with_the_remedy(tmp_path):
+    with pytest.raises(RpcError, match="use a shorter directory"):
+        Client(tmp_path / ("x" * 120))
+
+
+def test_a_subscriber_that_does_not_read_loses_events_and_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("rpc.server.MAX_BACKLOG_BYTES", 1000)
+    peer = SelectPeer(tmp_path / "s.sock")
+    try:
+        with Client(tmp_path / "s.sock") as slow, Client(tmp_path / "s.sock") as quick:
+            slow.subscribe()
+            quick.call("emit", count=20_000)
+            received = 0
+            for event in slow.events(timeout=10):
+                if event.get("kind") == "rpc.events_dropped":
+                    break
+                received += 1
+            assert event["count"] > 0
+            assert received + event["count"] == 20_000
+    finally:
+        peer.stop()
+
+
+def test_operations_refuse_a_request_without_a_name():
+    with pytest.raises(RpcError, match="no operation None"):
+        Operations({}).invoke({"id": 1})

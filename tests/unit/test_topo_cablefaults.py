@@ -1,0 +1,54 @@
+import pytest
+
+from topo import cablefaults, srv6
+from topo.cablefaults import Corrupt, EveryNth, Loss, Match, Packets, RateLimit
+
+
+def test_the_empty_match_is_every_packet():
+    assert list(Match().rules()) == [""]
+
+
+def test_a_usid_is_looked_for_in_all_six_places():
+    rules = list(Match(usids=(0x2202, 0x1101)).rules())
+    assert [rule.split()[5] for rule in rules] == [f"@nh,{start},16" for start in (224, 240, 256, 272, 288, 304)]
+    assert all(rule.endswith("{ 0x1101, 0x2202 }") for rule in rules)
+
+
+def test_a_whole_ev_is_compared_in_label_and_port_and_a_path_in_its_bits_only():
+    ev = srv6.ev(3, 2, srv6.ev_tag(9))
+    (whole,) = Match(evs=(ev,)).rules()
+    assert whole.endswith("@nh,336,16 0x3020 @nh,640,16 0x8009")
+    (path,) = Match(paths=((3, 2),)).rules()
+    assert path.endswith("@nh,336,16 & 0xfff0 == 0x3020")
+
+
+def test_kinds_combine_and_alternatives_multiply():
+    rules = list(Match(usids=(0x2202,), paths=((1, 1), (2, 1)), min_length=1000).rules())
+    assert len(rules) == 6 * 2
+    assert all(rule.startswith("meta length >= 1000 ether type ip6") for rule in rules)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Loss(1.1), "probability"),
+        (lambda: Corrupt(probability=-1), "probability"),
+        (lambda: Corrupt(flip=0), "bits"),
+        (lambda: EveryNth(0), "first"),
+        (lambda: EveryNth(3, first=4), "first 4 and n 3"),
+        (lambda: Packets(()), "numbers"),
+        (lambda: Packets((0,)), "numbers"),
+        (lambda: RateLimit(0), "rate"),
+    ],
+)
+def test_nonsense_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_what_is_installed_can_be_removed_by_name():
+    text = cablefaults.install("netdev t", "7a", Match(), Loss(0.25))
+    assert "numgen random mod 1000000 < 250000" in text
+    removed = {line.split()[-1] for line in cablefaults.uninstall("netdev t", "7a").splitlines()}
+    made = {line.split()[4] for line in text.splitlines() if line.split()[1] in {"chain", "counter"}}
+    assert removed == made == {"s7a", "n7a", "m7a", "x7a"}

@@ -1,0 +1,17 @@
+"""What goes wrong in `topo`, always as one sentence that names the thing and the remedy."""
+
+
+class TopoError(Exception):
+    """Base of all errors of this package."""
+
+
+class EmulationError(TopoError):
+    """The machine could not be brought into the wanted state."""
+
+
+class LabRunning(TopoError):  # noqa: N818 - reads as the state it reports
+    """Another lab holds the lock; `pid` is its process (0 where it cannot be told)."""
+
+    def __init__(self, message: str, pid: int) -> None:
+        super().__init__(message)
+        self.pid = pid

@@ -1,0 +1,298 @@
+"""What one host must know about the fabric: the file that the controller writes and the host agent reads.
+
+A host never sees the fabric model. Everything it needs reaches it in `node/<host>.json`, whose schema is this module:
+its own ports, one SRv6 address template per destination T0 group, EV profiles, transport defaults and the denylist.
+Facts: templates and EVs as in arXiv 2605.04333 §2.3 (Fig. 3); the profile's words are those of the OCP MRC headers.
+Seconds are floats, sizes are bytes, rates are full-size packets per second.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+
+SCHEMA_VERSION = 1
+MPR_UNIT = 128  # PSNs per unit of MPR
+ACK_TIMEOUT_UNIT = 1.024e-6  # seconds; the local ACK timeout is this × 2^t
+
+Scope = Literal["t0-local", "cross-t1"]
+Mac = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
+Positive = Annotated[int, Field(ge=1)]
+Plane = Annotated[int, Field(ge=1, le=15)]
+UsidIndex = Annotated[int, Field(ge=1, le=255)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class NodeConfigError(ValueError):
+    """A node config file that cannot be read or does not fit the schema; the text is one sentence with the remedy."""
+
+
+class _Part(BaseModel):
+    """Base of every section: immutable, and an unknown field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _ipv6(value: str) -> str:
+    """`value` in the canonical spelling of RFC 5952; ValueError if it is no IPv6 address."""
+    try:
+        return str(ipaddress.IPv6Address(value))
+    except ipaddress.AddressValueError as error:
+        raise ValueError(f"{value!r} is not an IPv6 address ({error})") from None
+
+
+class HostSection(_Part):
+    """Who this host is."""
+
+    name: str
+    number: Positive
+    group: UsidIndex  # number of the T0 it hangs on, the same in every plane
+    downlink: UsidIndex  # its port on that T0, the same in every plane
+    address: str  # inner IPv6 address, also the outer source address
+
+    _address = field_validator("address")(_ipv6)
+
+
+class LinkSection(_Part):
+    """One link of the fabric; all are alike."""
+
+    rate_pps: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # full-size packets per second
+    delay: Seconds  # propagation, one way, per link: applied by the receiving NIC's delay line
+
+
+class NicPort(_Part):
+    """One NIC port and the T0 port at the other end of its cable."""
+
+    number: Positive
+    name: str  # the interface, e.g. h3-p1
+    plane: Plane
+    mac: Mac
+    peer_switch: str
+    peer_port: Positive
+    peer_mac: Mac
+
+
+class Template(_Part):
+    """How to reach one T0 group: an SRv6 destination address with plane, T1 and downlink still open.
+
+    t0-local: `locator | T0 | downlink`; cross-t1: `locator | T0 src | T1 | T0 dst | downlink`. The plane field of every
+    uSID is 0, and so are the indices of the T1 and of the downlink; topo.srv6 fills them in.
+    """
+
+    group: UsidIndex
+    prefix: str  # inner addresses of the group, /64
+    scope: Scope
+    address: str
+    uplinks: dict[Plane, tuple[UsidIndex, ...]]  # per plane the T0 uplinks that lead there; empty tuples where t0-local
+    base_rtt: Seconds  # of one full-size packet and its SACK on an idle network
+    links: Positive  # cables crossed one way
+
+    _address = field_validator("address")(_ipv6)
+
+    @field_validator("prefix")
+    @classmethod
+    def _prefix(cls, value: str) -> str:
+        try:
+            return str(ipaddress.IPv6Network(value))
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not an IPv6 prefix ({error})") from None
+
+    @model_validator(mode="after")
+    def _uplinks_fit_scope(self) -> Template:
+        for plane, uplinks in self.uplinks.items():
+            if bool(uplinks) != (self.scope == "cross-t1"):
+                raise ValueError(f"a {self.scope} template cannot have uplinks {list(uplinks)} in plane {plane}")
+        return self
+
+
+class EvProfile(_Part):
+    """How many EVs a QP draws and when one that went ASSUMED_BAD may return.
+
+    `active_per_plane` and `backup_per_plane` speak of cross-T1 pairs; inside a T0 group there is one EV per plane.
+    """
+
+    name: str
+    active_per_plane: Positive
+    backup_per_plane: Annotated[int, Field(ge=0)]
+    ev_min_active: Annotated[int, Field(ge=0)]  # over all planes: below it, a loss only makes an EV SKIP
+    probe_interval_rtts: Annotated[float, Field(gt=0)] = 50.0  # first interval between probes of an ASSUMED_BAD EV
+    probe_timeout_rtts: Annotated[float, Field(gt=0)] = 8.0  # a probe without answer after this has failed
+    probe_backoff_cap: Annotated[float, Field(ge=1)] = 8.0  # the interval doubles per failure up to this × the first
+    successes_needed: Positive = 3  # consecutive clean answers before the EV returns
+    successes_cap: Positive = 24  # the number doubles with each failure inside refail_window, up to this
+    refail_window: Seconds = 60.0
+    hold_down: Seconds = 0.0  # least time an EV stays ASSUMED_BAD
+
+    @property
+    def ev_count(self) -> int:
+        """EVs per plane, active and backup."""
+        return self.active_per_plane + self.backup_per_plane
+
+
+class TransportSection(_Part):
+    """Defaults of a QP; `create_qp` may override them."""
+
+    mpr: Annotated[int, Field(ge=1, le=255)]  # in units of 128 PSNs, as requestor and as responder
+    wimm: Positive = 128  # outstanding WRITE_WITH_IMM messages
+    timeout_exponent: Annotated[int, Field(ge=0, le=24)]  # t: local ACK timeout = 1.024 µs × 2^t
+    retry_linear: Annotated[int, Field(ge=0, le=7)] = 7
+    retry_exponential: Annotated[int, Field(ge=0, le=25)] = 25  # 25 = without end
+    sack_gen_threshold: Annotated[int, Field(ge=0)]  # bytes: a SACK goes out when more than this is unacknowledged
+    reorder_rtts: Annotated[float, Field(gt=0)] = 2.0  # a packet is lost when one sent this much later was SACKed
+    tail_probe_rtts: Annotated[float, Field(gt=0)] = (
+        2.0  # reliability probe after so long without a SACK, data in flight
+    )
+    timestamps: bool = True  # data packets carry a TSETH
+    remap_delay: Seconds = 0.0  # between a local port going down and its EVs leaving service
+    cc_profile: str = "uet-1.0-nscc"
+    ev_profile: str = "default"
+    trimming: bool  # the fabric trims, and a QP negotiates TRIM_NACK
+    trim_threshold: Positive  # packets queued at which a core port trims
+    drop_threshold: Positive  # packets queued at which a port drops
+
+    @property
+    def ack_timeout(self) -> float:
+        """The local ACK timeout in seconds."""
+        return float(ACK_TIMEOUT_UNIT * 2**self.timeout_exponent)
+
+    @property
+    def mpr_psns(self) -> int:
+        """The window of PSNs, MPR × 128."""
+        return self.mpr * MPR_UNIT
+
+
+class MapperSection(_Part):
+    """Clustermapper in the host: one self-probe per own T0 and per own T1 path in every cycle."""
+
+    cycle: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # seconds between two rounds of probes
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # seconds after which a probe counts as lost
+
+
+class DenyRule(_Part):
+    """Paths that must not be used: an EV that fits every given field is DENIED. None stands for any value."""
+
+    plane: Plane | None = None
+    uplink: UsidIndex | None = None
+    group: UsidIndex | None = None  # destination T0 group
+    downlink: UsidIndex | None = None  # destination downlink inside `group`
+    element: str  # what is at fault, e.g. t0-p1-1/t1-p1-2
+    reason: str = ""
+
+    @model_validator(mode="after")
+    def _not_everything(self) -> DenyRule:
+        if self.plane is None:
+            raise ValueError("a deny rule must name a plane: a rule for all planes would cut the host off")
+        if self.downlink is not None and self.group is None:
+            raise ValueError("a deny rule with a downlink must name the group that the downlink belongs to")
+        return self
+
+    def covers(self, plane: int, uplink: int, group: int, downlink: int) -> bool:
+        """Whether an EV (plane, uplink) towards the host at (group, downlink) is denied; uplink 0 is a T0-local EV."""
+        return (
+            self.plane in {None, plane}
+            and self.uplink in {None, uplink}
+            and self.group in {None, group}
+            and self.downlink in {None, downlink}
+        )
+
+
+class NodeConfig(_Part):
+    """All that one host knows. `version` grows with every change, so that an agent can tell an update from a repeat."""
+
+    schema_version: Literal[1] = 1
+    version: Positive
+    host: HostSection
+    path_mtu: Annotated[int, Field(ge=256, le=9000)]  # payload bytes of a full-size packet
+    link: LinkSection
+    ports: Annotated[tuple[NicPort, ...], Field(min_length=1)]
+    templates: Annotated[tuple[Template, ...], Field(min_length=1)]
+    ev_profiles: Annotated[tuple[EvProfile, ...], Field(min_length=1)]
+    transport: TransportSection
+    mapper: MapperSection | None = None  # None: this host does not probe
+    denylist: tuple[DenyRule, ...] = ()
+    directory: dict[str, str] = {}  # host name -> inner address, in place of a name service
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> NodeConfig:
+        _unique("ports", [port.number for port in self.ports])
+        _unique("ports (planes)", [port.plane for port in self.ports])
+        _unique("templates", [template.group for template in self.templates])
+        _unique("ev_profiles", [profile.name for profile in self.ev_profiles])
+        if self.transport.ev_profile not in {profile.name for profile in self.ev_profiles}:
+            raise ValueError(
+                f"transport.ev_profile names {self.transport.ev_profile!r}, which ev_profiles does not have"
+            )
+        return self
+
+    def port(self, number: int) -> NicPort:
+        """NIC port `number`; KeyError if the host has none such."""
+        for port in self.ports:
+            if port.number == number:
+                return port
+        raise KeyError(f"{self.host.name} has no NIC port {number}")
+
+    def profile(self, name: str) -> EvProfile:
+        """EV profile `name`; KeyError if there is none such."""
+        for profile in self.ev_profiles:
+            if profile.name == name:
+                return profile
+        raise KeyError(f"{self.host.name} has no EV profile {name!r}")
+
+    def template_for(self, destination: str) -> Template:
+        """The template whose prefix holds the inner address `destination`; KeyError if no group does."""
+        address = ipaddress.IPv6Address(destination)
+        for template in self.templates:
+            if address in ipaddress.IPv6Network(template.prefix):
+                return template
+        raise KeyError(f"{self.host.name} has no template for {destination}")
+
+    def denied(self, plane: int, uplink: int, destination: str) -> bool:
+        """Whether the denylist forbids EV (plane, uplink) towards the inner address `destination`."""
+        group = self.template_for(destination).group
+        downlink = int(ipaddress.IPv6Address(destination)) & 0xFFFF
+        return any(rule.covers(plane, uplink, group, downlink) for rule in self.denylist)
+
+
+def _unique(field: str, values: Sequence[int | str]) -> None:
+    """Raise ValueError if `values` repeat."""
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"{field}: {value!r} occurs more than once")
+
+
+def loads(text: str | bytes, source: str = "node config") -> NodeConfig:
+    """Parse a node config; raise NodeConfigError naming `source`, the field and what is wrong with it."""
+    try:
+        return NodeConfig.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "file"
+        raise NodeConfigError(f"{source}: {field}: {first['msg']}; let the controller write the file again") from None
+
+
+def load(path: Path) -> NodeConfig:
+    """Read a node config file; raise NodeConfigError if it is missing, unreadable or wrong."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise NodeConfigError(f"{path}: {error.strerror}; is the controller running?") from None
+    return loads(text, str(path))
+
+
+def dumps(config: NodeConfig) -> str:
+    """The file's text: JSON, indented, ending in a newline."""
+    return json.dumps(config.model_dump(mode="json"), indent=1) + "\n"
+
+
+def store(config: NodeConfig, path: Path) -> None:
+    """Replace `path` in one step, so that a reader never sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(dumps(config))
+    draft.replace(path)

@@ -1,0 +1,163 @@
+"""What a fabric is asked to be: sizes, link, queues. Validated here, with the field named; nothing is built.
+
+`FabricSpec.model_validate(data)` raises pydantic's ValidationError; `explain` turns one into sentences that people can
+act on, and `load` does both and raises `SpecError`.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from topo.errors import TopoError
+from topo.numbers import CPU_PORT, MTU_HEADROOM
+from topo.srv6 import MAX_INDEX, MAX_PLANE
+
+MAX_INTERFACE_MTU = 9216  # bytes; jumbo frames as switches carry them
+CONTROL_DEPTH = 256  # packets; that queue is not rate limited, so this only bounds a burst
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s)?\s*")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, None: 1.0}
+
+
+class SpecError(TopoError, ValueError):
+    """A fabric description that cannot be built; its text names every field at fault and the remedy."""
+
+
+def parse_duration(value: object) -> object:
+    """`"2ms"`, `"500 us"`, `"1.5s"` → seconds. What is no text is passed on for pydantic to take or refuse."""
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value)
+    if match is None:
+        raise ValueError(f"{value!r} is no duration; write for example 2ms, 500us or 1.5s")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration)]  # seconds
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class LinkSpec(_Strict):
+    """Every cable of the fabric."""
+
+    rate_pps: int = Field(default=500, ge=1, le=1_000_000, description="full-size packets per second and direction")
+    delay: Duration = Field(default=0.002, ge=0, le=10, description="seconds one way; applied by the receiving NIC")
+
+
+class QueueSpec(_Strict):
+    """Queues of a switch port, in packets. 0 stands for: computed from the bandwidth-delay product."""
+
+    depth: int = Field(default=0, ge=0, description="data queue; tail drop beyond")
+    control_depth: int = Field(default=CONTROL_DEPTH, ge=1, le=100_000, description="control and trimmed packets")
+    trim_threshold: int = Field(default=0, ge=0, description="trim at this data queue depth; default 1 × BDP")
+    last_hop_trim_threshold: int = Field(default=0, ge=0, description="the same towards a host; default 1.5 × BDP")
+    ecn_min: int = Field(default=0, ge=0, description="no ECN mark below; default 0.2 × BDP")
+    ecn_max: int = Field(default=0, ge=0, description="every packet marked above; default 0.8 × BDP")
+
+    def resolved(self, bdp: float) -> "QueueSpec":
+        """The same with every 0 replaced by its default for a bandwidth-delay product of `bdp` packets.
+
+        Thresholds follow the proportions of UET's NSCC; the depth keeps tail drops, which look like a path failure,
+        away from trimming. Floors keep ecn_min < ecn_max < trim ≤ last hop < depth where a BDP is few packets.
+        """
+        ecn_min = self.ecn_min or max(2, round(0.2 * bdp))
+        ecn_max = self.ecn_max or max(ecn_min + 2, round(0.8 * bdp))
+        trim = self.trim_threshold or max(ecn_max + 1, round(bdp))
+        last = self.last_hop_trim_threshold or max(trim, round(1.5 * bdp))
+        depth = self.depth or max(32, 2 * last, round(4 * bdp))
+        return QueueSpec(
+            depth=depth,
+            control_depth=self.control_depth,
+            trim_threshold=trim,
+            last_hop_trim_threshold=last,
+            ecn_min=ecn_min,
+            ecn_max=ecn_max,
+        )
+
+
+class FabricSpec(_Strict):
+    """A multi-plane Clos: `planes` times (`t0s` T0 + `t1s` T1), every host with one NIC port in each plane."""
+
+    planes: int = Field(default=4, ge=1, le=MAX_PLANE, description="planes; as many ports has each NIC")
+    t0s: int = Field(default=2, ge=1, le=MAX_INDEX, description="T0 switches per plane; as many T0 groups")
+    t1s: int = Field(default=2, ge=1, le=MAX_INDEX, description="T1 switches per plane; as many uplinks has each T0")
+    hosts_per_t0: int = Field(default=2, ge=1, le=MAX_INDEX, description="hosts per T0 group; downlinks of each T0")
+    path_mtu: int = Field(default=4096, ge=256, le=MAX_INTERFACE_MTU - MTU_HEADROOM, description="payload bytes")
+    link: LinkSpec = LinkSpec()
+    queue: QueueSpec = QueueSpec()
+    trimming: bool = True
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "FabricSpec":
+        if self.hosts_per_t0 + self.t1s >= CPU_PORT:
+            raise ValueError(
+                f"hosts_per_t0 {self.hosts_per_t0} and t1s {self.t1s} together exceed the {CPU_PORT - 1} ports of a T0;"
+                " lower one of them"
+            )
+        queue = self.queue.resolved(self.bdp_packets)
+        _check_queue(queue)
+        object.__setattr__(self, "queue", queue)  # frozen for users; completed here once
+        return self
+
+    @property
+    def bdp_packets(self) -> float:
+        """Bandwidth-delay product of one plane on the longest path, in full-size packets."""
+        links = 4 if self.t0s > 1 else 2
+        return self.link.rate_pps * 2 * links * self.link.delay
+
+    @property
+    def interface_mtu(self) -> int:
+        """MTU of every port, bytes."""
+        return self.path_mtu + MTU_HEADROOM
+
+
+def load(data: Mapping[str, Any]) -> FabricSpec:
+    """Validate a description; SpecError says everything that is wrong with it."""
+    try:
+        return FabricSpec.model_validate(data)
+    except ValidationError as error:
+        raise SpecError("; ".join(explain(error, FabricSpec, "fabric"))) from None
+
+
+def explain(error: ValidationError, model: type[BaseModel], root: str) -> list[str]:
+    """One sentence per mistake: the field from `root` down, what was given, what would be right."""
+    return [_sentence(item, model, root) for item in error.errors(include_url=False)]
+
+
+def _sentence(item: Any, model: type[BaseModel], root: str) -> str:
+    where = ".".join(str(part) for part in (root, *item["loc"]))
+    if item["type"] == "extra_forbidden":
+        known = _fields_at(model, item["loc"][:-1])
+        near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "known here: " + ", ".join(known)
+        return f"{where} is no known field; {hint}"
+    message = str(item["msg"]).removeprefix("Value error, ")
+    given = item.get("input")
+    shown = f" (got {given!r})" if item["loc"] and isinstance(given, (str, int, float, bool, type(None))) else ""
+    return f"{where}: {message[:1].lower()}{message[1:]}{shown}"
+
+
+def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """Names that are valid at a place of a nested model; empty where the place is no model."""
+    for part in path:
+        field = model.model_fields.get(str(part))
+        inner = field.annotation if field else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        model = inner
+    return list(model.model_fields)
+
+
+def _check_queue(queue: QueueSpec) -> None:
+    order = ("ecn_min", "ecn_max", "trim_threshold", "last_hop_trim_threshold", "depth")
+    strict = {("ecn_min", "ecn_max"), ("last_hop_trim_threshold", "depth")}
+    for low, high in (order[:2], order[2:4], order[3:5], (order[2], order[4]), (order[1], order[4])):
+        a, b = getattr(queue, low), getattr(queue, high)
+        if a > b or (a == b and (low, high) in strict):
+            raise ValueError(f"queue.{low} {a} must be below queue.{high} {b}; raise {high} or lower {low}")

@@ -1,0 +1,237 @@
+"""SRv6 micro-SIDs, entropy values and addresses as arithmetic: no state, no fabric.
+
+uSID carriage is RFC 9800 NEXT-C-SID, format F3216: a 32-bit locator and six 16-bit uSIDs in one IPv6 address. How a
+uSID and an EV split into fields is this lab's choice; it makes "copy plane and uplink from the EV into the address"
+two ORs. Addresses are 128-bit integers here; `to_bytes` and `text` turn them into what sockets and people want.
+"""
+
+from enum import IntEnum
+from ipaddress import IPv6Address
+from typing import NamedTuple
+
+LOCATOR = 0xFCBB_BB00
+LOCATOR_BITS = 32
+USID_BITS = 16
+USIDS_PER_ADDRESS = 6
+HOST_PREFIX = 0xFDCB_BB00_0000  # 48 bits; then the T0 group, then 48 zero bits, then the downlink
+
+MAX_PLANE = 0xF
+MAX_INDEX = 0xFF
+MAX_TAG = 0xFFFF
+
+TAG_FLAG = 0x8000  # keeps the UDP source port of an EV out of the well-known range
+MAX_TAG_INDEX = 0xFF
+
+_USID_AREA = 128 - LOCATOR_BITS
+_USID_AREA_MASK = (1 << _USID_AREA) - 1
+_PLANE_SHIFT_IN_USID = 8
+
+
+class UsidType(IntEnum):
+    """First four bits of a uSID."""
+
+    T1 = 1  # index: the T0 uplink number that leads to it
+    T0 = 2  # index: T0 number in its plane
+    DOWNLINK = 3  # index: downlink number; unique within one T0 only
+
+
+class Usid(NamedTuple):
+    """Fields of a uSID."""
+
+    kind: UsidType
+    plane: int
+    number: int
+
+
+class Ev(NamedTuple):
+    """Fields of an entropy value. Uplink 0 means: no T1, the destination is in the sender's T0 group."""
+
+    plane: int
+    uplink: int
+    tag: int
+
+
+def usid(kind: UsidType, plane: int, index: int) -> int:
+    """Pack type(4) | plane(4) | index(8). Plane 0 is for templates."""
+    _check("plane", plane, 0, MAX_PLANE)
+    _check("index", index, 0, MAX_INDEX)
+    return kind << 12 | plane << _PLANE_SHIFT_IN_USID | index
+
+
+def usid_fields(value: int) -> Usid:
+    """Unpack a uSID; ValueError where the type is none of ours."""
+    return Usid(UsidType(value >> 12), value >> _PLANE_SHIFT_IN_USID & MAX_PLANE, value & MAX_INDEX)
+
+
+def usid_route(value: int) -> int:
+    """48-bit key of the switch tables: locator and uSID."""
+    return LOCATOR << USID_BITS | value
+
+
+# --- entropy values -------------------------------------------------------------------------------------------------
+
+
+def ev(plane: int, uplink: int, tag: int) -> int:
+    """Pack plane(4) | uplink(8) | 0(4) | tag(16)."""
+    _check("plane", plane, 1, MAX_PLANE)
+    _check("uplink", uplink, 0, MAX_INDEX)
+    _check("tag", tag, 0, MAX_TAG)
+    return plane << 28 | uplink << 20 | tag
+
+
+def ev_fields(value: int) -> Ev:
+    """Unpack an EV."""
+    return Ev(value >> 28 & MAX_PLANE, value >> 20 & MAX_INDEX, value & MAX_TAG)
+
+
+def ev_tag(index: int) -> int:
+    """Tag of the EV with this index (0…255) in its QP's set."""
+    _check("EV index", index, 0, MAX_TAG_INDEX)
+    return TAG_FLAG | index
+
+
+def ev_to_wire(value: int) -> tuple[int, int]:
+    """EV → (UDP source port, flow label). Public sources disagree on the halves: this pair of functions decides."""
+    return value & 0xFFFF, value >> 16
+
+
+def ev_from_wire(udp_source_port: int, flow_label: int) -> int:
+    """Inverse of `ev_to_wire`; the upper four bits of the flow label do not count."""
+    return (flow_label & 0xFFFF) << 16 | udp_source_port
+
+
+# --- destination addresses ------------------------------------------------------------------------------------------
+
+
+def template_cross(source_t0: int, destination_t0: int, downlink: int) -> int:
+    """Template `locator | T0src | T1 | T0dst | downlink`: planes and T1 index are zero until `address` fills them in.
+
+    With both T0s the same it is the template of a self-probe through a T1.
+    """
+    return _pack(
+        usid(UsidType.T0, 0, source_t0),
+        usid(UsidType.T1, 0, 0),
+        usid(UsidType.T0, 0, destination_t0),
+        usid(UsidType.DOWNLINK, 0, downlink),
+    )
+
+
+def template_local(t0: int, downlink: int) -> int:
+    """Template `locator | T0 | downlink` for a destination (or the sender itself) in the sender's T0 group."""
+    return _pack(usid(UsidType.T0, 0, t0), usid(UsidType.DOWNLINK, 0, downlink))
+
+
+def template_for(source_group: int, group: int, downlink: int) -> int:
+    """The template from a host in one T0 group to a downlink of another or the same group."""
+    if source_group == group:
+        return template_local(group, downlink)
+    return template_cross(source_group, group, downlink)
+
+
+def address(template: int, entropy: int) -> int:
+    """Destination address on the wire: the EV's plane in every uSID, its uplink in the T1's.
+
+    ValueError where template and EV do not fit: a T1 in the template needs an uplink, and the other way round.
+    """
+    plane, uplink, _tag = ev_fields(entropy)
+    result = template
+    wants_uplink = False
+    for shift in _USID_SHIFTS:
+        kind = template >> shift + 12 & 0xF
+        if kind:
+            result |= plane << shift + _PLANE_SHIFT_IN_USID
+        if kind == UsidType.T1:
+            wants_uplink = True
+            result |= uplink << shift
+    if wants_uplink != bool(uplink):
+        need = "needs an EV with an uplink" if wants_uplink else "crosses no T1 and needs an EV with uplink 0"
+        raise ValueError(f"template {text(template)} {need}, not EV {entropy:#010x}")
+    return result
+
+
+def usids(addr: int) -> tuple[int, ...]:
+    """The uSIDs of an address up to the first zero."""
+    found = []
+    for shift in _USID_SHIFTS:
+        value = addr >> shift & 0xFFFF
+        if not value:
+            break
+        found.append(value)
+    return tuple(found)
+
+
+def ev_of_address(addr: int, tag: int = 0) -> int:
+    """The EV an unshifted address was made with, its tag apart (an address does not carry the tag)."""
+    fields = [usid_fields(value) for value in usids(addr)]
+    if not fields:
+        raise ValueError(f"{text(addr)} carries no uSID")
+    uplink = next((f.number for f in fields if f.kind == UsidType.T1), 0)
+    return ev(fields[0].plane, uplink, tag)
+
+
+def shift_usid(addr: int) -> int:
+    """What a switch does to an address that names it: the next uSID moves up, zero moves in."""
+    return addr >> _USID_AREA << _USID_AREA | (addr << USID_BITS & _USID_AREA_MASK)
+
+
+def nic_route(plane: int, downlink: int) -> int:
+    """Upper 48 bits of the outer address as a NIC port receives it, its own downlink uSID in front."""
+    return usid_route(usid(UsidType.DOWNLINK, plane, downlink))
+
+
+# --- host addresses -------------------------------------------------------------------------------------------------
+
+
+def host_address(group: int, downlink: int) -> int:
+    """Inner address of a host, fdcb:bb00:0:<group>::<downlink>. It also is the source of the outer header."""
+    _check("T0 group", group, 1, MAX_INDEX)
+    _check("downlink", downlink, 1, MAX_INDEX)
+    return group_prefix(group) | downlink
+
+
+def group_prefix(group: int) -> int:
+    """Network address of the /64 that the hosts of a T0 group share."""
+    return HOST_PREFIX << 80 | group << 64
+
+
+def host_of_address(addr: int) -> tuple[int, int]:
+    """(T0 group, downlink) of a host address; ValueError where it is none."""
+    group, downlink = addr >> 64 & 0xFFFF, addr & 0xFFFF
+    if not (1 <= group <= MAX_INDEX and 1 <= downlink <= MAX_INDEX) or host_address(group, downlink) != addr:
+        raise ValueError(f"{text(addr)} is no host address of this fabric (fdcb:bb00:0:<group>::<downlink>)")
+    return group, downlink
+
+
+def to_bytes(addr: int) -> bytes:
+    """Sixteen bytes as on the wire."""
+    return addr.to_bytes(16, "big")
+
+
+def from_bytes(raw: bytes | memoryview) -> int:
+    """Inverse of `to_bytes`."""
+    return int.from_bytes(raw, "big")
+
+
+def text(addr: int) -> str:
+    """RFC 5952 text of an address."""
+    return str(IPv6Address(addr))
+
+
+def from_text(addr: str) -> int:
+    """Inverse of `text`; ValueError on anything that is no IPv6 address."""
+    return int(IPv6Address(addr))
+
+
+_USID_SHIFTS = tuple(range(_USID_AREA - USID_BITS, -1, -USID_BITS))
+
+
+def _pack(*values: int) -> int:
+    result = LOCATOR << _USID_AREA
+    for shift, value in zip(_USID_SHIFTS, values, strict=False):
+        result |= value << shift
+    return result
+
+
+def _check(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ValueError(f"{name} {value} is outside {low}…{high}")
