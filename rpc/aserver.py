@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rpc.dispatch import Operation, Operations, answer, failure
+from rpc.dispatch import Operation, Operations, Subscription, answer, failure
 from rpc.errors import FramingError
 from rpc.framing import MAX_LINE_BYTES, LineSplitter, decode, encode
 from rpc.paths import listen
@@ -28,7 +28,7 @@ class AsyncServer:
         self._operations = Operations(operations)
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self._subscribers: set[asyncio.StreamWriter] = set()
+        self._subscribers: dict[asyncio.StreamWriter, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -51,8 +51,8 @@ class AsyncServer:
         if not self._subscribers:
             return
         line = encode({"event": dict(event)})
-        for writer in list(self._subscribers):
-            if writer.transport.get_write_buffer_size() < MAX_LINE_BYTES:
+        for writer, subscription in list(self._subscribers.items()):
+            if subscription.wants(event) and writer.transport.get_write_buffer_size() < MAX_LINE_BYTES:
                 writer.write(line)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -66,7 +66,7 @@ class AsyncServer:
             log.warning("connection on %s closed: %s", self.path, error)
         finally:
             self._writers.discard(writer)
-            self._subscribers.discard(writer)
+            self._subscribers.pop(writer, None)
             writer.close()
 
     def _begin(self, line: bytes, writer: asyncio.StreamWriter) -> None:
@@ -90,7 +90,7 @@ class AsyncServer:
 
     async def _invoke(self, request: dict[str, Any], writer: asyncio.StreamWriter) -> Any:
         if request.get("op") == "subscribe":
-            self._subscribers.add(writer)
+            self._subscribers[writer] = Subscription(request)
             return None
         result = self._operations.invoke(request)
         return await result if inspect.isawaitable(result) else result

@@ -4,7 +4,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -80,9 +80,9 @@ class Client:
             elif message.get("id") == request_id:
                 return self._outcome(message)
 
-    def subscribe(self) -> None:
-        """Ask the server to send its events from now on."""
-        self.call("subscribe")
+    def subscribe(self, kinds: Sequence[str] | None = None) -> None:
+        """Ask for the server's events from now on, all or those of some kinds; a second call replaces the first."""
+        self.call("subscribe", kinds=None if kinds is None else list(kinds))
 
     def events(self, timeout: float | None = None) -> Iterator[dict[str, Any]]:
         """Yield events as they come; end after `timeout` seconds in all (None: never), or when the server is gone."""

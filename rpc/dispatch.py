@@ -36,6 +36,24 @@ class Operations:
         return operation(**arguments)
 
 
+class Subscription:
+    """Which events a client wants: all, or those whose `kind` it named."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        """Read a subscribe request; raise RpcError when its `kinds` is no list of names."""
+        extra = sorted(set(request) - {"id", "op", "kinds"})
+        kinds = request.get("kinds")
+        if extra:
+            raise RpcError("EINVAL", f"subscribe takes kinds, not {extra[0]}")
+        if kinds is not None and not (isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)):
+            raise RpcError("EINVAL", f"subscribe: kinds must be a list of names, not {kinds!r}")
+        self._kinds = None if kinds is None else frozenset(kinds)
+
+    def wants(self, event: Mapping[str, Any]) -> bool:
+        """Whether this event goes to the client."""
+        return self._kinds is None or event.get("kind") in self._kinds
+
+
 def answer(request: Mapping[str, Any], result: Any) -> bytes:
     """Return the line that answers a request with success."""
     try:

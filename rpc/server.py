@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rpc.dispatch import Operation, Operations, answer, failure
+from rpc.dispatch import Operation, Operations, Subscription, answer, failure
 from rpc.errors import RpcError
 from rpc.framing import MAX_LINE_BYTES, LineSplitter, decode, encode
 from rpc.paths import listen
@@ -32,7 +32,7 @@ class _Connection:
         self.splitter = LineSplitter()
         self.outgoing: deque[bytes | memoryview] = deque()
         self.backlog = 0
-        self.subscribed = False
+        self.subscription: Subscription | None = None
         self.waits_for_space = False
         self.events_dropped = 0
 
@@ -87,7 +87,7 @@ class Server:
     @property
     def has_subscribers(self) -> bool:
         """Whether anybody would get an event now."""
-        return any(connection.subscribed for connection in self._connections.values())
+        return any(connection.subscription is not None for connection in self._connections.values())
 
     def service(self) -> None:
         """Serve everything that is ready and return; never blocks."""
@@ -109,7 +109,7 @@ class Server:
         """Send an event to all subscribers, or queue it for those that are slow."""
         line: bytes | None = None
         for connection in list(self._connections.values()):
-            if not connection.subscribed:
+            if connection.subscription is None or not connection.subscription.wants(event):
                 continue
             line = line or encode({"event": dict(event)})
             try:
@@ -151,7 +151,7 @@ class Server:
         try:
             request = decode(line)
             if request.get("op") == "subscribe":
-                connection.subscribed = True
+                connection.subscription = Subscription(request)
                 return answer(request, None)
             return answer(request, self._operations.invoke(request))
         except Exception as error:

@@ -86,7 +86,7 @@ def operations(publish) -> dict:
 
     def emit(count: int) -> None:
         for number in range(count):
-            publish({"number": number})
+            publish({"kind": "even" if number % 2 == 0 else "odd", "number": number})
 
     return {"add": add, "refuse": refuse, "fail": fail, "unwritable": unwritable, "blob": blob, "emit": emit}
 
@@ -140,6 +140,26 @@ def test_events_reach_subscribers_only_and_in_order(path):
         events = watcher.events(timeout=10)
         assert [next(events)["number"] for _ in range(5)] == [0, 1, 2, 3, 4]
         assert list(stranger.events(timeout=0)) == []
+
+
+def test_a_subscription_to_some_kinds_gets_only_those_until_it_is_replaced(path):
+    with Client(path) as client:
+        client.subscribe(["odd", "other"])
+        client.call("emit", count=4)
+        assert [event["number"] for event in client.events(timeout=0)] == [1, 3]
+        client.subscribe()
+        client.call("emit", count=2)
+        assert [event["number"] for event in client.events(timeout=0)] == [0, 1]
+
+
+@pytest.mark.parametrize("arguments", [{"kinds": "odd"}, {"kinds": [1]}, {"sort": []}])
+def test_a_subscription_that_makes_no_sense_is_refused(path, arguments):
+    with Client(path) as client:
+        with pytest.raises(RpcError, match="subscribe") as caught:
+            client.call("subscribe", **arguments)
+        assert caught.value.code == "EINVAL"
+        client.call("emit", count=1)
+        assert list(client.events(timeout=0)) == []
 
 
 def test_events_that_arrive_during_a_call_are_kept(path):
