@@ -1,0 +1,176 @@
+"""Command line: `softswitch [flags] [program.json]`, with the flags of simple_switch_grpc that people use."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from softswitch.ports import PortError
+from softswitch.runtime import RuntimeSwitch
+from softswitch.runtime_api import RuntimeApiError
+
+SWITCH_INTERVAL_SECONDS = 0.0005
+"""How long the forwarding thread waits at most for a P4Runtime thread to let go of the interpreter."""
+
+DEFAULT_ADDRESS = "0.0.0.0:9559"  # simple_switch_grpc's own
+
+
+class UsageError(Exception):
+    """Something on the command line cannot be done; the text says what and how to put it right."""
+
+
+class Server(Protocol):
+    """The running P4Runtime server."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the command line. Target flags may stand behind `--`, as simple_switch_grpc wants them."""
+    parser = argparse.ArgumentParser(prog="softswitch", description="A P4 v1model switch for BMv2 JSON.")
+    add = parser.add_argument
+    add("json", nargs="?", type=Path, help="p4c's BMv2 JSON; without it (or with --no-p4) a controller brings one")
+    add("--device-id", type=int, default=0, metavar="N")
+    add("-i", "--interface", action="append", default=[], metavar="PORT@INTERFACE", dest="interfaces")
+    add("--no-p4", action="store_true", help="start without a program")
+    add("--grpc-server-addr", metavar="ADDRESS", help=f"host:port or unix:/path (default {DEFAULT_ADDRESS})")
+    add("--no-grpc", action="store_true", help="serve no P4Runtime")
+    add("--cpu-port", type=int, metavar="N")
+    add("--drop-port", type=int, default=511, metavar="N")
+    add("--priority-queues", type=int, default=1, metavar="N")
+    add("-L", "--log-level", default="info", metavar="LEVEL")
+    add("--log-console", action="store_true", help="log to standard error")
+    add("--log-file", type=Path, metavar="FILE")
+    add("--log-flush", action="store_true", help="accepted; log lines are always written at once")
+    add("--pcap", type=Path, metavar="DIRECTORY", help="record every port's packets there")
+    add("--queue-rate-pps", action="append", default=[], metavar="N[:PRIORITY]")
+    add("--queue-depth", action="append", default=[], metavar="N[:PRIORITY]")
+    add("--control-socket", type=Path, metavar="PATH")
+    add("--realtime", action="store_true", help="forward with real-time priority (hardware does not wait for a core)")
+    add("--thrift-port", type=int, metavar="N", help="accepted; there is no Thrift server, see --control-socket")
+    args = parser.parse_args([word for word in argv if word != "--"])
+    if args.json is None and not args.no_p4:
+        args.no_p4 = True
+    return args
+
+
+def numbers(text: str, flag: str) -> tuple[int, int | None]:
+    """Return N and PRIORITY of `N[:PRIORITY]`."""
+    value, _, priority = text.partition(":")
+    try:
+        return int(value), int(priority) if priority else None
+    except ValueError as error:
+        raise UsageError(f"{flag} {text}: give N or N:PRIORITY") from error
+
+
+def build(args: argparse.Namespace) -> RuntimeSwitch:
+    """Return the switch that the command line asks for."""
+    if not 1 <= args.priority_queues <= 32:
+        raise UsageError(f"--priority-queues {args.priority_queues}: give 1 to 32")
+    switch = RuntimeSwitch(args.cpu_port, args.drop_port, args.priority_queues)
+    for text in args.queue_rate_pps:
+        value, priority = numbers(text, "--queue-rate-pps")
+        switch.set_queue_rate(value, None, priority)
+    for text in args.queue_depth:
+        value, priority = numbers(text, "--queue-depth")
+        switch.set_queue_depth(value, None, priority)
+    for text in args.interfaces:
+        port, _, interface = text.partition("@")
+        if not port.isdigit() or not interface:
+            raise UsageError(f"-i {text}: give PORT@INTERFACE")
+        switch.add_port(int(port), interface)
+    if args.json is not None and not args.no_p4:
+        try:
+            config = args.json.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{args.json}: {error.strerror}") from error
+        switch.commit(switch.compile(config))
+    return switch
+
+
+def logging_setup(args: argparse.Namespace) -> None:
+    """Send the log where the command line says."""
+    names = {"trace": "DEBUG", "debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR", "off": "CRITICAL"}
+    if args.log_level not in names:
+        raise UsageError(f"--log-level {args.log_level}: give one of {', '.join(names)}")
+    handler: logging.Handler = logging.NullHandler()
+    if args.log_file is not None:
+        handler = logging.FileHandler(args.log_file)
+    elif args.log_console:
+        handler = logging.StreamHandler()
+    logging.basicConfig(
+        level=names[args.log_level],
+        handlers=[handler],
+        format=f"%(asctime)s device {args.device_id} %(levelname)s %(name)s: %(message)s",
+    )
+
+
+def serve(args: argparse.Namespace, switch: RuntimeSwitch) -> Server | None:
+    """Start the P4Runtime server, unless told not to."""
+    if args.no_grpc:
+        return None
+    from softswitch.p4runtime import server  # noqa: PLC0415 - grpc costs time and memory: only where it is wanted
+
+    address = args.grpc_server_addr or DEFAULT_ADDRESS
+    running: Server = server.serve(
+        switch, address, device_id=args.device_id, cpu_port=args.cpu_port, drop_port=args.drop_port
+    )
+    return running
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the switch until a signal ends it."""
+    logging_setup(args)
+    switch = build(args)
+    if args.pcap is not None:
+        from softswitch.pcap import Recorder  # noqa: PLC0415 - rarely wanted
+
+        args.pcap.mkdir(parents=True, exist_ok=True)
+        switch.record(Recorder(args.pcap, switch.ports))
+    control = None
+    if args.control_socket is not None:
+        from softswitch.control_socket import ControlSocket  # noqa: PLC0415 - rarely wanted
+
+        control = ControlSocket(switch, args.control_socket)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: switch.stop())
+    if args.realtime:
+        from softswitch.realtime import be_realtime  # noqa: PLC0415 - only where it is wanted
+
+        be_realtime()
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    running = serve(args, switch)
+    try:
+        switch.loop()
+    finally:
+        if running is not None:
+            running.stop()
+        if control is not None:
+            control.close()
+        switch.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    args = parse(sys.argv[1:] if argv is None else argv)
+    try:
+        run(args)
+    except (UsageError, RuntimeApiError, PortError) as error:
+        sys.stderr.write(f"softswitch: {error}\n")
+        return 1
+    except Exception as error:
+        if type(error).__name__ != "ServerError":
+            raise
+        sys.stderr.write(f"softswitch: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

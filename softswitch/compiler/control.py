@@ -1,0 +1,442 @@
+"""Code for pipelines: tables, conditions and the order they run in (behavioral-model: match_tables.cpp, pipeline.cpp).
+
+A table at run time is a lookup function in the generated module's globals: `find_N(key)` returns the entry or None,
+`default_N[0]` is the default entry. An entry is the tuple (action id, cell, *arguments); the cell is a list
+[packets, bytes, time of last hit, meter] where the table has direct resources or ages. With an action profile it is
+(resolve, cell): `resolve(hash)` gives the entry of the member chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from softswitch import program as p4
+from softswitch.compiler import liveness
+from softswitch.compiler.block import Ex, bits, constant
+from softswitch.compiler.flow import Body, End
+from softswitch.compiler.parse import Parsing
+from softswitch.compiler.state import Known, State, is_dirty
+from softswitch.runtime_api import PipelineError
+
+NODE_LIMIT = 6
+"""How many times the nodes of a pipeline may be emitted on the average (unstructured graphs repeat nodes)."""
+NODE_BUDGET = 60
+"""Nodes emitted beyond that before ways that know different things about the packet are brought together."""
+MAX_VARIANTS = 4
+"""Ways kept apart behind a branch because they changed different headers."""
+MAX_ENDS = 16
+"""Ends of a pipeline with their own code behind."""
+
+
+NOTHING = Known(0)
+
+
+@dataclass
+class Graph:
+    """What is computed once about a pipeline: nodes, where their ways meet, what is read from each on, what is not."""
+
+    nodes: dict[str, p4.Node]
+    joins: dict[str, str | None]
+    reads: dict[str | None, frozenset[tuple[str, str]]]
+    dead: dict[str | None, list[tuple[str, str]]]
+
+
+class Control(Parsing):
+    """Parsing plus the match-action pipelines.
+
+    Ways through a pipeline that leave the packet's headers in different conditions (one rewrites the destination,
+    another only drops) are kept apart as far as a budget goes: each then pays only for what it did itself.
+    """
+
+    graphs: dict[str, Graph]
+    """Graphs by pipeline, shared by all scopes of a program."""
+    live_behind: Callable[[str, str], bool] = staticmethod(lambda _header, _field: True)
+    """Whether something behind the pipeline reads a field."""
+
+    def pipeline(self, name: str, at_end: Body, is_over: Callable[[State], bool]) -> None:
+        """Emit a pipeline; `at_end` emits what follows it, once for each way that is worth its own code.
+
+        `is_over` tells that nothing follows where this is known about the packet.
+        """
+        pipeline = self.program.pipelines[name]
+        graph = self.graphs.get(name)
+        if graph is None:
+            reads = _reads_from(self.program, pipeline)
+            graph = self.graphs[name] = Graph(pipeline.nodes, _post_dominators(pipeline), reads, {})
+        self._graph = graph
+        self._budget = NODE_BUDGET + NODE_LIMIT * len(pipeline.nodes)
+        self._may_exit = liveness.uses(self.program, "exit")
+        self._exited: list[End] = []
+        outer = self.block
+        ends = [end for end in self._walk(pipeline.first, None) if not is_over(end[1])]
+        if len(ends) > MAX_ENDS:
+            self.block = outer
+            ends = self._split(self._variants(ends, None, MAX_ENDS))
+        for block, state in ends:
+            self.block, self.state = block, state
+            at_end()
+        for block, state in self._exited:
+            self.block, self.state = block, state
+            self.set_flag("exit", constant(0))
+            at_end()
+            self.block.line("return")
+        self.state.dead = True
+
+    # -- ways through the graph ---------------------------------------------------------------------------------------
+
+    def _walk(self, name: str | None, stop: str | None) -> list[End]:
+        """Emit nodes from `name` up to, not including, `stop`; return the ends there."""
+        while name != stop and name is not None:
+            if self.state.dead:
+                return []
+            self._budget -= 1
+            if self._budget < -NODE_LIMIT * len(self._graph.nodes):
+                raise PipelineError(f"control flow around {name} is too entangled to be compiled")
+            node, meet = self._graph.nodes[name], self._graph.joins[name]
+            if isinstance(node, p4.ActionCallNode):
+                self._action(node.action_id, ())
+                name = node.next_node
+                continue
+            outer = self.block
+            ends = self._conditional(node, meet) if isinstance(node, p4.Conditional) else self._table(node, meet)
+            if meet == stop:
+                return ends
+            self.block = outer
+            variants = self._variants(ends, meet)
+            if len(variants) != 1:
+                return [end for one in self._split(variants) for end in self._resume(one, meet, stop)]
+            self.state, name = variants[0][1], meet
+        return [] if self.state.dead else [(self.block, self.state)]
+
+    def _resume(self, end: End, name: str | None, stop: str | None) -> list[End]:
+        self.block, self.state = end
+        return self._walk(name, stop)
+
+    def _variants(self, ends: list[End], meet: str | None, limit: int = MAX_VARIANTS) -> list[tuple[list[End], State]]:
+        """Group ends that know the same about the packet's headers; bring each group to one state."""
+        groups: dict[object, list[End]] = {}
+        for block, state in ends:
+            groups.setdefault(self._signature(state), []).append((block, state))
+        if len(groups) > limit or self._budget < 0:
+            groups = {None: ends}
+        live, self.live = self.live, self._live_from(meet)
+        result = []
+        for group in groups.values():
+            self._forget(group, meet)
+            result.append((group, self.meet(group)))
+        self.live = live
+        return result
+
+    def _live_from(self, meet: str | None) -> Callable[[str, str], bool]:
+        reads, base = self._graph.reads.get(meet, frozenset()), self.live_behind
+        return lambda header, name: base(header, name) or (header, name) in reads
+
+    def _forget(self, group: list[End], meet: str | None) -> None:
+        """Drop what is known about metadata that is not read any more, so that it need not be made alike."""
+        dead = self._graph.dead.get(meet)
+        if dead is None:
+            metadata = [header for header in self.program.headers.values() if header.metadata]
+            dead = [(h.name, f.name) for h in metadata for f in h.type.fields if not self.live(h.name, f.name)]
+            self._graph.dead[meet] = dead
+        for _, state in group:
+            for header, name in dead:
+                if state.headers[header].fields[name] != NOTHING:
+                    state.edit(header).fields[name] = NOTHING
+
+    def _signature(self, state: State) -> object:
+        headers = []
+        for name in self.program.deparser:
+            info = state.headers[name]
+            dirty = frozenset(field for field, place in info.fields.items() if is_dirty(place))
+            headers.append((info.valid, info.offset, dirty) if info.valid is not False else None)
+        return tuple(headers)
+
+    def _split(self, variants: list[tuple[list[End], State]]) -> list[End]:
+        """Emit a switch on the variant that was reached; return one place for each."""
+        if len(variants) == 1:
+            return [(self.block, variants[0][1])]
+        name = self.temporary()
+        fork = self.block.fork()
+        result = []
+        for number, (group, state) in enumerate(variants):
+            for block, _ in group:
+                block.line(f"{name} = {number}")
+            last = number == len(variants) - 1
+            result.append((fork.arm(None if last else f"{name} == {number}"), state))
+        return result
+
+    def _arms(self, arms: list[tuple[str | None, Callable[[], list[End]]]]) -> list[End]:
+        """Emit if/elif/else whose bodies return their ends; return all of them."""
+        if arms[0][0] is None:
+            return arms[0][1]()
+        if arms[-1][0] is not None:
+            arms = [*arms, (None, lambda: [(self.block, self.state)])]
+        before, fork = self.state, self.block.fork()
+        ends: list[End] = []
+        for code, body in arms:
+            self.block, self.state = fork.arm(code), before.copy()
+            ends.extend(body())
+        return ends
+
+    def _conditional(self, node: p4.Conditional, meet: str | None) -> list[End]:
+        cond = self.expr(node.condition)
+
+        def side(truth: bool) -> Callable[[], list[End]]:
+            def body() -> list[End]:
+                self.learn(node.condition, truth)
+                return self._walk(node.true_next if truth else node.false_next, meet)
+
+            return body
+
+        if cond.value is not None:
+            return side(bool(cond.value))()
+        return self._arms([(cond.code, side(True)), (None, side(False))])
+
+    def _action(self, number: int, params: tuple[Ex, ...]) -> None:
+        self.body(self.program.actions[number].primitives, params)
+        if self._may_exit:
+            self.branch(self.flag("exit"), self._exit)
+
+    def _exit(self) -> None:
+        self._exited.append((self.block.child(), self.state.copy()))
+        self.state.dead = True
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def _table(self, table: p4.Table, meet: str | None) -> list[End]:
+        if not table.key and table.const_default_entry and table.default_action is not None and not table.profile:
+            params = [constant(value) for value in table.default_data]
+            self._action(table.default_action, tuple(params))
+            return self._walk(self._next(table, table.default_action, hit=False), meet)
+        number = list(self.program.tables).index(table.name)
+        if "hit" in table.next or "miss" in table.next:
+            return self._hit_or_miss(table, number, meet)
+        entry = self._lookup(table, number)
+        return self._arms(self._dispatch(table, entry, lambda action: self._next(table, action, hit=True), meet))
+
+    def _hit_or_miss(self, table: p4.Table, number: int, meet: str | None) -> list[End]:
+        """Emit the lookup and its two sides; on a miss only the default action can run."""
+        entry = self.temporary()
+
+        def hit() -> list[End]:
+            self._found(table, entry)
+            return self._arms(self._dispatch(table, entry, lambda _: table.next.get("hit"), meet))
+
+        def miss() -> list[End]:
+            node = table.next.get("miss")
+            if table.const_default_entry and table.default_action is not None:
+                self._action(table.default_action, tuple(constant(value) for value in table.default_data))
+                return self._walk(node, meet)
+            self.line(f"{entry} = default_{number}[0]")
+            return self._arms(self._dispatch(table, entry, lambda _: node, meet))
+
+        if not table.key:
+            return miss()
+        self.line(f"{entry} = find_{number}({self._key_code(table)})")
+        return self._arms([(f"{entry} is not None", hit), (None, miss)])
+
+    def _lookup(self, table: p4.Table, number: int) -> str:
+        """Emit the lookup, falling back to the default entry; return the name of the entry."""
+        entry = self.temporary()
+        if not table.key:
+            self.line(f"{entry} = default_{number}[0]")
+            return entry
+        key = self._key_code(table)
+        if not self._has_cell(table) and table.profile is None:
+            self.line(f"{entry} = find_{number}({key}) or default_{number}[0]")
+            return entry
+        self.line(f"{entry} = find_{number}({key})")
+        self.chain([
+            (f"{entry} is None", lambda: self.line(f"{entry} = default_{number}[0]")),
+            (None, lambda: self._found(table, entry)),
+        ])  # fmt: skip
+        return entry
+
+    @staticmethod
+    def _has_cell(table: p4.Table) -> bool:
+        return table.with_counters or table.support_timeout or table.direct_meter is not None
+
+    def _found(self, table: p4.Table, entry: str) -> None:
+        """Emit what a hit does before the action runs."""
+        if self._has_cell(table):
+            self._touch(table, entry)
+        if table.profile is not None:
+            self.line(f"{entry} = {entry}[0]({self._selector(table)})")
+
+    def _key_code(self, table: p4.Table) -> str:
+        codes = []
+        for key in table.key:
+            ex = self.read(key.target)
+            if ex.low < 0:
+                ex = self._arithmetic("&", ex, constant((1 << key.width) - 1))
+            if key.mask is not None:
+                ex = self._arithmetic("&", ex, constant(key.mask))
+            codes.append(ex.code)
+        return codes[0] if len(codes) == 1 else f"({', '.join(codes)})"
+
+    def _touch(self, table: p4.Table, entry: str) -> None:
+        """Emit what a hit does to the entry's cell: counter, time of last hit, meter."""
+        cell = self.temporary()
+        self.line(f"{cell} = {entry}[1]")
+        if table.with_counters:
+            self.line(f"{cell}[0] += 1")
+            self.line(f"{cell}[1] += length")
+        if table.support_timeout:
+            self.line(f"{cell}[2] = monotonic()")
+        if table.direct_meter is not None:
+            meter = self.program.meters[table.direct_meter]
+            if meter.target is not None:
+                self.write(meter.target, Ex(f"{cell}[3](length)", 0, 2))
+
+    def _selector(self, table: p4.Table) -> str:
+        """Return the code of the hash that picks a group's member, as a function of the packet."""
+        assert table.profile is not None
+        profile = self.program.profiles[table.profile]
+        if profile.algorithm is None or not table.selector:
+            return "0"
+        sized = tuple((e, self.program.field(e).width if isinstance(e, p4.FieldRef) else 0) for e in profile.inputs)
+        data = self.gather(sized, payload=False)
+        number = list(self.program.profiles).index(table.profile)
+        return f"select_{number}({data})"
+
+    def gather(self, inputs: tuple[tuple[p4.Expr, int], ...], payload: bool) -> str:
+        """Return code for the bytes that a calculation works on; the deparser part knows how."""
+        raise NotImplementedError
+
+    def _dispatch(
+        self, table: p4.Table, entry: str, follow: Callable[[int], str | None], meet: str | None
+    ) -> list[tuple[str | None, Callable[[], list[End]]]]:
+        """Return the arms for the actions an entry can name; `follow` tells the node after each."""
+        numbers = tuple(dict.fromkeys(table.action_ids))
+        if not table.key and table.const_default_entry and table.default_action is not None:
+            numbers = (table.default_action,)
+        none = follow(-1) if table.default_action is None or not numbers else None
+        idle = [n for n in numbers if not self.program.actions[n].primitives]
+        groups: dict[str | None, list[int]] = {}
+        for number in idle:
+            groups.setdefault(follow(number), []).append(number)
+        busy = [n for n in numbers if n not in idle]
+        action = self.temporary()
+        arms = [(f"{action} == {n}", self._arm(n, entry, follow(n), meet)) for n in busy]
+        rest: dict[str | None, list[int]] = groups
+        if table.default_action is None:
+            rest.setdefault(none, []).append(-1)
+        for node, members in rest.items():
+            code = f"{action} == {members[0]}" if len(members) == 1 else f"{action} in {tuple(members)}"
+            arms.append((code, self._going(node, meet)))
+        result: list[tuple[str | None, Callable[[], list[End]]]] = [*arms[:-1], (None, arms[-1][1])]
+        if len(result) > 1:
+            self.line(f"{action} = {entry}[0]")
+        return result
+
+    def _going(self, node: str | None, meet: str | None) -> Callable[[], list[End]]:
+        return lambda: self._walk(node, meet)
+
+    def _arm(self, number: int, entry: str, node: str | None, meet: str | None) -> Callable[[], list[End]]:
+        def arm() -> list[End]:
+            action = self.program.actions[number]
+            names = [self.temporary() for _ in action.params]
+            used = _used_params(action)
+            if len(used) == 1:
+                (only,) = used
+                self.line(f"{names[only]} = {entry}[{2 + only}]")
+            elif used:
+                targets = ", ".join(name if i in used else "_" for i, name in enumerate(names))
+                self.line(f"_, _, {targets} = {entry}")
+            params = [bits(name, width, atom=True) for name, (_, width) in zip(names, action.params, strict=True)]
+            self._action(number, tuple(params))
+            return self._walk(node, meet)
+
+        return arm
+
+    @staticmethod
+    def _next(table: p4.Table, action: int, hit: bool) -> str | None:
+        """Return the node after this action; a hit or miss node goes first."""
+        side = "hit" if hit else "miss"
+        if "hit" in table.next or "miss" in table.next:
+            return table.next.get(side)
+        return table.next.get(action, table.base_default_next)
+
+
+def _used_params(action: p4.Action) -> set[int]:
+    used: set[int] = set()
+
+    def walk(node: object) -> None:
+        if isinstance(node, p4.Param):
+            used.add(node.index)
+        elif isinstance(node, p4.Operation):
+            for part in (node.left, node.right, node.cond):
+                walk(part)
+        elif isinstance(node, p4.Vector):
+            for part in node.items:
+                walk(part)
+        elif isinstance(node, p4.RegisterRef):
+            walk(node.index)
+
+    for call in action.primitives:
+        for arg in call.args:
+            walk(arg)
+    return used
+
+
+def _reads_from(program: p4.Program, pipeline: p4.Pipeline) -> dict[str | None, frozenset[tuple[str, str]]]:
+    """Return for each node the fields that it or any node after it reads."""
+    result: dict[str | None, frozenset[tuple[str, str]]] = {None: frozenset()}
+
+    def visit(name: str | None) -> frozenset[tuple[str, str]]:
+        if name not in result:
+            assert name is not None
+            result[name] = frozenset()  # a loop is refused elsewhere
+            reads = liveness.Reads(program)
+            node = pipeline.nodes[name]
+            reads.node(node)
+            result[name] = frozenset(reads.fields).union(*(visit(following) for following in successors(node)))
+        return result[name]
+
+    for name in pipeline.nodes:
+        visit(name)
+    return result
+
+
+def successors(node: p4.Node) -> list[str | None]:
+    """Return the nodes that may follow `node`."""
+    if isinstance(node, p4.Conditional):
+        return [node.true_next, node.false_next]
+    if isinstance(node, p4.ActionCallNode):
+        return [node.next_node]
+    if "hit" in node.next or "miss" in node.next:
+        return [node.next.get("hit"), node.next.get("miss")]
+    following = [node.next.get(action, node.base_default_next) for action in node.action_ids]
+    if node.default_action is None:
+        following.append(node.base_default_next)
+    return following or [node.base_default_next]
+
+
+def _post_dominators(pipeline: p4.Pipeline) -> dict[str, str | None]:
+    """Return for each node the one where all its ways meet again (None: the end)."""
+    sets: dict[str, list[str]] = {}
+    visiting: set[str] = set()
+
+    def chain_of(name: str | None) -> list[str]:
+        """Return the post-dominators of a node, itself first."""
+        if name is None:
+            return []
+        if name not in sets:
+            if name in visiting:
+                raise PipelineError(f"pipeline {pipeline.name}: loop through {name}")
+            visiting.add(name)
+            chains = [chain_of(following) for following in successors(pipeline.nodes[name])]
+            common = chains[0]
+            for other in chains[1:]:
+                known = set(other)
+                common = [node for node in common if node in known]
+            sets[name] = [name, *common]
+            visiting.discard(name)
+        return sets[name]
+
+    result: dict[str, str | None] = {}
+    for name in pipeline.nodes:
+        chain = chain_of(name)
+        result[name] = chain[1] if len(chain) > 1 else None
+    return result

@@ -1,0 +1,486 @@
+"""Code for reading and writing fields and for expressions.
+
+Arithmetic follows behavioral-model's Data and Field: unlimited integers inside an expression, cut to the field's width
+when they are stored (p4c writes the masks of intermediate results into the JSON itself).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from softswitch import program as p4
+from softswitch.compiler.block import Block, Ex, bits, boolean, constant, saturate, wrap
+from softswitch.compiler.state import CLEAN, DIRTY, FLAGS, Conformer, Known, Local, Names, Place, State
+from softswitch.runtime_api import PipelineError
+
+WIDEST_SHIFT = 4096
+"""Left shifts beyond this give zero: no field is that wide, and an unlimited one would fill the memory."""
+
+_COMPARE = {"==", "!=", ">", ">=", "<", "<="}
+
+
+def padded(width: int) -> int:
+    """Return the bits of a field in byte-padded keys."""
+    return (width + 7) // 8 * 8
+
+
+class Scope:
+    """The place in the generated code: where lines go, what is known there, and how fields are read and written.
+
+    `params` are the expressions of the action's arguments while inside an action.
+    """
+
+    def __init__(self, program: p4.Program, names: Names, state: State, block: Block) -> None:
+        self.program = program
+        self.names = names
+        self.state = state
+        self.block = block
+        self.params: tuple[Ex, ...] = ()
+        self.live: Callable[[str, str], bool] = lambda _header, _field: True
+        self.counter = itertools.count(1)
+        self.conformer = Conformer(program, names, self._load_code)
+        self.conformer.needed = lambda header, field: self.live(header, field)  # noqa: PLW0108 - `live` changes
+
+    # -- plumbing -----------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        """Emit one line."""
+        self.block.line(text)
+
+    def temporary(self) -> str:
+        """Return a new local's name."""
+        return f"t{next(self.counter)}"
+
+    # -- headers' bookkeeping -----------------------------------------------------------------------------------------
+
+    def valid(self, header: str) -> Ex:
+        """Return the validity of a header."""
+        known = self.state.headers[header].valid
+        return boolean(self.names.valid(header), atom=True) if known is None else constant(int(known))
+
+    def next_index(self, stack: str) -> Ex:
+        """Return the first free index of a stack."""
+        known = self.state.next[stack]
+        if known is not None:
+            return constant(known)
+        return Ex(self.names.next(stack), 0, len(self.program.stacks[stack].elements), atom=True)
+
+    def length_bytes(self, header: str) -> Ex:
+        """Return a header's length on the wire in bytes."""
+        kind = self.program.headers[header].type
+        fixed = kind.bits // 8
+        known = self.state.headers[header].length
+        if known is not None:
+            return constant(fixed + known)
+        return Ex(f"{self.names.length(header)} + {fixed}", fixed, max(kind.max_bytes, fixed))
+
+    def offset_code(self, header: str, byte: int, after_varbit: bool, state: State | None = None) -> str:
+        """Return the code for the position in `d` of a header's byte; behind the varbit its length is added."""
+        info = (state or self.state).headers[header]
+        parts = []
+        if info.offset is None:
+            parts.append(self.names.offset(header))
+        else:
+            byte += info.offset
+        if after_varbit:
+            if info.length is None:
+                parts.append(self.names.length(header))
+            else:
+                byte += info.length
+        if byte or not parts:
+            parts.append(str(byte))
+        return " + ".join(parts)
+
+    # -- fields -------------------------------------------------------------------------------------------------------
+
+    def read(self, ref: p4.FieldRef) -> Ex:
+        """Return a field's value, loading it into its local first where it is still in the packet bytes."""
+        if ref.name == "$valid$":
+            return self.valid(ref.header)
+        field = self.program.field(ref)
+        info = self.state.headers[ref.header]
+        place = info.place(ref.name)
+        if isinstance(place, Known):
+            assert isinstance(place.value, int)
+            return constant(place.value)
+        name = self.names.field(ref.header, ref.name)
+        if isinstance(place, Local):
+            return self._typed(name, field) if place.high is None else Ex(name, 0, place.high, atom=True)
+        if info.offset == -1:
+            return constant(0)
+        self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
+        self.state.edit(ref.header).fields[ref.name] = CLEAN
+        return self._typed(name, field)
+
+    @staticmethod
+    def _typed(code: str, field: p4.Field) -> Ex:
+        if field.signed:
+            half = 1 << (field.width - 1)
+            return Ex(code, -half, half - 1, atom=True)
+        return bits(code, field.width, atom=True)
+
+    def read_varbit(self, ref: p4.FieldRef) -> str:
+        """Return the code of a varbit field's bytes."""
+        info = self.state.headers[ref.header]
+        place = info.place(ref.name)
+        if isinstance(place, Known):
+            return repr(place.value)
+        name = self.names.field(ref.header, ref.name)
+        if not isinstance(place, Local):
+            if info.offset == -1:
+                return "b''"
+            self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
+            self.state.edit(ref.header).fields[ref.name] = CLEAN
+        return name
+
+    def _load_code(self, state: State, header: str, name: str) -> str:
+        """Return the code that reads a field from the packet bytes."""
+        kind = self.program.headers[header].type
+        field = kind.field(name)
+        info = state.headers[header]
+        varbit = kind.varbit
+        if field.varbit:
+            start = self.offset_code(header, field.offset // 8, after_varbit=False, state=state)
+            end = self.offset_code(header, field.offset // 8, after_varbit=True, state=state)
+            code, zero = f"bytes(d[{start}:{end}])", "b''"
+        else:
+            after = varbit is not None and field.offset >= varbit.offset
+            first, last = field.offset // 8, (field.offset + field.width - 1) // 8
+            shift = (last + 1) * 8 - field.offset - field.width
+            code = self.take(lambda byte: self.offset_code(header, byte, after, state), first, last, shift, field.width)
+            zero = "0"
+            if field.signed:
+                half = 1 << (field.width - 1)
+                code = f"(({code}) ^ {half:#x}) - {half:#x}"
+        return code if info.valid is not None else f"({code}) if {self.names.valid(header)} else {zero}"
+
+    @staticmethod
+    def take(at: Callable[[int], str], first: int, last: int, shift: int, width: int) -> str:
+        """Return the code for `width` bits that end `shift` bits before the end of byte `last` of `d`."""
+        if first == last:
+            code = f"d[{at(first)}]"
+        elif first + 1 == last:
+            code = f"d[{at(first)}] << 8 | d[{at(last)}]"
+            code = code if not shift and width == 16 else f"({code})"
+        else:
+            code = f"int_from(d[{at(first)}:{at(last + 1)}], 'big')"
+        if shift:
+            code = f"{code} >> {shift}"
+        if width < (last - first + 1) * 8 - shift:
+            code = f"({code}) & {(1 << width) - 1:#x}" if shift else f"{code} & {(1 << width) - 1:#x}"
+        return code
+
+    def write(self, ref: p4.FieldRef, ex: Ex) -> None:
+        """Store a value in a field, cut to its width."""
+        if ref.name == "$valid$":
+            raise PipelineError(f"assignment to the validity of header {ref.header} is not supported")
+        if not self.live(ref.header, ref.name):
+            return
+        field = self.program.field(ref)
+        ex = saturate(ex, field.width, field.signed) if field.saturating else wrap(ex, field.width, field.signed)
+        bounded = ex.low >= 0 and (field.signed or ex.high < (1 << field.width) - 1)
+        self._store(ref.header, ref.name, ex, ex.high if bounded else None)
+
+    def _store(self, header: str, name: str, ex: Ex, high: int | None = None) -> None:
+        place: Place = DIRTY if high is None else Local(dirty=True, high=high)
+        if ex.value is not None:
+            place = Known(ex.value)
+        else:
+            local = self.names.field(header, name)
+            if local != ex.code:
+                self.line(f"{local} = {ex.code}")
+        self.state.edit(header).fields[name] = place
+
+    def flag(self, name: str) -> Ex:
+        """Return a flag of the pseudo header that the end of a pipeline looks at."""
+        place = self.state.headers[FLAGS].place(name)
+        if isinstance(place, Known):
+            assert isinstance(place.value, int)
+            return constant(place.value)
+        return Ex(self.names.field(FLAGS, name), 0, 1 << 64, atom=True)
+
+    def set_flag(self, name: str, ex: Ex) -> None:
+        """Set such a flag."""
+        self._store(FLAGS, name, ex)
+
+    def materialise(self, ref: p4.FieldRef) -> None:
+        """Make sure that the field's local holds its value."""
+        info = self.state.edit(ref.header)
+        place = info.place(ref.name)
+        name = self.names.field(ref.header, ref.name)
+        if isinstance(place, Known):
+            self.line(f"{name} = {place.value!r}")
+            info.fields[ref.name] = Local(place.dirty)
+        elif not isinstance(place, Local):
+            if info.offset == -1:
+                empty = self.program.field(ref).varbit
+                self.line(f"{name} = {chr(98) + chr(39) * 2 if empty else 0}")
+                info.fields[ref.name] = DIRTY
+            elif self.program.field(ref).varbit:
+                self.read_varbit(ref)
+            else:
+                self.read(ref)
+
+    # -- expressions --------------------------------------------------------------------------------------------------
+
+    def expr(self, node: p4.Expr) -> Ex:  # noqa: PLR0911 - one case per kind
+        """Return the code of an expression, emitting what it needs before."""
+        if isinstance(node, p4.FieldRef):
+            return self.read(node)
+        if isinstance(node, p4.Const):
+            return constant(node.value)
+        if isinstance(node, p4.BoolConst):
+            return constant(int(node.value))
+        if isinstance(node, p4.Param):
+            return self.params[node.index]
+        if isinstance(node, p4.Lookahead):
+            return self.lookahead(node)
+        if isinstance(node, p4.StackField):
+            return self._stack_field(node)
+        if isinstance(node, p4.RegisterRef):
+            index = self.expr(node.index)
+            return Ex(f"{self.register(node.array)}[{index.code}]", 0, 1 << 4096, atom=True)
+        if isinstance(node, p4.Operation):
+            return self._operation(node)
+        raise PipelineError(f"{type(node).__name__} {node} cannot stand in an expression")
+
+    def register(self, name: str) -> str:
+        """Return the Python name of a register array's cells."""
+        if name not in self.program.registers:
+            raise PipelineError(f"register {name}: the program has no such register")
+        return f"reg_{list(self.program.registers).index(name)}"
+
+    def lookahead(self, node: p4.Lookahead) -> Ex:
+        """Return bits ahead of the parser's cursor; the parser has checked that they are there."""
+        first, last = node.offset // 8, (node.offset + node.width - 1) // 8
+        shift = (last + 1) * 8 - node.offset - node.width
+        known = self.state.position
+
+        def at(byte: int) -> str:
+            return str(known + byte) if known is not None else f"pos + {byte}"
+
+        return bits(self.take(at, first, last, shift, node.width), node.width)
+
+    def choose(self, index: Ex, options: list[str], otherwise: str) -> str:
+        """Return code that picks one of `options` by a run-time index."""
+        if index.value is not None:
+            return options[index.value] if 0 <= index.value < len(options) else otherwise
+        code = otherwise
+        for number in reversed(range(len(options))):
+            code = f"{options[number]} if {index.code} == {number} else {code}"
+        return f"({code})"
+
+    def _stack_field(self, node: p4.StackField) -> Ex:
+        """Return a field of the last element of a stack; 0 where the stack is empty."""
+        stack = self.program.stacks[node.stack]
+        last = self.next_index(node.stack)
+        index = constant(last.value - 1) if last.value is not None else Ex(f"{last.operand} - 1", -1, last.high - 1)
+        headers = [
+            self.program.unions[e].members[node.member] if node.member is not None else e for e in stack.elements
+        ]
+        refs = [p4.FieldRef(header, node.name) for header in headers]
+        if index.value is not None:
+            return self.read(refs[index.value]) if index.value >= 0 else constant(0)
+        field = self.program.field(refs[0])
+        code = self.choose(index, [self.read(ref).code for ref in refs], "0")
+        return self._typed(code, field)
+
+    def element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
+        """Return index and header names of a header expression: one header, or an element picked at run time."""
+        if isinstance(node, p4.HeaderRef):
+            return constant(0), [node.name]
+        if isinstance(node, p4.Operation) and node.op in {"dereference_header_stack", "dereference_stack"}:
+            assert isinstance(node.left, p4.StackRef)
+            assert node.right is not None
+            return self.expr(node.right), list(self.program.stacks[node.left.name].elements)
+        if isinstance(node, p4.Operation) and node.op == "access_union_header":
+            assert node.left is not None
+            index, unions = self.union_element(node.left)
+            members = [list(self.program.unions[name].members.values())[node.number] for name in unions]
+            return index, members
+        raise PipelineError(f"{node} is no header")
+
+    def union_element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
+        """Return index and union names of a union expression."""
+        if isinstance(node, p4.UnionRef):
+            return constant(0), [node.name]
+        if isinstance(node, p4.Operation) and node.op == "dereference_union_stack":
+            assert isinstance(node.left, p4.StackRef)
+            assert node.right is not None
+            return self.expr(node.right), list(self.program.stacks[node.left.name].elements)
+        raise PipelineError(f"{node} is no header union")
+
+    def _operation(self, node: p4.Operation) -> Ex:  # noqa: PLR0911 - one case per operator
+        op = node.op
+        if op == "?":
+            return self._ternary(node)
+        if op == "valid":
+            assert node.right is not None
+            index, headers = self.element(node.right)
+            return boolean(self.choose(index, [self.valid(h).code for h in headers], "False"), atom=True)
+        if op == "valid_union":
+            assert node.right is not None
+            index, unions = self.union_element(node.right)
+            return boolean(self.choose(index, [self._union_valid(u) for u in unions], "False"), atom=True)
+        if op == "access_field":
+            assert node.left is not None
+            index, headers = self.element(node.left)
+            fields = [self.program.headers[h].type.fields for h in headers]
+            options = [self._member(h, f, node.number) for h, f in zip(headers, fields, strict=True)]
+            if len(options) == 1 or index.value is not None:
+                return options[index.value or 0]
+            code = self.choose(index, [option.code for option in options], "0")
+            return Ex(code, min(o.low for o in [*options, constant(0)]), max(o.high for o in options), atom=True)
+        if op in {"last_stack_index", "size_stack"}:
+            assert isinstance(node.right, p4.StackRef)
+            index = self.next_index(node.right.name)
+            return index if op == "size_stack" else self._arithmetic("-", index, constant(1))
+        if op in {"==", "!="} and isinstance(node.left, p4.HeaderRef | p4.UnionRef):
+            return self._compare_headers(node)
+        right = self.expr(node.right) if node.right is not None else constant(0)
+        left = self.expr(node.left) if node.left is not None else None
+        if op in {"not", "~", "d2b", "b2d"} or left is None:
+            return self._unary(op, right)
+        if op in _COMPARE:
+            return self._comparison(op, left, right)
+        return self._arithmetic(op, left, right)
+
+    def _member(self, header: str, fields: tuple[p4.Field, ...], number: int) -> Ex:
+        if number == len(fields):
+            return self.valid(header)
+        return self.read(p4.FieldRef(header, fields[number].name))
+
+    def _union_valid(self, union: str) -> str:
+        members = [self.valid(h) for h in self.program.unions[union].members.values()]
+        if any(m.value == 1 for m in members):
+            return "True"
+        return "(" + (" or ".join(m.code for m in members if m.value is None) or "False") + ")"
+
+    def _compare_headers(self, node: p4.Operation) -> Ex:
+        """Return the comparison of two headers or unions; the part that knows header operations can."""
+        raise NotImplementedError(node.op)
+
+    def _ternary(self, node: p4.Operation) -> Ex:
+        assert node.cond is not None
+        assert node.left is not None
+        assert node.right is not None
+        cond = self.expr(node.cond)
+        left, right = self.expr(node.left), self.expr(node.right)
+        if cond.value is not None:
+            return left if cond.value else right
+        low, high = min(left.low, right.low), max(left.high, right.high)
+        return Ex(f"{left.operand} if {cond.operand} else {right.operand}", low, high)
+
+    @staticmethod
+    def _unary(op: str, right: Ex) -> Ex:
+        if op == "d2b":
+            return right if right.boolean else boolean(f"{right.operand} != 0")
+        if op in {"b2d", "+"}:
+            return right
+        if op == "not":
+            return constant(int(not right.value)) if right.value is not None else boolean(f"not {right.operand}")
+        if op == "~":
+            return Ex(f"~{right.operand}", ~right.high, ~right.low)
+        if op == "-":
+            return Ex(f"-{right.operand}", -right.high, -right.low)
+        raise PipelineError(f"unary operator {op} is not supported")
+
+    @staticmethod
+    def _comparison(op: str, left: Ex, right: Ex) -> Ex:
+        if left.value is not None and right.value is not None:
+            table = {
+                "==": left.value == right.value,
+                "!=": left.value != right.value,
+                ">": left.value > right.value,
+                ">=": left.value >= right.value,
+                "<": left.value < right.value,
+                "<=": left.value <= right.value,
+            }
+            return constant(int(table[op]))
+        if op in {"==", "!="} and right.value == 0 and left.low >= 0:
+            return boolean(f"not {left.operand}") if op == "==" else boolean(f"{left.operand} != 0")
+        return boolean(f"{left.operand} {op} {right.operand}")
+
+    def _arithmetic(self, op: str, left: Ex, right: Ex) -> Ex:  # noqa: C901, PLR0911, PLR0912 - one case per operator
+        if op in {"two_comp_mod", "sat_cast", "usat_cast"}:
+            if right.value is None:
+                raise PipelineError(f"operator {op} with a width that is no constant is not supported")
+            if op == "two_comp_mod":
+                return wrap(left, right.value, signed=True)
+            return saturate(left, right.value, op == "sat_cast")
+        if op in {"and", "or"}:
+            return self._logic(op, left, right)
+        code = f"{left.operand} {op} {right.operand}"
+        known = left.value is not None and right.value is not None
+        if op == "+":
+            return self._fold(known, Ex(code, left.low + right.low, left.high + right.high), left, right, op)
+        if op == "-":
+            return self._fold(known, Ex(code, left.low - right.high, left.high - right.low), left, right, op)
+        if op == "*":
+            corners = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
+            return Ex(code, min(corners), max(corners))
+        if op == "&":
+            return self._bit_and(left, right, code)
+        if op in {"|", "^"}:
+            top = (1 << max(left.high.bit_length(), right.high.bit_length(), 1)) - 1
+            low = 0 if left.low >= 0 and right.low >= 0 else -(1 << max(_bits(left), _bits(right)))
+            return Ex(code, low, top if low == 0 else -low)
+        if op == "<<":
+            return self._shift_left(left, right)
+        if op == ">>":
+            if right.value is not None:
+                return Ex(code, left.low >> right.value, left.high >> right.value)
+            return Ex(code, min(left.low, 0), max(left.high, 0))
+        if op in {"/", "%"}:
+            code = f"{left.operand} {'//' if op == '/' else '%'} {right.operand}"
+            return Ex(code, 0, max(left.high, 0) if op == "/" else max(right.high, 0))
+        raise PipelineError(f"operator {op} is not supported")
+
+    @staticmethod
+    def _fold(known: bool, ex: Ex, left: Ex, right: Ex, op: str) -> Ex:
+        if known:
+            return constant(ex.low)
+        if right.value == 0:
+            return left
+        return right if op == "+" and left.value == 0 else ex
+
+    @staticmethod
+    def _logic(op: str, left: Ex, right: Ex) -> Ex:
+        for one, other in ((left, right), (right, left)):
+            if one.value is not None:
+                decided = (op == "and") != bool(one.value)
+                return constant(int(bool(one.value))) if decided else other
+        return boolean(f"{left.operand} {op} {right.operand}")
+
+    @staticmethod
+    def _bit_and(left: Ex, right: Ex, code: str) -> Ex:
+        for one, other in ((left, right), (right, left)):
+            mask = one.value
+            if mask is not None and mask >= 0 and mask & (mask + 1) == 0 and other.low >= 0 and other.high <= mask:
+                return other
+            if mask is not None and other.value is not None:
+                return constant(mask & other.value)
+        highs = [ex.high for ex in (left, right) if ex.low >= 0]
+        if highs:
+            return Ex(code, 0, min(highs))
+        widest = 1 << max(_bits(left), _bits(right))
+        return Ex(code, -widest, widest)
+
+    @staticmethod
+    def _shift_left(left: Ex, right: Ex) -> Ex:
+        if right.value is not None:
+            if left.value is not None:
+                return constant(left.value << right.value) if right.value < WIDEST_SHIFT else constant(0)
+            if right.value >= WIDEST_SHIFT:
+                return constant(0)
+            return Ex(f"{left.operand} << {right.value}", left.low << right.value, left.high << right.value)
+        far = min(right.high, WIDEST_SHIFT)
+        code = f"{left.operand} << {right.operand}"
+        if right.high >= WIDEST_SHIFT:
+            code = f"({code} if {right.operand} < {WIDEST_SHIFT} else 0)"
+        return Ex(code, min(left.low << far, 0), max(left.high << far, 0), atom=right.high >= WIDEST_SHIFT)
+
+
+def _bits(ex: Ex) -> int:
+    return max(ex.low.bit_length(), ex.high.bit_length()) + 1

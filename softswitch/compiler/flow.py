@@ -1,0 +1,109 @@
+"""Branches in the generated code: forks of the known state, and where they meet again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from softswitch import program as p4
+from softswitch.compiler.block import Block, Ex
+from softswitch.compiler.expr import Scope
+from softswitch.compiler.state import Known, Names, State, is_dirty, join
+
+Body = Callable[[], None]
+End = tuple[Block, State]
+"""Where a branch ends: the block to append to, and what is known there."""
+
+
+class Flow(Scope):
+    """A scope that can branch, and leave the enclosing part early."""
+
+    def __init__(self, program: p4.Program, names: Names, state: State, block: Block) -> None:
+        super().__init__(program, names, state, block)
+        self._exits: list[End] = []
+
+    def branch(self, cond: Ex, then: Body, otherwise: Body | None = None) -> None:
+        """Emit an if with an optional else; nothing but one body where the condition is known."""
+        if cond.value is not None:
+            if cond.value:
+                then()
+            elif otherwise is not None:
+                otherwise()
+            return
+        arms: list[tuple[str | None, Body]] = [(cond.code, then), (None, otherwise or _nothing)]
+        self.chain(arms)
+
+    def chain(self, arms: Sequence[tuple[str | None, Body]]) -> None:
+        """Emit if/elif/else from (condition code, body) pairs; the last condition may be None for else.
+
+        Conditions must need no code of their own. Without an else, falling through changes nothing.
+        """
+        if arms and arms[0][0] is None:
+            arms[0][1]()
+            return
+        if not arms or arms[-1][0] is not None:
+            arms = [*arms, (None, _nothing)]
+        outer, before, fork = self.block, self.state, self.block.fork()
+        ends: list[End] = []
+        for code, body in arms:
+            self.block, self.state = fork.arm(code), before.copy()
+            body()
+            ends.append((self.block, self.state))
+        self.block, self.state = outer, self.meet(ends)
+
+    def meet(self, ends: Sequence[End]) -> State:
+        """Bring several ends of branches to one state and return it."""
+        joined = join(state for _, state in ends)
+        for block, state in ends:
+            self.conformer.conform(block, state, joined)
+        return joined
+
+    def once(self, body: Body, repeat: bool = False) -> None:
+        """Emit a part that `leave` can leave early (with `repeat`, only so); all its ends meet behind it."""
+        outer, exits, loop = self.block, self._exits, self.block.loop()
+        self.block, self._exits = loop.body, []
+        body()
+        ends = list(self._exits)
+        loop.left, loop.repeat = bool(ends) or repeat, repeat
+        if not self.state.dead and not repeat:
+            ends.append((self.block, self.state))
+        self.block, self._exits, self.state = outer, exits, self.meet(ends)
+
+    def leave(self) -> None:
+        """Leave the enclosing `once`."""
+        self._exits.append((self.block.child(), self.state.copy()))
+        self.block.line("break")
+        self.state.dead = True
+
+    # -- what a condition teaches -------------------------------------------------------------------------------------
+
+    def learn(self, node: p4.Expr, truth: bool) -> None:
+        """Note in the current state what follows from a condition having been found true or false."""
+        if not isinstance(node, p4.Operation):
+            return
+        op, left, right = node.op, node.left, node.right
+        if op == "not" and right is not None:
+            self.learn(right, not truth)
+        elif op == ("and" if truth else "or") and left is not None and right is not None:
+            self.learn(left, truth)
+            self.learn(right, truth)
+        elif op == "d2b" and isinstance(right, p4.FieldRef) and (self._is_bit(right) or not truth):
+            self.know(right, int(truth))
+        elif op == "valid" and isinstance(right, p4.HeaderRef):
+            self.state.edit(right.name).valid = truth
+        elif op == ("==" if truth else "!=") and isinstance(left, p4.FieldRef) and isinstance(right, p4.Const):
+            self.know(left, right.value)
+
+    def _is_bit(self, ref: p4.FieldRef) -> bool:
+        return ref.name == "$valid$" or self.program.field(ref).width == 1
+
+    def know(self, ref: p4.FieldRef, value: int) -> None:
+        """Note that a field has this value."""
+        info = self.state.edit(ref.header)
+        if ref.name == "$valid$":
+            info.valid = bool(value)
+        elif info.valid is not False:
+            info.fields[ref.name] = Known(value, is_dirty(info.place(ref.name)))
+
+
+def _nothing() -> None:
+    """Do nothing: a body without code."""

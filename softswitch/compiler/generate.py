@@ -1,0 +1,362 @@
+"""Puts the parts together: the source of a whole program's ingress and egress functions.
+
+The generated module has
+
+- `ingress(d, port, length)`: a received packet, from the parser to the queue;
+- `ingress_again(d, port, length, instance, *preserved)`: the same for a resubmitted or recirculated one;
+- `clone_ingress(d, port, length, *preserved)`: parses the original of an ingress clone, returns its queue state;
+- `egress_N(state, port, queue, enq_us, enq_depth, depth)`: a dequeued packet, from egress to the wire; one function
+  for each layout of the queue state (`handover`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from softswitch import program as p4
+from softswitch.compiler import liveness
+from softswitch.compiler.block import Block, Ex, Indented, bits, constant
+from softswitch.compiler.control import Graph
+from softswitch.compiler.deparse import Deparsing
+from softswitch.compiler.handover import FLAG_NAMES, Handover, Layout
+from softswitch.compiler.primitives import CLONE_FLAG
+from softswitch.compiler.state import DIRTY, FLAGS, Known, Names, State, initial
+from softswitch.layout import EGRESS_CLONE, INGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED, UNCUT
+
+LEAF_BUDGET = 900
+"""Nodes of ingress times leaves of the parser up to which each leaf gets an ingress of its own."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """The source, and what the switch must know about it."""
+
+    source: str
+    drop_port: int
+    enqueue_time: bool  # the program reads enq_timestamp or deq_timedelta
+    preserved: tuple[p4.FieldRef, ...]
+
+
+class Generator:
+    """Generates one program; `drop_port` is the target's."""
+
+    def __init__(self, program: p4.Program, drop_port: int = 511) -> None:
+        self.program = program
+        self.drop_port = drop_port
+        self.names = Names()
+        self.ingress_reads = liveness.ingress_reads(program)
+        self.egress_reads = liveness.egress_reads(program)
+        self.graphs: dict[str, Graph] = {}
+        self.tail_reads = liveness.tail_reads(program)
+        self.deparsed = set(program.deparser)
+        self.handover = Handover(program, self.names, self._live_in_egress, self.egress_reads)
+        lists = liveness.uses(program, "resubmit", "recirculate")
+        clones = liveness.uses(program, "clone_ingress_pkt_to_egress")
+        self.again = lists
+        self.clones = clones
+        refs = dict.fromkeys(ref for refs in program.field_lists.values() for ref in refs)
+        self.preserved = tuple(refs) if lists or clones or self._e2e else ()
+
+    @property
+    def _e2e(self) -> bool:
+        return liveness.uses(self.program, "clone_egress_pkt_to_egress")
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
+
+    def generate(self) -> Generated:
+        """Return the source."""
+        blocks = [self._ingress()]
+        if self.again:
+            blocks.append(self._ingress(again=True))
+        if self.clones:
+            blocks.append(self._clone_ingress())
+        scratch = self._scope(initial(self.program, FLAG_NAMES), Block(), self._live_in_egress)
+        waiting = self.handover.settle(scratch)
+        while waiting:
+            blocks.extend(self._egress(layout) for layout in waiting)
+            waiting = self.handover.settle(scratch)
+        source = "\n".join(line for block in blocks for line in [*block.render(0), "", ""])
+        times = {"enq_timestamp", "deq_timedelta"}
+        reads_time = any(name in times for _, name in self.egress_reads | self.ingress_reads)
+        return Generated(source, self.drop_port, reads_time, self.preserved)
+
+    def _live_in_egress(self, header: str, name: str) -> bool:
+        return header == FLAGS or header in self.deparsed or (header, name) in self.egress_reads
+
+    def _live_in_ingress(self, header: str, name: str) -> bool:
+        return self._live_in_egress(header, name) or (header, name) in self.ingress_reads
+
+    def _live_behind_ingress(self, header: str, name: str) -> bool:
+        return self._live_in_egress(header, name) or (header, name) in self.tail_reads
+
+    def _scope(self, state: State, block: Block, live: Callable[[str, str], bool]) -> Deparsing:
+        scope = Deparsing(self.program, self.names, state, block)
+        scope.live = live
+        scope.graphs = self.graphs
+        scope.live_behind = self._live_in_egress if live == self._live_in_egress else self._live_behind_ingress
+        scope.drop_port = self.drop_port
+        length = self.program.standard("standard_metadata", "packet_length")
+        scope.track_length = length is not None and (length.header, length.name) in self.egress_reads
+        return scope
+
+    def _set(self, scope: Deparsing, header: str, name: str, ex: Ex) -> None:
+        """Set a target field, where the program has it."""
+        ref = self.program.standard(header, name)
+        if ref is not None:
+            scope.write(ref, ex)
+
+    def _get(self, scope: Deparsing, header: str, name: str) -> Ex:
+        ref = self.program.standard(header, name)
+        return scope.read(ref) if ref is not None else constant(0)
+
+    def _params(self) -> str:
+        return "".join(f", m{number}" for number in range(len(self.preserved)))
+
+    def _take_params(self, scope: Deparsing) -> None:
+        """Set preserved fields from the function's parameters."""
+        for number, ref in enumerate(self.preserved):
+            field = self.program.field(ref)
+            low = -(1 << field.width - 1) if field.signed else 0
+            scope.write(ref, Ex(f"m{number}", low, (1 << field.width) - 1, atom=True))
+
+    def _preserved(self, scope: Deparsing, flag: str) -> str:
+        """Return the code of the tuple of preserved values for the field list that a flag names."""
+        number = scope.flag(flag)
+        if number.value is not None:
+            kept = set(self.program.field_lists.get(number.value, ()))
+            values = [scope.read(ref).code if ref in kept else "0" for ref in self.preserved]
+            return f"({', '.join(values)},)" if values else "()"
+        lists = list(self.program.field_lists)
+        values = []
+        for ref in self.preserved:
+            member = [str(n) for n in lists if ref in self.program.field_lists[n]]
+            values.append(f"{scope.read(ref).code} if {number.code} in ({', '.join(member)},) else 0")
+        return f"({', '.join(values)},)" if values else "()"
+
+    # -- ingress ------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _function(head: str) -> tuple[Block, Block]:
+        outer, body = Block(), Block()
+        outer.items.extend([f"def {head}:", Indented(body)])
+        return outer, body
+
+    def _ingress(self, again: bool = False) -> Block:
+        head = f"ingress_again(d, port, length, instance{self._params()})" if again else "ingress(d, port, length)"
+        outer, body = self._function(head)
+        scope = self._scope(initial(self.program, FLAG_NAMES), body, self._live_in_ingress)
+        if scope.track_length:
+            scope.set_flag("length", Ex("length", 0, 1 << 32, atom=True))
+        if again:
+            self._take_params(scope)
+            self._set(scope, "standard_metadata", "instance_type", bits("instance", 32, atom=True))
+        else:
+            self._set(scope, "standard_metadata", "ingress_port", bits("port", 9, atom=True))
+            self._set(scope, "intrinsic_metadata", "ingress_global_timestamp", bits("now_us()", 48))
+        self._set(scope, "standard_metadata", "packet_length", bits("length", 32, atom=True))
+        nodes = len(self.program.pipelines["ingress"].nodes)
+        if scope.is_tree and scope.leaves(self.program.parser_start) * (nodes + 5) <= LEAF_BUDGET:
+            scope.on_accept = lambda: self._behind_parser(scope)
+        scope.parser()
+        scope.on_accept = None
+        self._behind_parser(scope)
+        body.line("return")
+        return outer
+
+    def _behind_parser(self, scope: Deparsing) -> None:
+        """Emit everything from the parser to the queue; nothing comes after."""
+        if scope.state.dead:
+            return
+        scope.verify_checksums()
+        self._set(scope, "standard_metadata", "parser_error", _narrow(scope.flag("parser_error"), 32))
+        self._set(scope, "standard_metadata", "checksum_error", _narrow(scope.flag("checksum_error"), 1))
+        outer = scope.block
+        scope.pipeline("ingress", lambda: self._after_ingress(scope), self._dropped_in_ingress)
+        scope.block = outer
+        outer.line("return")
+        scope.state.dead = True
+
+    def _is(self, state: State, header: str, name: str, value: int) -> bool:
+        """Return whether a target field is known to have this value (fields that the program lacks are 0)."""
+        ref = self.program.standard(header, name)
+        place = Known(0) if ref is None else state.headers[ref.header].place(ref.name)
+        return isinstance(place, Known) and place.value == value
+
+    def _dropped_in_ingress(self, state: State) -> bool:
+        flags = state.headers[FLAGS]
+        return (
+            self._is(state, "standard_metadata", "egress_spec", self.drop_port)
+            and self._is(state, "intrinsic_metadata", "mcast_grp", 0)
+            and all(flags.place(flag) == Known(0) for flag in ("clone", "digest", "resubmit"))
+        )
+
+    def _dropped_in_egress(self, state: State) -> bool:
+        dropped = self._is(state, "standard_metadata", "egress_spec", self.drop_port)
+        return dropped and state.headers[FLAGS].place("clone") == Known(0)
+
+    def _after_ingress(self, scope: Deparsing) -> None:
+        """Emit what simple_switch does between ingress and the queues."""
+        if self.clones:
+            scope.branch(_set_flag(scope.flag("clone")), lambda: self._clone_from_ingress(scope))
+        self._learn(scope)
+        if self.again:
+            scope.branch(_set_flag(scope.flag("resubmit")), lambda: self._resubmit(scope))
+            if scope.state.dead:
+                return
+        queue = self._get(scope, "intrinsic_metadata", "priority")
+        group = self._get(scope, "intrinsic_metadata", "mcast_grp")
+        port = self._get(scope, "standard_metadata", "egress_spec")
+
+        def replicate() -> None:
+            self.handover.add(scope, f"multicast({group.code}, {queue.code}, {{}})", REPLICATED)
+
+        def unicast() -> None:
+            drop = Ex(f"{port.operand} != {self.drop_port}", 0, 1)
+            known = port.value
+            scope.branch(
+                constant(int(known != self.drop_port)) if known is not None else drop,
+                lambda: self.handover.add(scope, f"enqueue({port.code}, {queue.code}, {{}})", 0),
+            )
+
+        scope.branch(_set_flag(group), replicate, unicast)
+
+    def _learn(self, scope: Deparsing) -> None:
+        digest = scope.flag("digest")
+
+        def learn(number: int) -> Callable[[], None]:
+            fields = self.program.learn_lists[number].fields
+            return lambda: scope.line(f"learn({number}, ({''.join(scope.expr(e).code + ', ' for e, _ in fields)}))")
+
+        if digest.value:
+            learn(digest.value)()
+        elif digest.value is None:
+            scope.chain([(f"{digest.code} == {number}", learn(number)) for number in self.program.learn_lists])
+
+    def _clone_from_ingress(self, scope: Deparsing) -> None:
+        session = scope.flag("clone")
+        name = scope.temporary()
+        scope.line(f"{name} = clone_sessions.get({session.operand} & {CLONE_FLAG - 1:#x})")
+
+        def clone() -> None:
+            values = self._preserved(scope, "clone_list")
+            scope.line(f"clone_to({name}, *clone_ingress(bytearray(d), port, length, *{values}))")
+
+        scope.chain([(f"{name} is not None", clone)])
+
+    def _resubmit(self, scope: Deparsing) -> None:
+        values = self._preserved(scope, "resubmit")
+        scope.line(f"again((d, port, length, {RESUBMITTED}, *{values}))")
+        scope.line("return")
+        scope.state.dead = True
+
+    def _clone_ingress(self) -> Block:
+        outer, body = self._function(f"clone_ingress(d, port, length{self._params()})")
+        scope = self._scope(initial(self.program, FLAG_NAMES), body, self._live_in_ingress)
+        if scope.track_length:
+            scope.set_flag("length", Ex("length", 0, 1 << 32, atom=True))
+        self._set(scope, "standard_metadata", "ingress_port", bits("port", 9, atom=True))
+        scope.parser()
+        self._reset_metadata(scope)
+        self._take_params(scope)
+        queue = self._get(scope, "intrinsic_metadata", "priority")
+        self.handover.add(scope, f"return {queue.code}, {{}}", INGRESS_CLONE, truncate=str(UNCUT))
+        return outer
+
+    def _reset_metadata(self, scope: Deparsing) -> None:
+        for header in self.program.headers.values():
+            if header.metadata:
+                fields = scope.state.edit(header.name).fields
+                for field in header.type.fields:
+                    fields[field.name] = Known(0)
+
+    # -- egress -------------------------------------------------------------------------------------------------------
+
+    def _egress(self, layout: Layout) -> Block:
+        outer, body = self._function(f"egress_{layout.number}(state, port, queue, enq_us, enq_depth, depth)")
+        scope = self._scope(layout.state.copy(), body, self._live_in_egress)
+        fixed = ["_", "d", "length", "instance", "rid", self.names.field(FLAGS, "truncate")]
+        body.line(f"{', '.join([*fixed, *self.handover.spilled(layout.state)])} = state")
+        self._prologue(scope)
+        scope.pipeline("egress", lambda: self._after_egress(scope), self._dropped_in_egress)
+        return outer
+
+    def _after_egress(self, scope: Deparsing) -> None:
+        """Emit what simple_switch does between egress and the wire."""
+        if self._e2e:
+            scope.branch(_set_flag(scope.flag("clone")), lambda: self._clone_from_egress(scope))
+        spec = self._get(scope, "standard_metadata", "egress_spec")
+        known = spec.value
+        kept = Ex(f"{spec.operand} != {self.drop_port}", 0, 1)
+        scope.branch(constant(int(known != self.drop_port)) if known is not None else kept, lambda: self._send(scope))
+
+    def _send(self, scope: Deparsing) -> None:
+        truncate = scope.flag("truncate")
+        scope.deparse()
+        if truncate.value != UNCUT:
+            scope.line(f"del d[{truncate.code}:]")
+        scope.branch(
+            _set_flag(scope.flag("recirculate")),
+            lambda: self._recirculate(scope),
+            lambda: scope.line("transmit(port, d)"),
+        )
+
+    def _prologue(self, scope: Deparsing) -> None:
+        """Emit the fields that simple_switch fills in between the queue and egress."""
+        scope.set_flag("clone", constant(0))
+        place = scope.state.headers[FLAGS].place("truncate")
+        if not isinstance(place, Known):
+            scope.state.edit(FLAGS).fields["truncate"] = DIRTY
+        standard, intrinsic, queueing = "standard_metadata", "intrinsic_metadata", "queueing_metadata"
+        self._set(scope, standard, "instance_type", bits("instance", 32, atom=True))
+        self._set(scope, intrinsic, "egress_rid", bits("rid", 16, atom=True))
+        self._set(scope, intrinsic, "egress_global_timestamp", bits("now_us()", 48, atom=True))
+        self._set(scope, queueing, "enq_timestamp", bits("enq_us", 32, atom=True))
+        self._set(scope, queueing, "enq_qdepth", bits("enq_depth", 19, atom=True))
+        self._set(scope, queueing, "deq_timedelta", Ex("now_us() - enq_us", 0, 1 << 63))
+        self._set(scope, queueing, "deq_qdepth", bits("depth", 19, atom=True))
+        self._set(scope, queueing, "qid", bits("queue", 8, atom=True))
+        self._set(scope, standard, "egress_port", bits("port", 9, atom=True))
+        self._set(scope, standard, "egress_spec", constant(self.drop_port + 1))
+        if scope.track_length:
+            self._set(scope, standard, "packet_length", _narrow(scope.flag("length"), 32))
+
+    def _clone_from_egress(self, scope: Deparsing) -> None:
+        """Emit an egress clone: the headers as they are now, metadata gone but for the preserved fields."""
+        name = scope.temporary()
+        scope.line(f"{name} = clone_sessions.get({scope.flag('clone').operand} & {CLONE_FLAG - 1:#x})")
+        scope.chain([(f"{name} is not None", lambda: self._send_egress_clone(scope, name))])
+
+    def _send_egress_clone(self, scope: Deparsing, session: str) -> None:
+        kept = self._preserved(scope, "clone_list")
+        copy = self._scope(scope.state.copy(), scope.block, self._live_in_egress)
+        copy.counter = scope.counter
+        values = [f"k{number}" for number in range(len(self.preserved))]
+        if values:
+            scope.line(f"{', '.join(values)}, = {kept}")
+        saved = scope.temporary()
+        before = self.handover.spilled(scope.state)  # the copy's values go through the same locals
+        if before:
+            scope.line(f"{saved} = ({', '.join(before)},)")
+        self._reset_metadata(copy)
+        for value, ref in zip(values, self.preserved, strict=True):
+            field = self.program.field(ref)
+            copy.write(ref, Ex(value, -(1 << field.width) if field.signed else 0, (1 << field.width) - 1, atom=True))
+        queue = self._get(copy, "intrinsic_metadata", "priority")
+        call = f"clone_to({session}, {queue.code}, {{}})"
+        self.handover.add(copy, call, EGRESS_CLONE, "bytearray(d)", truncate=str(UNCUT))
+        if before:
+            scope.line(f"{', '.join(before)}, = {saved}")
+
+    def _recirculate(self, scope: Deparsing) -> None:
+        values = self._preserved(scope, "recirculate")
+        scope.line(f"again((d, port, len(d), {RECIRCULATED}, *{values}))")
+
+
+def _set_flag(ex: Ex) -> Ex:
+    return constant(int(bool(ex.value))) if ex.value is not None else Ex(ex.code, 0, 1, ex.atom)
+
+
+def _narrow(ex: Ex, width: int) -> Ex:
+    """Return a flag's expression as one of `width` bits, which it always fits."""
+    return ex if ex.value is not None else bits(ex.code, width, ex.atom)

@@ -1,0 +1,205 @@
+"""What a packet takes along through the queue, between the function that puts it there and the one that takes it out.
+
+Each place that hands a packet over is a `Site` with what is known there. Sites that know alike share a `Layout`, which
+has its own egress function. A queue state is the tuple (egress function, d, length, instance type, rid, truncation,
+*locals that this egress function needs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from softswitch import program as p4
+from softswitch.compiler.block import Block
+from softswitch.compiler.deparse import Deparsing
+from softswitch.compiler.state import (
+    CLEAN,
+    DIRTY,
+    FLAGS,
+    UNREAD,
+    HeaderState,
+    Known,
+    Local,
+    Names,
+    Place,
+    State,
+    initial,
+    is_dirty,
+    join,
+)
+
+MAX_LAYOUTS = 48
+"""Layouts beyond this share one in which nothing is known."""
+
+FLAG_NAMES = (
+    "parser_error", "checksum_error", "truncate", "clone", "clone_list", "digest", "resubmit", "recirculate", "exit",
+    "length",
+)  # fmt: skip
+
+
+@dataclass
+class Site:
+    """A place that hands a packet over: `call` has {} where the queue state goes."""
+
+    block: Block
+    state: State
+    call: str
+    data: str
+    instance: int
+    truncate: str
+
+
+@dataclass
+class Layout:
+    """What egress function `number` finds."""
+
+    number: int
+    state: State
+
+
+class Handover:
+    """Collects sites, and settles which layouts they use."""
+
+    def __init__(
+        self, program: p4.Program, names: Names, live: Callable[[str, str], bool], reads: set[tuple[str, str]]
+    ) -> None:
+        self.program = program
+        self.names = names
+        self._live = live
+        self._reads = reads
+        self._sites: list[Site] = []
+        self.layouts: list[Layout] = []
+        self._anything: Layout | None = None
+
+    def add(self, scope: Deparsing, call: str, instance: int, data: str = "d", truncate: str | None = None) -> None:
+        """Note that the scope hands the packet over here."""
+        state = scope.state.copy()
+        if truncate is None:
+            truncate = scope.flag("truncate").code
+        else:
+            state.edit(FLAGS).fields["truncate"] = DIRTY  # a clone session may cut
+        self._sites.append(Site(scope.block.child(), state, call, data, instance, truncate))
+
+    def settle(self, scope: Deparsing) -> list[Layout]:
+        """Write the code of all sites noted since the last time; return the layouts that are new."""
+        groups: dict[object, list[Site]] = {}
+        for site in self._sites:
+            groups.setdefault(self._signature(self._trim(site.state)), []).append(site)
+        self._sites = []
+        known = len(self.layouts)
+        for sites in groups.values():
+            layout = self._layout(self._trim(join(site.state for site in sites)))
+            for site in sites:
+                self._write(scope, site, layout)
+        return self.layouts[known:]
+
+    def _layout(self, state: State) -> Layout:
+        for layout in self.layouts:
+            if layout.state == state:
+                return layout
+        if len(self.layouts) >= MAX_LAYOUTS:
+            if self._anything is None:
+                self._anything = self._add(self._nothing_known())
+            return self._anything
+        return self._add(state)
+
+    def _add(self, state: State) -> Layout:
+        self.layouts.append(Layout(len(self.layouts), state))
+        return self.layouts[-1]
+
+    def _write(self, scope: Deparsing, site: Site, layout: Layout) -> None:
+        target = layout.state.copy()
+        flags, have = target.edit(FLAGS), site.state.headers[FLAGS]
+        for flag in FLAG_NAMES:
+            if flag != "length":
+                flags.fields[flag] = have.place(flag)
+        live, scope.live = scope.live, self._live
+        scope.conformer.conform(site.block, site.state, target)
+        scope.live = live
+        items = [
+            f"egress_{layout.number}", site.data, "length", str(site.instance), "0", site.truncate,
+            *self.spilled(layout.state),
+        ]  # fmt: skip
+        site.block.line(site.call.format(f"({', '.join(items)})"))
+
+    @staticmethod
+    def _signature(state: State) -> object:
+        headers = []
+        for name, info in state.headers.items():
+            dirty = frozenset(field for field, place in info.fields.items() if is_dirty(place))
+            headers.append((name, info.valid, info.offset, dirty if info.valid is not False else None))
+        return tuple(headers), state.position, tuple(state.next.items())
+
+    # -- states -------------------------------------------------------------------------------------------------------
+
+    def _trim(self, end: State) -> State:
+        """Return a state as egress will find it: without what egress never looks at."""
+        if end.dead:
+            return initial(self.program, FLAG_NAMES)
+        state = end.copy()
+        for name in list(state.headers):
+            info = state.edit(name)
+            if name == FLAGS:
+                info.fields = {flag: self._trim_flag(flag, info) for flag in FLAG_NAMES}
+                continue
+            metadata = self.program.headers[name].metadata
+            places = {f: self._trim_place(name, f, place, metadata) for f, place in info.fields.items()}
+            info.fields = {f: place for f, place in places.items() if place != UNREAD}
+            if info.valid is False:
+                state.replace(name, HeaderState(valid=False))
+        return state
+
+    def _trim_place(self, header: str, name: str, place: Place, metadata: bool) -> Place:
+        if not self._live(header, name):
+            return Known(0) if metadata else UNREAD
+        if place == CLEAN and (header, name) not in self._reads and not metadata:
+            return UNREAD
+        return Known(place.value) if metadata and isinstance(place, Known) else place
+
+    @staticmethod
+    def _trim_flag(flag: str, info: HeaderState) -> Known | Local:
+        if flag in {"truncate", "length"}:
+            place = info.place(flag)
+            return place if isinstance(place, Known) else DIRTY
+        return Known(0)
+
+    def _nothing_known(self) -> State:
+        """Return the state that any other can be brought to."""
+        state = initial(self.program, FLAG_NAMES)
+        for name, info in state.headers.items():
+            if name == FLAGS:
+                info.fields["truncate"] = info.fields["length"] = DIRTY
+                continue
+            header = self.program.headers[name]
+            live = [field for field in header.type.fields if self._live(name, field.name)]
+            if header.metadata:
+                info.fields.update((field.name, DIRTY) for field in live)
+                continue
+            varbit = header.type.varbit is not None
+            fields: dict[str, Place] = {field.name: DIRTY for field in header.type.fields}
+            state.headers[name] = HeaderState(None, None, None if varbit else 0, fields)
+        state.next = dict.fromkeys(state.next)
+        state.position = None
+        return state
+
+    def spilled(self, state: State) -> list[str]:
+        """Return the locals of a layout, in order."""
+        names: list[str] = []
+        for header, info in state.headers.items():
+            if info.valid is None:
+                names.append(self.names.valid(header))
+            if info.offset is None:
+                names.append(self.names.offset(header))
+            if info.length is None:
+                names.append(self.names.length(header))
+            names.extend(self._spilled_fields(header, info))
+        names.extend(self.names.next(stack) for stack, index in state.next.items() if index is None)
+        if state.position is None:
+            names.append("pos")
+        return names
+
+    def _spilled_fields(self, header: str, info: HeaderState) -> Iterable[str]:
+        for name, place in sorted(info.fields.items()):
+            if isinstance(place, Local) and (header, name) != (FLAGS, "truncate"):
+                yield self.names.field(header, name)

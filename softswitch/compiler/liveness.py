@@ -1,0 +1,183 @@
+"""Which fields each half of the program reads: what nobody reads needs neither code nor room in the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from softswitch import program as p4
+
+INGRESS_TARGETS = (
+    ("standard_metadata", "egress_spec"),
+    ("intrinsic_metadata", "mcast_grp"),
+    ("intrinsic_metadata", "priority"),
+)
+"""Fields that simple_switch looks at behind ingress; behind egress it is only the first."""
+
+
+class Reads:
+    """The fields read by a set of expressions; whole headers and stacks count with all their fields."""
+
+    def __init__(self, program: p4.Program) -> None:
+        self.program = program
+        self.fields: set[tuple[str, str]] = set()
+
+    def expr(self, node: object) -> None:
+        """Add what an expression reads."""
+        if isinstance(node, p4.FieldRef):
+            self.fields.add((node.header, node.name))
+        elif isinstance(node, p4.HeaderRef):
+            self._header(node.name)
+        elif isinstance(node, p4.StackRef):
+            self._stack(node.name)
+        elif isinstance(node, p4.UnionRef):
+            for header in self.program.unions[node.name].members.values():
+                self._header(header)
+        elif isinstance(node, p4.StackField):
+            self._stack(node.stack)
+        elif isinstance(node, p4.Operation):
+            for part in (node.left, node.right, node.cond):
+                self.expr(part)
+        elif isinstance(node, p4.Vector):
+            self.all(node.items)
+        elif isinstance(node, p4.RegisterRef):
+            self.expr(node.index)
+
+    def all(self, nodes: Iterable[object]) -> None:
+        """Add what several expressions read."""
+        for node in nodes:
+            self.expr(node)
+
+    def _header(self, name: str) -> None:
+        self.fields.update((name, field.name) for field in self.program.headers[name].type.fields)
+
+    def _stack(self, name: str) -> None:
+        stack = self.program.stacks[name]
+        for element in stack.elements:
+            members = self.program.unions[element].members.values() if stack.union else [element]
+            for header in members:
+                self._header(header)
+
+    def call(self, call: p4.Primitive) -> None:
+        """Add what a primitive reads; a plain field as first argument is only written by most."""
+        args = call.args
+        writes_first = call.op in {
+            "assign", "modify_field", "register_read", "modify_field_rng_uniform", "assign_VL",
+            "modify_field_with_hash_based_offset", "add", "subtract", "bit_and", "bit_or", "bit_xor", "mark_to_drop",
+            "add_header", "remove_header", "shift_left", "shift_right",
+        }  # fmt: skip
+        if call.op == "execute_meter":
+            args = args[:2]
+        elif writes_first and args and isinstance(args[0], p4.FieldRef | p4.HeaderRef):
+            args = args[1:]
+        self.all(args)
+        for arg in call.args:
+            if isinstance(arg, p4.Named) and arg.kind == "calculation":
+                self.calculation(arg.name)
+
+    def calculation(self, name: str) -> None:
+        """Add what a calculation reads."""
+        calculation = self.program.calculations.get(name)
+        if calculation is not None:
+            self.all(expr for expr, _ in calculation.inputs)
+
+    def parser(self) -> None:
+        """Add what the parser and the checksum verification read."""
+        for state in self.program.states.values():
+            self.all(key for key, _ in state.key)
+            for op in state.ops:
+                self.all(op.args[1:] if op.op in {"set", "extract", "extract_VL"} else op.args)
+                if op.call is not None:
+                    self.call(op.call)
+        self._checksums(lambda checksum: checksum.verify)
+        self.all(checksum.target for checksum in self.program.checksums if checksum.verify)
+
+    def _checksums(self, wanted: object) -> None:
+        assert callable(wanted)
+        for checksum in self.program.checksums:
+            if wanted(checksum):
+                self.calculation(checksum.calculation)
+                self.expr(checksum.condition)
+
+    def deparser(self) -> None:
+        """Add what the checksum update and the deparser's own calls read."""
+        self._checksums(lambda checksum: checksum.update)
+        for call in self.program.deparser_calls:
+            self.call(call)
+
+    def pipeline(self, name: str) -> None:
+        """Add what a pipeline reads."""
+        for node in self.program.pipelines[name].nodes.values():
+            self.node(node)
+
+    def node(self, node: p4.Node) -> None:
+        """Add what one node of a pipeline reads."""
+        if isinstance(node, p4.Conditional):
+            self.expr(node.condition)
+        elif isinstance(node, p4.ActionCallNode):
+            self._action(node.action_id)
+        else:
+            self.all(key.target for key in node.key)
+            for action in node.action_ids:
+                self._action(action)
+            if node.profile is not None:
+                self.all(self.program.profiles[node.profile].inputs)
+
+    def _action(self, number: int) -> None:
+        for call in self.program.actions[number].primitives:
+            self.call(call)
+
+    def lists(self) -> None:
+        """Add what digests and preserved field lists read."""
+        for learn in self.program.learn_lists.values():
+            self.all(expr for expr, _ in learn.fields)
+        for refs in self.program.field_lists.values():
+            self.all(refs)
+
+    def standard(self, *names: tuple[str, str]) -> None:
+        """Add target fields, where the program has them."""
+        for header, name in names:
+            self.expr(self.program.standard(header, name))
+
+
+def primitives(program: p4.Program) -> Iterable[p4.Primitive]:
+    """Return every primitive call of the program."""
+    for action in program.actions.values():
+        yield from action.primitives
+    for state in program.states.values():
+        for op in state.ops:
+            if op.call is not None:
+                yield op.call
+
+
+def uses(program: p4.Program, *ops: str) -> bool:
+    """Return whether the program calls one of these primitives."""
+    return any(call.op in ops for call in primitives(program))
+
+
+def ingress_reads(program: p4.Program) -> set[tuple[str, str]]:
+    """Return the fields read from the parser to the end of ingress."""
+    reads = Reads(program)
+    reads.parser()
+    reads.pipeline("ingress")
+    reads.lists()
+    reads.standard(*INGRESS_TARGETS)
+    return reads.fields
+
+
+def tail_reads(program: p4.Program) -> set[tuple[str, str]]:
+    """Return the fields read between ingress and the queue."""
+    reads = Reads(program)
+    reads.lists()
+    reads.standard(*INGRESS_TARGETS)
+    return reads.fields
+
+
+def egress_reads(program: p4.Program) -> set[tuple[str, str]]:
+    """Return the fields read from the start of egress to the end of the deparser."""
+    reads = Reads(program)
+    reads.pipeline("egress")
+    reads.deparser()
+    if uses(program, "clone_egress_pkt_to_egress", "recirculate"):
+        reads.lists()
+    reads.standard(INGRESS_TARGETS[0])
+    return reads.fields

@@ -1,0 +1,411 @@
+"""Code for the parser and for the verification of checksums behind it (behavioral-model: parser.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from softswitch import program as p4
+from softswitch.compiler.block import Ex, constant
+from softswitch.compiler.expr import padded
+from softswitch.compiler.flow import Body
+from softswitch.compiler.primitives import Primitives
+from softswitch.compiler.state import DIRTY, FLAGS, HeaderState, State
+from softswitch.runtime_api import PipelineError
+
+TREE_LIMIT = 48
+"""Parser states emitted as a tree (shared ones once per path); with more, or loops, the parser is a dispatcher."""
+
+
+class Parsing(Primitives):
+    """Primitives plus the parser."""
+
+    on_accept: Body | None = None
+    """Emits what follows at each leaf of a parser tree that accepts; None: all ends of the parser meet."""
+
+    def parser(self) -> None:
+        """Emit the whole parser; afterwards the flag `parser_error` holds the error code."""
+        start = self.program.parser_start
+        self.set_flag("parser_error", constant(self.error("NoError")))
+        if start is None:
+            return
+        if self.is_tree:
+            self.once(lambda: self._state(start))
+        else:
+            self._dispatcher(start)
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether the parser is emitted as a tree, so that each of its leaves knows its way."""
+        start = self.program.parser_start
+        return start is not None and self._tree_size(start, ()) <= TREE_LIMIT
+
+    def leaves(self, name: str | None) -> int:
+        """Return how many accepting leaves the tree below a state has."""
+        if name is None:
+            return 1
+        return sum(self.leaves(transition.next_state) for transition in self.program.states[name].transitions)
+
+    def error(self, name: str) -> int:
+        """Return the number of a core error; BMv2 numbers those the program lacks itself."""
+        core = (
+            "NoError",
+            "PacketTooShort",
+            "NoMatch",
+            "StackOutOfBounds",
+            "HeaderTooShort",
+            "ParserTimeout",
+            "ParserInvalidArgument",
+        )
+        if name in self.program.errors:
+            return self.program.errors[name]
+        free = max(self.program.errors.values(), default=-1) + 1
+        missing = [error for error in core if error not in self.program.errors]
+        return free + missing.index(name)
+
+    def _tree_size(self, name: str, above: tuple[str, ...]) -> int:
+        if name in above:
+            return TREE_LIMIT + 1
+        total = 1
+        for transition in self.program.states[name].transitions:
+            if transition.next_state is not None and total <= TREE_LIMIT:
+                total += self._tree_size(transition.next_state, (*above, name))
+        return total
+
+    def _fail(self, error: str) -> Body:
+        def fail() -> None:
+            self.set_flag("parser_error", constant(self.error(error)))
+            self.leave()
+
+        return fail
+
+    # -- states as a tree ---------------------------------------------------------------------------------------------
+
+    def _state(self, name: str) -> None:
+        state = self.program.states[name]
+        for op in state.ops:
+            self._operation_of(op)
+            if self.state.dead:
+                return
+        self._select(state, self._enter)
+
+    def _enter(self, name: str | None) -> None:
+        if name is not None:
+            self._state(name)
+        elif self.on_accept is not None:
+            self.on_accept()
+
+    # -- states as a dispatcher ---------------------------------------------------------------------------------------
+
+    def _dispatcher(self, start: str) -> None:
+        """Emit a loop over a state number; between states everything the parser touches is in locals."""
+        numbers = {name: number for number, name in enumerate(self.program.states)}
+        normal = self._normal()
+        self.conformer.conform(self.block, self.state, normal)
+        self.state = normal.copy()
+        self.line(f"state = {numbers[start]}")
+
+        def go(name: str | None) -> None:
+            if name is None:
+                self.leave()
+            else:
+                self.line(f"state = {numbers[name]}")
+
+        def arm(name: str) -> Body:
+            def body() -> None:
+                state = self.program.states[name]
+                for op in state.ops:
+                    self._operation_of(op)
+                    if self.state.dead:
+                        return
+                self._select(state, go)
+                if not self.state.dead:
+                    self.conformer.conform(self.block, self.state, normal)
+                    self.state = normal.copy()
+
+            return body
+
+        def loop() -> None:
+            self.chain([(f"state == {number}", arm(name)) for name, number in numbers.items()])
+
+        self.once(loop, repeat=True)
+
+    def _normal(self) -> State:
+        """Return the state in which everything that the parser may change is in locals."""
+        normal = self.state.copy()
+        normal.position = None
+        for name in self.state.next:
+            normal.next[name] = None
+        for name, header in self.program.headers.items():
+            if not header.metadata:
+                normal.replace(name, HeaderState(None, None, None if header.type.varbit else 0))
+        for ref in self._written_by_parser():
+            normal.edit(ref.header).fields[ref.name] = DIRTY
+        normal.edit(FLAGS).fields["parser_error"] = DIRTY
+        if self.track_length:
+            normal.edit(FLAGS).fields["length"] = DIRTY
+        return normal
+
+    def _written_by_parser(self) -> list[p4.FieldRef]:
+        refs: list[p4.FieldRef] = []
+        for state in self.program.states.values():
+            for op in state.ops:
+                target = op.call.args[0] if op.call is not None and op.call.args else (op.args or (None,))[0]
+                if isinstance(target, p4.FieldRef) and target.name != "$valid$" and op.op in {"set", "primitive"}:
+                    refs.append(target)
+                elif op.call is not None and isinstance(target, p4.HeaderRef):
+                    fields = self.program.headers[target.name].type.fields
+                    refs.extend(p4.FieldRef(target.name, field.name) for field in fields)
+                elif op.call is not None and isinstance(target, p4.StackRef | p4.UnionRef | p4.Operation):
+                    raise PipelineError(f"{op.call.op}{op.where}: not supported in a parser with loops")
+        return refs
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def _operation_of(self, op: p4.ParserOp) -> None:
+        if op.op == "extract":
+            self._extract(op.args[0], None)
+        elif op.op == "extract_VL":
+            self._extract(op.args[0], op.args[1])
+        elif op.op == "set":
+            target, source = op.args
+            assert isinstance(target, p4.FieldRef)
+            if isinstance(source, p4.FieldRef) and source.name != "$valid$" and self.program.field(source).varbit:
+                self.primitive(p4.Primitive("assign_VL", op.args, op.where))
+                return
+            self._need_lookahead(source)
+            if not self.state.dead:
+                self.write(target, self.expr(source))
+        elif op.op == "verify":
+            self._verify(op)
+        elif op.op == "advance":
+            self._advance(op)
+        elif op.call is not None:
+            for arg in op.call.args:
+                self._need_lookahead(arg)
+            self.primitive(op.call)
+
+    def _verify(self, op: p4.ParserOp) -> None:
+        cond = self.expr(op.args[0])
+        error = self.expr(op.args[1])
+
+        def fail() -> None:
+            self.set_flag("parser_error", error)
+            self.leave()
+
+        inverse = constant(1 - cond.value) if cond.value is not None else Ex(f"not {cond.operand}", 0, 1)
+        self.branch(inverse, fail)
+        if not self.state.dead:
+            self.learn(op.args[0], truth=True)
+
+    def _require(self, count: Ex) -> None:
+        """Emit the check that `count` more bytes are there."""
+        if count.value == 0:
+            return
+        position = self.state.position
+        if position is not None and count.value is not None:
+            end = str(position + count.value)
+        else:
+            end = f"{self._cursor()} + {count.operand}"
+        self.branch(Ex(f"length < {end}", 0, 1), self._fail("PacketTooShort"))
+
+    def _cursor(self) -> str:
+        return "pos" if self.state.position is None else str(self.state.position)
+
+    def _proceed(self, count: Ex) -> None:
+        position = self.state.position
+        if position is not None and count.value is not None:
+            self.state.position = position + count.value
+        else:
+            self.line(f"pos = {self._cursor()} + {count.operand}")
+            self.state.position = None
+
+    def _need_lookahead(self, node: p4.Expr) -> None:
+        """Emit the length check for a lookahead anywhere in an expression."""
+        if isinstance(node, p4.Lookahead):
+            self._require(constant((node.offset + node.width + 7) // 8))
+        elif isinstance(node, p4.Operation):
+            for part in (node.left, node.right, node.cond):
+                if part is not None:
+                    self._need_lookahead(part)
+
+    def _advance(self, op: p4.ParserOp) -> None:
+        amount = self.held(self.expr(op.args[0]))
+        if amount.value is not None:
+            if amount.value % 8:
+                self._fail("ParserInvalidArgument")()
+                return
+            count = constant(amount.value // 8)
+        else:
+            self.branch(Ex(f"{amount.operand} & 7", 0, 1), self._fail("ParserInvalidArgument"))
+            count = Ex(f"({amount.operand} >> 3)", 0, amount.high >> 3, atom=True)
+        self._require(count)
+        if not self.state.dead:
+            self._proceed(count)
+
+    # -- extraction ---------------------------------------------------------------------------------------------------
+
+    def _extract(self, target: p4.Expr, length: p4.Expr | None) -> None:
+        if isinstance(target, p4.HeaderRef):
+            self._extract_header(target.name, length)
+            return
+        assert isinstance(target, p4.StackRef | p4.StackField)
+        name = target.name if isinstance(target, p4.StackRef) else target.stack
+        elements = list(self.program.stacks[name].elements)
+        if isinstance(target, p4.StackField):
+            assert target.member is not None
+            elements = [self.program.unions[element].members[target.member] for element in elements]
+        index = self.next_index(name)
+        full = Ex(f"{index.code} >= {len(elements)}", 0, 1)
+        self.branch(
+            constant(int(index.value >= len(elements))) if index.value is not None else full,
+            self._fail("StackOutOfBounds"),
+        )
+        if self.state.dead:
+            return
+        self.for_element(index, elements, lambda header: self._extract_header(header, length))
+        if self.state.dead:
+            return
+        if index.value is not None:
+            self.state.next[name] = index.value + 1
+        else:
+            self.line(f"{index.code} += 1")
+
+    def _extract_header(self, header: str, length: p4.Expr | None) -> None:
+        kind = self.program.headers[header].type
+        fixed = kind.bits // 8
+        varbit: Ex = constant(0)
+        if kind.varbit is not None:
+            varbit = self._varbit_bytes(header, kind, length)
+            if self.state.dead:
+                return
+        total = self._arithmetic("+", varbit, constant(fixed))
+        self._require(total)
+        if self.state.dead:
+            return
+        if kind.varbit is not None and kind.max_bytes and total.high > kind.max_bytes:
+            self.branch(Ex(f"{total.code} > {kind.max_bytes}", 0, 1), self._fail("HeaderTooShort"))
+        if varbit.value is None:
+            self.line(f"{self.names.length(header)} = {varbit.code}")
+        if self.state.position is None:
+            self.line(f"{self.names.offset(header)} = pos")
+        self.mark_valid(header)
+        self.state.replace(header, HeaderState(True, self.state.position, varbit.value))
+        self._proceed(total)
+
+    def _varbit_bytes(self, header: str, kind: p4.HeaderType, length: p4.Expr | None) -> Ex:
+        """Return the varbit's length in bytes; P4_14 computes it from the header's own fields."""
+        if length is None:
+            if kind.length is None:
+                raise PipelineError(f"header {header}: varbit without a length")
+            raise PipelineError(f"header {header}: P4_14 length expressions are not supported")
+        amount = self.held(self.expr(length))
+        if amount.value is not None:
+            return constant(amount.value // 8)
+        self.branch(Ex(f"{amount.operand} & 7", 0, 1), self._fail("ParserInvalidArgument"))
+        return self.held(Ex(f"{amount.operand} >> 3", 0, amount.high >> 3))
+
+    # -- select -------------------------------------------------------------------------------------------------------
+
+    def _select(self, state: p4.ParserState, enter: Callable[[str | None], None]) -> None:  # noqa: C901
+        cases = list(state.transitions)
+        default = next((case for case in cases if case.value is None and case.value_set is None), None)
+        otherwise = default.next_state if default is not None else None
+        if not state.key:
+            enter(otherwise)
+            return
+        for key, _ in state.key:
+            self._need_lookahead(key)
+            if self.state.dead:
+                return
+        keys = [self._key(key) for key, _ in state.key]
+
+        def arm(case: p4.Transition) -> Body:
+            def body() -> None:
+                if len(state.key) == 1 and case.value is not None and case.mask is None:
+                    key = state.key[0][0]
+                    if isinstance(key, p4.FieldRef) and not (key.name != "$valid$" and self.program.field(key).signed):
+                        self.know(key, case.value)
+                enter(case.next_state)
+
+            return body
+
+        arms: list[tuple[str | None, Body]] = []
+        for case in cases:
+            if case.value is None and case.value_set is None:
+                break
+            code = self._case(state, keys, case)
+            if code == "True":
+                arms.append((None, arm(case)))
+                break
+            if code != "False":
+                arms.append((code, arm(case)))
+        else:
+            arms.append((None, lambda: enter(otherwise)))
+        if not arms or arms[-1][0] is not None:
+            arms.append((None, lambda: enter(otherwise)))
+        self.chain(arms)
+
+    def _key(self, key: p4.Expr) -> Ex:
+        ex = self.held(self.expr(key))
+        if ex.low < 0:
+            width = (-ex.low).bit_length()
+            return self.held(self._arithmetic("&", ex, constant((1 << width) - 1)))
+        return ex
+
+    def _case(self, state: p4.ParserState, keys: list[Ex], case: p4.Transition) -> str:
+        widths = [padded(width) for _, width in state.key]
+        if case.value_set is not None:
+            number = list(self.program.value_sets).index(case.value_set)
+            masks = self._split_key(case.mask, widths) if case.mask is not None else [None] * len(keys)
+            terms = [k.code if m is None else f"{k.operand} & {m:#x}" for k, m in zip(keys, masks, strict=True)]
+            return f"vset_{number}({', '.join(terms)})"
+        assert case.value is not None
+        values = self._split_key(case.value, widths)
+        masks = [None] * len(keys) if case.mask is None else self._split_key(case.mask, widths)
+        terms = []
+        for key, value, mask in zip(keys, values, masks, strict=True):
+            assert value is not None
+            if mask is None:
+                test = self._comparison("==", key, constant(value))
+            else:
+                test = self._comparison("==", self._arithmetic("&", key, constant(mask)), constant(value & mask))
+            if test.value == 0 or (value if mask is None else value & mask) > max(key.high, 0):
+                return "False"
+            if test.value != 1:
+                terms.append(test.code)
+        return " and ".join(terms) or "True"
+
+    @staticmethod
+    def _split_key(value: int, widths: list[int]) -> list[int | None]:
+        """Split a byte-padded key into its fields."""
+        parts: list[int | None] = []
+        for width in reversed(widths):
+            parts.append(value & ((1 << width) - 1))
+            value >>= width
+        return parts[::-1]
+
+    # -- checksums ----------------------------------------------------------------------------------------------------
+
+    def verify_checksums(self) -> None:
+        """Emit the verification of all checksums; the flag `checksum_error` becomes 1 where one is wrong."""
+        for checksum in self.program.checksums:
+            if checksum.verify:
+                self._verify_checksum(checksum)
+
+    def _verify_checksum(self, checksum: p4.Checksum) -> None:
+        def check() -> None:
+            found = self.read(checksum.target)
+            computed = self.calculation(checksum.calculation)
+
+            def wrong() -> None:
+                self.set_flag("checksum_error", constant(1))
+
+            self.branch(Ex(f"{computed.operand} != {found.operand}", 0, 1), wrong)
+
+        def conditional() -> None:
+            if checksum.condition is None:
+                check()
+            else:
+                self.branch(self.expr(checksum.condition), check)
+
+        self.branch(self.valid(checksum.target.header), conditional)

@@ -1,0 +1,269 @@
+"""What is known about a packet at one point of the generated code, and how two such points become one.
+
+A field is in one of three places: still in the packet bytes, in a Python local (dirty where it differs from the bytes),
+or a known constant. A header's validity and offset are known or in a local. `join` finds the state that two branches
+can both be brought to, `conform` emits the assignments that bring one there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from softswitch import program as p4
+from softswitch.compiler.block import Block
+from softswitch.layout import UNCUT
+
+
+@dataclass(frozen=True)
+class Local:
+    """The value is in the field's local; `dirty` where the packet bytes do not have it.
+
+    `high` is an upper bound (the lower one being 0) where one below the field's width is known.
+    """
+
+    dirty: bool
+    high: int | None = None
+
+
+@dataclass(frozen=True)
+class Known:
+    """The value is this constant, and no local holds it; `dirty` where the packet bytes do not have it."""
+
+    value: int | bytes
+    dirty: bool = True
+
+
+@dataclass(frozen=True)
+class Unread:
+    """The value is in the packet bytes."""
+
+
+Place = Local | Known | Unread
+
+UNREAD = Unread()
+CLEAN = Local(dirty=False)
+DIRTY = Local(dirty=True)
+
+
+@dataclass
+class HeaderState:
+    """One header: validity, byte offset and varbit length (each known, or None: in a local), and its fields.
+
+    `offset` is -1 where the header was never in the packet bytes.
+    """
+
+    valid: bool | None = False
+    offset: int | None = -1
+    length: int | None = 0
+    fields: dict[str, Place] = field(default_factory=dict)
+
+    def place(self, name: str) -> Place:
+        """Return where a field is."""
+        return self.fields.get(name, UNREAD)
+
+    def copy(self) -> HeaderState:
+        """Return an independent copy."""
+        return HeaderState(self.valid, self.offset, self.length, dict(self.fields))
+
+
+@dataclass
+class State:
+    """The whole packet. `position` is the parser's cursor in bytes, `next` the first free element of each stack.
+
+    Copies share their header states until `edit` asks for one to change.
+    """
+
+    headers: dict[str, HeaderState]
+    next: dict[str, int | None]
+    position: int | None = 0
+    dead: bool = False
+    own: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    def copy(self) -> State:
+        """Return an independent copy."""
+        self.own.clear()
+        return State(dict(self.headers), dict(self.next), self.position, self.dead)
+
+    def edit(self, name: str) -> HeaderState:
+        """Return a header's state for changing."""
+        if name not in self.own:
+            self.headers[name] = self.headers[name].copy()
+            self.own.add(name)
+        return self.headers[name]
+
+    def replace(self, name: str, info: HeaderState) -> HeaderState:
+        """Set a header's state and return it."""
+        self.headers[name] = info
+        self.own.add(name)
+        return info
+
+
+class Names:
+    """Python names for everything of a program: fields, validities, offsets, lengths, stack positions."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, str], str] = {}
+        self._taken: set[str] = set()
+
+    def _name(self, key: tuple[str, str], suffix: str) -> str:
+        if key in self._given:
+            return self._given[key]
+        base = "".join(c if c.isalnum() and c.isascii() else "_" for c in f"{key[0]}__{suffix}")
+        if base[0].isdigit():
+            base = "_" + base
+        name, number = base, 1
+        while name in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name)
+        self._given[key] = name
+        return name
+
+    def field(self, header: str, name: str) -> str:
+        """Return the local of a field."""
+        return self._name((header, "." + name), name)
+
+    def valid(self, header: str) -> str:
+        """Return the local of a header's validity."""
+        return self._name((header, "valid?"), "valid")
+
+    def offset(self, header: str) -> str:
+        """Return the local of a header's byte offset."""
+        return self._name((header, "at?"), "at")
+
+    def length(self, header: str) -> str:
+        """Return the local of a header's varbit length in bytes."""
+        return self._name((header, "len?"), "len")
+
+    def next(self, stack: str) -> str:
+        """Return the local of a stack's first free index."""
+        return self._name((stack, "next?"), "next")
+
+
+def initial(program: p4.Program, extra: Iterable[str] = ()) -> State:
+    """Return the state of a packet that was not parsed: no header valid, all metadata zero."""
+    headers: dict[str, HeaderState] = {}
+    for header in program.headers.values():
+        if header.metadata:
+            zero: dict[str, Place] = {f.name: Known(0) for f in header.type.fields}
+            headers[header.name] = HeaderState(True, -1, 0, zero)
+        else:
+            headers[header.name] = HeaderState()
+    headers[FLAGS] = HeaderState(True, -1, 0, {name: Known(UNCUT if name == "truncate" else 0) for name in extra})
+    return State(headers, dict.fromkeys(program.stacks, 0))
+
+
+FLAGS = "$"
+"""The pseudo header of what primitives leave behind for the end of the pipeline: truncation, clones, digests…"""
+
+
+# -- where branches meet ----------------------------------------------------------------------------------------------
+
+
+def join(states: Iterable[State]) -> State:
+    """Return the state that all of `states` can be brought to; dead ones (the branch left) do not count."""
+    living = [state for state in states if not state.dead]
+    if not living:
+        return State({}, {}, None, dead=True)
+    result = living[0].copy()
+    for other in living[1:]:
+        _join_into(result, other)
+    return result
+
+
+def _join_into(result: State, other: State) -> None:
+    for name, mine in result.headers.items():
+        theirs = other.headers[name]
+        if mine is not theirs and mine != theirs:
+            result.headers[name] = _join_header(mine, theirs)
+            result.own.add(name)
+    for stack, position in result.next.items():
+        if other.next[stack] != position:
+            result.next[stack] = None
+    if result.position != other.position:
+        result.position = None
+
+
+def _join_header(a: HeaderState, b: HeaderState) -> HeaderState:
+    valid = a.valid if a.valid == b.valid else None
+    if a.valid is False and b.valid is not False:
+        return replace(b.copy(), valid=valid)
+    if b.valid is False and a.valid is not False:
+        return replace(a.copy(), valid=valid)
+    names = a.fields.keys() | b.fields.keys()
+    fields = {name: _join_place(a.place(name), b.place(name)) for name in sorted(names)}
+    return HeaderState(
+        valid,
+        a.offset if a.offset == b.offset else None,
+        a.length if a.length == b.length else None,
+        {name: place for name, place in fields.items() if place != UNREAD},
+    )
+
+
+def _join_place(a: Place, b: Place) -> Place:
+    if a == b:
+        return a
+    if is_dirty(a) or is_dirty(b):
+        tops = [_top(place) for place in (a, b)]
+        return Local(dirty=True, high=None if None in tops else max(top for top in tops if top is not None))
+    return UNREAD
+
+
+def _top(place: Place) -> int | None:
+    if isinstance(place, Known):
+        return place.value if isinstance(place.value, int) and place.value >= 0 else None
+    return place.high if isinstance(place, Local) else None
+
+
+def is_dirty(place: Place) -> bool:
+    """Return whether the packet bytes lack the value."""
+    return isinstance(place, Local | Known) and place.dirty
+
+
+class Conformer:
+    """Emits what brings a state to a joined one. `load` returns the code that reads a field from the packet bytes."""
+
+    def __init__(self, program: p4.Program, names: Names, load: Callable[[State, str, str], str]) -> None:
+        self.program = program
+        self.names = names
+        self.load = load
+        self.needed: Callable[[str, str], bool] = lambda _header, _field: True
+
+    def conform(self, block: Block, source: State, target: State) -> None:
+        """Append to `block` the assignments that bring `source` to `target`."""
+        if source.dead:
+            return
+        for name, wanted in target.headers.items():
+            have = source.headers[name]
+            if have is not wanted and have != wanted:
+                self._header(block, source, name, have, wanted)
+        for stack, position in target.next.items():
+            if position is None and source.next[stack] is not None:
+                block.line(f"{self.names.next(stack)} = {source.next[stack]}")
+        if target.position is None and source.position is not None:
+            block.line(f"pos = {source.position}")
+
+    def _header(self, block: Block, source: State, name: str, have: HeaderState, wanted: HeaderState) -> None:
+        if wanted.offset is None and have.offset is not None:
+            block.line(f"{self.names.offset(name)} = {max(have.offset, 0)}")
+        if wanted.length is None and have.length is not None:
+            block.line(f"{self.names.length(name)} = {have.length}")
+        for field_name, place in wanted.fields.items():
+            held = not isinstance(place, Local) or isinstance(have.place(field_name), Local)
+            if not held and self.needed(name, field_name):
+                local = self.names.field(name, field_name)
+                block.line(f"{local} = {self._value(source, name, field_name, have)}")
+        if wanted.valid is None and have.valid is not None:
+            block.line(f"{self.names.valid(name)} = {have.valid}")
+
+    def _value(self, source: State, header: str, field_name: str, have: HeaderState) -> str:
+        place = have.place(field_name)
+        if isinstance(place, Known):
+            return repr(place.value)
+        if have.offset == -1:
+            return self._nothing(header, field_name)
+        return self.load(source, header, field_name)
+
+    def _nothing(self, header: str, field_name: str) -> str:
+        return "b''" if self.program.headers[header].type.field(field_name).varbit else "0"

@@ -1,0 +1,228 @@
+"""One P4Runtime device: the RPCs without gRPC.
+
+Writes, reads and pipeline changes exclude each other. A Write is checked in the caller's thread; what touches the data
+plane runs there, a limited number of updates at a time, so that packets are served in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import groupby
+
+from softswitch.p4runtime import notifications
+from softswitch.p4runtime.arbitration import Arbiter
+from softswitch.p4runtime.pipeline import Pipeline, check_p4info, load_pipeline, parse_replay
+from softswitch.p4runtime.state import Apply
+from softswitch.p4runtime.status import Code, P4RuntimeError, WriteFailedError, invalid
+from softswitch.p4runtime.stubs import p4r
+from softswitch.runtime_api import DigestList, RuntimeApi, RuntimeApiError, TableEntry
+
+log = logging.getLogger(__name__)
+
+UPDATES_PER_RUN = 64  # updates applied between two packets
+SINGLES_PER_RUN = 64  # cells or entries read between two packets, where a request names them one by one
+ENTITIES_PER_RESPONSE = 1000  # keeps a ReadResponse below gRPC's default limit of 4 MB
+
+SetRequest = p4r.SetForwardingPipelineConfigRequest
+GetRequest = p4r.GetForwardingPipelineConfigRequest
+
+
+class Device:
+    """The control plane of `switch`."""
+
+    def __init__(self, switch: RuntimeApi, device_id: int) -> None:
+        self.arbiter = Arbiter(device_id)
+        self._switch = switch
+        self._lock = threading.Lock()
+        self._pipeline: Pipeline | None = None
+        self._saved: Pipeline | None = None
+
+    def _running(self) -> Pipeline:
+        if self._pipeline is None:
+            raise P4RuntimeError(Code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
+        return self._pipeline
+
+    # -- pipeline -----------------------------------------------------------------------------------------------------
+
+    def set_pipeline(self, request: SetRequest) -> None:
+        """Do what `request.action` says; on any error the running pipeline goes on unchanged."""
+        action, config = request.action, request.config
+        with self._lock:
+            if action == SetRequest.VERIFY:
+                check_p4info(config)
+                if config.p4_device_config:
+                    load_pipeline(config, self._switch)
+            elif action == SetRequest.VERIFY_AND_SAVE:
+                self._saved = load_pipeline(config, self._switch)
+            elif action == SetRequest.VERIFY_AND_COMMIT:
+                self._commit(load_pipeline(config, self._switch), [])
+            elif action == SetRequest.COMMIT:
+                if self._saved is None:
+                    raise P4RuntimeError(Code.UNKNOWN, "Error in second phase of device update: no config is saved")
+                self._commit(self._saved, [])
+            elif action == SetRequest.RECONCILE_AND_COMMIT:
+                new = load_pipeline(config, self._switch)
+                self._commit(new, parse_replay(self._pipeline, new) if self._pipeline else [])
+            else:
+                raise invalid("Invalid SetForwardingPipeline action")
+
+    def _commit(self, pipeline: Pipeline, replay: list[Apply]) -> None:
+        def swap() -> list[P4RuntimeError | None]:
+            self._switch.commit(pipeline.compiled)
+            self._pipeline = pipeline
+            self._switch.on_packet_in(self._on_packet_in)
+            self._switch.on_digest(self._on_digest)
+            self._switch.on_idle(self._on_idle)
+            return [_try(apply) for apply in replay]
+
+        try:
+            results = self._switch.run(swap)
+        except RuntimeApiError as error:
+            raise P4RuntimeError(Code.UNKNOWN, f"Error in second phase of device update: {error}") from error
+        self._saved = None
+        failed = next((result for result in results if result is not None), None)
+        if failed is not None:
+            raise P4RuntimeError(Code.UNKNOWN, f"Error when reconciling config: {failed.message}")
+
+    def get_pipeline(self, response_type: int) -> p4r.ForwardingPipelineConfig:
+        """Return the running configuration, or the parts of it that are asked for."""
+        stored = self._running().stored
+        wants_all = response_type == GetRequest.ALL
+        wants_p4info = wants_all or response_type == GetRequest.P4INFO_AND_COOKIE
+        wants_config = wants_all or response_type == GetRequest.DEVICE_CONFIG_AND_COOKIE
+        if not wants_p4info and not wants_config and response_type != GetRequest.COOKIE_ONLY:
+            raise invalid("Invalid response_type in GetForwardingPipelineConfigRequest")
+        return stored.restore(p4info=wants_p4info, device_config=wants_config)
+
+    # -- writing and reading ------------------------------------------------------------------------------------------
+
+    def write(self, request: p4r.WriteRequest) -> None:
+        """Apply all updates in order, each on its own; raises WriteFailedError if one or more fail."""
+        with self._lock:
+            pipeline = self._running()
+            if request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
+                raise P4RuntimeError(Code.UNIMPLEMENTED, "Support for atomic write modes has not been implemented yet")
+            errors: list[P4RuntimeError | None] = []
+            for start in range(0, len(request.updates), UPDATES_PER_RUN):
+                errors += self._write_some(pipeline, request.updates[start : start + UPDATES_PER_RUN])
+        if any(errors):
+            raise WriteFailedError(errors)
+
+    def _write_some(self, pipeline: Pipeline, updates: Iterable[p4r.Update]) -> list[P4RuntimeError | None]:
+        parsed = [_parse(pipeline, update) for update in updates]
+        if all(isinstance(item, P4RuntimeError) for item in parsed):
+            return [item for item in parsed if isinstance(item, P4RuntimeError)]
+        return self._switch.run(lambda: [item if isinstance(item, P4RuntimeError) else _try(item) for item in parsed])
+
+    def read(self, request: p4r.ReadRequest) -> Iterator[p4r.ReadResponse | P4RuntimeError]:
+        """Yield the entities asked for, at least one response; as in PI, an error follows what was found before it."""
+        entities: list[p4r.Entity] = []
+        failure: P4RuntimeError | None = None
+        with self._lock:
+            pipeline = self._running()
+            try:
+                for is_single, group in groupby(request.entities, _is_single):
+                    if is_single:
+                        self._read_singles(pipeline, list(group), entities)
+                    else:
+                        for wanted in group:
+                            entities.extend(pipeline.handler(wanted).read(wanted))
+            except P4RuntimeError as error:
+                failure = error
+            except RuntimeApiError as error:
+                failure = P4RuntimeError(Code.UNKNOWN, f"Error when reading from target: {error}")
+        for start in range(0, max(len(entities), 1), ENTITIES_PER_RESPONSE):
+            yield p4r.ReadResponse(entities=entities[start : start + ENTITIES_PER_RESPONSE])
+        if failure is not None:
+            yield failure
+
+    def _read_singles(self, pipeline: Pipeline, wanted: list[p4r.Entity], found: list[p4r.Entity]) -> None:
+        """Add what single objects read to `found`, many of them in one turn of the data plane."""
+
+        def read(some: list[p4r.Entity]) -> None:
+            for entity in some:
+                found.extend(pipeline.handler(entity).read(entity))
+
+        for start in range(0, len(wanted), SINGLES_PER_RUN):
+            some = wanted[start : start + SINGLES_PER_RUN]
+            self._switch.run(partial(read, some))
+
+    # -- stream -------------------------------------------------------------------------------------------------------
+
+    def packet_out(self, packet: p4r.PacketOut) -> None:
+        """Send a packet into the pipeline as if it had come in on the CPU port."""
+        data = self._running().packet_out.pack(packet)
+        try:
+            self._switch.run(lambda: self._switch.packet_out(data))
+        except RuntimeApiError as error:
+            raise P4RuntimeError(Code.UNKNOWN, f"Error when target sending packet-out: {error}") from error
+
+    def digest_ack(self, ack: p4r.DigestListAck) -> None:
+        """Pass an acknowledgement on."""
+        digest = self._running().state.index.digests.get(ack.digest_id)
+        if digest is None:
+            raise invalid(f"{ack.digest_id} is not a valid digest id")
+        try:
+            self._switch.run(lambda: self._switch.digest_ack(digest.name, ack.list_id))
+        except RuntimeApiError as error:
+            raise P4RuntimeError(Code.UNKNOWN, f"Error when acknowledging digest: {error}") from error
+
+    # -- from the data plane, in its thread ---------------------------------------------------------------------------
+
+    def _offer(self, make: notifications.Lazy | None) -> None:
+        if make is not None:
+            for client in self.arbiter.primaries:
+                client.offer(make)
+
+    def _on_packet_in(self, data: bytes) -> None:
+        if self._pipeline is not None:
+            self._offer(notifications.packet_in(self._pipeline.packet_in, data))
+
+    def _on_digest(self, found: DigestList) -> None:
+        state = self._pipeline.state if self._pipeline is not None else None
+        digest = state.index.digests_by_name.get(found.name) if state else None
+        if state is not None and digest is not None and digest.id in state.digests:
+            self._offer(notifications.digest_list(digest, found))
+
+    def _on_idle(self, table: str, entries: list[TableEntry]) -> None:
+        if self._pipeline is not None:
+            self._offer(notifications.idle_entries(self._pipeline.state, table, entries))
+
+
+def _internal(error: Exception) -> P4RuntimeError:
+    log.error("unexpected error in the P4Runtime server", exc_info=error)
+    return P4RuntimeError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+
+
+def _is_single(wanted: p4r.Entity) -> bool:
+    """Return whether a read is for one cell or entry, so that it is quickly done."""
+    kind = wanted.WhichOneof("entity")
+    if kind in {"counter_entry", "meter_entry"}:
+        cell = wanted.counter_entry if kind == "counter_entry" else wanted.meter_entry
+        return cell.HasField("index")
+    if kind == "table_entry":
+        entry = wanted.table_entry
+        return bool(entry.table_id and (entry.match or entry.is_default_action))
+    return False
+
+
+def _parse(pipeline: Pipeline, update: p4r.Update) -> Apply | P4RuntimeError:
+    try:
+        return pipeline.handler(update.entity).parse(update.type, update.entity)
+    except P4RuntimeError as error:
+        return error
+    except Exception as error:  # one bad update must not take the others down
+        return _internal(error)
+
+
+def _try(apply: Apply) -> P4RuntimeError | None:
+    try:
+        apply()
+    except P4RuntimeError as error:
+        return error
+    except Exception as error:  # nothing may escape into the data-plane thread
+        return _internal(error)
+    return None

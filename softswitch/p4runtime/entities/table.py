@@ -1,0 +1,346 @@
+"""Table entries: INSERT, MODIFY and DELETE, default actions, reads with wildcards.
+
+Follows PI's device_mgr.cpp: the order of checks decides which code a request with several faults gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from softswitch.p4runtime.actions import action_from_proto, action_to_proto
+from softswitch.p4runtime.entities.common import (
+    DELETE,
+    INSERT,
+    check_update_type,
+    counter_to_proto,
+    meter_from_proto,
+    meter_to_proto,
+)
+from softswitch.p4runtime.entities.oneshot import create_oneshot, delete_oneshot, oneshot_to_proto
+from softswitch.p4runtime.matches import key_from_proto, key_to_proto
+from softswitch.p4runtime.p4info import Table
+from softswitch.p4runtime.state import Apply, EntryKey, EntryNotes, PipelineState
+from softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id, target_error
+from softswitch.p4runtime.stubs import p4r
+from softswitch.runtime_api import (
+    ActionCall,
+    CounterValue,
+    EntryAction,
+    GroupRef,
+    MatchKey,
+    MemberRef,
+    MeterConfig,
+    RuntimeApiError,
+    TableEntry,
+)
+
+NS_PER_SECOND = 1_000_000_000
+NS_PER_MS = 1_000_000
+
+ActionMaker = Callable[[], EntryAction]
+"""Gives the entry's action in the data-plane thread, where members and groups are looked up or made."""
+
+
+def no_entry() -> P4RuntimeError:
+    """Return the error for a key that no entry has."""
+    return P4RuntimeError(Code.NOT_FOUND, "Cannot find match entry")
+
+
+class TableHandler:
+    """`p4.v1.TableEntry`."""
+
+    def __init__(self, state: PipelineState) -> None:
+        self._state = state
+        self._switch = state.switch
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
+        """Check an update; what is left inserts, modifies or deletes."""
+        entry = entity.table_entry
+        table = self._table(entry.table_id)
+        if entry.HasField("time_since_last_hit"):
+            raise invalid("has_time_since_last_hit must not be set in WriteRequest")
+        check_update_type(update_type)
+        if entry.is_default_action:
+            return self._parse_default(update_type, entry, table)
+        if update_type == DELETE:
+            key = key_from_proto(entry, table)
+            return lambda: self._delete((table.id, key, entry.priority), table)
+        return self._parse_entry(update_type, entry, table)
+
+    def _table(self, table_id: int) -> Table:
+        table = self._state.index.tables.get(table_id)
+        if table is None:
+            raise invalid_id()
+        return table
+
+    def _parse_entry(self, update_type: int, entry: p4r.TableEntry, table: Table) -> Apply:
+        if update_type == INSERT and not entry.HasField("action"):
+            raise invalid("'action' field must be set")
+        match = key_from_proto(entry, table)
+        self._check_action(entry, table)
+        if not entry.HasField("action"):
+            raise invalid("'action' field must be set for non-default entries")
+        action = self._action_maker(entry.action, table)
+        meter, counter = self._direct_resources(entry, table)
+        timeout = _idle_timeout(entry, table)
+        notes = EntryNotes(entry.controller_metadata, entry.metadata, entry.idle_timeout_ns)
+        key = (table.id, match, entry.priority)
+
+        def apply() -> None:
+            old = self._state.entries.get(key)
+            if update_type == INSERT and old is not None:
+                raise P4RuntimeError(Code.ALREADY_EXISTS, "Match entry exists, use MODIFY if you wish to change action")
+            if update_type != INSERT and old is None:
+                old = self._adopt(key, table)
+            # No call after this one may fail, or a one-shot group would be left behind.
+            written = TableEntry(match, action(), entry.priority, timeout, counter, meter)
+            self._write(update_type, table, written)
+            self._note(key, table, notes, old, written.action, entry.action)
+
+        return apply
+
+    def _write(self, update_type: int, table: Table, entry: TableEntry) -> None:
+        inserting = update_type == INSERT
+        try:
+            (self._switch.table_insert if inserting else self._switch.table_modify)(table.name, entry)
+        except RuntimeApiError as error:
+            if table.profile_id:
+                delete_oneshot(self._state, table.profile_id, entry.action)
+            what = "adding match entry to" if inserting else "modifying match entry in"
+            raise target_error(f"Error when {what} target", error) from error
+
+    def _note(
+        self,
+        key: EntryKey,
+        table: Table,
+        notes: EntryNotes,
+        old: EntryNotes | None,
+        action: EntryAction,
+        message: p4r.TableAction,
+    ) -> None:
+        if message.WhichOneof("type") == "action_profile_action_set" and isinstance(action, GroupRef):
+            notes.oneshot_group = action.group_id
+        self._state.entries[key] = notes
+        if old is not None and old.oneshot_group is not None:
+            delete_oneshot(self._state, table.profile_id, GroupRef(old.oneshot_group))
+
+    def _adopt(self, key: EntryKey, table: Table) -> EntryNotes:
+        """Return notes for an entry that the program itself brought along and that may be changed."""
+        _, match, priority = key
+        if table.is_const:
+            raise no_entry()
+        try:
+            found = self._switch.table_get(table.name, match, priority)
+        except RuntimeApiError:
+            raise no_entry() from None
+        if found.is_const:
+            raise no_entry()
+        return EntryNotes()
+
+    def _delete(self, key: EntryKey, table: Table) -> None:
+        notes = self._state.entries.get(key) or self._adopt(key, table)
+        _, match, priority = key
+        try:
+            self._switch.table_delete(table.name, match, priority)
+        except RuntimeApiError as error:
+            raise target_error("Error when deleting match entry in target", error) from error
+        self._state.entries.pop(key, None)
+        if notes.oneshot_group is not None:
+            delete_oneshot(self._state, table.profile_id, GroupRef(notes.oneshot_group))
+
+    def _parse_default(self, update_type: int, entry: p4r.TableEntry, table: Table) -> Apply:
+        if update_type in {INSERT, DELETE}:
+            verb = "INSERT" if update_type == INSERT else "DELETE"
+            raise invalid(f"Cannot use {verb} for default entry")
+        if entry.match:
+            raise invalid("Non-empty key for default entry")
+        if entry.priority:
+            raise invalid("Non-zero priority for default entry")
+        self._check_action(entry, table)
+        action = self._action_maker(entry.action, table) if entry.HasField("action") else None
+        meter, counter = self._direct_resources(entry, table)
+        if meter is not None or counter is not None:
+            raise P4RuntimeError(
+                Code.UNKNOWN, "Error when modifying match entry in target: default entries have no direct resources"
+            )
+        _idle_timeout(entry, table)
+
+        def apply() -> None:
+            try:
+                self._switch.table_set_default(table.name, None if action is None else action())
+            except RuntimeApiError as error:
+                raise target_error("Error when modifying match entry in target", error) from error
+            self._state.defaults[table.id] = (
+                EntryNotes() if action is None else EntryNotes(entry.controller_metadata, entry.metadata)
+            )
+
+        return apply
+
+    def _check_action(self, entry: p4r.TableEntry, table: Table) -> None:
+        if entry.is_default_action:
+            self._check_default_may_change(table)
+        if not entry.HasField("action"):
+            return
+        is_direct = entry.action.WhichOneof("type") == "action"
+        if table.profile_id:
+            if is_direct:
+                raise invalid(f"Cannot provide direct action for indirect table {table.id}")
+            return
+        if not is_direct:
+            raise invalid(f"Cannot provide indirect action for direct table {table.id}")
+        action_id = entry.action.action.action_id
+        if action_id not in self._state.index.actions:
+            raise invalid_id()
+        scope = table.actions.get(action_id)
+        if scope is None:
+            raise invalid("Invalid action for table")
+        if entry.is_default_action and not scope.as_default:
+            raise P4RuntimeError(Code.PERMISSION_DENIED, "Cannot use TABLE_ONLY action as default action")
+        if not entry.is_default_action and not scope.in_entries:
+            raise P4RuntimeError(Code.PERMISSION_DENIED, "Cannot use DEFAULT_ONLY action in table entry")
+
+    @staticmethod
+    def _check_default_may_change(table: Table) -> None:
+        if table.profile_id:
+            raise invalid(f"Cannot set / reset default action for indirect table {table.id}")
+        if table.const_default:
+            raise P4RuntimeError(
+                Code.PERMISSION_DENIED,
+                f"Cannot set / reset default action for table {table.id} which has a const default action",
+            )
+
+    def _action_maker(self, message: p4r.TableAction, table: Table) -> ActionMaker:
+        kind = message.WhichOneof("type")
+        if kind == "action":
+            call = action_from_proto(message.action, self._state.index)
+            return lambda: call
+        if kind == "action_profile_action_set":
+            return create_oneshot(self._state, table.profile_id, message.action_profile_action_set)
+        if kind == "action_profile_member_id":
+            return lambda: self._member(table.profile_id, message.action_profile_member_id)
+        if kind == "action_profile_group_id":
+            return lambda: self._group(table.profile_id, message.action_profile_group_id)
+        raise invalid("Invalid table action type")
+
+    def _member(self, profile_id: int, member_id: int) -> EntryAction:
+        member = self._state.profiles[profile_id].by_members().members.get(member_id)
+        if member is None:
+            raise invalid("Invalid member / group id")
+        return MemberRef(member.handles[0])
+
+    def _group(self, profile_id: int, group_id: int) -> EntryAction:
+        group = self._state.profiles[profile_id].by_members().groups.get(group_id)
+        if group is None:
+            raise invalid("Invalid member / group id")
+        return GroupRef(group.handle)
+
+    def _direct_resources(self, entry: p4r.TableEntry, table: Table) -> tuple[MeterConfig | None, CounterValue | None]:
+        meter = counter = None
+        if entry.HasField("meter_config"):
+            if not table.has_meter:
+                raise invalid("Table has no direct meters")
+            meter = meter_from_proto(entry.meter_config)
+        if entry.HasField("counter_data"):
+            if not table.has_counter:
+                raise invalid("Table has no direct counters")
+            info = self._state.index.direct_counter_of_table[table.id]
+            counter = CounterValue(
+                entry.counter_data.packet_count if info.packets else 0,
+                entry.counter_data.byte_count if info.bytes else 0,
+            )
+        return meter, counter
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
+        """Yield one entry, those of one table, or those of all tables (table id 0)."""
+        wanted = entity.table_entry
+        if wanted.table_id:
+            yield from self._read_table(wanted, self._table(wanted.table_id))
+            return
+        for table in self._state.index.tables.values():
+            yield from self._read_table(wanted, table)
+
+    def _read_table(self, wanted: p4r.TableEntry, table: Table) -> Iterator[p4r.Entity]:
+        if wanted.is_default_action:
+            yield self._read_default(wanted, table)
+            return
+        if wanted.HasField("time_since_last_hit") and not table.supports_idle:
+            raise invalid(
+                "Do not set time_since_last_hit for a ReadRequest if the table does not support idle timeout; "
+                "yes, that includes wildcard reads"
+            )
+        if wanted.match:
+            found = self._fetch_one(table, key_from_proto(wanted, table), wanted.priority)
+        else:
+            found = self._switch.run(lambda: self._switch.table_entries(table.name))
+        for entry in found:
+            yield p4r.Entity(table_entry=self._entry_to_proto(entry, table, wanted))
+
+    def read_written(self, wanted: p4r.TableEntry, table: Table) -> Iterator[p4r.Entity]:
+        """Yield the entries of one table that a controller wrote, with the resources that `wanted` names."""
+        for entry in self._switch.run(lambda: self._switch.table_entries(table.name)):
+            if (table.id, entry.match, entry.priority) in self._state.entries:
+                yield p4r.Entity(table_entry=self._entry_to_proto(entry, table, wanted))
+
+    def _fetch_one(self, table: Table, match: MatchKey, priority: int) -> list[TableEntry]:
+        try:
+            return [self._switch.run(lambda: self._switch.table_get(table.name, match, priority))]
+        except RuntimeApiError:
+            return []
+
+    def _entry_to_proto(self, entry: TableEntry, table: Table, wanted: p4r.TableEntry) -> p4r.TableEntry:
+        message = p4r.TableEntry(table_id=table.id, priority=entry.priority)
+        message.match.extend(key_to_proto(entry.match, table))
+        self._set_action(message, entry.action, table)
+        if wanted.HasField("counter_data") and table.has_counter and entry.counter is not None:
+            message.counter_data.CopyFrom(counter_to_proto(entry.counter))
+        if wanted.HasField("meter_config") and table.has_meter and entry.meter is not None:
+            message.meter_config.CopyFrom(meter_to_proto(entry.meter))
+        notes = self._state.entries.get((table.id, entry.match, entry.priority))
+        if notes is not None:
+            message.controller_metadata = notes.controller_metadata
+            message.metadata = notes.metadata
+            message.idle_timeout_ns = notes.idle_timeout_ns
+        if wanted.HasField("time_since_last_hit"):
+            idle_ns = int((entry.idle_for or 0.0) * NS_PER_SECOND)
+            message.time_since_last_hit.elapsed_ns = min(idle_ns, notes.idle_timeout_ns if notes else 0)
+        return message
+
+    def _set_action(self, message: p4r.TableEntry, action: EntryAction, table: Table) -> None:
+        if isinstance(action, ActionCall):
+            message.action.action.CopyFrom(action_to_proto(action, self._state.index))
+            return
+        profile = self._state.profiles[table.profile_id]
+        if isinstance(action, MemberRef):
+            message.action.action_profile_member_id = profile.member_ids.get(action.member_id, 0)
+        elif action.group_id in profile.oneshots:
+            message.action.action_profile_action_set.CopyFrom(oneshot_to_proto(profile, action.group_id))
+        else:
+            message.action.action_profile_group_id = profile.group_ids.get(action.group_id, 0)
+
+    def _read_default(self, wanted: p4r.TableEntry, table: Table) -> p4r.Entity:
+        if wanted.HasField("time_since_last_hit"):
+            raise invalid(
+                "Default table entries do not support entry ageing, do not set 'time_since_last_hit' "
+                "in your ReadRequest"
+            )
+        entry = self._switch.run(lambda: self._switch.table_default(table.name))
+        message = p4r.TableEntry(table_id=table.id, is_default_action=True)
+        if entry is not None:
+            self._set_action(message, entry.action, table)
+        notes = self._state.defaults.get(table.id)
+        if notes is not None:
+            message.controller_metadata, message.metadata = notes.controller_metadata, notes.metadata
+        return p4r.Entity(table_entry=message)
+
+
+def _idle_timeout(entry: p4r.TableEntry, table: Table) -> float:
+    """Return the idle timeout in seconds, in whole milliseconds as BMv2 keeps it; 0 means never."""
+    if entry.idle_timeout_ns < 0:
+        raise invalid("idle_timeout_ns must be a positive value")
+    if entry.idle_timeout_ns and not table.supports_idle:
+        raise invalid("idle_timeout_ns must be set to 0 for tables which do not support idle timeout")
+    return entry.idle_timeout_ns // NS_PER_MS / 1000

@@ -1,0 +1,321 @@
+"""Index of a P4Info message: ids, names and widths, looked up in one step.
+
+`P4Index` is immutable and built once per pipeline. It refuses (`P4InfoError`) a message that contradicts itself or the
+compiled program, so that no later request can trip over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from softswitch.p4runtime.stubs import p4i, p4t
+from softswitch.runtime_api import KeyInfo, ProgramInfo, TableInfo
+
+KINDS = {
+    p4i.MatchField.EXACT: "exact",
+    p4i.MatchField.LPM: "lpm",
+    p4i.MatchField.TERNARY: "ternary",
+    p4i.MatchField.RANGE: "range",
+    p4i.MatchField.OPTIONAL: "optional",
+}
+PRIORITY_KINDS = frozenset({"ternary", "range", "optional"})
+
+
+class P4InfoError(Exception):
+    """A P4Info message that cannot be used; the message says which object and why."""
+
+
+class Field(NamedTuple):
+    """A named value with an id: a match field (with its match kind), an action parameter, a packet metadata field.
+
+    `as_ternary` marks an optional match field that the compiler turned into a ternary one.
+    """
+
+    id: int
+    name: str
+    width: int
+    kind: str = "exact"
+    as_ternary: bool = False
+
+
+class Action(NamedTuple):
+    """An action and its parameters, in declaration order."""
+
+    id: int
+    name: str
+    params: tuple[Field, ...]
+
+
+class ActionScope(NamedTuple):
+    """Where in a table an action may stand."""
+
+    in_entries: bool
+    as_default: bool
+
+
+class Table(NamedTuple):
+    """A match-action table."""
+
+    id: int
+    name: str
+    fields: tuple[Field, ...]
+    actions: dict[int, ActionScope]
+    profile_id: int
+    has_counter: bool
+    has_meter: bool
+    supports_idle: bool
+    is_const: bool
+    const_default: bool
+    has_priority: bool
+
+
+class Profile(NamedTuple):
+    """An action profile, or action selector, and the ids of the actions its members may have."""
+
+    id: int
+    name: str
+    with_selector: bool
+    max_group_size: int
+    actions: frozenset[int]
+
+
+class Counter(NamedTuple):
+    """An indirect counter; `packets` and `bytes` say which of the two can be written."""
+
+    id: int
+    name: str
+    size: int
+    packets: bool = True
+    bytes: bool = True
+
+
+class Meter(NamedTuple):
+    """An indirect meter."""
+
+    id: int
+    name: str
+    size: int
+
+
+class Digest(NamedTuple):
+    """A digest and how its messages are written: "struct", "tuple" or "bitstring"."""
+
+    id: int
+    name: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class P4Index:
+    """Everything a request can name, by id; `*_by_name` serves what comes from the data plane."""
+
+    tables: dict[int, Table] = field(default_factory=dict)
+    actions: dict[int, Action] = field(default_factory=dict)
+    profiles: dict[int, Profile] = field(default_factory=dict)
+    counters: dict[int, Counter] = field(default_factory=dict)
+    meters: dict[int, Meter] = field(default_factory=dict)
+    digests: dict[int, Digest] = field(default_factory=dict)
+    packet_in: tuple[Field, ...] | None = None
+    packet_out: tuple[Field, ...] | None = None
+    tables_by_name: dict[str, Table] = field(default_factory=dict)
+    actions_by_name: dict[str, Action] = field(default_factory=dict)
+    digests_by_name: dict[str, Digest] = field(default_factory=dict)
+    direct_counter_of_table: dict[int, Counter] = field(default_factory=dict)
+
+    @staticmethod
+    def build(message: p4i.P4Info, program: ProgramInfo | None) -> P4Index:
+        """Index `message` and check it against `program` (not, if None)."""
+        index = _read(message, program)
+        if program is not None:
+            _check_program(index, program)
+        return index
+
+
+class _WithPreamble(Protocol):
+    @property
+    def preamble(self) -> p4i.Preamble: ...
+
+
+def _read(message: p4i.P4Info, program: ProgramInfo | None) -> P4Index:
+    _check_ids(message)
+    compiled = program.tables if program is not None else {}
+    param_widths = {name: widths for table in compiled.values() for name, widths in table.actions.items()}
+    actions = {a.preamble.id: _action(a, param_widths.get(a.preamble.name, ())) for a in message.actions}
+    tables = {t.preamble.id: _table(t, actions, message, compiled.get(t.preamble.name)) for t in message.tables}
+    direct_counters = {c.preamble.id: _counter(c.preamble, c.spec, 0) for c in message.direct_counters}
+    headers = {h.preamble.name: _metadata(h) for h in message.controller_packet_metadata}
+    digests = {d.preamble.id: _digest(d, message.type_info) for d in message.digests}
+    return P4Index(
+        tables=tables,
+        actions=actions,
+        profiles={p.preamble.id: _profile(p, tables) for p in message.action_profiles},
+        counters={c.preamble.id: _counter(c.preamble, c.spec, c.size) for c in message.counters},
+        meters={m.preamble.id: Meter(m.preamble.id, m.preamble.name, m.size) for m in message.meters},
+        digests=digests,
+        packet_in=headers.get("packet_in"),
+        packet_out=headers.get("packet_out"),
+        tables_by_name={t.name: t for t in tables.values()},
+        actions_by_name={a.name: a for a in actions.values()},
+        digests_by_name={d.name: d for d in digests.values()},
+        direct_counter_of_table={c.direct_table_id: direct_counters[c.preamble.id] for c in message.direct_counters},
+    )
+
+
+def _check_ids(message: p4i.P4Info) -> None:
+    groups: tuple[Iterable[_WithPreamble], ...] = (
+        message.tables, message.actions, message.action_profiles, message.counters, message.direct_counters,
+        message.meters, message.direct_meters, message.digests, message.registers, message.value_sets,
+        message.controller_packet_metadata,
+    )  # fmt: skip
+    seen: dict[int, str] = {}
+    for item in (item for group in groups for item in group):
+        preamble = item.preamble
+        if preamble.id == 0:
+            raise P4InfoError(f"object {preamble.name!r} has no id")
+        if preamble.id in seen:
+            raise P4InfoError(f"id {preamble.id:#x} is given to both {seen[preamble.id]!r} and {preamble.name!r}")
+        seen[preamble.id] = preamble.name
+
+
+def _fields(owner: str, fields: Iterable[Field]) -> tuple[Field, ...]:
+    result = tuple(fields)
+    if len({f.id for f in result}) != len(result) or any(f.id == 0 for f in result):
+        raise P4InfoError(f"{owner}: field ids must be distinct and not 0")
+    for item in result:
+        if item.width < 0:
+            raise P4InfoError(f"{owner}: field {item.name!r} has a negative bitwidth")
+    return result
+
+
+def _width(told: int, compiled: int | None) -> int:
+    """Return the width to hold values to: the data plane's, where translation (`sdn_bitwidth`) tells another one.
+
+    Like PI, translated values are passed on as they are. A translated string (`sdn_string`) has no width at all, so
+    that every value is refused.
+    """
+    return compiled if told and compiled is not None else told
+
+
+def _action(message: p4i.Action, compiled: tuple[int, ...]) -> Action:
+    name = message.preamble.name
+    widths = compiled if len(compiled) == len(message.params) else (None,) * len(message.params)
+    params = (Field(p.id, p.name, _width(p.bitwidth, w)) for p, w in zip(message.params, widths, strict=True))
+    return Action(message.preamble.id, name, _fields(f"action {name!r}", params))
+
+
+def _match_fields(message: p4i.Table, compiled: TableInfo | None) -> tuple[Field, ...]:
+    name, match_fields = message.preamble.name, message.match_fields
+    for match in match_fields:
+        if match.match_type not in KINDS:
+            raise P4InfoError(f"table {name!r}: field {match.name!r} has no match type that this target knows")
+    if compiled is None:
+        fields = [Field(m.id, m.name, m.bitwidth, KINDS[m.match_type]) for m in match_fields]
+        return _fields(f"table {name!r}", fields)
+    if len(compiled.key) != len(match_fields):
+        raise P4InfoError(f"the key of table {name!r} has {len(compiled.key)} fields in the device configuration")
+    return _fields(f"table {name!r}", map(_compiled_field, match_fields, compiled.key))
+
+
+def _compiled_field(match: p4i.MatchField, key: KeyInfo) -> Field:
+    kind = KINDS[match.match_type]
+    as_ternary = (kind, key.kind) == ("optional", "ternary")
+    if kind != key.kind and not as_ternary:
+        raise P4InfoError(f"match field {match.name!r} is {key.kind} in the device configuration, {kind} in P4Info")
+    return Field(match.id, match.name, _width(match.bitwidth, key.width), kind, as_ternary)
+
+
+def _action_scopes(message: p4i.Table, actions: dict[int, Action]) -> dict[int, ActionScope]:
+    name = message.preamble.name
+    scopes: dict[int, ActionScope] = {}
+    for ref in message.action_refs:
+        if ref.id not in actions:
+            raise P4InfoError(f"table {name!r} refers to action {ref.id:#x}, which is not defined")
+        if ref.scope not in {p4i.ActionRef.TABLE_AND_DEFAULT, p4i.ActionRef.TABLE_ONLY, p4i.ActionRef.DEFAULT_ONLY}:
+            raise P4InfoError(f"table {name!r}: action {ref.id:#x} has an unknown scope")
+        scopes[ref.id] = ActionScope(ref.scope != p4i.ActionRef.DEFAULT_ONLY, ref.scope != p4i.ActionRef.TABLE_ONLY)
+    return scopes
+
+
+def _table(message: p4i.Table, actions: dict[int, Action], info: p4i.P4Info, compiled: TableInfo | None) -> Table:
+    name = message.preamble.name
+    fields = _match_fields(message, compiled)
+    if message.implementation_id and message.implementation_id not in {p.preamble.id for p in info.action_profiles}:
+        raise P4InfoError(f"table {name!r} refers to action profile {message.implementation_id:#x}, not defined")
+    resources = set(message.direct_resource_ids)
+    return Table(
+        id=message.preamble.id,
+        name=name,
+        fields=fields,
+        actions=_action_scopes(message, actions),
+        profile_id=message.implementation_id,
+        has_counter=any(c.preamble.id in resources for c in info.direct_counters),
+        has_meter=any(m.preamble.id in resources for m in info.direct_meters),
+        supports_idle=message.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL,
+        is_const=message.is_const_table,
+        const_default=bool(message.const_default_action_id),
+        has_priority=any(f.kind in PRIORITY_KINDS for f in fields),
+    )
+
+
+def _profile(message: p4i.ActionProfile, tables: dict[int, Table]) -> Profile:
+    name = message.preamble.name
+    allowed: set[int] = set()
+    for table_id in message.table_ids:
+        if table_id not in tables:
+            raise P4InfoError(f"action profile {name!r} refers to table {table_id:#x}, which is not defined")
+        allowed.update(tables[table_id].actions)
+    return Profile(message.preamble.id, name, message.with_selector, message.max_group_size, frozenset(allowed))
+
+
+def _counter(preamble: p4i.Preamble, spec: p4i.CounterSpec, size: int) -> Counter:
+    unit = spec.unit
+    if unit not in {p4i.CounterSpec.BYTES, p4i.CounterSpec.PACKETS, p4i.CounterSpec.BOTH}:
+        raise P4InfoError(f"counter {preamble.name!r} has no valid unit")
+    return Counter(
+        preamble.id, preamble.name, size, packets=unit != p4i.CounterSpec.BYTES, bytes=unit != p4i.CounterSpec.PACKETS
+    )
+
+
+def _metadata(message: p4i.ControllerPacketMetadata) -> tuple[Field, ...]:
+    owner = f"controller header {message.preamble.name!r}"
+    return _fields(owner, (Field(m.id, m.name, m.bitwidth) for m in message.metadata))
+
+
+def _digest(message: p4i.Digest, types: p4t.P4TypeInfo) -> Digest:
+    name, spec = message.preamble.name, message.type_spec
+    shape = spec.WhichOneof("type_spec")
+    if shape not in {"struct", "tuple", "bitstring"}:
+        raise P4InfoError(f"digest {name!r}: only structs, tuples and bit strings can be digested")
+    if shape == "struct" and spec.struct.name not in types.structs:
+        raise P4InfoError(f"digest {name!r}: struct {spec.struct.name!r} is not in the type information")
+    return Digest(message.preamble.id, name, shape)
+
+
+def _check_program(index: P4Index, program: ProgramInfo) -> None:
+    for table in index.tables.values():
+        compiled = program.tables.get(table.name)
+        if compiled is None:
+            raise P4InfoError(f"table {table.name!r} is not in the device configuration")
+        _check_table(index, table, compiled)
+    named: tuple[tuple[str, Iterable[Profile | Counter | Meter | Digest], Iterable[str]], ...] = (
+        ("action profile", index.profiles.values(), program.profiles),
+        ("counter", index.counters.values(), program.counters),
+        ("meter", index.meters.values(), program.meters),
+        ("digest", index.digests.values(), program.digests),
+    )
+    for what, wanted, present in named:
+        for item in wanted:
+            if item.name not in present:
+                raise P4InfoError(f"{what} {item.name!r} is not in the device configuration")
+
+
+def _check_table(index: P4Index, table: Table, compiled: TableInfo) -> None:
+    for action_id in table.actions:
+        action = index.actions[action_id]
+        widths = compiled.actions.get(action.name)
+        if widths is None:
+            raise P4InfoError(f"table {table.name!r} has no action {action.name!r} in the device configuration")
+        if len(widths) != len(action.params):
+            raise P4InfoError(f"action {action.name!r} has {len(widths)} parameters in the device configuration")

@@ -1,0 +1,121 @@
+"""Pipelines: verifying, saving, committing and reconciling a forwarding pipeline configuration."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from softswitch.p4runtime.device_config import StoredConfig, device_json
+from softswitch.p4runtime.entities import make_handlers
+from softswitch.p4runtime.entities.table import TableHandler
+from softswitch.p4runtime.p4info import P4Index, P4InfoError
+from softswitch.p4runtime.packet_io import HeaderCodec
+from softswitch.p4runtime.profile_state import ProfileState
+from softswitch.p4runtime.state import Apply, EntityHandler, PipelineState
+from softswitch.p4runtime.status import Code, P4RuntimeError
+from softswitch.p4runtime.stubs import p4r
+from softswitch.runtime_api import CompiledPipeline, RuntimeApi, RuntimeApiError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Pipeline:
+    """A program with everything the control plane needs to serve it."""
+
+    compiled: CompiledPipeline
+    stored: StoredConfig
+    state: PipelineState
+    handlers: dict[str, EntityHandler]
+    packet_in: HeaderCodec
+    packet_out: HeaderCodec
+
+    def handler(self, entity: p4r.Entity) -> EntityHandler:
+        """Return who serves `entity`."""
+        kind = entity.WhichOneof("entity")
+        if kind is None or kind not in self.handlers:
+            raise P4RuntimeError(Code.UNKNOWN, "Incorrect entity type")
+        return self.handlers[kind]
+
+
+def check_p4info(config: p4r.ForwardingPipelineConfig) -> None:
+    """Refuse a P4Info that contradicts itself."""
+    try:
+        P4Index.build(config.p4info, None)
+    except P4InfoError as error:
+        raise P4RuntimeError(Code.UNKNOWN, f"Error when importing p4info: {error}") from error
+
+
+def load_pipeline(config: p4r.ForwardingPipelineConfig, switch: RuntimeApi) -> Pipeline:
+    """Compile a configuration; the running pipeline is not touched."""
+    check_p4info(config)
+    try:
+        compiled = switch.compile(device_json(config.p4_device_config))
+        index = P4Index.build(config.p4info, compiled.info)
+    except (RuntimeApiError, P4InfoError) as error:
+        raise _update_failed(str(error)) from error
+    except Exception as error:  # whatever a damaged program leads to, it is the request's fault
+        log.warning("a program made the compiler fail", exc_info=error)
+        raise _update_failed(f"the program cannot be compiled ({type(error).__name__}: {error})") from error
+    state = PipelineState(index, switch, profiles={profile_id: ProfileState() for profile_id in index.profiles})
+    return Pipeline(
+        compiled=compiled,
+        stored=StoredConfig.of(config),
+        state=state,
+        handlers=make_handlers(state),
+        packet_in=HeaderCodec(index.packet_in),
+        packet_out=HeaderCodec(index.packet_out),
+    )
+
+
+def _update_failed(why: str) -> P4RuntimeError:
+    return P4RuntimeError(Code.UNKNOWN, f"Error in first phase of device update: {why}")
+
+
+def parse_replay(old: Pipeline, new: Pipeline) -> list[Apply]:
+    """Return what brings the forwarding state of `old` into `new`; refused if `new` cannot hold it."""
+    replay: list[Apply] = []
+    for update_type, entity in _written_state(old):
+        try:
+            replay.append(new.handler(entity).parse(update_type, entity))
+        except P4RuntimeError as error:
+            raise P4RuntimeError(Code.UNKNOWN, f"Error when reconciling config: {error.message}") from error
+    return replay
+
+
+def _written_state(pipeline: Pipeline) -> Iterator[tuple[int, p4r.Entity]]:
+    """Yield everything controllers wrote, in an order in which it can be written again."""
+    insert, modify = p4r.Update.INSERT, p4r.Update.MODIFY
+    state = pipeline.state
+    for wanted in (
+        p4r.Entity(action_profile_member=p4r.ActionProfileMember()),
+        p4r.Entity(action_profile_group=p4r.ActionProfileGroup()),
+        *_replication_wildcards(),
+    ):
+        yield from ((insert, entity) for entity in pipeline.handler(wanted).read(wanted))
+    yield from _written_entries(pipeline)
+    for table_id in state.defaults:
+        wanted = p4r.Entity(table_entry=p4r.TableEntry(table_id=table_id, is_default_action=True))
+        yield from ((modify, entity) for entity in pipeline.handler(wanted).read(wanted))
+    for wanted in (p4r.Entity(counter_entry=p4r.CounterEntry()), p4r.Entity(meter_entry=p4r.MeterEntry())):
+        for entity in pipeline.handler(wanted).read(wanted):
+            counter = entity.counter_entry.data
+            if counter.packet_count or counter.byte_count or entity.meter_entry.HasField("config"):
+                yield modify, entity
+    yield from ((insert, p4r.Entity(digest_entry=digest)) for digest in state.digests.values())
+
+
+def _replication_wildcards() -> Iterator[p4r.Entity]:
+    for kind in ("multicast_group_entry", "clone_session_entry"):
+        wanted = p4r.Entity()
+        getattr(wanted.packet_replication_engine_entry, kind).SetInParent()
+        yield wanted
+
+
+def _written_entries(pipeline: Pipeline) -> Iterator[tuple[int, p4r.Entity]]:
+    """Yield the table entries with their direct counters and meters, without those the program itself has."""
+    wanted = p4r.Entity(table_entry=p4r.TableEntry(meter_config=p4r.MeterConfig(), counter_data=p4r.CounterData()))
+    handler = TableHandler(pipeline.state)
+    for table in pipeline.state.index.tables.values():
+        yield from ((p4r.Update.INSERT, entity) for entity in handler.read_written(wanted.table_entry, table))

@@ -1,0 +1,261 @@
+"""The gRPC server: P4Runtime's service on a Unix socket or a TCP address, one device behind it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from softswitch.p4runtime.address import ServerError, check_address
+from softswitch.p4runtime.arbitration import Controller
+from softswitch.p4runtime.device import Device
+from softswitch.p4runtime.status import ERROR_SPACE, Code, P4RuntimeError, abort, code_number, invalid
+from softswitch.p4runtime.streams import Stream
+from softswitch.p4runtime.stubs import p4r
+from softswitch.runtime_api import RuntimeApi
+
+log = logging.getLogger(__name__)
+
+API_VERSION = "1.3.0"  # what PI answers
+MAX_STREAMS = 32  # more than arbitration admits, so that a refused controller is told why
+MAX_RPCS = MAX_STREAMS + 16
+MAX_REQUEST_BYTES = 256 << 20  # as PI
+STOP_GRACE_SECONDS = 0.2
+STOP_SECONDS = 5.0
+SERVICE_NAME = "p4.v1.P4Runtime"
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+
+class P4RuntimeService:
+    """P4Runtime's RPCs, each handed to the device.
+
+    Requests arrive as bytes and are parsed here: grpcio keeps an RPC for ever if a stream's message fails to parse in
+    its own hands, and logs a traceback for every malformed request.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._open_streams = 0
+        self._lock = threading.Lock()
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """Return the RPCs by name."""
+        unary = grpc.unary_unary_rpc_method_handler
+        return {
+            "Write": unary(self.write, response_serializer=_serialize),
+            "Read": grpc.unary_stream_rpc_method_handler(self.read, response_serializer=_serialize),
+            "SetForwardingPipelineConfig": unary(self.set_pipeline, response_serializer=_serialize),
+            "GetForwardingPipelineConfig": unary(self.get_pipeline, response_serializer=_serialize),
+            "StreamChannel": grpc.stream_stream_rpc_method_handler(self.stream, response_serializer=_serialize),
+            "Capabilities": unary(self.capabilities, response_serializer=_serialize),
+        }
+
+    def write(self, data: bytes, context: grpc.ServicerContext) -> p4r.WriteResponse:
+        """Apply a batch of updates."""
+
+        def call() -> p4r.WriteResponse:
+            request = _parse(p4r.WriteRequest, data)
+            self._device.arbiter.check_write(request.device_id, request.role, _election_id(request))
+            self._device.write(request)
+            return p4r.WriteResponse()
+
+        return _guard(context, call)
+
+    def read(self, data: bytes, context: grpc.ServicerContext) -> Iterator[p4r.ReadResponse]:
+        """Stream the entities that match a request."""
+
+        def call() -> list[p4r.ReadResponse | P4RuntimeError]:
+            request = _parse(p4r.ReadRequest, data)
+            self._device.arbiter.check_read(request.device_id)
+            return list(self._device.read(request))
+
+        for item in _guard(context, call):
+            if isinstance(item, P4RuntimeError):
+                abort(context, item)
+            yield item
+
+    def set_pipeline(self, data: bytes, context: grpc.ServicerContext) -> p4r.SetForwardingPipelineConfigResponse:
+        """Load a program."""
+
+        def call() -> p4r.SetForwardingPipelineConfigResponse:
+            request = _parse(p4r.SetForwardingPipelineConfigRequest, data)
+            self._device.arbiter.check_write(request.device_id, request.role, _election_id(request))
+            self._device.set_pipeline(request)
+            return p4r.SetForwardingPipelineConfigResponse()
+
+        return _guard(context, call)
+
+    def get_pipeline(self, data: bytes, context: grpc.ServicerContext) -> p4r.GetForwardingPipelineConfigResponse:
+        """Return the program that runs."""
+
+        def call() -> p4r.GetForwardingPipelineConfigResponse:
+            request = _parse(p4r.GetForwardingPipelineConfigRequest, data)
+            self._device.arbiter.check_read(request.device_id)
+            config = self._device.get_pipeline(request.response_type)
+            return p4r.GetForwardingPipelineConfigResponse(config=config)
+
+        return _guard(context, call)
+
+    def capabilities(self, data: bytes, context: grpc.ServicerContext) -> p4r.CapabilitiesResponse:
+        """Return the version of P4Runtime that is spoken."""
+        _guard(context, lambda: _parse(p4r.CapabilitiesRequest, data))
+        return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
+
+    def stream(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[p4r.StreamMessageResponse]:
+        """Serve one controller: arbitration, packets, digests, idle notifications."""
+        with self._lock:
+            if self._open_streams >= MAX_STREAMS:
+                abort(context, P4RuntimeError(Code.RESOURCE_EXHAUSTED, "Too many connections"))
+            self._open_streams += 1
+        stream = Stream()
+        receiver = threading.Thread(target=self._receive, args=(requests, stream), daemon=True)
+        receiver.start()
+        try:
+            yield from stream.messages()
+        except P4RuntimeError as error:
+            abort(context, error)
+        finally:
+            with self._lock:
+                self._open_streams -= 1
+
+    def _receive(self, requests: Iterator[bytes], stream: Stream) -> None:
+        """Handle what one controller sends until it hangs up; whatever happens, the stream is closed then."""
+        controller: Controller | None = None
+        failure: P4RuntimeError | None = None
+        try:
+            for data in requests:
+                controller = self._handle(_parse(p4r.StreamMessageRequest, data), stream, controller)
+        except P4RuntimeError as error:
+            failure = error
+        except grpc.RpcError:
+            log.debug("a controller's stream broke off")
+        except Exception as error:
+            log.exception("unexpected error on a controller's stream")
+            failure = P4RuntimeError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+        finally:
+            if controller is not None:
+                self._device.arbiter.leave(controller)
+            stream.close(failure)
+
+    def _handle(
+        self, request: p4r.StreamMessageRequest, stream: Stream, controller: Controller | None
+    ) -> Controller | None:
+        kind = request.WhichOneof("update")
+        if kind == "arbitration":
+            if controller is None:
+                return self._device.arbiter.introduce(stream, request.arbitration)
+            self._device.arbiter.update(controller, request.arbitration)
+        elif kind is not None and controller is not None:
+            try:
+                self._handle_event(kind, request, controller)
+            except P4RuntimeError as error:
+                failure = error
+                stream.offer(lambda: _stream_error(kind, request, failure))
+        return controller
+
+    def _handle_event(self, kind: str, request: p4r.StreamMessageRequest, controller: Controller) -> None:
+        if not self._device.arbiter.is_primary(controller):
+            raise P4RuntimeError(Code.PERMISSION_DENIED, "Not primary")
+        if kind == "packet":
+            self._device.packet_out(request.packet)
+        elif kind == "digest_ack":
+            self._device.digest_ack(request.digest_ack)
+        else:
+            raise P4RuntimeError(Code.UNIMPLEMENTED, f"Stream messages of type {kind} are not supported")
+
+
+def _parse(kind: type[M], data: bytes) -> M:
+    """Return the message in `data`."""
+    try:
+        message: M = kind.FromString(data)
+    except DecodeError as error:
+        raise invalid(f"Malformed {kind.DESCRIPTOR.name}") from error
+    return message
+
+
+def _serialize(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _election_id(request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> p4r.Uint128 | None:
+    return request.election_id if request.HasField("election_id") else None
+
+
+def _stream_error(kind: str, request: p4r.StreamMessageRequest, error: P4RuntimeError) -> p4r.StreamMessageResponse:
+    response = p4r.StreamMessageResponse()
+    response.error.canonical_code = code_number(error.code)
+    response.error.message = error.message
+    response.error.space = ERROR_SPACE
+    if kind == "packet":
+        response.error.packet_out.packet_out.CopyFrom(request.packet)
+    elif kind == "digest_ack":
+        response.error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
+    else:
+        response.error.other.other.CopyFrom(request.other)
+    return response
+
+
+def _guard(context: grpc.ServicerContext, call: Callable[[], T]) -> T:
+    """Return what `call` returns; any exception ends the RPC with a canonical code."""
+    try:
+        return call()
+    except P4RuntimeError as error:
+        failure = error
+    except Exception as error:
+        log.exception("unexpected error in the P4Runtime server")
+        failure = P4RuntimeError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+    return abort(context, failure)
+
+
+class P4RuntimeServer:
+    """A running server; `stop` ends it."""
+
+    def __init__(self, switch: RuntimeApi, address: str, device_id: int) -> None:
+        """Listen on `address` (`unix:/path` or `host:port`). Raises ServerError."""
+        check_address(address)
+        self.device = Device(switch, device_id)
+        self._server = grpc.server(
+            ThreadPoolExecutor(MAX_RPCS, thread_name_prefix="p4runtime"),
+            maximum_concurrent_rpcs=MAX_RPCS,
+            options=(
+                ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+            ),
+        )
+        handlers = P4RuntimeService(self.device).handlers()
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_NAME, handlers),))
+        try:
+            self.port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise ServerError(f"cannot listen on {address}: it is in use, or no address of this machine") from error
+        self._server.start()
+
+    def stop(self) -> None:
+        """Refuse new RPCs, end those that run, and wait (a few seconds at most) until they are gone."""
+        self._server.stop(STOP_GRACE_SECONDS).wait(STOP_SECONDS)
+
+
+def serve(
+    switch: RuntimeApi,
+    address: str,
+    *,
+    device_id: int,
+    cpu_port: int | None = None,
+    drop_port: int = 511,
+    initial: str | None = None,
+) -> P4RuntimeServer:
+    """Start serving `switch` on `address` and return at once.
+
+    The data plane knows its CPU and drop ports itself. A program that it was started with (`initial`) runs, but as in
+    BMv2 P4Runtime serves it only after a controller has set the pipeline together with its P4Info.
+    """
+    del cpu_port, drop_port, initial
+    return P4RuntimeServer(switch, address, device_id)

@@ -1,0 +1,56 @@
+"""What the control plane remembers of a running pipeline beyond what the data plane holds.
+
+One `PipelineState` exists per committed pipeline and is thrown away with it. It is changed in the data-plane thread
+only (where updates are applied), which orders it with the data plane itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from softswitch.p4runtime.p4info import P4Index
+from softswitch.p4runtime.profile_state import ProfileState
+from softswitch.p4runtime.stubs import p4r
+from softswitch.runtime_api import MatchKey, RuntimeApi
+
+EntryKey = tuple[int, MatchKey, int]
+"""Table id, match key, priority."""
+
+Apply = Callable[[], None]
+"""The part of an update that touches the data plane; runs in its thread and raises P4RuntimeError if it fails."""
+
+
+@dataclass(slots=True)
+class EntryNotes:
+    """What a controller attached to a table entry."""
+
+    controller_metadata: int = 0
+    metadata: bytes = b""
+    idle_timeout_ns: int = 0
+    oneshot_group: int | None = None
+
+
+@dataclass
+class PipelineState:
+    """The control plane's side of one pipeline."""
+
+    index: P4Index
+    switch: RuntimeApi
+    entries: dict[EntryKey, EntryNotes] = field(default_factory=dict)
+    defaults: dict[int, EntryNotes] = field(default_factory=dict)
+    profiles: dict[int, ProfileState] = field(default_factory=dict)
+    multicast: dict[int, p4r.MulticastGroupEntry] = field(default_factory=dict)
+    clones: dict[int, p4r.CloneSessionEntry] = field(default_factory=dict)
+    digests: dict[int, p4r.DigestEntry] = field(default_factory=dict)
+
+
+class EntityHandler(Protocol):
+    """How one kind of entity is written and read."""
+
+    def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
+        """Check an update as far as the data plane is not needed, and return what remains to be done."""
+
+    def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
+        """Yield the entities that match the request `entity`. Any thread may call it."""

@@ -1,0 +1,237 @@
+"""A compiled program, and its running instance: tables, externs and the generated functions bound to a switch."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Protocol
+
+from softswitch import bmv2json, cache, hashing
+from softswitch import program as p4
+from softswitch.digests import Digests
+from softswitch.meters import MeterArray
+from softswitch.runtime_api import CounterValue, InvalidRequestError, MeterConfig, NotFoundError, ProgramInfo
+from softswitch.tables import Profile, Table, table_info
+
+ValueSetMember = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program with its code, not yet running."""
+
+    program: p4.Program
+    code: CodeType
+    enqueue_time: bool
+    info: ProgramInfo
+    config: str | bytes
+
+
+def compile_program(config: str | bytes, drop_port: int) -> Compiled:
+    """Compile BMv2 JSON, or take the code from the cache. Raises PipelineError."""
+    program = bmv2json.load(config)
+    key = cache.key(config, drop_port)
+    found = cache.load(key)
+    if found is None:
+        from softswitch.compiler.generate import Generator  # noqa: PLC0415 - a cached program needs no compiler
+
+        generated = Generator(program, drop_port).generate()
+        found = compile(generated.source, "<p4>", "exec"), generated.enqueue_time
+        cache.store(key, *found)
+        del generated
+        _give_back()
+    code, enqueue_time = found
+    return Compiled(program, code, enqueue_time, _info(program), config)
+
+
+def _give_back() -> None:
+    """Return to the system what compiling took: it is several times what the program needs to run."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _info(program: p4.Program) -> ProgramInfo:
+    return ProgramInfo(
+        tables={table.name: table_info(program, table) for table in program.tables.values()},
+        profiles={profile.name: profile.algorithm is not None for profile in program.profiles.values()},
+        counters={counter.name: counter.size for counter in program.counters.values() if not counter.direct},
+        meters={meter.name: meter.size for meter in program.meters.values() if not meter.direct},
+        registers={register.name: (register.size, register.width) for register in program.registers.values()},
+        digests={learn.name: tuple(width for _, width in learn.fields) for learn in program.learn_lists.values()},
+        value_sets={name: _value_set_widths(program, name) for name in program.value_sets},
+    )
+
+
+def _value_set_widths(program: p4.Program, name: str) -> tuple[int, ...]:
+    for state in program.states.values():
+        if any(transition.value_set == name for transition in state.transitions):
+            return tuple(width for _, width in state.key)
+    return (program.value_sets[name],)
+
+
+class Host(Protocol):
+    """What the generated code calls in the switch."""
+
+    def enqueue(self, port: int, priority: int, state: tuple[Any, ...]) -> None:
+        """Queue a packet."""
+
+    def transmit(self, port: int, data: bytearray) -> None:
+        """Send a packet."""
+
+    def again(self, packet: tuple[Any, ...]) -> None:
+        """Run a packet through ingress again."""
+
+    def multicast(self, group: int, priority: int, state: tuple[Any, ...]) -> None:
+        """Queue the copies of a multicast group."""
+
+    def clone_to(self, session: Any, priority: int, state: tuple[Any, ...]) -> None:
+        """Queue the copies of a clone session."""
+
+    def out_of_range(self, what: str, index: int) -> None:
+        """Report an index beyond an array."""
+
+    def log_msg(self, text: str, values: list[int]) -> None:
+        """Report what log_msg says."""
+
+    def now_us(self) -> int:
+        """Return microseconds since the switch started."""
+
+
+class ValueSet:
+    """A parser value set: calling it with the select key tells whether the key is in."""
+
+    def __init__(self) -> None:
+        self.members: list[ValueSetMember] = []
+
+    def __call__(self, *key: int) -> bool:
+        """Return whether a member matches."""
+        return any(all(k & m == v for k, (v, m) in zip(key, member, strict=True)) for member in self.members)
+
+
+class Instance:
+    """One run of a program: its state from empty, and its functions."""
+
+    def __init__(self, compiled: Compiled, host: Host, sessions: dict[int, Any]) -> None:
+        program = compiled.program
+        self.compiled = compiled
+        self.info = compiled.info
+        clock: Callable[[], int] = host.now_us
+        self.profiles = {name: Profile(program, profile) for name, profile in program.profiles.items()}
+        self.tables: dict[str, Table] = {}
+        for table in program.tables.values():
+            profile = self.profiles[table.profile] if table.profile is not None else None
+            if profile is not None:
+                profile.use_by(table)
+            self.tables[table.name] = Table(program, table, profile, clock, time.monotonic)
+        self.packets = {c.name: [0] * c.size for c in program.counters.values() if not c.direct}
+        self.bytes = {c.name: [0] * c.size for c in program.counters.values() if not c.direct}
+        self.meters = {m.name: MeterArray(m.size, m.packets, clock) for m in program.meters.values() if not m.direct}
+        self.registers = {register.name: [0] * register.size for register in program.registers.values()}
+        self.value_sets = {name: ValueSet() for name in program.value_sets}
+        self.digests = Digests({learn.id: learn.name for learn in program.learn_lists.values()}, time.monotonic)
+        self.ages = any(table.support_timeout for table in program.tables.values())
+        names = self._globals(program, host, sessions)
+        exec(compiled.code, names)
+        self.ingress: Callable[[bytearray, int, int], None] = names["ingress"]
+        self.ingress_again: Callable[..., None] | None = names.get("ingress_again")
+
+    def _globals(self, program: p4.Program, host: Host, sessions: dict[int, Any]) -> dict[str, Any]:
+        """Return the names that the generated code uses."""
+        names: dict[str, Any] = {
+            "int_from": int.from_bytes,
+            "random": random.random,
+            "randint": random.randint,
+            "monotonic": time.monotonic,
+            "enqueue": host.enqueue,
+            "transmit": host.transmit,
+            "again": host.again,
+            "multicast": host.multicast,
+            "clone_to": host.clone_to,
+            "clone_sessions": sessions,
+            "out_of_range": host.out_of_range,
+            "log_msg": host.log_msg,
+            "now_us": host.now_us,
+            "learn": self.digests.learn,
+        }
+        for number, table in enumerate(self.tables.values()):
+            names[f"find_{number}"], names[f"default_{number}"] = table.find, table.default
+        for number, counter in enumerate(program.counters):
+            names[f"packets_{number}"] = self.packets.get(counter)
+            names[f"bytes_{number}"] = self.bytes.get(counter)
+        for number, meter in enumerate(program.meters):
+            names[f"meter_{number}"] = self.meters[meter].execute if meter in self.meters else None
+        for number, register in enumerate(program.registers):
+            names[f"reg_{number}"] = self.registers[register]
+        for number, value_set in enumerate(program.value_sets):
+            names[f"vset_{number}"] = self.value_sets[value_set]
+        for number, calculation in enumerate(program.calculations.values()):
+            if calculation.algorithm in hashing.ALGORITHMS:
+                names[f"hash_{number}"] = hashing.make(calculation.algorithm)
+        for number, profile in enumerate(program.profiles.values()):
+            if profile.algorithm is not None:
+                names[f"select_{number}"] = hashing.make(profile.algorithm)
+        return names
+
+    # -- cells --------------------------------------------------------------------------------------------------------
+
+    def cell(self, kind: str, cells: dict[str, Any], name: str, index: int) -> Any:
+        """Return the array called `name` after checking that it has `index`."""
+        array = cells.get(name)
+        if array is None:
+            raise NotFoundError(f"the program has no {kind} {name}")
+        size = len(array) if isinstance(array, list) else array.size
+        if not 0 <= index < size:
+            raise InvalidRequestError(f"{kind} {name}: index {index} is not below its size {size}")
+        return array
+
+    def counter_read(self, name: str, index: int) -> CounterValue:
+        """Return one counter cell."""
+        packets = self.cell("counter", self.packets, name, index)
+        return CounterValue(packets[index], self.bytes[name][index])
+
+    def counter_write(self, name: str, index: int, value: CounterValue) -> None:
+        """Set one counter cell."""
+        self.cell("counter", self.packets, name, index)[index] = value.packets
+        self.bytes[name][index] = value.bytes
+
+    def meter_read(self, name: str, index: int) -> MeterConfig | None:
+        """Return one meter's configuration."""
+        array: MeterArray = self.cell("meter", self.meters, name, index)
+        return array.config(index)
+
+    def meter_write(self, name: str, index: int, config: MeterConfig | None) -> None:
+        """Configure one meter."""
+        self.cell("meter", self.meters, name, index).configure(index, config)
+
+    def register_read(self, name: str, index: int) -> int:
+        """Return one register cell."""
+        return int(self.cell("register", self.registers, name, index)[index])
+
+    def register_write(self, name: str, index: int, value: int) -> None:
+        """Set one register cell."""
+        width = self.compiled.program.registers[name].width if name in self.registers else 0
+        array = self.cell("register", self.registers, name, index)
+        if not 0 <= value < 1 << width:
+            raise InvalidRequestError(f"register {name}: {value} is no {width}-bit value")
+        array[index] = value
+
+    def value_set(self, name: str) -> ValueSet:
+        """Return a parser value set."""
+        if name not in self.value_sets:
+            raise NotFoundError(f"the program has no parser value set {name}")
+        return self.value_sets[name]
+
+    def replace_value_set(self, name: str, members: Iterable[ValueSetMember]) -> None:
+        """Replace the members of a parser value set."""
+        widths = self.info.value_sets.get(name, ())
+        fresh = list(members)
+        if any(len(member) != len(widths) for member in fresh):
+            raise InvalidRequestError(f"parser value set {name}: a member has {len(widths)} fields")
+        self.value_set(name).members = fresh

@@ -1,0 +1,447 @@
+"""The loaded program: BMv2 JSON as typed values. `bmv2json` builds it, `compiler` turns it into Python.
+
+Names are those of the JSON. Widths are in bits. `where` is the P4 source position, for messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# -- expressions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FieldRef:
+    """A field of a header or metadata instance; `name` may be `$valid$`."""
+
+    header: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Const:
+    """An integer."""
+
+    value: int
+    width: int = 0  # only where the JSON gives one (calculation inputs)
+
+
+@dataclass(frozen=True)
+class BoolConst:
+    """true or false."""
+
+    value: bool
+
+
+@dataclass(frozen=True)
+class HeaderRef:
+    """A header instance."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class StackRef:
+    """A header stack, or with `union` a stack of header unions."""
+
+    name: str
+    union: bool = False
+
+
+@dataclass(frozen=True)
+class UnionRef:
+    """A header union instance."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class StackField:
+    """A field of the last element of a stack; `member` is set for union stacks."""
+
+    stack: str
+    name: str
+    member: str | None = None
+
+
+@dataclass(frozen=True)
+class Param:
+    """An action parameter, by position."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Lookahead:
+    """Bits ahead of the parser's cursor."""
+
+    offset: int
+    width: int
+
+
+@dataclass(frozen=True)
+class RegisterRef:
+    """One register cell, by constant or computed index."""
+
+    array: str
+    index: Expr
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator with its operands; `left` is None for unary ones, `cond` only for `?`."""
+
+    op: str
+    left: Expr | None
+    right: Expr | None
+    cond: Expr | None = None
+    number: int = 0  # field or member number of access_field and access_union_header
+
+
+@dataclass(frozen=True)
+class Named:
+    """A reference to a counter, meter, register array, calculation or a plain string, by `kind`."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A list of arguments: parameters_vector or field_list."""
+
+    items: tuple[Expr, ...]
+
+
+Expr = (
+    FieldRef
+    | Const
+    | BoolConst
+    | HeaderRef
+    | StackRef
+    | UnionRef
+    | StackField
+    | Param
+    | Lookahead
+    | RegisterRef
+    | Operation
+    | Named
+    | Vector
+)
+
+
+# -- headers ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field: its width in bits (0 for varbit), signedness, and bit offset from the start of the header.
+
+    Behind a varbit the offset counts the varbit as empty.
+    """
+
+    name: str
+    width: int
+    signed: bool
+    saturating: bool
+    offset: int
+    varbit: bool = False
+
+
+@dataclass(frozen=True)
+class HeaderType:
+    """A header type; `bits` is its width without varbit, `max_bytes` the longest form of one with varbit."""
+
+    name: str
+    fields: tuple[Field, ...]
+    bits: int
+    max_bytes: int = 0
+    length: Expr | None = None  # P4_14: expression for the varbit's length in bits, over this header's own fields
+
+    @property
+    def varbit(self) -> Field | None:
+        """The variable-length field, if any."""
+        return next((f for f in self.fields if f.varbit), None)
+
+    def field(self, name: str) -> Field:
+        """Return the field called `name`."""
+        return next(f for f in self.fields if f.name == name)
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header or metadata instance."""
+
+    name: str
+    type: HeaderType
+    metadata: bool
+    union: str | None = None
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A header stack (elements are header names) or union stack (elements are union names)."""
+
+    name: str
+    elements: tuple[str, ...]
+    union: bool = False
+
+
+@dataclass(frozen=True)
+class Union:
+    """A header union: member name -> header instance name, in declaration order."""
+
+    name: str
+    members: dict[str, str]
+
+
+# -- behaviour --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """One primitive call of an action or parser state."""
+
+    op: str
+    args: tuple[Expr, ...]
+    where: str
+    fragment: str = ""
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action: parameter (name, width) pairs and primitives."""
+
+    id: int
+    name: str
+    params: tuple[tuple[str, int], ...]
+    primitives: tuple[Primitive, ...]
+
+
+@dataclass(frozen=True)
+class ParserOp:
+    """One parser operation: extract, extract_VL, set, verify, shift, advance or primitive."""
+
+    op: str
+    args: tuple[Expr, ...]
+    where: str
+    call: Primitive | None = None
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A case of a select: value and mask over the byte-padded key, a value set's name, or neither (default)."""
+
+    next_state: str | None
+    value: int | None = None
+    mask: int | None = None
+    value_set: str | None = None
+
+
+@dataclass(frozen=True)
+class ParserState:
+    """A parser state; `key` has each key expression with its width."""
+
+    name: str
+    ops: tuple[ParserOp, ...]
+    key: tuple[tuple[Expr, int], ...]
+    transitions: tuple[Transition, ...]
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class TableKey:
+    """One key field of a table; `mask` is a static mask over the field."""
+
+    name: str
+    kind: str
+    width: int
+    target: FieldRef
+    signed: bool = False
+    mask: int | None = None
+
+
+@dataclass(frozen=True)
+class ConstEntry:
+    """A const entry as in the JSON: match values in key order, smaller `priority` wins."""
+
+    match: tuple[int | tuple[int, int] | None, ...]
+    action_id: int
+    data: tuple[int, ...]
+    priority: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A match-action table. `next` maps action ids, or "hit" and "miss", to node names."""
+
+    name: str
+    key: tuple[TableKey, ...]
+    match_type: str
+    size: int
+    action_ids: tuple[int, ...]
+    next: dict[int | str, str | None]
+    base_default_next: str | None
+    with_counters: bool
+    support_timeout: bool
+    direct_meter: str | None
+    profile: str | None
+    selector: bool
+    default_action: int | None
+    default_data: tuple[int, ...]
+    const_default_action: bool
+    const_default_entry: bool
+    entries: tuple[ConstEntry, ...] | None
+    where: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """An action profile; with `algorithm` an action selector that hashes `inputs`."""
+
+    name: str
+    max_size: int
+    algorithm: str | None
+    inputs: tuple[Expr, ...]
+    where: str
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A branch of the control flow."""
+
+    name: str
+    condition: Expr
+    true_next: str | None
+    false_next: str | None
+    where: str
+
+
+@dataclass(frozen=True)
+class ActionCallNode:
+    """A direct call of an action without parameters."""
+
+    name: str
+    action_id: int
+    next_node: str | None
+
+
+Node = Table | Conditional | ActionCallNode
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """ingress or egress: a directed graph of nodes without loops."""
+
+    name: str
+    first: str | None
+    nodes: dict[str, Node]
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """A hash or checksum over fields, constants and headers; `payload` appends the payload."""
+
+    name: str
+    algorithm: str
+    inputs: tuple[tuple[Expr, int], ...]  # with width in bits
+    payload: bool
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """A checksum field and the calculation that fills or verifies it, under a condition."""
+
+    name: str
+    target: FieldRef
+    calculation: str
+    update: bool
+    verify: bool
+    condition: Expr | None
+
+
+@dataclass(frozen=True)
+class Meter:
+    """A meter array; direct ones name their table and the field the colour goes to."""
+
+    name: str
+    size: int
+    packets: bool
+    rates: int
+    direct: bool
+    binding: str | None
+    target: FieldRef | None
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A counter array; direct ones name their table."""
+
+    name: str
+    size: int
+    direct: bool
+    binding: str | None
+
+
+@dataclass(frozen=True)
+class Register:
+    """A register array."""
+
+    name: str
+    size: int
+    width: int
+    signed: bool = False
+
+
+@dataclass(frozen=True)
+class LearnList:
+    """A digest: id, control-plane name and fields with their widths."""
+
+    id: int
+    name: str
+    fields: tuple[tuple[Expr, int], ...]
+
+
+@dataclass
+class Program:
+    """Everything the JSON says, indexed by name (actions by id)."""
+
+    headers: dict[str, Header] = field(default_factory=dict)
+    stacks: dict[str, Stack] = field(default_factory=dict)
+    unions: dict[str, Union] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    parser_start: str | None = None
+    states: dict[str, ParserState] = field(default_factory=dict)
+    value_sets: dict[str, int] = field(default_factory=dict)
+    deparser: tuple[str, ...] = ()
+    deparser_calls: tuple[Primitive, ...] = ()
+    actions: dict[int, Action] = field(default_factory=dict)
+    pipelines: dict[str, Pipeline] = field(default_factory=dict)
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    calculations: dict[str, Calculation] = field(default_factory=dict)
+    checksums: tuple[Checksum, ...] = ()
+    meters: dict[str, Meter] = field(default_factory=dict)
+    counters: dict[str, Counter] = field(default_factory=dict)
+    registers: dict[str, Register] = field(default_factory=dict)
+    learn_lists: dict[int, LearnList] = field(default_factory=dict)
+    field_lists: dict[int, tuple[FieldRef, ...]] = field(default_factory=dict)
+    aliases: dict[tuple[str, str], FieldRef] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """All tables of all pipelines by name."""
+        return {n.name: n for p in self.pipelines.values() for n in p.nodes.values() if isinstance(n, Table)}
+
+    def field(self, ref: FieldRef) -> Field:
+        """Return the field that `ref` names."""
+        return self.headers[ref.header].type.field(ref.name)
+
+    def standard(self, header: str, name: str) -> FieldRef | None:
+        """Return where a target field such as standard_metadata.egress_spec lives, None where the program lacks it."""
+        alias = self.aliases.get((header, name))
+        if alias is not None:
+            return alias
+        instance = self.headers.get(header)
+        if instance is not None and any(f.name == name for f in instance.type.fields):
+            return FieldRef(header, name)
+        return None

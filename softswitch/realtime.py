@@ -1,0 +1,42 @@
+"""Real-time scheduling of the whole process (sched(7)), for a switch whose timing should not hang on a busy machine.
+
+All threads get it: Python lets one of them run at a time, and a forwarding thread that waits for one that the scheduler
+passes over would wait with it. Should a thread ever run for seconds without resting, the kernel says so (RLIMIT_RTTIME)
+and the process goes on as an ordinary one, so that it cannot hold up the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import resource
+import signal
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+PRIORITY = 1
+WITHOUT_REST_SECONDS = 2
+
+
+def be_realtime() -> bool:
+    """Give this process real-time priority; return False, and log a warning, where that is not allowed.
+
+    Threads started later inherit it, so this comes before the server starts its own.
+    """
+    try:
+        resource.setrlimit(resource.RLIMIT_RTTIME, (WITHOUT_REST_SECONDS * 1_000_000, resource.RLIM_INFINITY))
+        signal.signal(signal.SIGXCPU, _step_down)
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
+    except (OSError, ValueError) as error:
+        log.warning("no real-time scheduling: %s", error)
+        return False
+    return True
+
+
+def _step_down(_signal: int, _frame: object) -> None:
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(int(task.name), os.SCHED_OTHER, os.sched_param(0))
+    log.warning("ran for %d s without rest, going on without real-time scheduling", WITHOUT_REST_SECONDS)

@@ -1,0 +1,372 @@
+"""The switch: ports, queues and a program, owned by one thread; and the door through which others reach it.
+
+`Switch.loop` is that thread. Other threads hand it functions with `run`, which are called between two batches of
+packets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from softswitch.pcap import Recorder
+from softswitch.pipeline import Compiled, Instance, compile_program
+from softswitch.ports import Port
+from softswitch.replication import Replication
+from softswitch.runtime_api import (
+    AlreadyExistsError,
+    DigestCallback,
+    InvalidRequestError,
+    NotFoundError,
+    PacketInCallback,
+    PreconditionError,
+    ProgramInfo,
+)
+from softswitch.tables import Table
+from softswitch.traffic_manager import TrafficManager
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+AGEING_SECONDS = 0.25
+"""How often entries are looked at for their idle timeout."""
+AGAIN_BATCH = 64
+"""Resubmitted and recirculated packets per turn of the loop."""
+
+
+class _Call:
+    """A function handed over by another thread, and what came of it."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Call the function and note its result."""
+        try:
+            self.result = self.function()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.done.set()
+
+
+class Switch:
+    """The data plane's owner. Everything but `run`, `compile` and `stop` belongs to the thread in `loop`."""
+
+    def __init__(self, cpu_port: int | None = None, drop_port: int = 511, priorities: int = 1) -> None:
+        self.cpu_port = cpu_port
+        self.drop_port = drop_port
+        self.instance: Instance | None = None
+        self._started_ns = time.perf_counter_ns()
+        self.traffic = TrafficManager(priorities, self.now_us)
+        self.replication = Replication(self.traffic.enqueue)
+        self.recorder: Recorder | None = None
+        self.errors = 0
+        self._ports: dict[int, Port] = {}
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._again: deque[tuple[Any, ...]] = deque()
+        self._calls: deque[_Call] = deque()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._readers[self._wake_read] = self._drain_wake
+        self._thread: int | None = None
+        self._idle_lock = threading.Lock()
+        self._running = True
+        self._packet_in: PacketInCallback | None = None
+        self._on_idle: Callable[[str, list[Any]], None] | None = None
+        self._next_ageing = 0.0
+        self._has_timers = False
+        self.digest_callback: DigestCallback | None = None
+        self.enqueue = self.traffic.enqueue
+        self.again = self._again.append
+        self.multicast = self.replication.multicast
+        self.clone_to = self.replication.clone_to
+
+    # -- called by the generated code ---------------------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        """Return microseconds since the switch started."""
+        return (time.perf_counter_ns() - self._started_ns) // 1000
+
+    def transmit(self, number: int, data: bytearray) -> None:
+        """Send a packet out of a port, or up to the control plane."""
+        port = self._ports.get(number)
+        if port is not None:
+            port.send(data)
+            if self.recorder is not None:
+                self.recorder.sent(number, data)
+        elif number == self.cpu_port and self._packet_in is not None:
+            self._packet_in(bytes(data))
+
+    @staticmethod
+    def out_of_range(what: str, index: int) -> None:
+        """Report an access beyond an array; BMv2 does nothing else either."""
+        log.error("%s: index %d is out of range, nothing done", what, index)
+
+    @staticmethod
+    def log_msg(text: str, values: list[int]) -> None:
+        """Log what the program's log_msg says, values in the place of {}."""
+        for value in values:
+            text = text.replace("{}", str(value), 1)
+        log.info("%s", text)
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def loop(self) -> None:
+        """Forward packets until `stop`."""
+        self._thread = threading.get_ident()
+        try:
+            while self._running:
+                self._turn()
+        finally:
+            self._thread = None
+            self._run_calls()
+
+    def _turn(self) -> None:
+        readers, traffic = self._readers, self.traffic
+        ready, _, _ = select.select(readers, (), (), self._timeout())
+        for fd in ready:
+            reader = readers.get(fd)
+            if reader is not None:
+                self._guarded(reader)
+            if traffic.timers:
+                self._guarded(traffic.run)
+        if not ready and traffic.timers:
+            self._guarded(traffic.run)
+        if self._again:
+            self._run_again()
+        if self._calls:
+            self._run_calls()
+        if self._has_timers:
+            self._timers()
+
+    def _drain_wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)
+
+    def _timeout(self) -> float | None:
+        if self._again or self._calls:
+            return 0.0
+        deadline = self.traffic.deadline
+        if self._has_timers and self.instance is not None:
+            for other in (self.instance.digests.deadline, self._next_ageing if self.instance.ages else None):
+                if other is not None and (deadline is None or other < deadline):
+                    deadline = other
+        return None if deadline is None else max(deadline - time.monotonic(), 0.0)
+
+    def _guarded(self, function: Callable[[], object]) -> None:
+        """Call into the program; what it cannot do with one packet costs that packet, not the switch."""
+        try:
+            function()
+        except Exception:
+            self.errors += 1
+            log.exception("a packet was lost to an error in the program")
+
+    def _attach(self, port: Port) -> None:
+        """Have a port's frames go to the running program."""
+        ingress = self.instance.ingress if self.instance is not None else _discard
+        if self.recorder is not None:
+            ingress = self.recorder.recording(ingress)
+        self._readers[port.fileno] = port.receiver(ingress)
+
+    def record(self, recorder: Recorder) -> None:
+        """Record all packets from now on."""
+        self.recorder = recorder
+        for port in self._ports.values():
+            self._attach(port)
+
+    def _run_again(self) -> None:
+        instance = self.instance
+        for _ in range(min(len(self._again), AGAIN_BATCH)):
+            packet = self._again.popleft()
+            if instance is not None and instance.ingress_again is not None:
+                function = instance.ingress_again
+                self._guarded(lambda function=function, packet=packet: function(*packet))  # type: ignore[misc]
+
+    def _run_calls(self) -> None:
+        while self._calls:
+            self._calls.popleft().run()
+
+    def _timers(self) -> None:
+        instance = self.instance
+        if instance is None:
+            return
+        deadline = instance.digests.deadline
+        if deadline is not None:
+            instance.digests.run()
+        now = time.monotonic() if instance.ages else 0.0
+        if instance.ages and now >= self._next_ageing:
+            self._next_ageing = now + AGEING_SECONDS
+            for name, table in instance.tables.items():
+                idle = table.idle()
+                if idle and self._on_idle is not None:
+                    self._on_idle(name, idle)
+
+    # -- from other threads -------------------------------------------------------------------------------------------
+
+    def run(self, function: Callable[[], T]) -> T:
+        """Run `function` in the data-plane thread, between two packets, and return what it returns."""
+        if self._thread == threading.get_ident():
+            return function()
+        if self._thread is None:
+            with self._idle_lock:
+                return function()
+        call = _Call(function)
+        self._calls.append(call)
+        self._wake()
+        while not call.done.wait(0.5):
+            if self._thread is None:
+                self._run_calls()
+        if call.error is not None:
+            raise call.error
+        result: T = call.result
+        return result
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_write, b"x")
+
+    def stop(self) -> None:
+        """End `loop`; any thread or signal handler may call it."""
+        self._running = False
+        self._wake()
+
+    def close(self) -> None:
+        """Close the ports."""
+        for port in self._ports.values():
+            port.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def watch(self, fd: int, reader: Callable[[], None] | None) -> None:
+        """Call `reader` when `fd` can be read; None ends that."""
+        if reader is None:
+            self._readers.pop(fd, None)
+        else:
+            self._readers[fd] = reader
+
+    # -- pipeline -----------------------------------------------------------------------------------------------------
+
+    def compile(self, config: str | bytes) -> Compiled:
+        """Compile a BMv2 JSON text. Slow; any thread; changes nothing. Raises PipelineError."""
+        return compile_program(config, self.drop_port)
+
+    def commit(self, pipeline: Any, keep_state: bool = False) -> None:
+        """Make `pipeline` the running one; everything starts empty unless `keep_state` and the program is the same."""
+        assert isinstance(pipeline, Compiled)
+        if keep_state and self.instance is not None and self.instance.compiled.config == pipeline.config:
+            return
+        self.replication.clear()
+        self.traffic.clear()
+        self._again.clear()
+        self.instance = Instance(pipeline, self, self.replication.sessions)
+        self.instance.digests.callback = self.digest_callback
+        self.traffic.wants_time = pipeline.enqueue_time
+        self._has_timers = self.instance.ages or bool(self.instance.info.digests)
+        for port in self._ports.values():
+            self._attach(port)
+
+    @property
+    def info(self) -> ProgramInfo | None:
+        """The running program's names, None before the first commit."""
+        return None if self.instance is None else self.instance.info
+
+    def program(self) -> Instance:
+        """Return the running program. Raises PreconditionError before the first commit."""
+        if self.instance is None:
+            raise PreconditionError("no pipeline is set yet")
+        return self.instance
+
+    def table(self, name: str) -> Table:
+        """Return a table of the running program."""
+        table = self.program().tables.get(name)
+        if table is None:
+            raise NotFoundError(f"the program has no table {name}")
+        return table
+
+    # -- packets, ports and queues ------------------------------------------------------------------------------------
+
+    def packet_out(self, data: bytes) -> None:
+        """Inject a packet as received on the CPU port."""
+        if self.cpu_port is None:
+            raise PreconditionError("the switch was started without a CPU port")
+        instance, frame, cpu_port = self.program(), bytearray(data), self.cpu_port
+        self._guarded(lambda: instance.ingress(frame, cpu_port, len(frame)))
+
+    def inject(self, port: int, data: bytes) -> None:
+        """Process a frame as if received on `port` (for tests and tools)."""
+        self.program().ingress(bytearray(data), port, len(data))
+
+    def settle(self) -> None:
+        """Run what resubmits, recirculations and due queues are left, in place of the loop (for tests and tools)."""
+        while self._again:
+            self._run_again()
+            self.traffic.run()
+        self.traffic.run()
+
+    def on_packet_in(self, callback: PacketInCallback | None) -> None:
+        """Set who gets packets that leave through the CPU port."""
+        self._packet_in = callback
+
+    def on_idle(self, callback: Callable[[str, list[Any]], None] | None) -> None:
+        """Set who hears of idle entries."""
+        self._on_idle = callback
+
+    def add_port(self, port: int, interface: str) -> None:
+        """Attach a network interface."""
+        if port in self._ports:
+            raise AlreadyExistsError(f"port {port} is {self._ports[port].interface} already")
+        if port in {self.cpu_port, self.drop_port} or not 0 <= port < 512:
+            raise InvalidRequestError(f"port {port}: ports are 0 to 511 without the CPU port and the drop port")
+        opened = Port(port, interface)
+        self._ports[port] = opened
+        self._attach(opened)
+        self._wake()
+
+    def remove_port(self, port: int) -> None:
+        """Detach a network interface."""
+        closed = self._ports.pop(port, None)
+        if closed is None:
+            raise NotFoundError(f"there is no port {port}")
+        del self._readers[closed.fileno]
+        closed.close()
+
+    def ports(self) -> dict[int, str]:
+        """Return the attached interfaces by port number."""
+        return {number: port.interface for number, port in self._ports.items()}
+
+    def port(self, number: int) -> Port:
+        """Return one port."""
+        if number not in self._ports:
+            raise NotFoundError(f"there is no port {number}")
+        return self._ports[number]
+
+    def set_queue_rate(self, rate_pps: int, port: int | None = None, priority: int | None = None) -> None:
+        """Limit a queue to packets per second (0: no limit); None means every port or every priority."""
+        self._check_queue(rate_pps, "rate", priority)
+        self.traffic.set_rate(rate_pps, port, priority)
+
+    def set_queue_depth(self, depth: int, port: int | None = None, priority: int | None = None) -> None:
+        """Set a queue's capacity in packets."""
+        self._check_queue(depth, "depth", priority)
+        self.traffic.set_depth(depth, port, priority)
+
+    def _check_queue(self, value: int, what: str, priority: int | None) -> None:
+        if value < 0:
+            raise InvalidRequestError(f"queue {what} {value} is negative")
+        if priority is not None and not 0 <= priority < self.traffic.priorities:
+            raise InvalidRequestError(f"priority {priority}: the switch has {self.traffic.priorities} (0 first)")
+
+
+def _discard(_frame: bytearray, _port: int, _length: int) -> None:
+    """Drop a frame: no program is loaded."""

@@ -1,0 +1,156 @@
+"""Queues between ingress and egress, as simple_switch has them: per port and priority, limited in length and rate.
+
+The rate model is behavioral-model's (queueing.h, QueueingLogicPriRL): a packet may leave not before it came and not
+before 1/rate after its predecessor's turn; that time is fixed when it is queued. Of the packets whose time has come,
+the highest priority goes first. A full queue drops what comes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+DEFAULT_DEPTH = 64
+
+State = tuple[Any, ...]
+
+
+class Queue:
+    """One queue: waiting packets as (state, time to leave, enqueue time in µs, depth found)."""
+
+    __slots__ = ("delay", "depth", "dropped", "last", "port", "priority", "waiting")
+
+    def __init__(self, port: int, priority: int, depth: int, delay: float) -> None:
+        self.port = port
+        self.priority = priority
+        self.depth = depth
+        self.delay = delay
+        self.last = 0.0
+        self.dropped = 0
+        self.waiting: deque[tuple[State, float, int, int]] = deque()
+
+
+class TrafficManager:
+    """All queues of a switch. A queue state begins with the egress function that continues with it."""
+
+    def __init__(self, priorities: int, clock_us: Callable[[], int]) -> None:
+        self.priorities = priorities
+        self.wants_time = False
+        self.dropped_by_priority = 0
+        self._clock_us = clock_us
+        self._queues: dict[int, list[Queue]] = {}
+        self.timers: list[tuple[float, int, int, Queue]] = []
+        self._count = 0
+        self._busy = False
+        self._depths = [DEFAULT_DEPTH] * priorities
+        self._delays = [0.0] * priorities
+
+    def _port(self, port: int) -> list[Queue]:
+        queues = self._queues.get(port)
+        if queues is None:
+            queues = [Queue(port, n, self._depths[n], self._delays[n]) for n in range(self.priorities)]
+            self._queues[port] = queues
+        return queues
+
+    def _selected(self, port: int | None, priority: int | None) -> list[Queue]:
+        ports = list(self._queues) if port is None else [port]
+        return [q for p in ports for q in self._port(p) if priority is None or q.priority == priority]
+
+    @staticmethod
+    def _set_default(defaults: list[Any], value: float, priority: int | None) -> None:
+        """Note a value for ports that get their queues later."""
+        for number in range(len(defaults)):
+            if priority is None or number == priority:
+                defaults[number] = value
+
+    def set_rate(self, rate_pps: int, port: int | None = None, priority: int | None = None) -> None:
+        """Limit queues to packets per second (0: no limit); packets already queued keep their times."""
+        delay = 1.0 / rate_pps if rate_pps else 0.0
+        if port is None:
+            self._set_default(self._delays, delay, priority)
+        for queue in self._selected(port, priority):
+            queue.delay = delay
+
+    def set_depth(self, depth: int, port: int | None = None, priority: int | None = None) -> None:
+        """Set the capacity of queues in packets."""
+        if port is None:
+            self._set_default(self._depths, depth, priority)
+        for queue in self._selected(port, priority):
+            queue.depth = depth
+
+    def enqueue(self, port: int, priority: int, state: State) -> None:
+        """Queue a packet, or send it on at once where nothing holds it up."""
+        queues = self._queues.get(port)
+        if queues is None:
+            queues = self._port(port)
+        if priority >= self.priorities:
+            self.dropped_by_priority += 1
+            return
+        queue = queues[priority]
+        waiting = queue.waiting
+        if len(waiting) >= queue.depth:
+            queue.dropped += 1
+            return
+        enqueued = self._clock_us() if self.wants_time else 0
+        delay = queue.delay
+        now = monotonic() if delay or waiting else 0.0
+        if not waiting and not self._busy and (not delay or queue.last + delay <= now):
+            queue.last = now
+            self._busy = True
+            try:
+                state[0](state, port, priority, enqueued, 0, 0)
+            finally:
+                self._busy = False
+            return
+        leave = max(now or monotonic(), queue.last + delay)
+        queue.last = leave
+        if not waiting:
+            self._count += 1
+            heapq.heappush(self.timers, (leave, -priority, self._count, queue))
+        waiting.append((state, leave, enqueued, len(waiting)))
+
+    @property
+    def deadline(self) -> float | None:
+        """When the next packet may leave (monotonic seconds), None while nothing waits."""
+        return self.timers[0][0] if self.timers else None
+
+    def run(self) -> None:
+        """Send all packets whose time has come, highest priority first."""
+        timers = self.timers
+        now = monotonic()
+        if not timers or timers[0][0] > now:
+            return
+        ready: list[tuple[int, float, int, Queue]] = []
+        while timers and timers[0][0] <= now:
+            leave, rank, count, queue = heapq.heappop(timers)
+            heapq.heappush(ready, (rank, leave, count, queue))
+        while ready:
+            queue = heapq.heappop(ready)[3]
+            waiting = queue.waiting
+            state, _, enqueued, found = waiting.popleft()
+            if waiting:
+                leave = waiting[0][1]
+                self._count += 1
+                if leave <= now:
+                    heapq.heappush(ready, (-queue.priority, leave, self._count, queue))
+                else:
+                    heapq.heappush(timers, (leave, -queue.priority, self._count, queue))
+            self._busy = True
+            try:
+                state[0](state, queue.port, queue.priority, enqueued, found, len(waiting))
+            finally:
+                self._busy = False
+
+    def clear(self) -> None:
+        """Forget all packets (a new program cannot read the old one's)."""
+        self.timers.clear()
+        for queues in self._queues.values():
+            for queue in queues:
+                queue.waiting.clear()
+
+    def dropped(self) -> dict[tuple[int, int], int]:
+        """Return tail drops by (port, priority), where there were any."""
+        return {(q.port, q.priority): q.dropped for queues in self._queues.values() for q in queues if q.dropped}

@@ -1,0 +1,121 @@
+"""One switch process of either target in a namespace of its own; the test holds the far end of each port's cable."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from netns import Namespace
+
+from topo import thrift
+
+SOL_PACKET, PACKET_OUTGOING = 263, 4
+ETH_P_ALL = 3
+MTU = 4352
+FRAME_TIMEOUT_S = 5.0
+START_TIMEOUT_S = 20.0
+
+TARGETS = [
+    "soft",
+    pytest.param(
+        "bmv2",
+        marks=[
+            pytest.mark.bmv2,
+            pytest.mark.skipif(not shutil.which("simple_switch_grpc"), reason="simple_switch_grpc is not on PATH"),
+        ],
+    ),
+]
+
+
+class Rig:
+    """Context manager: `ports[n]` is a raw socket at the far end of switch port n."""
+
+    def __init__(self, target: str, run_dir: Path, ports: int, queue_rate_pps: int = 0, cpu_port: int = 510) -> None:
+        self.target, self.run_dir, self.cpu_port, self.queue_rate_pps = target, run_dir, cpu_port, queue_rate_pps
+        self.numbers = range(1, ports + 1)
+        self.socket_path = run_dir / "p4rt.sock"
+        self.ports: dict[int, socket.socket] = {}
+
+    @property
+    def address(self) -> str:
+        """gRPC address of P4Runtime."""
+        return f"unix:{self.socket_path}"
+
+    def __enter__(self) -> "Rig":
+        self.switch_side, self.far_side = Namespace("s"), Namespace("f")
+        self.switch_side.ip("link", "set", "lo", "up")
+        for number in self.numbers:
+            self.switch_side.ip("link", "add", f"p{number}", "mtu", str(MTU), "type", "veth",
+                                "peer", "name", f"f{number}", "mtu", str(MTU), "netns", self.far_side.name)  # fmt: skip
+            self.switch_side.ip("link", "set", f"p{number}", "up")
+            self.far_side.ip("link", "set", f"f{number}", "up")
+            with self.far_side.entered():
+                end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            end.bind((f"f{number}", ETH_P_ALL))
+            end.settimeout(FRAME_TIMEOUT_S)
+            self.ports[number] = end
+        self.log = (self.run_dir / "switch.log").open("w+")
+        self.process = self.switch_side.popen(self._argv(), stdout=self.log, stderr=self.log, start_new_session=True)
+        self._wait_until_it_listens()
+        if self.target == "bmv2" and self.queue_rate_pps:
+            self._limit_bmv2_queues()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=START_TIMEOUT_S)
+        self.log.close()
+        for end in self.ports.values():
+            end.close()
+        self.switch_side.remove()
+        self.far_side.remove()
+
+    def _argv(self) -> list[str]:
+        ports = [word for number in self.numbers for word in ("-i", f"{number}@p{number}")]
+        grpc = ["--grpc-server-addr", self.address, "--cpu-port", str(self.cpu_port), "--drop-port", "511"]
+        common = ["--no-p4", "--device-id", "1", "--log-level", "warn", "--log-console", *ports]
+        if self.target == "soft":
+            rate = ["--queue-rate-pps", f"{self.queue_rate_pps}:0"] if self.queue_rate_pps else []
+            return [sys.executable, "-m", "softswitch", *common, *rate, *grpc, "--priority-queues", "8"]
+        notifications = f"ipc://{self.run_dir}/ipc"
+        return ["simple_switch_grpc", *common, "--notifications-addr", notifications, "--thrift-port", "9090",
+                "--", *grpc, "--priority-queues", "8"]  # fmt: skip
+
+    def _limit_bmv2_queues(self) -> None:
+        inside = os.open(f"/run/netns/{self.switch_side.name}", os.O_RDONLY)
+        with thrift.Client(inside, 9090, "simple_switch") as switch:
+            for number in self.numbers:
+                rate = thrift.i64(self.queue_rate_pps)
+                switch.call("set_egress_priority_queue_rate", thrift.i32(number), thrift.i32(0), rate)
+        os.close(inside)
+
+    def _wait_until_it_listens(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            with socket.socket(socket.AF_UNIX) as probe:
+                if probe.connect_ex(os.fspath(self.socket_path)) == 0:
+                    return
+            try:
+                self.process.wait(timeout=0.02)
+            except subprocess.TimeoutExpired:
+                continue
+            break
+        self.log.seek(0)
+        raise RuntimeError(f"{self.target} did not start: {self.log.read()[-2000:]}")
+
+    def send(self, port: int, frame: bytes) -> None:
+        """Let `frame` arrive at switch port `port`."""
+        self.ports[port].send(frame)
+
+    def receive(self, port: int, timeout: float = FRAME_TIMEOUT_S) -> bytes:
+        """Next frame that left the switch by `port`; TimeoutError when there is none."""
+        end = self.ports[port]
+        end.settimeout(timeout)
+        while True:
+            frame, (_, _, packet_type, *_) = end.recvfrom(65536)
+            if packet_type != PACKET_OUTGOING:
+                return frame
