@@ -1,0 +1,123 @@
+"""Processes the lab started: told apart by pid *and* start time, ended without ever hitting a stranger.
+
+Every process carries the run's token in its environment, and so do its children. That is what makes a clean-up
+complete: a process that was forked in the very moment its parent was killed is in no list, but it has the token.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+TOKEN_VARIABLE = "MRCLAB_RUN_TOKEN"
+
+_PROC = Path("/proc")
+_STARTTIME_FIELD = 19  # of /proc/<pid>/stat, counted after the command name; in clock ticks since boot
+
+
+def start_time(pid: int) -> int | None:
+    """When the process began, in clock ticks since boot; None where there is none (a zombie counts as none)."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in {"Z", "X"} else int(fields[_STARTTIME_FIELD])
+
+
+def with_token(token: str) -> set[int]:
+    """All processes whose environment carries this run's token."""
+    needle = f"{TOKEN_VARIABLE}={token}".encode()
+    found = set()
+    for entry in os.scandir(_PROC):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if needle in (_PROC / entry.name / "environ").read_bytes().split(b"\0"):
+                    found.add(int(entry.name))
+    return found
+
+
+def to_real_time(pid: int) -> None:
+    """Schedule all threads of a process ahead of ordinary ones, those it will make included, where that is allowed.
+
+    A switch that gets the processor some milliseconds late looks like a slow link. Measured on two busy cores: the
+    transfer over the fabric reaches 99 % of the line rate instead of 65 to 80 %.
+    """
+    for thread in _threads(pid):
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1))
+
+
+def is_real_time(pid: int) -> bool:
+    """Whether a thread of the process is scheduled ahead of ordinary ones."""
+    for thread in _threads(pid):
+        with contextlib.suppress(OSError):
+            if os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR:
+                return True
+    return False
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return [int(entry.name) for entry in (_PROC / str(pid) / "task").iterdir()]
+    except OSError:
+        return []
+
+
+def end(started: Mapping[int, int], grace: float = 0.0) -> set[int]:
+    """End processes given as pid → start time, all at once; returns the pids that were alive.
+
+    With `grace` they first get SIGTERM and that many seconds. A pid whose start time differs belongs to somebody else
+    by now.
+    """
+    alive: dict[int, int] = {}  # pidfd → pid
+    for pid, began in started.items():
+        with contextlib.suppress(OSError):
+            descriptor = os.pidfd_open(pid)
+            if start_time(pid) == began:  # checked after the pidfd is held: it cannot become another process now
+                alive[descriptor] = pid
+            else:
+                os.close(descriptor)
+    ended = set(alive.values())
+    if grace > 0:
+        _signal(alive, signal.SIGTERM, signal.SIGCONT)
+        _wait_gone(alive, grace)
+    _signal(alive, signal.SIGKILL)
+    _wait_gone(alive, 5.0)
+    for descriptor in alive:
+        os.close(descriptor)
+    return ended
+
+
+def end_all(token: str, recorded: Iterable[tuple[int, int]], grace: float = 0.0) -> set[int]:
+    """End everything of a run: what was recorded, and what carries its token, until nothing of it is left."""
+    ended = end(dict(recorded), grace)
+    for _ in range(20):  # a process may fork while we look; its child has the token and is found on the next round
+        found = {pid: began for pid in with_token(token) if (began := start_time(pid)) is not None}
+        found.pop(os.getpid(), None)
+        if not found:
+            break
+        ended |= end(found)
+    return ended
+
+
+def _signal(alive: Mapping[int, int], *signals: signal.Signals) -> None:
+    for descriptor in alive:
+        for number in signals:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(descriptor, number)
+
+
+def _wait_gone(alive: dict[int, int], timeout: float) -> None:
+    """Wait until all are gone (a zombie is), at most `timeout` seconds; those that are leave `alive`."""
+    poller = select.poll()
+    for descriptor in alive:
+        poller.register(descriptor, select.POLLIN)
+    deadline = time.monotonic() + timeout
+    while alive and (left := deadline - time.monotonic()) > 0:
+        for descriptor, _event in poller.poll(left * 1000):
+            poller.unregister(descriptor)
+            os.close(descriptor)
+            del alive[descriptor]
