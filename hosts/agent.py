@@ -1,0 +1,138 @@
+"""The process of one host: its transport on its NIC, driven over a Unix socket.
+
+``python -m hosts.agent --node-config node/h1.json --socket h1.sock --history history/h1.jsonl`` in the host's network
+namespace. SIGTERM ends it cleanly.
+"""
+
+import argparse
+import functools
+import gc
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hosts.agent_api import HostOperations, operations
+from hosts.history import History
+from hosts.mapper import Mapper
+from hosts.mrc.endpoint import Endpoint
+from hosts.nic import Nic
+from hosts.packetsocket import PacketSocketError
+from hosts.punctual import be_punctual
+from hosts.sampling import INTERVAL_S, Sampler
+from rpc.errors import RpcError
+from rpc.server import Server
+from topo.nodeconfig import NodeConfig, NodeConfigError, load
+
+log = logging.getLogger("agent")
+
+
+class Agent:
+    """One host. `run` serves until SIGTERM or the `shutdown` operation."""
+
+    def __init__(self, config_path: Path, socket_path: Path, history_path: Path, seed: int) -> None:
+        config = load(config_path)
+        self._history = History(history_path, config.host.name)
+        rng = random.Random(f"{seed}/{config.host.name}")
+        self._endpoint = Endpoint(config, rng, self._record)
+        self._nic = Nic(config, self._endpoint)
+        self._waker = _stop_on_signals(self._nic)
+        sampler = Sampler(self._nic, self._endpoint, self._log_record)
+        host = HostOperations(config, config_path, self._nic, sampler, self._use_config)
+        self._server = Server(socket_path, operations(host, self._endpoint, self._nic))
+        self._nic.watch(self._server.fileno(), self._server.service)
+        self._nic.every(INTERVAL_S, functools.partial(self._sample, sampler))
+        self._probe_links(config)
+        self._log_record({"kind": "agent.start", "pid": os.getpid(), "config_version": config.version, "seed": seed})
+
+    def run(self) -> None:
+        """Serve until told to stop, then leave nothing behind."""
+        gc.collect()
+        gc.freeze()
+        try:
+            self._nic.run()
+        finally:
+            self._log_record({"kind": "agent.stop"})
+            signal.set_wakeup_fd(-1)
+            self._waker.close()
+            self._server.service()
+            self._server.close()
+            self._nic.close()
+            self._history.close()
+
+    def _sample(self, sampler: Sampler, now: float) -> None:
+        sampler.take(now)
+        self._history.flush()
+
+    def _probe_links(self, config: NodeConfig) -> None:
+        """Take part in the Clustermapper if the node config says so."""
+        section = config.mapper
+        if section is not None:
+            report = functools.partial(self._log_mapper_report, config.host.name)
+            mapper = Mapper(config, self._nic.inject, report, section.cycle, section.timeout)
+            self._nic.divert(mapper.receive)
+            self._nic.every(mapper.interval, mapper.tick)
+
+    def _log_mapper_report(self, host: str, record: dict[str, Any]) -> None:
+        self._log_record({**record, "host": host})
+
+    def _record(self, record: dict[str, Any]) -> None:
+        self._log_record(record)
+
+    def _log_record(self, record: dict[str, Any]) -> dict[str, Any]:
+        # The endpoint logs while it is made, before there is a NIC that keeps the time.
+        now = self._nic.now if hasattr(self, "_nic") else time.monotonic()
+        whole = self._history.write(now, record)
+        if hasattr(self, "_server") and self._server.has_subscribers:
+            self._server.publish(whole)
+        return whole
+
+    def _use_config(self, config: NodeConfig) -> None:
+        self._nic.configure(config)
+        self._endpoint.update_config(config, self._nic.now)
+        self._log_record({"kind": "agent.configured", "config_version": config.version})
+
+
+def _stop_on_signals(nic: Nic) -> socket.socket:
+    """Stop the loop on SIGTERM and SIGINT, also while it sleeps; return the socket that wakes it."""
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: nic.stop())
+
+    def drain() -> None:
+        reader.recv(64)
+
+    nic.watch(reader.fileno(), drain)
+    return writer
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run an agent; return the exit status."""
+    parser = argparse.ArgumentParser(prog="hosts.agent", description="The MRC transport of one host")
+    parser.add_argument("--node-config", type=Path, required=True, help="what the controller wrote for this host")
+    parser.add_argument("--socket", type=Path, required=True, help="Unix socket to serve")
+    parser.add_argument("--history", type=Path, required=True, help="JSON lines to append events and samples to")
+    parser.add_argument("--seed", type=int, default=0, help="of the EV draws")
+    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    be_punctual()
+    try:
+        Agent(options.node_config, options.socket, options.history, options.seed).run()
+    except (NodeConfigError, PacketSocketError, RpcError) as error:
+        log.error("%s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""What one QP has in flight, as the congestion controller of its destination counts it.
+
+Sizes are nominal bytes (UDP length + 40). The receiver's count comes back in units of 256 bytes, rounded up, and a
+packet declared lost may arrive all the same; so whenever nothing is in flight what is left of the account is
+returned.
+"""
+
+from __future__ import annotations
+
+from hosts.mrc import headers as h
+from hosts.mrc.cc import Controller
+from hosts.mrc.psn import unwrap_bits
+from hosts.mrc.sent import SentPacket
+
+
+class Account:
+    """Bytes and packets in flight of one QP, mirrored in the shared controller."""
+
+    __slots__ = ("_rcvd_units", "bytes", "cc", "packets")
+
+    def __init__(self, cc: Controller) -> None:
+        self.cc = cc
+        self.packets = 0  # sent and neither acknowledged nor declared lost
+        self.bytes = 0
+        self._rcvd_units = 0  # unwrapped
+
+    def sent(self, packet: SentPacket, now: float) -> None:
+        """A packet goes out."""
+        self.packets += 1
+        self.bytes += packet.nominal
+        self.cc.on_send(packet.nominal, now)
+
+    def acked(self) -> None:
+        """A packet in flight is acknowledged; its bytes go when the receiver's count tells."""
+        self.packets -= 1
+
+    def lost(self, packet: SentPacket) -> int:
+        """A packet is declared lost; the controller takes the size returned off its side."""
+        self.packets -= 1
+        self.bytes -= packet.nominal
+        return packet.nominal
+
+    def late(self, packet: SentPacket) -> None:
+        """A packet that was declared lost arrived after all: the receiver's count will take it off a second time."""
+        self.bytes += packet.nominal
+        self.cc.on_requeue(-packet.nominal)
+
+    def received(self, units: int) -> int:
+        """The receiver's count: bytes that are new in it."""
+        total = unwrap_bits(units, self._rcvd_units, 24)
+        newly = max(0, total - self._rcvd_units) * h.RCVD_UNIT
+        self._rcvd_units = max(total, self._rcvd_units)
+        self.bytes -= newly
+        return newly
+
+    def settle(self) -> None:
+        """With nothing in flight the account must be empty."""
+        if not self.packets and self.bytes:
+            self.clear()
+
+    def clear(self) -> None:
+        """Return everything."""
+        self.packets = 0
+        self.cc.on_requeue(self.bytes)
+        self.bytes = 0

@@ -1,0 +1,70 @@
+"""Congestion control as a registry by name: one algorithm a file, one controller per destination, shared by its QPs.
+
+The names of the profiles follow the OCP headers ("uet-1.0-nscc"); "none" leaves only the PSN window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hosts.mrc.errors import VerbsError
+
+
+@dataclass(frozen=True)
+class PathFacts:
+    """What a controller knows about the way to its destination."""
+
+    base_rtt: float  # seconds, idle
+    bdp: float  # bytes: all planes at line rate × base_rtt
+    mtu: int  # nominal bytes of a full-size packet
+    trimming: bool
+    drop_threshold: int = 0  # packets queued at which a port drops
+    plane_bdp_packets: float = 1.0  # BDP of one plane in packets
+
+
+class Controller(Protocol):
+    """What the requestor asks and tells. Sizes are nominal bytes (UDP length + 40), times seconds."""
+
+    def allows(self, size: int) -> bool:
+        """Whether a packet of this size may go out."""
+
+    def wants_ack(self) -> bool:
+        """Whether the packet that goes out now should ask for a SACK."""
+
+    def on_send(self, size: int, now: float) -> None:
+        """A packet goes out."""
+
+    def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
+        """A SACK came: `newly` bytes arrived, `rtt` where it is unambiguous."""
+
+    def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
+        """A packet was refused."""
+
+    def on_loss(self, size: int, now: float) -> None:
+        """A packet was inferred lost."""
+
+    def on_requeue(self, size: int) -> None:
+        """Bytes leave the account without any meaning for congestion (negative: they come back)."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """State for samples, at least `cwnd` in bytes (0: no window)."""
+
+
+def controller_config(name: str, config: dict[str, Any]) -> None:
+    """EINVAL where a profile of this name and these parameters could not be made."""
+    controller(name, PathFacts(base_rtt=1e-3, bdp=1e6, mtu=1000, trimming=True), 0.0, **config)
+
+
+def controller(name: str, facts: PathFacts, now: float, **config: Any) -> Controller:
+    """A new controller of the profile `name`; EINVAL for a name or field that does not exist."""
+    from hosts.mrc.cc.none import NoControl  # noqa: PLC0415  the registry must not import its members at load
+    from hosts.mrc.cc.nscc import Nscc  # noqa: PLC0415
+
+    profiles = {"none": NoControl, "uet-1.0-nscc": Nscc}
+    if name not in profiles:
+        raise VerbsError(
+            "EINVAL", f"there is no congestion control profile {name!r}; there are {', '.join(sorted(profiles))}"
+        )
+    made: Controller = profiles[name](facts, now, **config)
+    return made

@@ -1,0 +1,305 @@
+"""NSCC, the network-signalled congestion control of UET 1.0, in the dimensionless form that an emulated fabric needs.
+
+Facts: project reference §5.1–5.4. The standard's constants speak of 12 µs and 150 kB; here the emulated base RTT and
+bandwidth-delay product take their place, so that the law stays the same per RTT: a = BDP / MTU / 36, b = target_delay
+/ base_rtt.
+
+`Parameters` has the fields of the OCP config struct (times in seconds); `State` is all that changes; the functions
+below are the algorithm and look at nothing else. `Nscc` puts them behind the registry's interface.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from hosts.mrc.cc import PathFacts
+from hosts.mrc.errors import VerbsError
+
+_REFERENCE_PACKETS: Final = 36.0  # BDP in packets where a = 1 (150 kB of 4 KiB)
+_NO_DELAY: Final = 0.08  # of a base RTT: less counts as none (1 µs of 12 µs)
+_EWMA: Final = 0.0125  # weight of one delay sample
+_MAX_WINDOW_BDP: Final = 1.5
+_LEAST_RTT: Final = 1e-6  # seconds; on a link without delay a sample may be 0
+_NEVER: Final = 1e9  # seconds; a threshold that no delay reaches
+_FULL_PENALTY_SHIFT: Final = 7  # penalty is in 1/128
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The tunables, with the names of the OCP headers. Bytes and seconds."""
+
+    mtu: int
+    base_rtt: float
+    target_delay: float
+    alpha: float  # bytes per second of slack; not in the headers, so derived
+    fi: float  # bytes added per RTT by fair increase
+    eta: float  # bytes added per adjustment period
+    fi_scale: float  # gain of fast increase
+    gamma: float
+    max_md_jump: float  # least factor of one decrease
+    max_cwnd: float
+    qa_gate: int
+    qa_threshold: float  # seconds of delay that ask for a quick adapt
+    adjust_bytes_threshold: int
+    adjust_period_threshold: float
+    disable_qa: bool = False
+
+
+@dataclass
+class State:
+    """What one controller remembers. `cwnd` and `inflight` in bytes."""
+
+    cwnd: float
+    base_rtt: float
+    inflight: float = 0.0
+    achieved_bytes: float = 0.0  # delivered in this quick-adapt period
+    received_bytes: float = 0.0  # delivered since the last adjustment
+    inc_bytes: float = 0.0  # increase so far, bytes²
+    fi_count: float = 0.0
+    increase: bool = False
+    trigger_qa: bool = False
+    qa_endtime: float = 0.0
+    bytes_to_ignore: float = 0.0
+    bytes_ignored: float = 0.0
+    last_adjust_time: float = 0.0
+    last_dec_time: float = 0.0
+    avg_delay: float = 0.0
+    saved_cwnd: float = 0.0
+
+
+def parameters(facts: PathFacts, **config: Any) -> Parameters:
+    """The defaults for a path, with `config` over them; EINVAL for a field that does not exist."""
+    unknown = sorted(set(config) - {f.name for f in fields(Parameters)})
+    if unknown:
+        raise VerbsError("EINVAL", f"NSCC has no parameter {unknown[0]!r}")
+    base_rtt = config.get("base_rtt", facts.base_rtt)
+    bdp = facts.bdp * base_rtt / facts.base_rtt
+    a = bdp / facts.mtu / _REFERENCE_PACKETS
+    if facts.trimming:
+        target, qa_threshold = 0.75 * base_rtt, _NEVER
+    else:
+        target = base_rtt
+        qa_threshold = max(facts.drop_threshold / max(facts.plane_bdp_packets, 1.0) - 1.0, 1.0) * base_rtt
+    made = Parameters(
+        mtu=facts.mtu,
+        base_rtt=base_rtt,
+        target_delay=target,
+        alpha=4 * facts.mtu * a / base_rtt,
+        fi=5 * facts.mtu * a,
+        eta=0.15 * facts.mtu * a,
+        fi_scale=0.25 * a,
+        gamma=0.8,
+        max_md_jump=0.5,
+        max_cwnd=max(_MAX_WINDOW_BDP * bdp, facts.mtu),
+        qa_gate=3,
+        qa_threshold=qa_threshold,
+        adjust_bytes_threshold=8 * facts.mtu,
+        adjust_period_threshold=base_rtt,
+    )
+    return replace(made, **config)
+
+
+# --- the algorithm ------------------------------------------------------------------------------
+
+
+def on_sack(
+    s: State, p: Parameters, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float
+) -> None:
+    """A SACK: `newly` bytes were delivered; `rtt` is None where it is ambiguous."""
+    s.inflight -= newly
+    s.bytes_ignored += newly
+    s.received_bytes += newly
+    s.achieved_bytes += newly
+    limited = _penalise(s, p, penalty, restore, newly)
+    if rtt is None:
+        return
+    delay = max(rtt - s.base_rtt, 0.0)
+    s.avg_delay += _EWMA * (delay - s.avg_delay)
+    if quick_adapt(s, p, False, marked, delay, now):
+        return
+    if marked:
+        if delay >= p.target_delay:
+            decrease(s, p, now)
+    elif not limited:
+        if delay >= p.target_delay:
+            s.inc_bytes += p.fi * newly
+        else:
+            _proportional(s, p, newly, delay)
+    _adjust(s, p, now)
+
+
+def _proportional(s: State, p: Parameters, newly: int, delay: float) -> None:
+    """No mark and little delay: grow with the slack, and fast after a whole window without any delay."""
+    if delay < _NO_DELAY * s.base_rtt:
+        s.fi_count += newly
+        if s.increase or s.fi_count > s.cwnd:
+            s.cwnd = min(p.max_cwnd, s.cwnd + newly * p.fi_scale)
+            s.increase = True
+            return
+    else:
+        s.fi_count = 0.0
+    s.increase = False
+    s.inc_bytes += p.alpha * newly * (p.target_delay - delay)
+
+
+def _adjust(s: State, p: Parameters, now: float) -> None:
+    period = now - s.last_adjust_time >= p.adjust_period_threshold
+    if s.received_bytes <= p.adjust_bytes_threshold and not period:
+        return
+    s.cwnd += s.inc_bytes / s.cwnd
+    if period:
+        s.cwnd += p.eta
+        s.last_adjust_time = now
+    s.cwnd = min(max(s.cwnd, p.mtu), p.max_cwnd)
+    s.inc_bytes = s.received_bytes = 0.0
+
+
+def decrease(s: State, p: Parameters, now: float) -> None:
+    """Mark and delay agree: shrink, at most once per RTT, by how far the mean delay is above target."""
+    s.increase = False
+    s.fi_count = 0.0
+    if s.avg_delay > p.target_delay and now - s.last_dec_time > s.base_rtt:
+        s.cwnd *= max(1 - p.gamma * (s.avg_delay - p.target_delay) / s.avg_delay, p.max_md_jump)
+        s.cwnd = max(s.cwnd, p.mtu)
+        s.last_dec_time = now
+
+
+def quick_adapt(s: State, p: Parameters, loss: bool, marked: bool, delay: float, now: float) -> bool:
+    """Under heavy incast set the window to what was delivered in one period; True where nothing else should react."""
+    if p.disable_qa:
+        return False
+    done = False
+    if s.bytes_ignored < s.bytes_to_ignore and marked:
+        done = True  # packets from before the last quick adapt are still coming in
+    elif now >= s.qa_endtime:
+        wanted = s.trigger_qa or loss or delay > p.qa_threshold
+        if s.qa_endtime and wanted and s.achieved_bytes < p.max_cwnd / (1 << p.qa_gate):
+            s.cwnd = max(s.achieved_bytes, p.mtu)
+            s.bytes_to_ignore = s.inflight
+            s.bytes_ignored = 0.0
+            s.trigger_qa = False
+            done = True
+        s.achieved_bytes = 0.0
+        s.qa_endtime = now + s.base_rtt + p.target_delay
+    if done:
+        s.inc_bytes = s.received_bytes = 0.0
+    return done
+
+
+def on_nack(s: State, p: Parameters, size: int, trimmed: bool, now: float) -> None:
+    """A refused packet; a trimmed one is a sign of a full queue, at the last hop too (there is no receiver credit)."""
+    s.inflight -= size
+    if not trimmed:
+        return
+    s.avg_delay += _EWMA * (p.base_rtt - s.avg_delay)
+    s.bytes_ignored += size
+    s.trigger_qa = True
+    if not quick_adapt(s, p, True, True, 0.0, now):
+        s.cwnd = max(s.cwnd - size, p.mtu)
+
+
+def on_loss(s: State, p: Parameters, size: int) -> None:
+    """A packet inferred lost."""
+    s.inflight -= size
+    s.bytes_ignored += size
+    s.cwnd = max(s.cwnd - size, p.mtu)
+
+
+def _penalise(s: State, p: Parameters, penalty: int, restore: bool, newly: int) -> bool:
+    """The receiver's wish: shrink by penalty/128 of what was delivered, or take the saved window back."""
+    if penalty > 0:
+        if s.saved_cwnd == 0:
+            s.saved_cwnd = s.cwnd
+        s.cwnd = max(p.mtu, min(s.cwnd, s.inflight) - (penalty * newly >> _FULL_PENALTY_SHIFT))
+        return True
+    if restore and s.saved_cwnd > 0:
+        s.cwnd = s.saved_cwnd
+        s.saved_cwnd = 0.0
+    return False
+
+
+# --- behind the registry ------------------------------------------------------------------------
+
+
+class Nscc:
+    """One controller for one destination."""
+
+    def __init__(self, facts: PathFacts, now: float, **config: Any) -> None:
+        self._facts = facts
+        self._config = config
+        self.parameters = parameters(facts, **config)
+        self.state = State(
+            cwnd=self.parameters.max_cwnd,
+            base_rtt=self.parameters.base_rtt,
+            last_adjust_time=now,
+            last_dec_time=now,
+        )
+        self._sampled = False
+
+    def allows(self, size: int) -> bool:
+        """Room for one more packet; always for the first, however small the window."""
+        del size
+        s = self.state
+        return s.inflight <= 0 or s.inflight + self.parameters.mtu <= s.cwnd
+
+    def wants_ack(self) -> bool:
+        """The window is about to close, so the answer should not wait for the SACK threshold."""
+        s, p = self.state, self.parameters
+        return s.cwnd - s.inflight < p.mtu or s.cwnd < p.adjust_bytes_threshold
+
+    def on_send(self, size: int, now: float) -> None:
+        """Bytes in flight."""
+        del now
+        self.state.inflight += size
+
+    def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
+        """The four quadrants."""
+        if rtt is not None:
+            self._learn(rtt)
+        on_sack(self.state, self.parameters, newly, marked, rtt, penalty, restore, now)
+
+    def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
+        """Trims shrink the window by a packet each, or adapt it at once."""
+        if rtt is not None:
+            self._learn(rtt)
+        on_nack(self.state, self.parameters, size, trimmed, now)
+
+    def on_loss(self, size: int, now: float) -> None:
+        """One packet less."""
+        del now
+        on_loss(self.state, self.parameters, size)
+
+    def on_requeue(self, size: int) -> None:
+        """Book-keeping only."""
+        self.state.inflight -= size
+
+    def snapshot(self) -> dict[str, Any]:
+        """Window and delays."""
+        s = self.state
+        return {
+            "cwnd": int(s.cwnd),
+            "cc_inflight": int(s.inflight),
+            "base_rtt": s.base_rtt,
+            "avg_delay": s.avg_delay,
+            "target_delay": self.parameters.target_delay,
+        }
+
+    def _learn(self, rtt: float) -> None:
+        """The base RTT is the least sample.
+
+        The first one replaces the configured value even if it is larger: switches and hosts of an emulation take time
+        that no configuration knows. A configured base_rtt stands, as in the standard, as an upper bound.
+        """
+        s = self.state
+        rtt = max(rtt, _LEAST_RTT)
+        if not self._sampled and "base_rtt" not in self._config:
+            s.base_rtt = rtt
+        elif rtt >= s.base_rtt:
+            return
+        self._sampled = True
+        s.base_rtt = min(s.base_rtt, rtt)
+        grown = s.cwnd >= self.parameters.max_cwnd
+        self.parameters = parameters(self._facts, **{**self._config, "base_rtt": s.base_rtt})
+        if grown or s.cwnd > self.parameters.max_cwnd:
+            s.cwnd = self.parameters.max_cwnd

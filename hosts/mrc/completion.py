@@ -1,0 +1,49 @@
+"""Completion queues: bounded, in order, and loud when they overflow."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from hosts.mrc.errors import VerbsError
+
+
+class Completion(NamedTuple):
+    """One completed work request."""
+
+    wr_id: int
+    status: str  # SUCCESS, or what went wrong
+    opcode: str  # RDMA_WRITE, RDMA_WRITE_WITH_IMM, RECV_RDMA_WITH_IMM
+    byte_len: int
+    qp: int
+    imm: int | None = None
+    t: float = 0.0  # when it completed
+
+
+class CompletionQueue:
+    """A CQ of `depth` entries; one more than that is lost, and the queue says so for good."""
+
+    def __init__(self, number: int, depth: int) -> None:
+        if depth < 1:
+            raise VerbsError("EINVAL", f"a completion queue of depth {depth} holds nothing; give at least 1")
+        self.number = number
+        self.depth = depth
+        self.users = 0
+        self.overflowed = False
+        self._entries: deque[Completion] = deque()
+
+    def push(self, completion: Completion) -> bool:
+        """Add an entry; False when the queue is full and it was lost."""
+        if len(self._entries) >= self.depth:
+            self.overflowed = True
+            return False
+        self._entries.append(completion)
+        return True
+
+    def poll(self, most: int) -> list[Completion]:
+        """Take up to `most` entries."""
+        entries = self._entries
+        return [entries.popleft() for _ in range(min(most, len(entries)))]
+
+    def __len__(self) -> int:
+        return len(self._entries)

@@ -1,0 +1,194 @@
+"""The control interface of one host (`mrc_ctl`): EV profiles, congestion control profiles, EV probes, port admin state.
+
+Names and refusals follow the OCP headers; what the lab keeps simpler is said where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from hosts.mrc.cc import controller_config
+from hosts.mrc.endpoint_ops import ProbeResult
+from hosts.mrc.errors import VerbsError
+from hosts.mrc.ev import EvState
+from hosts.mrc.evformat import EvFormat, Expansion, uplink_of
+from hosts.mrc.evprofile import ApiState, Entry, EvEvent, EvProfile, Mode, ProfileState
+from hosts.mrc.peer import Peer
+from topo import srv6
+
+if TYPE_CHECKING:
+    from hosts.mrc.endpoint import Endpoint
+    from hosts.mrc.qp import QueuePair
+
+_MAX_BATCH: Final = 256
+MAX_PROBE_TIMEOUT: Final = 10.0  # seconds
+
+
+class Ctl:
+    """What a controller may do with a host."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._profiles: dict[int, EvProfile] = {}
+        self._cc_profiles: dict[int, tuple[str, dict[str, Any]]] = {}
+        self._next_profile = 1
+
+    # --- EV profiles --------------------------------------------------------------------------------
+
+    def create_ev_profile(
+        self,
+        mode: Mode,
+        fmt: EvFormat,
+        ev_count: int,
+        ev_min_active: int,
+        event_mask: Iterable[ApiState] = (),
+        expansion: Expansion | None = None,
+    ) -> int:
+        """A profile in INIT; a GENERATED one has its entries from the start."""
+        profile = EvProfile(self._next_profile, mode, fmt, ev_count, ev_min_active, frozenset(event_mask), expansion)
+        if mode is Mode.GENERATED:
+            profile.generate([port.number for port in self._endpoint.config.ports], self._endpoint.rng)
+        self._profiles[profile.number] = profile
+        self._next_profile += 1
+        return profile.number
+
+    def ev_profile(self, number: int) -> EvProfile:
+        """EINVAL if there is no such profile."""
+        try:
+            return self._profiles[number]
+        except KeyError:
+            raise VerbsError("EINVAL", f"there is no EV profile {number}") from None
+
+    def modify_ev_profile(self, number: int, state: ProfileState) -> None:
+        """One step of INIT → OFFLINE ⇄ ONLINE."""
+        self.ev_profile(number).go(state)
+
+    def destroy_ev_profile(self, number: int) -> None:
+        """EBUSY while QPs use it."""
+        profile = self.ev_profile(number)
+        if profile.users:
+            raise VerbsError("EBUSY", f"EV profile {number} serves {profile.users} QPs; destroy them first")
+        del self._profiles[number]
+
+    def replace_ev(self, number: int, index: int, port: int, value: bytes, all_copies: bool = False) -> None:
+        """REPLACE_EV. EBUSY while QPs use the profile: in this lab a QP's set does not change under it."""
+        profile = self.ev_profile(number)
+        if profile.users:
+            raise VerbsError("EBUSY", f"EV profile {number} serves {profile.users} QPs; destroy them first")
+        plane = self._plane(port)
+        if profile.format is not EvFormat.UDP:
+            uplinks = {0, *(up for t in self._endpoint.config.templates for up in t.uplinks.get(plane, ()))}
+            uplink_of(profile.format, value, plane, tuple(sorted(uplinks)))
+        profile.replace(index, port, value, all_copies)
+
+    def modify_ev_state(self, number: int, port: int, value: bytes, state: ApiState) -> int:
+        """MODIFY_EV_STATE to GOOD or DENIED; returns how many EVs it met. ENOENT if none."""
+        if state not in {ApiState.GOOD, ApiState.DENIED}:
+            raise VerbsError("EINVAL", f"an EV can be set to GOOD or DENIED, not to {state.value}")
+        profile = self.ev_profile(number)
+        entries = [entry for entry in profile.entries if (entry.port, entry.value) == (port, value)]
+        for entry in entries:
+            entry.state = state
+        met = len(entries)
+        for qp in self._qps_of(number):
+            for ev in qp.evs.by_value.values():
+                if (ev.path.port, ev.api_value) != (port, value):
+                    continue
+                met += not entries
+                if state is ApiState.DENIED:
+                    qp.evs.deny(ev)
+                else:
+                    qp.evs.allow(ev)
+                    qp.evs.restore(ev, "controller")
+            qp.wake()
+        if not met:
+            raise VerbsError("ENOENT", f"EV profile {number} has no EV {value.hex()} on port {port}")
+        return met
+
+    def query_ev_array(self, number: int) -> list[Entry]:
+        """QUERY_EV_ARRAY: the entries as configured."""
+        return list(self.ev_profile(number).entries)
+
+    def query_ev_state(self, qp: int) -> list[tuple[int, bytes, ApiState]]:
+        """QUERY_EV_STATE of a QP: port, value and state of each EV."""
+        evs = self._endpoint.qp(qp).evs.by_value.values()
+        return [(ev.path.port, ev.api_value, API_STATES[ev.state]) for ev in evs]
+
+    def poll_ev_events(self, number: int) -> list[EvEvent]:
+        """Events of a profile since the last call."""
+        return self.ev_profile(number).poll_events()
+
+    def _qps_of(self, number: int) -> list[QueuePair]:
+        return [
+            qp for qp in self._endpoint.qps.values() if qp.ev_profile is not None and qp.ev_profile.number == number
+        ]
+
+    def _plane(self, port: int) -> int:
+        for candidate in self._endpoint.config.ports:
+            if candidate.number == port:
+                return candidate.plane
+        raise VerbsError("EINVAL", f"this host has no port {port}; it has 1…{len(self._endpoint.config.ports)}")
+
+    # --- congestion control profiles ------------------------------------------------------------------
+
+    def create_cc_profile(self, algorithm: str, **config: Any) -> int:
+        """A profile of "none" or "uet-1.0-nscc" with parameters of its config struct (bytes and seconds)."""
+        controller_config(algorithm, config)
+        number = self._next_profile
+        self._next_profile += 1
+        self._cc_profiles[number] = (algorithm, config)
+        return number
+
+    def cc_profile(self, number: int) -> tuple[str, dict[str, Any]]:
+        """Algorithm and parameters; EINVAL if there is no such profile."""
+        try:
+            return self._cc_profiles[number]
+        except KeyError:
+            raise VerbsError("EINVAL", f"there is no congestion control profile {number}") from None
+
+    # --- EV probes ------------------------------------------------------------------------------------
+
+    def probe_evs(
+        self, peer: str, evs: list[int], timeout: float, done: Callable[[list[ProbeResult]], None], now: float
+    ) -> None:
+        """Probe a batch of EVs (32-bit values) of a peer; `done` gets all results, in order, when the last is known."""
+        if not 1 <= len(evs) <= _MAX_BATCH:
+            raise VerbsError("E2BIG", f"a batch has 1…{_MAX_BATCH} probes, not {len(evs)}")
+        if not 0 < timeout <= MAX_PROBE_TIMEOUT:
+            raise VerbsError("EINVAL", f"timeout {timeout} s is outside 0…{MAX_PROBE_TIMEOUT} s")
+        entry = self._endpoint.peer(peer)
+        paths = [self._path(entry, value) for value in evs]
+        results: list[ProbeResult] = [ProbeResult(value) for value in evs]
+        waiting = len(evs)
+
+        def one(at: int, result: ProbeResult) -> None:
+            nonlocal waiting
+            results[at] = result
+            waiting -= 1
+            if not waiting:
+                done(results)
+
+        for at, path in enumerate(paths):
+            self._endpoint.ops.probe(entry, path, timeout, lambda result, at=at: one(at, result), now)
+
+    def _path(self, peer: Peer, value: int) -> Any:
+        fields = srv6.ev_fields(value)
+        if fields.plane not in peer.paths or fields.uplink not in peer.uplinks(fields.plane):
+            raise VerbsError("EINVAL", f"EV {value:#010x} is no path to {peer.text}")
+        return peer.path(*fields)
+
+    # --- ports ----------------------------------------------------------------------------------------
+
+    def set_port_admin(self, port: int, enabled: bool, now: float) -> None:
+        """Disable a port administratively, or allow it again; peers are told as if the link had failed."""
+        self._plane(port)
+        self._endpoint.port_admin(port, enabled, now)
+
+
+API_STATES: Final = {
+    EvState.GOOD: ApiState.GOOD,
+    EvState.SKIP: ApiState.GOOD,
+    EvState.ASSUMED_BAD: ApiState.ASSUMED_BAD,
+    EvState.DENIED: ApiState.DENIED,
+}

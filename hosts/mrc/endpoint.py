@@ -1,0 +1,360 @@
+"""One host's transport, sans I/O: frames and the time go in, frames, history records and the next deadline come out.
+
+The NIC calls `next_frame` for a port that has transmit space; only then are QP and EV chosen. Order on a port:
+control packets, probes, retransmissions, new data; QPs take turns.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+from hosts.mrc import headers as h
+from hosts.mrc.control import ControlItem
+from hosts.mrc.ctl import Ctl
+from hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
+from hosts.mrc.errors import VerbsError
+from hosts.mrc.ev import EvState
+from hosts.mrc.icrc import Verifier
+from hosts.mrc.packet import DiscardError, Packet, parse
+from hosts.mrc.paths import Frame
+from hosts.mrc.peer import Peer
+from hosts.mrc.qp import QueuePair
+from hosts.mrc.states import QpState
+from hosts.mrc.verbs import Verbs
+from topo import srv6
+from topo.nodeconfig import NodeConfig
+
+_STRANGERS = 256  # peers without a QP that are remembered
+_REVERSE_PROBE_RTTS = 8.0  # until a probe for a reverse path is given up
+
+
+def _ignore(result: ProbeResult) -> None:
+    """The reverse path is set where the answer arrives."""
+    del result
+
+
+class Port:
+    """One NIC port as the transport sees it."""
+
+    __slots__ = ("carrier", "control", "counters", "enabled", "number", "placed_bytes", "plane", "route", "up")
+
+    def __init__(self, number: int, plane: int, route: bytes) -> None:
+        self.number = number
+        self.plane = plane
+        self.route = route  # leading 48 bits of the outer destination of what is for this port
+        self.carrier = False
+        self.enabled = True  # by the controller
+        self.up = False  # both
+        self.control: deque[tuple[ControlItem | OpItem, Peer]] = deque()
+        self.placed_bytes = 0
+        self.counters: Counter[str] = Counter()
+
+
+class Endpoint(Verbs):
+    """The transport of one host."""
+
+    def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
+        self._address = srv6.to_bytes(srv6.from_text(config.host.address))
+        self._icrc = Verifier(self._address)
+        self._ports = {
+            port.number: Port(
+                port.number, port.plane, srv6.nic_route(port.plane, config.host.downlink).to_bytes(6, "big")
+            )
+            for port in config.ports
+        }
+        self._by_plane = {port.plane: port for port in self._ports.values()}
+        self._active: deque[QueuePair] = deque()
+        super().__init__(config, rng, log)
+        self.ops = EndpointOps(self)
+        self.ctl = Ctl(self)
+        self._strangers: dict[bytes, Peer] = {}  # peers without a QP that asked or were asked something
+
+    # --- packets in -------------------------------------------------------------------------------
+
+    def receive(self, port: int, frame: bytes | bytearray | memoryview, now: float) -> None:
+        """Take a whole Ethernet frame. No reference to it is kept."""
+        self.now = now
+        entry = self._ports[port]
+        try:
+            packet = parse(memoryview(frame), port, entry.route, self._address, self._icrc)
+            self._dispatch(entry, packet, now)
+        except DiscardError as discard:
+            entry.counters[str(discard)] += 1
+        except struct.error:
+            entry.counters["malformed"] += 1
+
+    def _dispatch(self, port: Port, packet: Packet, now: float) -> None:
+        if packet.dqpn == h.ENDPOINT_QPN:
+            self.ops.on_packet(packet, now)
+            return
+        qp = self.qps.get(packet.dqpn)
+        if qp is None or packet.source != qp.peer.address_bytes:
+            raise DiscardError("no_qp")
+        before = qp.stats.placed_bytes
+        qp.on_packet(packet, now)
+        if qp.stats.placed_bytes != before:
+            port.placed_bytes += qp.stats.placed_bytes - before
+            self._probe_reverse(qp, now)
+
+    def _probe_reverse(self, qp: QueuePair, now: float) -> None:
+        """A QP that receives but sends nothing learns of good paths for its control packets by one EV probe per RTT."""
+        peer = qp.peer
+        rtt = qp.settings.base_rtt
+        if now - peer.reverse_probe_at < rtt or now - qp.requestor.last_sent < rtt:
+            return
+        peer.reverse_probe_at = now
+        port = self.rng.choice(list(self._ports.values()))
+        paths = peer.allowed.get(port.plane)
+        if paths and self._reaches(port, peer):
+            self.ops.probe(peer, self.rng.choice(paths), _REVERSE_PROBE_RTTS * rtt, _ignore, now)
+
+    # --- packets out ------------------------------------------------------------------------------
+
+    def has_work(self, port: int, now: float) -> bool:
+        """Whether next_frame for this port would find something."""
+        del now
+        entry = self._ports[port]
+        if not entry.up:
+            return False
+        if entry.control:
+            return True
+        plane = entry.plane
+        for qp in self._active:
+            if qp.prober.queued.get(plane) or (qp.prober.tail_wanted and qp.evs.usable(plane)):
+                return True
+            if qp.requestor.has_lost() and qp.evs.usable(plane):
+                return True
+            if qp.requestor.has_new() and qp.evs.in_turn(plane):
+                return True
+        return False
+
+    def next_frame(self, port: int, now: float) -> Frame | None:
+        """The frame that this port should send now, or None."""
+        self.now = now
+        entry = self._ports[port]
+        if not entry.up:
+            return None
+        while entry.control:
+            item, peer = entry.control.popleft()
+            path = item.path if isinstance(item, OpItem) and item.path is not None else peer.reverse[entry.plane]
+            return item.frame(path, now)
+        for qp in self._active:
+            if qp.requestor.lost or qp.prober.tail_wanted or qp.prober.queued:
+                frame = self._urgent_frame(entry.plane, now)
+                if frame is not None:
+                    return frame
+                break
+        return self._data_frame(entry.plane, now)
+
+    def _urgent_frame(self, plane: int, now: float) -> Frame | None:
+        for qp in self._active:
+            if qp.prober.wants(plane):
+                frame = qp.prober.frame(plane, now)
+                if frame is not None:
+                    return frame
+            if qp.requestor.has_lost():
+                frame = qp.requestor.lost_frame(plane, now)
+                if frame is not None:
+                    return frame
+        return None
+
+    def _data_frame(self, plane: int, now: float) -> Frame | None:
+        active = self._active
+        for _ in range(len(active)):
+            qp = active[0]
+            if qp.requestor.has_new() and qp.evs.in_turn(plane):
+                frame = qp.requestor.new_frame(plane, now)
+                if len(active) > 1:
+                    active.rotate(-1)
+                if frame is not None:
+                    return frame
+            elif qp.idle:
+                active.popleft()
+                qp.awake = False
+            else:
+                active.rotate(-1)
+        return None
+
+    def wake(self, qp: QueuePair) -> None:
+        """The QP may have something to send."""
+        if not qp.awake and not qp.idle:
+            qp.awake = True
+            self._active.append(qp)
+
+    def send_control(self, item: ControlItem | OpItem, peer: Peer, port: int) -> None:
+        """Queue a control packet for this port, or for another one if it is down here or at the peer."""
+        entry = self._ports[port]
+        if not self._reaches(entry, peer):
+            entry = next((p for p in self._ports.values() if self._reaches(p, peer)), entry)
+        entry.control.append((item, peer))
+
+    def _reaches(self, port: Port, peer: Peer) -> bool:
+        return port.up and bool(peer.port_mask >> port.number - 1 & 1) and port.plane in peer.reverse
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When on_timer should be called next."""
+        return self.timers.next_deadline()
+
+    def on_timer(self, now: float) -> None:
+        """Do what is due."""
+        self.now = now
+        self.timers.run(now)
+
+    # --- ports ------------------------------------------------------------------------------------
+
+    def plane_up(self, plane: int) -> bool:
+        """Whether the local port of a plane is up."""
+        return self._by_plane[plane].up
+
+    @property
+    def port_mask(self) -> int:
+        """Bit n−1: port n is up."""
+        return sum(1 << port.number - 1 for port in self._ports.values() if port.up)
+
+    def port_event(self, port: int, up: bool, now: float) -> None:
+        """Carrier came or went. QPs leave a dead port after their remap delay, and return at once."""
+        self.now = now
+        entry = self._ports[port]
+        entry.carrier = up
+        self._port_changed(entry, now)
+
+    def port_admin(self, port: int, enabled: bool, now: float) -> None:
+        """The controller disables a port, or allows it again."""
+        self.now = now
+        entry = self._ports[port]
+        entry.enabled = enabled
+        self._port_changed(entry, now)
+
+    def _port_changed(self, entry: Port, now: float) -> None:
+        up = entry.carrier and entry.enabled
+        if entry.up == up:
+            return
+        entry.up = up
+        port = entry.number
+        self.log({"kind": "port.state", "port": port, "up": up})
+        if not up:
+            waiting, entry.control = entry.control, deque()
+            for item, peer in waiting:
+                if not (isinstance(item, OpItem) and item.path is not None):
+                    self.send_control(item, peer, port)
+        delays = {qp.settings.remap_delay for qp in self.qps.values()} if not up else {0.0}
+        for delay in delays:
+            self._remap(delay if not up else None, now)
+        for peer in self.peers.values():
+            self.ops.announce_ports(peer, now)
+
+    def _remap(self, delay: float | None, now: float) -> None:
+        """Bring the QPs with this remap delay (None: all) in line with the ports, after it."""
+
+        def sync(at: float) -> None:
+            for qp in self.qps.values():
+                if delay in {None, qp.settings.remap_delay}:
+                    qp.sync_planes(at, "port")
+
+        if delay:
+            self.timers.timer(sync).arm(now + delay)
+        else:
+            sync(now)
+
+    def peer(self, address: str) -> Peer:
+        """What is known of the host with this inner address; EINVAL if the node config has no template for it."""
+        made = Peer(self.config, address, self.rng)
+        return self.known_peer(made.address_bytes) or made
+
+    def known_peer(self, address: bytes) -> Peer | None:
+        """A peer by address, for endpoint packets: they need no QP. None if the node config does not know it."""
+        found = self.peers.get(address) or self._strangers.get(address)
+        if found is None:
+            try:
+                found = Peer(self.config, srv6.text(srv6.from_bytes(address)), self.rng)
+            except VerbsError:
+                return None
+            if len(self._strangers) >= _STRANGERS:
+                self._strangers.clear()
+            self._strangers[address] = found
+        return found
+
+    def peer_ports(self, peer: Peer, mask: int, now: float) -> None:
+        """A peer told which of its ports are up."""
+        if mask == peer.port_mask:
+            return
+        peer.port_mask = mask
+        self.log({"kind": "peer.ports", "peer": peer.text, "mask": mask})
+        for qp in self.qps.values():
+            if qp.peer is peer:
+                qp.sync_planes(now, "peer-port")
+
+    def connected(self, qp: QueuePair) -> None:
+        """A peer that has not heard of a port that is down should."""
+        if self.port_mask != (1 << len(self._ports)) - 1:
+            self.ops.announce_ports(qp.peer, self.now)
+
+    def forget(self, qp: QueuePair) -> None:
+        """A QP is gone: nothing of it may go out any more."""
+        if qp.awake:
+            self._active.remove(qp)
+            qp.awake = False
+        for port in self._ports.values():
+            kept = [entry for entry in port.control if getattr(entry[0], "qp", None) is not qp]
+            if len(kept) != len(port.control):
+                port.control = deque(kept)
+        if not qp.peer.qps:
+            self.ops.forget(qp.peer)
+            for port in self._ports.values():
+                port.control = deque(entry for entry in port.control if entry[1] is not qp.peer)
+
+    # --- the controller's word --------------------------------------------------------------------
+
+    def update_config(self, config: NodeConfig, now: float) -> None:
+        """A new node config: its denylist counts at once, the rest for QPs made from now on."""
+        self.now = now
+        self.config = config
+        self._strangers.clear()
+        for peer in self.peers.values():
+            peer.apply_denylist(config, self.rng)
+        for qp in self.qps.values():
+            for ev in qp.evs.by_value.values():
+                if config.denied(ev.plane, ev.uplink, qp.peer.text):
+                    if ev.state is not EvState.DENIED:
+                        qp.evs.deny(ev)
+                elif ev.state is EvState.DENIED:
+                    qp.evs.allow(ev)
+            qp.wake()
+
+    # --- views ------------------------------------------------------------------------------------
+
+    def stats(self, reset_gaps: bool = False) -> dict[str, Any]:
+        """Counters of QPs, paths and ports, cumulative; `reset_gaps` starts a new interval for each QP's max_gap."""
+        found = self._stats()
+        if reset_gaps:
+            for qp in self.qps.values():
+                qp.responder.max_gap = 0.0
+        return found
+
+    def _stats(self) -> dict[str, Any]:
+        return {
+            "qps": [qp.snapshot() for qp in self.qps.values()],
+            "paths": [path for qp in self.qps.values() for path in qp.path_snapshots()],
+            "ports": {
+                port.number: {
+                    "up": port.up,
+                    "placed_bytes": port.placed_bytes,
+                    "icrc_errors": port.counters["icrc_errors"],
+                    "malformed": port.counters["malformed"],
+                    "foreign": port.counters["foreign"],
+                    "misdelivered": port.counters["misdelivered"],
+                    "no_qp": port.counters["no_qp"],
+                }
+                for port in self._ports.values()
+            },
+        }
+
+    def in_error(self) -> list[int]:
+        """QPs in ERROR."""
+        return [qp.qpn for qp in self.qps.values() if qp.state is QpState.ERROR]

@@ -1,0 +1,23 @@
+"""Errors of the verbs interface, with the errno names that the OCP headers promise."""
+
+import errno
+
+
+class VerbsError(Exception):
+    """A call that was refused; `code` is an errno name such as EINVAL, the text one sentence with the remedy."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def errno(self) -> int:
+        """The number behind the name."""
+        return int(getattr(errno, self.code))
+
+
+class ConfigError(VerbsError):
+    """A node config that the transport cannot work with."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("EINVAL", message)

@@ -1,0 +1,310 @@
+"""Entropy values of one QP: their states, which of them are active, and which one the next packet takes.
+
+States and transitions are those of the project reference §1.4.3, selection §5.5, replacement only inside a plane,
+and `ev_min_active` a floor over all planes. STANDBY (a GOOD EV waiting as backup) and PORT_DOWN are internal marks;
+the API view calls them GOOD.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from hosts.mrc.paths import Path
+
+if TYPE_CHECKING:
+    from hosts.mrc.probing import ProbeState
+
+
+class EvState(Enum):
+    """State of one EV."""
+
+    GOOD = "GOOD"
+    SKIP = "SKIP"
+    ASSUMED_BAD = "ASSUMED_BAD"
+    DENIED = "DENIED"
+
+
+_GOOD = EvState.GOOD
+
+
+class Ev:
+    """One entropy value: its path, state and counters (data packets only)."""
+
+    __slots__ = (
+        "acked",
+        "active",
+        "api_value",
+        "bad_since",
+        "fifo",
+        "lost",
+        "marked",
+        "nacked",
+        "path",
+        "plane",
+        "probing",
+        "retransmitted",
+        "sent",
+        "skip_until",
+        "state",
+        "uplink",
+        "value",
+    )
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.value = path.value
+        self.api_value = path.value.to_bytes(4, "big")  # as the control interface knows it
+        self.plane = path.plane
+        self.uplink = path.uplink
+        self.state = EvState.GOOD
+        self.active = False  # else a backup
+        self.skip_until = 0.0  # no second SKIP before this time
+        self.bad_since = 0.0
+        self.probing: ProbeState | None = None
+        self.fifo: deque[tuple[int, Any]] = deque()  # (transmission number, sent packet), oldest first
+        self.sent = self.acked = self.lost = self.nacked = self.marked = self.retransmitted = 0
+
+    @property
+    def shown_state(self) -> str:
+        """Word for history and samples."""
+        if self.state is EvState.GOOD and not self.active:
+            return "STANDBY"
+        return self.state.value
+
+
+class Plane:
+    """The EVs of one plane: the active ones in rotation, the others waiting or retired."""
+
+    __slots__ = ("active", "at", "down_at", "evs", "number", "share", "target", "up")
+
+    def __init__(self, number: int, evs: list[Ev], target: int) -> None:
+        self.number = number
+        self.evs = evs
+        self.target = target  # active EVs when all is well
+        self.active: list[Ev] = []
+        self.at = 0  # next in rotation
+        self.share = 0  # new packets sent, kept level with the other planes
+        self.up = True
+        self.down_at = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether a packet may be sent in this plane."""
+        return self.up and bool(self.active)
+
+    def backup(self) -> Ev | None:
+        """A GOOD EV that is not in rotation."""
+        return next((ev for ev in self.evs if not ev.active and ev.state is EvState.GOOD), None)
+
+
+Change = Callable[[Ev, str, str, str], None]  # (ev, old, new, reason)
+
+
+class EvSet:
+    """The EV set of one QP."""
+
+    def __init__(
+        self, evs: Iterable[Ev], active_per_plane: int, min_active: int, rng: random.Random, on_change: Change
+    ) -> None:
+        self._rng = rng
+        self._on_change = on_change
+        self.min_active = max(1, min_active)
+        self.by_value: dict[int, Ev] = {}
+        self.floor_hits = 0  # losses that could only SKIP an EV because of the floor
+        self.skips_ignored = 0  # marks ignored because most of the set was skipped already
+        self._skipped = 0
+        grouped: dict[int, list[Ev]] = {}
+        for ev in evs:
+            self.by_value[ev.value] = ev
+            grouped.setdefault(ev.plane, []).append(ev)
+        self.planes: dict[int, Plane] = {}
+        self._plane_list: list[Plane] = []
+        for number, members in grouped.items():
+            plane = self.planes[number] = Plane(number, members, min(active_per_plane, len(members)))
+            for ev in members[: plane.target]:
+                self._activate(plane, ev)
+            self._plane_list.append(plane)
+
+    # --- selection --------------------------------------------------------------------------------
+
+    def usable(self, plane_number: int) -> bool:
+        """Whether a packet may go out in this plane at all."""
+        plane = self.planes.get(plane_number)
+        return plane is not None and plane.up and bool(plane.active)
+
+    def in_turn(self, plane_number: int) -> bool:
+        """Whether new data may go out in this plane now: no plane gets more than one packet ahead of another."""
+        plane = self.planes.get(plane_number)
+        if plane is None or not plane.usable:
+            return False
+        share = plane.share
+        for other in self._plane_list:  # noqa: SIM110  a generator costs three times as much, once per packet
+            if other.share < share and other.up and other.active:
+                return False
+        return True
+
+    def select(self, plane_number: int, avoid: Ev | None = None) -> Ev | None:
+        """The EV for the next packet in this plane; None if there is none but `avoid`.
+
+        A SKIP EV that is passed over becomes GOOD, one per call, and is taken only if there is nothing else.
+        """
+        plane = self.planes.get(plane_number)
+        if plane is None or not plane.up:
+            return None
+        at, active = plane.at, plane.active
+        if at < len(active):
+            ev = active[at]
+            if ev.state is _GOOD and ev is not avoid:
+                plane.at = at + 1
+                return ev
+        return self._search(plane, avoid)
+
+    def _search(self, plane: Plane, avoid: Ev | None) -> Ev | None:
+        """The slow way: a new pass begins, or the next EV in turn is not to be taken."""
+        restored: Ev | None = None
+        for _ in range(2 * len(plane.active)):  # twice: the reshuffle between two passes may repeat some
+            if plane.at >= len(plane.active):
+                self._rng.shuffle(plane.active)
+                plane.at = 0
+            ev = plane.active[plane.at]
+            plane.at += 1
+            if ev.state is EvState.SKIP:
+                if restored is None:
+                    restored = ev
+                    self._set(ev, EvState.GOOD, "skipped")
+            elif ev is not restored and ev is not avoid:
+                return ev
+        if restored is not None and restored is not avoid:
+            return restored
+        return next((ev for ev in plane.active if ev is not avoid), None)
+
+    def has_other(self, ev: Ev | None) -> bool:
+        """Whether an EV other than this one could be selected in some plane."""
+        return any(other is not ev for plane in self.planes.values() if plane.up for other in plane.active)
+
+    # --- feedback ---------------------------------------------------------------------------------
+
+    def skip(self, ev: Ev, now: float, hold: float, reason: str) -> None:
+        """Congestion on this path: leave it out once. `hold` seconds long further marks do not count."""
+        if ev.state is not EvState.GOOD or now < ev.skip_until:
+            return
+        if ev.active and 2 * (self._skipped + 1) > self.active_count():
+            self.skips_ignored += 1
+            return
+        ev.skip_until = now + hold
+        self._set(ev, EvState.SKIP, reason)
+
+    def lost(self, ev: Ev, now: float, reason: str) -> bool:
+        """A packet vanished on this path: a backup of its plane takes its place. False where the floor kept it."""
+        if ev.state in {EvState.ASSUMED_BAD, EvState.DENIED}:
+            return False
+        plane = self.planes[ev.plane]
+        if not plane.up:
+            return False
+        backup = plane.backup() if ev.active else None
+        if ev.active and backup is None and self.active_count() <= self.min_active:
+            self.floor_hits += 1
+            if ev.state is EvState.GOOD:
+                self._set(ev, EvState.SKIP, "floor")
+            return False
+        self._deactivate(plane, ev)
+        ev.bad_since = now
+        self._set(ev, EvState.ASSUMED_BAD, reason)
+        if backup is not None:
+            self._activate(plane, backup, reason="replacement")
+        return True
+
+    def restore(self, ev: Ev, reason: str, skip: bool = False) -> None:
+        """An ASSUMED_BAD EV proved itself: back into rotation if its plane has a place, else it waits as backup."""
+        if ev.state is not EvState.ASSUMED_BAD:
+            return
+        plane = self.planes[ev.plane]
+        if len(plane.active) < plane.target:
+            self._join(plane, ev)
+        self._set(ev, EvState.SKIP if skip else EvState.GOOD, reason)
+
+    # --- the controller's and the ports' word -----------------------------------------------------
+
+    def deny(self, ev: Ev) -> None:
+        """The controller forbids this EV."""
+        if ev.state is EvState.DENIED:
+            return
+        plane = self.planes[ev.plane]
+        backup = plane.backup() if ev.active else None
+        self._deactivate(plane, ev)
+        self._set(ev, EvState.DENIED, "controller")
+        if backup is not None and backup is not ev:
+            self._activate(plane, backup, reason="replacement")
+
+    def allow(self, ev: Ev) -> None:
+        """The controller lifts its word."""
+        if ev.state is not EvState.DENIED:
+            return
+        plane = self.planes[ev.plane]
+        if len(plane.active) < plane.target:
+            self._join(plane, ev)
+        self._set(ev, EvState.GOOD, "controller")
+
+    def plane_down(self, number: int, now: float, reason: str) -> None:
+        """The port of this plane, here or at the peer, is down: its EVs rest, whatever their state."""
+        plane = self.planes.get(number)
+        if plane is None or not plane.up:
+            return
+        plane.up = False
+        plane.down_at = now
+        for ev in plane.active:
+            self._on_change(ev, ev.shown_state, "PORT_DOWN", reason)
+
+    def plane_up(self, number: int, reason: str, shadow: float) -> None:
+        """The port is back and its EVs at once, also those retired from `shadow` seconds before it went down on."""
+        plane = self.planes.get(number)
+        if plane is None or plane.up:
+            return
+        plane.up = True
+        plane.share = max((p.share for p in self.planes.values() if p is not plane and p.usable), default=plane.share)
+        for ev in plane.active:
+            self._on_change(ev, "PORT_DOWN", ev.shown_state, reason)
+        for ev in plane.evs:
+            if ev.state is EvState.ASSUMED_BAD and ev.bad_since >= plane.down_at - shadow:
+                self.restore(ev, reason)
+
+    # --- views ------------------------------------------------------------------------------------
+
+    def active_count(self) -> int:
+        """EVs in rotation in planes that are up."""
+        return sum(len(plane.active) for plane in self.planes.values() if plane.up)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _set(self, ev: Ev, state: EvState, reason: str) -> None:
+        old, ev_was_skip = ev.state.value, ev.state is EvState.SKIP
+        ev.state = state
+        self._skipped += (state is EvState.SKIP) - ev_was_skip
+        self._on_change(ev, old, ev.shown_state, reason)
+
+    def _join(self, plane: Plane, ev: Ev) -> None:
+        if not plane.active:  # a plane that comes back into use starts level with the others
+            plane.share = max(
+                (p.share for p in self.planes.values() if p is not plane and p.usable), default=plane.share
+            )
+        ev.active = True
+        plane.active.append(ev)
+
+    def _activate(self, plane: Plane, ev: Ev, reason: str = "") -> None:
+        old = ev.shown_state
+        self._join(plane, ev)
+        if reason:
+            self._on_change(ev, old, ev.shown_state, reason)
+
+    def _deactivate(self, plane: Plane, ev: Ev) -> None:
+        if not ev.active:
+            return
+        at = plane.active.index(ev)
+        del plane.active[at]
+        if at < plane.at:
+            plane.at -= 1
+        ev.active = False

@@ -1,0 +1,282 @@
+"""Wire format of MRC packets: opcodes, code points and the headers behind UDP, as `struct` layouts.
+
+Facts: project reference §1.5 (offsets), RoCEv2 for BTH and AETH. All fields are big-endian. A frame is always
+`Ethernet 14 | outer IPv6 40 | inner IPv6 40 | UDP 8 | BTH 12 | …`, so every offset below is fixed.
+Where the public record leaves bits open, they are zero on sending and not looked at on receipt.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+UDP_PORT: Final = 4791
+ENDPOINT_QPN: Final = 2  # destination QP of endpoint requests and responses
+P_KEY: Final = 0xFFFF
+
+ETHERTYPE_IPV6: Final = 0x86DD
+NEXT_IPV6: Final = 41
+NEXT_UDP: Final = 17
+HOP_LIMIT: Final = 64
+
+OUTER_AT: Final = 14
+INNER_AT: Final = 54
+UDP_AT: Final = 94
+BTH_AT: Final = 102
+BODY_AT: Final = 114  # first byte behind BTH
+ICRC_LEN: Final = 4
+
+
+class Op(IntEnum):
+    """BTH opcodes."""
+
+    WRITE_FIRST = 0xC6
+    WRITE_MIDDLE = 0xC7
+    WRITE_LAST = 0xC8
+    WRITE_LAST_IMM = 0xC9
+    WRITE_ONLY = 0xCA
+    WRITE_ONLY_IMM = 0xCB
+    ACK = 0xD1
+    ENDPOINT_REQUEST = 0xD8
+    ENDPOINT_RESPONSE = 0xD9
+    SACK = 0xDC
+    NACK = 0xDD
+    PROBE = 0xDE
+
+
+class Dscp(IntEnum):
+    """The six traffic classes of MRC; the values are this lab's."""
+
+    NO_TRIM = 0
+    TRIMMABLE = 4
+    TRIMMABLE_RETX = 8
+    TRIMMED = 12
+    TRIMMED_LASTHOP = 16
+    CONTROL = 46
+
+
+class Mark(IntEnum):
+    """M of a SACK: what the requestor shall do with the EV it reflects."""
+
+    NONE = 0
+    SKIP_ONCE = 1
+    ALWAYS_SKIP = 2
+
+
+class Reason(IntEnum):
+    """Reason of a NACK."""
+
+    TRIMMED = 0x01
+    TRIMMED_LASTHOP = 0x02
+    NO_BITMAP = 0x06
+    NO_PKT_BUFFER = 0x07
+    NO_RESOURCE = 0x0A
+    PSN_OOR_WINDOW = 0x0B
+    UNEXP_EVENT = 0x19
+
+
+class Syndrome(IntEnum):
+    """AETH syndromes. The low five bits of an ACK are 0x1f: no end-to-end credits."""
+
+    ACK = 0x1F
+    NAK_INVALID_REQUEST = 0x61
+    NAK_REMOTE_ACCESS = 0x62
+    NAK_REMOTE_OPERATION = 0x63
+
+
+class EndpointOp(IntEnum):
+    """Operation of an endpoint request."""
+
+    PORT_STATUS_UPDATE = 0
+    EV_PROBE = 1
+
+
+ECN_ECT: Final = 0b10
+ECN_CE: Final = 0b11
+FLAG_ACK_REQUEST: Final = 0x80  # of BTH byte 8
+FLAG_RTX: Final = 0x20
+FLAG_TS: Final = 0x10
+PAD_SHIFT: Final = 4  # of BTH byte 1
+
+WRITES: Final = frozenset(range(Op.WRITE_FIRST, Op.WRITE_ONLY_IMM + 1))
+WITH_IMM: Final = frozenset({int(Op.WRITE_LAST_IMM), int(Op.WRITE_ONLY_IMM)})
+ENDS_MESSAGE: Final = frozenset({int(Op.WRITE_LAST), int(Op.WRITE_ONLY)}) | WITH_IMM
+
+# Ethernet, outer IPv6 (class and flow label word, payload length, next header, hop limit, start of destination),
+# inner IPv6 (the same, whole addresses), UDP, BTH (opcode, pad byte, reserved byte and destination QP, flags and PSN)
+FRAME: Final = Struct(">12xH IHBB16x6s10x IHBx16s16s HHHH BBHII")
+ETHERNET: Final = Struct(">6s6sH")
+IPV6: Final = Struct(">IHBB16s16s")
+UDP: Final = Struct(">HHHH")
+BTH: Final = Struct(">BBHII")
+METH: Final = Struct(">HH")  # RQMSN, MSN
+TSETH: Final = Struct(">HH")  # timestamp, unit(1) | reserved(11) | type(4)
+RETH: Final = Struct(">QII")
+IMMEDIATE: Final = Struct(">I")
+AETH: Final = Struct(">I")
+SETH: Final = Struct(">BBhIHHIBBhQ HHI")  # with CC_STATE behind it
+NETH: Final = Struct(">BxBBIHHIBxH")
+PETH: Final = Struct(">3xBHxxHHHH")
+ERTH: Final = Struct(">B3xI4xHH")
+EETH: Final = Struct(">B3xII16xHHI")
+
+# The data headers in the two layouts that a write can have; BTH to RETH in one call.
+WRITE_TS: Final = Struct(">BBHII HH HH QII")
+WRITE_PLAIN: Final = Struct(">BBHII HH QII")
+WRITE_TS_BODY: Final = Struct(">HH HH QII")
+WRITE_PLAIN_BODY: Final = Struct(">HH QII")
+
+TSETH_TYPE: Final = 4
+TS_MASK: Final = 0xFFFF
+TS_UNIT: Final = 1e-6  # seconds; tsr = 1 says 1 µs, 0 says 128 ns
+TSETH_WORD: Final = 1 << 15 | TSETH_TYPE  # tsr = 1
+SETH_TYPE: Final = 1
+RCVD_UNIT: Final = 256  # bytes per unit of rcvd_bytes
+MPR_UNIT: Final = 128  # PSNs per unit of MPR
+BITMAP_BITS: Final = 64
+
+
+def timestamp(now: float) -> int:
+    """The 16-bit microsecond clock of TSETH."""
+    return int(now * 1e6) & TS_MASK
+
+
+class Sack(NamedTuple):
+    """SETH and CC_STATE. `offset` is the trigger's distance from `cack`, or the probe id where `probe_reply`."""
+
+    mark: int
+    probe_reply: bool
+    offset: int
+    entropy: int
+    cack: int  # 24-bit PSN: everything up to it has arrived
+    mpr: int  # units of 128 PSNs; 0 = not dynamic
+    bitmap_offset: int  # first PSN of the bitmap − cack
+    bitmap: int  # bit 0 = first PSN
+    timestamp: int = 0  # of the packet that triggered
+    ooo_count: int = 0
+    restore: bool = False
+    penalty: int = 0
+    rcvd_units: int = 0  # bytes received in units of 256, 24 bits
+    cc_type: int = 0
+
+    def pack(self) -> bytes:
+        """36 bytes."""
+        offset = self.offset - 0x10000 if self.probe_reply and self.offset > 0x7FFF else self.offset
+        return SETH.pack(
+            SETH_TYPE << 4,
+            self.mark << 5 | self.probe_reply << 1,
+            offset,
+            self.entropy,
+            0,
+            0,
+            self.cack,
+            self.cc_type << 4,
+            self.mpr,
+            self.bitmap_offset,
+            self.bitmap,
+            self.timestamp,
+            self.ooo_count & 0x7FFF,
+            self.restore << 31 | (self.penalty & 0x7F) << 24 | self.rcvd_units & 0xFFFFFF,
+        )
+
+    @classmethod
+    def unpack(cls, packet: memoryview, at: int) -> Sack:
+        """Read SETH and CC_STATE at offset `at`; struct.error where the packet is too short."""
+        (_type, flags, offset, entropy, _s, _d, cack, cc, mpr, bitmap_offset, bitmap, ts, ooo, penalty) = (
+            SETH.unpack_from(packet, at)
+        )
+        reply = bool(flags & 2)
+        return cls(
+            flags >> 5 & 3,
+            reply,
+            offset & 0xFFFF if reply else offset,
+            entropy,
+            cack & 0xFFFFFF,
+            mpr,
+            bitmap_offset,
+            bitmap,
+            ts,
+            ooo & 0x7FFF,
+            bool(penalty >> 31),
+            penalty >> 24 & 0x7F,
+            penalty & 0xFFFFFF,
+            cc >> 4,
+        )
+
+
+class Nack(NamedTuple):
+    """NETH."""
+
+    reason: int
+    entropy: int
+    psn: int
+    timestamp: int = 0
+    vendor: int = 0
+    cc_type: int = 0
+
+    def pack(self) -> bytes:
+        """20 bytes."""
+        return NETH.pack(0, self.reason, self.vendor, self.entropy, 0, 0, self.psn, self.cc_type << 4, self.timestamp)
+
+    @classmethod
+    def unpack(cls, packet: memoryview, at: int) -> Nack:
+        """Read NETH at offset `at`; struct.error where the packet is too short."""
+        _type, reason, vendor, entropy, _s, _d, psn, cc, ts = NETH.unpack_from(packet, at)
+        return cls(reason, entropy, psn & 0xFFFFFF, ts, vendor, cc >> 4)
+
+
+class Probe(NamedTuple):
+    """PETH of a reliability probe."""
+
+    probe_id: int
+    timestamp: int = 0
+    vendor: int = 0
+
+    def pack(self) -> bytes:
+        """16 bytes."""
+        return PETH.pack(self.vendor, self.probe_id, 0, 0, self.timestamp, TSETH_WORD)
+
+    @classmethod
+    def unpack(cls, packet: memoryview, at: int) -> Probe:
+        """Read PETH at offset `at`; struct.error where the packet is too short."""
+        vendor, probe_id, _s, _d, ts, _unit = PETH.unpack_from(packet, at)
+        return cls(probe_id, ts, vendor)
+
+
+class EndpointRequest(NamedTuple):
+    """ERTH; the request id travels in the PSN field of the BTH."""
+
+    op: int
+    port_mask: int = 0  # bit n−1: port n is up
+    timestamp: int = 0
+
+    def pack(self) -> bytes:
+        """16 bytes."""
+        return ERTH.pack(self.op, self.port_mask, self.timestamp, TSETH_WORD)
+
+    @classmethod
+    def unpack(cls, packet: memoryview, at: int) -> EndpointRequest:
+        """Read ERTH at offset `at`; struct.error where the packet is too short."""
+        op, mask, ts, _unit = ERTH.unpack_from(packet, at)
+        return cls(op, mask, ts)
+
+
+class EndpointResponse(NamedTuple):
+    """EETH: which EV the request came by, and how long the responder held it."""
+
+    op: int
+    entropy: int
+    port_mask: int = 0
+    timestamp: int = 0
+    service_time: int = 0  # ns
+
+    def pack(self) -> bytes:
+        """36 bytes."""
+        return EETH.pack(self.op, self.entropy, self.port_mask, self.timestamp, TSETH_WORD, self.service_time)
+
+    @classmethod
+    def unpack(cls, packet: memoryview, at: int) -> EndpointResponse:
+        """Read EETH at offset `at`; struct.error where the packet is too short."""
+        op, entropy, mask, ts, _unit, service = EETH.unpack_from(packet, at)
+        return cls(op, entropy, mask, ts, service)

@@ -1,0 +1,137 @@
+"""Protection domains and memory regions: where a write may come from and where it may go.
+
+A region wraps any buffer (an mmap of a file, a bytearray). Keys are drawn at registration; a remote write must name
+the right key, stay inside the bounds, and come by a QP of the same protection domain.
+"""
+
+from __future__ import annotations
+
+import random
+from enum import IntFlag
+from typing import Any, Final
+
+from hosts.mrc.errors import VerbsError
+
+_VA_ALIGN: Final = 1 << 20
+_FIRST_VA: Final = 1 << 32
+
+
+class Access(IntFlag):
+    """What a region allows besides local reads."""
+
+    LOCAL_WRITE = 1
+    REMOTE_WRITE = 2
+
+
+class MemoryRegion:
+    """A registered buffer. `users` counts work requests that still need it."""
+
+    __slots__ = ("access", "length", "lkey", "pd", "remote_write", "rkey", "users", "va", "view")
+
+    def __init__(self, view: memoryview, pd: int, va: int, key: int, access: Access) -> None:
+        self.view = view
+        self.pd = pd
+        self.va = va
+        self.length = len(view)
+        self.lkey = self.rkey = key
+        self.access = access
+        self.remote_write = bool(access & Access.REMOTE_WRITE)
+        self.users = 0
+
+
+class MemoryTable:
+    """All regions and protection domains of one host."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._regions: dict[int, MemoryRegion] = {}
+        self._pds: dict[int, int] = {}  # handle -> objects that use it
+        self._next_pd = 1
+        self._next_va = _FIRST_VA
+
+    def alloc_pd(self) -> int:
+        """A new protection domain."""
+        pd = self._next_pd
+        self._next_pd += 1
+        self._pds[pd] = 0
+        return pd
+
+    def dealloc_pd(self, pd: int) -> None:
+        """EBUSY while a QP or region uses it."""
+        self.check_pd(pd)
+        if self._pds[pd]:
+            raise VerbsError("EBUSY", f"protection domain {pd} still has {self._pds[pd]} users; destroy them first")
+        del self._pds[pd]
+
+    def check_pd(self, pd: int) -> None:
+        """EINVAL if there is no such protection domain."""
+        if pd not in self._pds:
+            raise VerbsError("EINVAL", f"there is no protection domain {pd}; allocate one with alloc_pd")
+
+    def use_pd(self, pd: int, by: int) -> None:
+        """Count a user in (+1) or out (−1)."""
+        self.check_pd(pd)
+        self._pds[pd] += by
+
+    def register(self, buffer: Any, pd: int, access: Access, va: int | None = None) -> MemoryRegion:
+        """Register a buffer; EINVAL for one that cannot do what `access` promises."""
+        self.check_pd(pd)
+        try:
+            view = memoryview(buffer).cast("B")
+        except TypeError as error:
+            raise VerbsError("EINVAL", f"the buffer cannot be registered: {error}") from None
+        if access & Access.REMOTE_WRITE and not access & Access.LOCAL_WRITE:
+            raise VerbsError("EINVAL", "REMOTE_WRITE needs LOCAL_WRITE as well")
+        if access & Access.LOCAL_WRITE and view.readonly:
+            raise VerbsError("EINVAL", "a region with LOCAL_WRITE needs a writable buffer")
+        if va is None:
+            va = self._next_va
+            self._next_va += (len(view) // _VA_ALIGN + 2) * _VA_ALIGN
+        key = self._rng.getrandbits(32)
+        while key in self._regions:
+            key = self._rng.getrandbits(32)
+        region = self._regions[key] = MemoryRegion(view, pd, va, key, access)
+        self._pds[pd] += 1
+        return region
+
+    def deregister(self, lkey: int) -> None:
+        """EBUSY while work requests use the region."""
+        region = self.region(lkey)
+        if region.users:
+            raise VerbsError(
+                "EBUSY", f"region {lkey:#x} is in use by {region.users} work requests; wait for their completion"
+            )
+        del self._regions[lkey]
+        self._pds[region.pd] -= 1
+        region.view.release()
+
+    def region(self, lkey: int) -> MemoryRegion:
+        """EINVAL if there is no such region."""
+        try:
+            return self._regions[lkey]
+        except KeyError:
+            raise VerbsError("EINVAL", f"there is no memory region with key {lkey:#x}") from None
+
+    def local(self, lkey: int, offset: int, length: int, pd: int) -> tuple[MemoryRegion, memoryview]:
+        """The bytes of a local read; EINVAL outside the bounds or in another protection domain."""
+        region = self.region(lkey)
+        if region.pd != pd:
+            raise VerbsError("EINVAL", f"region {lkey:#x} is in another protection domain than the QP")
+        if offset < 0 or length < 0 or offset + length > region.length:
+            raise VerbsError(
+                "EINVAL", f"bytes {offset}…{offset + length} are outside region {lkey:#x} of {region.length} bytes"
+            )
+        return region, region.view[offset : offset + length]
+
+    def remote_target(self, rkey: int, va: int, length: int, pd: int) -> memoryview | None:
+        """Where an arriving write of `length` bytes goes; None if it may not."""
+        region = self._regions.get(rkey)
+        if region is None or region.pd != pd or not region.remote_write:
+            return None
+        offset = va - region.va
+        if offset < 0 or offset + length > region.length:
+            return None
+        return region.view[offset : offset + length]
+
+    def __len__(self) -> int:
+        return len(self._regions)

@@ -1,0 +1,116 @@
+"""What one host knows of another: paths to it, the state of its ports, the reverse path for control packets, one
+congestion controller."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hosts.mrc.cc import Controller, PathFacts, controller
+from hosts.mrc.errors import VerbsError
+from hosts.mrc.paths import Path
+from hosts.mrc.settings import QpSettings
+from topo import srv6
+from topo.nodeconfig import NodeConfig, Template
+
+_CONTROL_TAG = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
+HEADER_BYTES = 40 + 8 + 12 + 4 + 4 + 16 + 4  # inner IPv6 to ICRC, with TSETH: what the nominal size adds to the payload
+
+
+def mac_bytes(text: str) -> bytes:
+    """Six bytes of aa:bb:cc:dd:ee:ff."""
+    return bytes.fromhex(text.replace(":", ""))
+
+
+def _with_downlink(template: int, downlink: int) -> int:
+    """A group's address template with the downlink of one host in its last uSID."""
+    shift = 0
+    while template >> shift & 0xFFFF == 0:
+        shift += srv6.USID_BITS
+    return template | downlink << shift
+
+
+class Peer:
+    """One destination host. Exists while a QP leads there."""
+
+    def __init__(self, config: NodeConfig, address: str, rng: random.Random) -> None:
+        try:
+            self.template: Template = config.template_for(address)
+            _group, downlink = srv6.host_of_address(srv6.from_text(address))
+        except (KeyError, ValueError):
+            raise VerbsError(
+                "EINVAL", f"{address} is no host address that the node config has a template for"
+            ) from None
+        self.address = srv6.from_text(address)
+        self.address_bytes = srv6.to_bytes(self.address)
+        self.text = srv6.text(self.address)
+        self.port_mask = -1  # bit n−1: its port n is up; all, until it says otherwise
+        self.update_id = -1  # of the last Port Status Update that counted
+        self.qps = 0
+        self._config = config
+        self._sr_template = _with_downlink(srv6.from_text(self.template.address), downlink)
+        self.paths: dict[int, list[Path]] = {}  # plane -> all paths, with the control tag
+        for port in config.ports:
+            uplinks = self.uplinks(port.plane)
+            self.paths[port.plane] = [self.path(port.plane, uplink, _CONTROL_TAG) for uplink in uplinks]
+        self.reverse: dict[int, Path] = {}
+        self.allowed: dict[int, list[Path]] = {}
+        self.apply_denylist(config, rng)
+        self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
+        self._controllers: dict[tuple[str, str], Controller] = {}
+
+    def uplinks(self, plane: int) -> tuple[int, ...]:
+        """T0 uplinks that lead there; (0,) inside the T0 group."""
+        if self.template.scope == "t0-local":
+            return (0,)
+        return self.template.uplinks.get(plane, ())
+
+    def path(self, plane: int, uplink: int, tag: int) -> Path:
+        """The path of one EV, with this tag."""
+        config = self._config
+        port = next(p for p in config.ports if p.plane == plane)
+        return Path(
+            srv6.ev(plane, uplink, tag),
+            port.number,
+            mac_bytes(port.peer_mac) + mac_bytes(port.mac),
+            self._sr_template,
+            srv6.from_text(config.host.address),
+            self.address,
+        )
+
+    def apply_denylist(self, config: NodeConfig, rng: random.Random) -> None:
+        """Control packets and probes keep off denied paths; a plane with none but denied ones is used all the same."""
+        for plane, paths in self.paths.items():
+            allowed = [path for path in paths if not config.denied(plane, path.uplink, self.text)]
+            self.allowed[plane] = allowed
+            if paths and self.reverse.get(plane) not in (allowed or paths):
+                self.reverse[plane] = rng.choice(allowed or paths)
+
+    def use_reverse(self, entropy: int) -> None:
+        """A packet on this EV is known to have arrived: control packets of its plane take the same path."""
+        plane, uplink, _tag = srv6.ev_fields(entropy)
+        current = self.reverse.get(plane)
+        if current is None or current.uplink == uplink:
+            return
+        for path in self.allowed[plane]:
+            if path.uplink == uplink:
+                self.reverse[plane] = path
+                return
+
+    def controller(self, settings: QpSettings, now: float, **config: Any) -> Controller:
+        """The congestion controller of this destination for a profile and its parameters, made at first use."""
+        key = (settings.cc_profile, repr(sorted(config.items())))
+        found = self._controllers.get(key)
+        if found is None:
+            rate = self._config.link.rate_pps
+            mtu = settings.path_mtu + HEADER_BYTES
+            facts = PathFacts(
+                base_rtt=settings.base_rtt,
+                bdp=rate * len(self._config.ports) * settings.base_rtt * mtu,
+                mtu=mtu,
+                trimming=settings.trimming,
+                drop_threshold=self._config.transport.drop_threshold,
+                plane_bdp_packets=rate * settings.base_rtt,
+            )
+            found = self._controllers[key] = controller(settings.cc_profile, facts, now, **config)
+        return found

@@ -1,0 +1,366 @@
+"""A queue pair: its two halves, its EV set, and the wiring between them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import zip_longest
+from typing import Any, Protocol
+
+from hosts.mrc import headers as h
+from hosts.mrc.completion import Completion, CompletionQueue
+from hosts.mrc.control import AckItem, ControlItem
+from hosts.mrc.ev import Ev, EvSet
+from hosts.mrc.evformat import uplink_of, value_of
+from hosts.mrc.evprofile import ApiState, EvProfile, Mode
+from hosts.mrc.memory import MemoryTable
+from hosts.mrc.packet import Packet
+from hosts.mrc.peer import HEADER_BYTES, Peer
+from hosts.mrc.probing import Prober
+from hosts.mrc.requestor import Requestor
+from hosts.mrc.responder import Responder
+from hosts.mrc.sent import Message
+from hosts.mrc.settings import QpSettings
+from hosts.mrc.states import QpState
+from hosts.mrc.stats import QpStats
+from hosts.mrc.timers import Timers
+from topo import srv6
+from topo.nodeconfig import NodeConfig
+
+
+class Services(Protocol):
+    """What a QP asks of the endpoint it lives in."""
+
+    config: NodeConfig
+    rng: random.Random
+    timers: Timers
+    memory: MemoryTable
+    now: float  # time of the call being handled
+
+    def log(self, record: dict[str, Any]) -> None:
+        """Append a history record."""
+
+    def wake(self, qp: QueuePair) -> None:
+        """The QP may have something to send."""
+
+    def send_control(self, item: ControlItem, peer: Peer, port: int) -> None:
+        """Queue a control packet to a peer, for this port if it is up."""
+
+    def plane_up(self, plane: int) -> bool:
+        """Whether the local port of a plane is up."""
+
+    def async_event(self, event: dict[str, Any]) -> None:
+        """Tell the application of something that no call asked for."""
+
+
+class QueuePair:
+    """One QP. Made by the verbs, driven by the endpoint."""
+
+    def __init__(
+        self,
+        host: Services,
+        qpn: int,
+        peer: Peer,
+        settings: QpSettings,
+        pd: int,
+        send_cq: CompletionQueue,
+        recv_cq: CompletionQueue,
+        now: float,
+        ev_profile: EvProfile | None = None,
+        cc_config: dict[str, Any] | None = None,
+    ) -> None:
+        self.host = host
+        self.qpn = qpn
+        self.peer = peer
+        self.settings = settings
+        self.pd = pd
+        self.send_cq = send_cq
+        self.recv_cq = recv_cq
+        self.memory = host.memory
+        self.timers = host.timers
+        self.stats = QpStats()
+        self.state = QpState.RESET
+        self.remote_qpn = 0
+        self.remote_wimm = settings.wimm
+        self.first_psn: int | None = None  # drawn when the peer is told
+        self.awake = False  # in the endpoint's list of QPs that may have something to send
+        self.overhead = HEADER_BYTES if settings.timestamps else HEADER_BYTES - 4
+        self.cc = peer.controller(settings, now, **(cc_config or {}))
+        self.ev_profile = ev_profile
+        self.evs = self._draw_evs()
+        self.requestor = Requestor(self)
+        self.responder = Responder(self)
+        self.prober = Prober(self)
+        self.sync_planes(now, "port", requeue=False)
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def ready_to_receive(self, remote_qpn: int, psn: int, mpr: int, wimm: int) -> None:
+        """RTR: the peer's QP number, first PSN, and what its responder takes."""
+        self.remote_qpn = remote_qpn
+        self.remote_wimm = min(self.settings.wimm, wimm)
+        self.responder.restart(psn)
+        self.requestor.limit_window(mpr)
+
+    def ready_to_send(self, psn: int) -> None:
+        """RTS: one's own first PSN."""
+        self.requestor.restart(psn)
+
+    def reset(self, now: float) -> None:
+        """Back to the start: nothing outstanding, all counters of the protocol at zero."""
+        self.close()
+        self.evs = self._draw_evs()
+        self.requestor = Requestor(self)
+        self.responder = Responder(self)
+        self.prober = Prober(self)
+        self.first_psn = None
+        self.sync_planes(now, "port", requeue=False)
+        self.set_state(QpState.RESET)
+
+    def close(self) -> None:
+        """Drop everything outstanding without a completion."""
+        self.prober.stop()
+        self.responder.stop()
+        self.requestor.drop()
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to send, now or when a window opens."""
+        return not (self.requestor.unsent or self.requestor.lost or self.prober.tail_wanted or self.prober.queued)
+
+    # --- EV set -----------------------------------------------------------------------------------
+
+    def _draw_evs(self) -> EvSet:
+        """The set of the EV profile where the QP has one, else paths drawn at random."""
+        policy = self.settings.ev
+        profile = self.ev_profile
+        if profile is None:
+            evs = self._random_evs(policy.ev_count)
+            made = EvSet(evs, policy.active_per_plane, policy.ev_min_active, self.host.rng, self._ev_changed)
+        else:
+            evs = self._profile_evs(profile)
+            made = EvSet(evs, profile.ev_count, profile.ev_min_active, self.host.rng, self._ev_changed)
+        for ev in evs:
+            if self.host.config.denied(ev.plane, ev.uplink, self.peer.text):
+                made.deny(ev)
+        return made
+
+    def _random_evs(self, per_plane: int) -> list[Ev]:
+        """An equal number of paths per plane, drawn at random; the first ones become active, the others backup."""
+        evs: list[Ev] = []
+        for port in self.host.config.ports:
+            uplinks = list(self.peer.uplinks(port.plane))
+            self.host.rng.shuffle(uplinks)
+            evs += [
+                Ev(self.peer.path(port.plane, up, srv6.ev_tag(len(evs) + n)))
+                for n, up in enumerate(uplinks[:per_plane])
+            ]
+        return evs
+
+    def _profile_evs(self, profile: EvProfile) -> list[Ev]:
+        """The EVs that a profile holds, or for an AUTO one as many as it wants, an equal number per plane."""
+        ports = {port.number: port.plane for port in self.host.config.ports}
+        if profile.mode is Mode.AUTO:
+            evs = self._random_evs(max(1, profile.ev_count // len(ports)))
+        else:
+            evs = []
+            for entry in profile.entries:
+                assert entry.value is not None
+                plane = ports[entry.port]
+                uplink = uplink_of(profile.format, entry.value, plane, self.peer.uplinks(plane))
+                evs.append(Ev(self.peer.path(plane, uplink, srv6.ev_tag(len(evs)))))
+        for ev, given in zip_longest(evs, profile.entries):
+            ev.api_value = given.value if given else value_of(profile.format, ev.value, ev.path.destination)
+        return evs
+
+    def _ev_changed(self, ev: Ev, old: str, new: str, reason: str) -> None:
+        if new == "ASSUMED_BAD":
+            self.prober.watch(ev, self.host.now)
+        elif old == "ASSUMED_BAD":
+            self.prober.unwatch(ev)
+        if self.ev_profile is not None and new in _EVENT_WORDS and old != "SKIP":
+            self.ev_profile.changed(ev.path.port, ev.api_value, _EVENT_WORDS[new])
+        if {old, new} == {"GOOD", "SKIP"}:
+            return  # counted per EV (marked); a record each would drown the rest
+        self.log("ev.state", ev=ev.value, plane=ev.plane, uplink=ev.uplink, old=old, new=new, reason=reason)
+
+    def sync_planes(self, now: float, reason: str, requeue: bool = True) -> None:
+        """Bring the EV set in line with the ports here and at the peer."""
+        for number, plane in self.evs.planes.items():
+            port = plane.evs[0].path.port
+            up = self.host.plane_up(number) and bool(self.peer.port_mask >> port - 1 & 1)
+            if up and not plane.up:
+                self.evs.plane_up(number, reason, shadow=self.settings.ack_timeout)
+            elif not up and plane.up:
+                self.evs.plane_down(number, now, reason)
+                if requeue:
+                    self.requestor.requeue_plane(number, now)
+        self.wake()
+
+    # --- services for the halves ------------------------------------------------------------------
+
+    def log(self, kind: str, **fields: Any) -> None:
+        """A history record of this QP."""
+        self.host.log({"kind": kind, "qp": self.qpn, **fields})
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        self.host.wake(self)
+
+    def send_control(self, item: ControlItem, port: int) -> None:
+        """Queue SACK, NACK or ACK."""
+        self.host.send_control(item, self.peer, port)
+
+    def complete(self, message: Message, status: str) -> None:
+        """A posted write is over."""
+        message.release()
+        self.log("wr.done", wr_id=message.wr_id, opcode=message.opcode, status=status, bytes=message.length)
+        self._push(
+            self.send_cq,
+            Completion(message.wr_id, status, message.opcode, message.length, self.qpn, None, self.host.now),
+        )
+
+    def complete_receive(self, wr_id: int, imm: int, length: int, status: str = "SUCCESS") -> None:
+        """A posted receive has got its immediate."""
+        self._push(self.recv_cq, Completion(wr_id, status, "RECV_RDMA_WITH_IMM", length, self.qpn, imm, self.host.now))
+
+    def _push(self, cq: CompletionQueue, completion: Completion) -> None:
+        if not cq.push(completion):
+            self.host.async_event({"event": "CQ_ERR", "cq": cq.number, "qp": self.qpn})
+            if self.state is not QpState.ERROR:
+                self.fail("WR_FLUSH_ERR", f"completion queue {cq.number} overflowed")
+
+    def refuse(self, packet: Packet, syndrome: h.Syndrome) -> None:
+        """The peer asked for what it may not do: tell it, and stop."""
+        self.send_control(AckItem(self, syndrome, packet.psn, self.responder.msn), packet.port)
+        self.fail(
+            "REM_ACCESS_ERR", f"a write to {packet.va:#x} is outside the memory this QP may write", at_fault=False
+        )
+
+    def fail(self, status: str, reason: str, at_fault: bool = True) -> None:
+        """To ERROR: outstanding work is flushed, and the application is told."""
+        if self.state is QpState.ERROR:
+            return
+        self.set_state(QpState.ERROR, reason)
+        self.host.async_event({"event": "QP_FATAL", "qp": self.qpn, "reason": reason})
+        self.prober.stop()
+        self.responder.stop()
+        self.requestor.flush(status if at_fault else "WR_FLUSH_ERR", "WR_FLUSH_ERR")
+        receives = self.responder.receives
+        while receives:
+            self.complete_receive(receives.popleft(), 0, 0, "WR_FLUSH_ERR")
+
+    def set_state(self, state: QpState, reason: str = "") -> None:
+        """Change the state and say so."""
+        self.state = state
+        self.log("qp.state", qpn=self.qpn, peer=self.peer.text, state=state.value, reason=reason)
+
+    # --- packets ----------------------------------------------------------------------------------
+
+    def on_packet(self, packet: Packet, now: float) -> None:
+        """Whatever came for this QP."""
+        if packet.op in h.WRITES:
+            if self.state is QpState.RTS or self.state is QpState.RTR:
+                self.responder.on_write(packet, now)
+            elif self.state is QpState.ERROR and not packet.trimmed:
+                self.send_control(
+                    AckItem(self, h.Syndrome.NAK_REMOTE_OPERATION, packet.psn, self.responder.msn), packet.port
+                )
+            return
+        handler = _HANDLERS.get(packet.op)
+        if handler is not None:
+            handler(self, packet, now)
+            self.wake()
+
+    def on_sack(self, packet: Packet, now: float) -> None:
+        """A SACK for the sending half."""
+        if self.state is not QpState.RTS:
+            return
+        sack = h.Sack.unpack(packet.view, packet.body_at)
+        sent_at = None
+        if sack.probe_reply:
+            sent_at = self.prober.answered(sack.offset, sack.mark, now)
+        else:
+            self.peer.use_reverse(sack.entropy)
+        self.requestor.feedback.on_sack(sack, now, sent_at)
+
+    def on_nack(self, packet: Packet, now: float) -> None:
+        """A NACK for the sending half."""
+        if self.state is not QpState.RTS:
+            return
+        nack = h.Nack.unpack(packet.view, packet.body_at)
+        if nack.reason == h.Reason.UNEXP_EVENT:
+            self.fail("REM_OP_ERR", "the peer reported an unexpected event")
+        else:
+            self.requestor.feedback.on_nack(nack, now)
+
+    def on_ack(self, packet: Packet, now: float) -> None:
+        """A Transport ACK or NAK."""
+        if self.state is not QpState.RTS:
+            return
+        syndrome = h.AETH.unpack_from(packet.view, packet.body_at)[0] >> 24
+        if syndrome >> 5 == 0:
+            self.requestor.feedback.on_ack(packet.psn, now)
+        else:
+            status, reason = _NAKS.get(
+                syndrome, ("REM_INV_REQ_ERR", f"the peer refused a request (syndrome {syndrome:#04x})")
+            )
+            self.fail(status, reason)
+
+    def on_probe(self, packet: Packet, now: float) -> None:
+        """A reliability probe for the receiving half."""
+        del now
+        if self.state in {QpState.RTR, QpState.RTS}:
+            self.responder.on_probe(packet, h.Probe.unpack(packet.view, packet.body_at))
+
+    # --- views ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Counters and state for a sample."""
+        return {
+            "qp": self.qpn,
+            "qpn": self.qpn,
+            "peer": self.peer.text,
+            "state": self.state.value,
+            **self.stats.as_dict(),
+            **self.cc.snapshot(),
+            **self.requestor.snapshot(),
+            **self.responder.snapshot(),
+            "skips_ignored": self.evs.skips_ignored,
+            "floor_hits": self.evs.floor_hits,
+        }
+
+    def path_snapshots(self) -> list[dict[str, Any]]:
+        """One entry per EV."""
+        return [
+            {
+                "qp": self.qpn,
+                "ev": ev.value,
+                "plane": ev.plane,
+                "uplink": ev.uplink,
+                "sent_packets": ev.sent,
+                "acked_packets": ev.acked,
+                "lost_packets": ev.lost,
+                "nacked_packets": ev.nacked,
+                "marked_packets": ev.marked,
+                "retx_packets": ev.retransmitted,
+                "state": ev.shown_state if self.evs.planes[ev.plane].up else "PORT_DOWN",
+            }
+            for ev in self.evs.by_value.values()
+        ]
+
+
+_HANDLERS: dict[int, Callable[[QueuePair, Packet, float], None]] = {
+    h.Op.SACK: QueuePair.on_sack,
+    h.Op.NACK: QueuePair.on_nack,
+    h.Op.ACK: QueuePair.on_ack,
+    h.Op.PROBE: QueuePair.on_probe,
+}
+
+_EVENT_WORDS = {"GOOD": ApiState.GOOD, "STANDBY": ApiState.GOOD, "ASSUMED_BAD": ApiState.ASSUMED_BAD}
+
+_NAKS = {
+    h.Syndrome.NAK_REMOTE_ACCESS: ("REM_ACCESS_ERR", "the peer refused access to its memory"),
+    h.Syndrome.NAK_REMOTE_OPERATION: ("REM_OP_ERR", "the peer's QP is in error"),
+    h.Syndrome.NAK_INVALID_REQUEST: ("REM_INV_REQ_ERR", "the peer found the request invalid"),
+}

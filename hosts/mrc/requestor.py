@@ -1,0 +1,344 @@
+"""The sending half of a QP: messages to packets, windows, retransmission, timeouts, completion.
+
+Project reference §1.6 and §3.6. Counts in unwrapped PSNs from 0; the wire adds the QP's first PSN. What SACKs, ACKs
+and NACKs say is read by Feedback; which packets are lost is decided by LossDetector.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from hosts.mrc import headers as h
+from hosts.mrc.account import Account
+from hosts.mrc.ev import Ev
+from hosts.mrc.feedback import Feedback
+from hosts.mrc.loss import LossDetector
+from hosts.mrc.paths import Frame
+from hosts.mrc.psn import PSN_MASK, wrap
+from hosts.mrc.sent import Message, PacketState, SentPacket
+from hosts.mrc.window import SendWindow
+
+if TYPE_CHECKING:
+    from hosts.mrc.qp import QueuePair
+
+_FLIGHT = PacketState.FLIGHT
+_LOST = PacketState.LOST
+
+_TC_DATA = h.Dscp.TRIMMABLE << 2 | h.ECN_ECT
+_TC_RETX = h.Dscp.TRIMMABLE_RETX << 2 | h.ECN_ECT
+_TC_NO_TRIM = h.Dscp.NO_TRIM << 2 | h.ECN_ECT
+_TRANSPORT_VERSION = 0x40  # BTH: migration state as RC sends it, version 0
+
+# opcode by (first packet of its message, last packet, with immediate)
+_OPCODES: dict[tuple[bool, bool, bool], int] = {
+    (True, False, False): int(h.Op.WRITE_FIRST),
+    (True, False, True): int(h.Op.WRITE_FIRST),
+    (False, False, False): int(h.Op.WRITE_MIDDLE),
+    (False, False, True): int(h.Op.WRITE_MIDDLE),
+    (False, True, False): int(h.Op.WRITE_LAST),
+    (False, True, True): int(h.Op.WRITE_LAST_IMM),
+    (True, True, False): int(h.Op.WRITE_ONLY),
+    (True, True, True): int(h.Op.WRITE_ONLY_IMM),
+}
+_LOSS_COUNTER = {
+    "time": "lost_time",
+    "same-ev": "lost_same_ev",
+    "timeout": "lost_timeout",
+    "nack": "lost_nack",
+    "port": "lost_port",
+}
+_PATH_NOT_TO_BLAME = frozenset({"nack", "port"})
+
+
+class Requestor:
+    """Send queue, windows, retransmission."""
+
+    def __init__(self, qp: QueuePair) -> None:
+        self.qp = qp
+        s = qp.settings
+        self._mtu = s.path_mtu
+        self._timestamps = s.timestamps
+        self._class_new, self._class_retx = (_TC_DATA, _TC_RETX) if s.trimming else (_TC_NO_TRIM, _TC_NO_TRIM)
+        self.first_psn = 0  # of the wire, set at RTS
+        self.psn_window = s.mpr_psns - 1  # the responder takes [cack + 1, cack + MPR)
+        self.window = SendWindow(s.mpr_psns)
+        self.account = Account(qp.cc)
+        self.loss = LossDetector(s)
+        self.feedback = Feedback(self)
+        self.unsent: deque[Message] = deque()
+        self.incomplete: deque[Message] = deque()  # all that are posted and not completed, in order
+        self.lost: list[int] = []  # heap of seqs that wait for retransmission; may hold some that do not any more
+        self.wimm_in_flight = 0
+        self.last_progress = 0.0
+        self.last_sent = float("-inf")
+        self._order = 0
+        self._msn = self._rqmsn = 0
+        self._timer = qp.timers.timer(self._on_timer)
+
+    # --- posting ----------------------------------------------------------------------------------
+
+    def post(self, message: Message) -> None:
+        """Queue a message."""
+        self._msn += 1
+        message.msn = self._msn & 0xFFFF
+        if message.imm is not None:
+            self._rqmsn += 1
+            self.wimm_in_flight += 1
+        message.rqmsn = self._rqmsn & 0xFFFF
+        self.unsent.append(message)
+        self.incomplete.append(message)
+        self.qp.stats.posted_bytes += message.length
+
+    def restart(self, first_psn: int) -> None:
+        """Set the first PSN on the wire (at RTS)."""
+        self.first_psn = first_psn
+
+    def limit_window(self, mpr: int) -> None:
+        """The peer's responder takes `mpr` units."""
+        self.psn_window = min(mpr * h.MPR_UNIT, self.qp.settings.mpr_psns) - 1
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether anything waits for an acknowledgement."""
+        return self.window.next > self.window.una
+
+    def has_lost(self) -> bool:
+        """Whether a retransmission waits (and may go, as far as the congestion window is concerned)."""
+        lost = self.lost
+        while lost:
+            packet = self.window.get(lost[0])
+            if packet is not None and packet.state is _LOST:
+                return self.qp.cc.allows(packet.nominal)
+            heappop(lost)
+        return False
+
+    def has_new(self) -> bool:
+        """Whether new data waits and both windows have room."""
+        window = self.window
+        return bool(self.unsent) and window.next - window.una < self.psn_window and self.qp.cc.allows(self._mtu)
+
+    def lost_frame(self, plane: int, now: float) -> Frame | None:
+        """The oldest lost packet on a path other than the one it was lost on; None if this plane has none for it."""
+        packet = self.window.get(self.lost[0])
+        if packet is None:
+            return None
+        evs = self.qp.evs
+        ev = evs.select(plane, packet.lost_ev)
+        if ev is None and not evs.has_other(packet.lost_ev):
+            ev = evs.select(plane)
+        if ev is None:
+            return None
+        heappop(self.lost)
+        self.qp.stats.retx_packets += 1
+        ev.retransmitted += 1
+        old = packet.ev.value
+        frame = self._transmit(packet, ev, now, self._class_retx, h.FLAG_RTX)
+        self.qp.log("packet.retx", psn=wrap(packet.seq + self.first_psn), ev=ev.value, old_ev=old)
+        return frame
+
+    def new_frame(self, plane: int, now: float) -> Frame | None:
+        """The next packet of the send queue; None if the plane has no EV for it."""
+        qp = self.qp
+        ev = qp.evs.select(plane)
+        if ev is None:
+            return None
+        packet = self.window.take()
+        if packet.seq == self.window.una:
+            self.last_progress = now  # nothing was in flight: silence starts now
+        self._fill(packet)
+        qp.evs.planes[plane].share += 1
+        return self._transmit(packet, ev, now, self._class_new, 0)
+
+    def _fill(self, packet: SentPacket) -> None:
+        """Give a new packet the next piece of the send queue."""
+        message = self.unsent[0]
+        index = message.sent
+        message.sent = index + 1
+        last = message.sent == message.packets
+        with_imm = message.imm is not None
+        packet.message = message
+        packet.offset = offset = index * self._mtu
+        packet.size = size = min(self._mtu, message.length - offset)
+        packet.op = _OPCODES[index == 0, last, with_imm]
+        packet.nominal = size + (-size & 3) + self.qp.overhead + (4 if last and with_imm else 0)
+        if index == 0:
+            message.first_seq = packet.seq
+            message.last_seq = packet.seq + message.packets - 1
+        if last:
+            self.unsent.popleft()
+
+    def _transmit(self, packet: SentPacket, ev: Ev, now: float, traffic_class: int, flags: int) -> Frame:
+        qp = self.qp
+        self._order = packet.order = self._order + 1
+        packet.ev = ev
+        packet.sent_at = self.last_sent = now
+        packet.previous_ts = packet.ts
+        packet.ts = int(now * 1e6) & h.TS_MASK
+        packet.sends += 1
+        packet.state = _FLIGHT
+        packet.missing_age = -1.0
+        self.loss.sent(packet)
+        self.account.sent(packet, now)
+        ev.sent += 1
+        size = packet.size
+        stats = qp.stats
+        stats.sent_packets += 1
+        stats.sent_bytes += size
+        window = self.window
+        if not self.unsent or window.next - window.una >= self.psn_window or qp.cc.wants_ack():
+            flags |= h.FLAG_ACK_REQUEST
+        offset = packet.offset
+        frame = ev.path.frame(
+            traffic_class,
+            self._headers(packet, flags),
+            packet.message.view[offset : offset + size] if size else None,
+        )
+        if self._timer.deadline is None:
+            self._arm(now)
+        return frame
+
+    def _headers(self, packet: SentPacket, flags: int) -> bytes:
+        """BTH to RETH, and the immediate where there is one."""
+        message = packet.message
+        op = packet.op
+        padding = _TRANSPORT_VERSION | (-packet.size & 3) << h.PAD_SHIFT
+        psn = packet.seq + self.first_psn & PSN_MASK
+        va = message.remote_va + packet.offset
+        if self._timestamps:
+            body = h.WRITE_TS.pack(
+                op, padding, h.P_KEY, self.qp.remote_qpn, (flags | h.FLAG_TS) << 24 | psn,
+                message.rqmsn, message.msn, packet.ts, h.TSETH_WORD, va, message.rkey, message.length,
+            )  # fmt: skip
+        else:
+            body = h.WRITE_PLAIN.pack(
+                op, padding, h.P_KEY, self.qp.remote_qpn, flags << 24 | psn,
+                message.rqmsn, message.msn, va, message.rkey, message.length,
+            )  # fmt: skip
+        return body + h.IMMEDIATE.pack(message.imm) if op in h.WITH_IMM else body
+
+    # --- losses -----------------------------------------------------------------------------------
+
+    def declare_lost(self, packet: SentPacket, reason: str, now: float) -> int:
+        """A packet in flight is lost; without a NACK its path is to blame. Returns what leaves the account."""
+        qp = self.qp
+        stats = qp.stats
+        packet.state = _LOST
+        packet.lost_ev = packet.ev
+        packet.settled = False
+        heappush(self.lost, packet.seq)
+        stats.lost_packets += 1
+        counter = _LOSS_COUNTER[reason]
+        setattr(stats, counter, getattr(stats, counter) + 1)
+        packet.ev.lost += 1
+        qp.log(
+            "packet.lost",
+            psn=wrap(packet.seq + self.first_psn),
+            ev=packet.ev.value,
+            reason=reason,
+            sent=packet.sent_at,
+            retx=packet.sends - 1,
+        )
+        if reason not in _PATH_NOT_TO_BLAME:
+            self.loss.true_loss()
+            qp.evs.lost(packet.ev, now, reason)
+        qp.wake()
+        return self.account.lost(packet)
+
+    def requeue_plane(self, plane: int, now: float) -> None:
+        """The port of a plane is down: what is on its way there will not arrive."""
+        for packet in self.window.open_packets():
+            if packet.state is _FLIGHT and packet.ev.plane == plane:
+                self.qp.cc.on_requeue(self.declare_lost(packet, "port", now))
+        self.account.settle()
+
+    def may_retry(self) -> bool:
+        """Count a retry; False where there were too many and the QP is in ERROR now."""
+        if self.loss.retry():
+            return True
+        self.qp.fail("RETRY_EXC_ERR", "Retry Counter Exceeded")
+        return False
+
+    # --- completion and time ----------------------------------------------------------------------
+
+    def after_feedback(self, now: float) -> None:
+        """A SACK, ACK or NACK has been taken in: settle, complete, set the clock."""
+        self.account.settle()
+        self._complete()
+        self._arm(now)
+
+    def _complete(self) -> None:
+        """Messages whose every packet has arrived are done, as SACK or Transport ACK tells it, whichever comes first.
+
+        The specification completes on the Transport ACK; the two say the same for writes, and a lost ACK then needs
+        no recovery of its own.
+        """
+        incomplete, una = self.incomplete, self.window.una
+        while incomplete and 0 <= incomplete[0].last_seq < una:
+            message = incomplete.popleft()
+            if message.imm is not None:
+                self.wimm_in_flight -= 1
+            self.qp.complete(message, "SUCCESS")
+
+    def _arm(self, now: float) -> None:
+        timeout = self.loss.next_timeout()
+        if timeout is None:
+            self._timer.cancel()
+            return
+        self._timer.arm(max(now, min(timeout, self._probe_at())))
+
+    def _probe_at(self) -> float:
+        """When to ask for the tail: after a silence that doubles, up to the ACK timeout, until somebody answers."""
+        prober, settings = self.qp.prober, self.qp.settings
+        silence = settings.tail_probe_rtts * self.loss.rtt_base
+        longer = min(silence * prober.tail_backoff, max(silence, settings.ack_timeout))
+        return max(self.last_progress + silence, prober.last_tail + longer)
+
+    def _on_timer(self, now: float) -> None:
+        expired = self.loss.timed_out(now)
+        if expired:
+            self.qp.stats.timeouts += 1
+            for packet in expired:
+                self.qp.cc.on_loss(self.declare_lost(packet, "timeout", now), now)
+            self.account.settle()
+            if not self.may_retry():
+                return
+        if self.in_flight and now >= self._probe_at():
+            self.qp.prober.tail(now)
+        self._arm(now)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def flush(self, status: str, rest: str) -> None:
+        """The QP failed: the oldest message completes with `status`, all others with `rest`."""
+        for message in self._clear():
+            self.qp.complete(message, status)
+            status = rest
+
+    def drop(self) -> None:
+        """The QP goes: outstanding messages end without completion."""
+        for message in self._clear():
+            message.release()
+
+    def _clear(self) -> deque[Message]:
+        self._timer.cancel()
+        self.unsent.clear()
+        self.lost.clear()
+        self.loss.clear()
+        self.window.clear()
+        self.account.clear()
+        self.wimm_in_flight = 0
+        incomplete, self.incomplete = self.incomplete, deque()
+        return incomplete
+
+    def snapshot(self) -> dict[str, Any]:
+        """Numbers for samples."""
+        return {
+            "inflight": self.account.bytes,
+            "rtt": self.feedback.srtt,
+            "reorder_rtts": self.loss.reorder_rtts,
+            "outstanding": self.window.next - self.window.una,
+        }

@@ -1,0 +1,228 @@
+"""The receiving half of a QP: placement, the receive bitmap, SACK triggers, NACKs, completions in message order.
+
+Project reference §1.6, §3.9, §5.7. Every packet inside the window goes to memory at once, in any order; what is in
+order is only the news about it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from hosts.mrc import headers as h
+from hosts.mrc.control import AckItem, NackItem, SackItem
+from hosts.mrc.psn import unwrap, wrap
+
+if TYPE_CHECKING:
+    from hosts.mrc.packet import Packet
+    from hosts.mrc.qp import QueuePair
+
+_BITMAP_MASK = (1 << h.BITMAP_BITS) - 1
+_LEAST_COUNTED = 1024  # bytes that even a small packet adds to the SACK trigger
+_SLIDE_MARGIN = 8  # packets that may still come in before a waiting SACK is sent
+_IDLE_RTTS = 0.25  # a SACK is due when nothing came for this long
+
+
+class Responder:
+    """Receive window of one QP."""
+
+    def __init__(self, qp: QueuePair) -> None:
+        self.qp = qp
+        self.first_psn = 0
+        self.base = 0  # next seq expected: cack + 1
+        self.bits = 0  # bit i: base + i has arrived
+        self.highest = -1
+        self.window = qp.settings.mpr_psns - 1
+        self.receives: deque[int] = deque()  # wr_ids of posted receives
+        self.rcvd_bytes = 0
+        self.msn = 0  # messages received completely, in order
+        self._ends: list[tuple[int, int, int | None, int]] = []  # heap of (last seq, MSN, immediate, length)
+        self._immediates = 0  # arrived and not yet delivered
+        self.last_placed = 0.0  # time of the last new payload
+        self.max_gap = 0.0  # longest time between two, since somebody last set it to 0
+        self._waiting: SackItem | None = None  # queued, without a mark, and still open
+        self._reported = -1  # highest seq that a SACK has shown
+        self._unreported = 0  # bytes towards the SACK trigger
+        self._held: tuple[SackItem, int] | None = None  # a SACK not yet due, and the port it would leave by
+        self._idle = qp.timers.timer(self._on_idle)
+
+    def restart(self, first_psn: int) -> None:
+        """Set the first PSN expected (at RTR)."""
+        self.first_psn = first_psn
+
+    # --- packets ----------------------------------------------------------------------------------
+
+    def on_write(self, packet: Packet, now: float) -> None:
+        """A data packet whose ICRC is right, or a trimmed one."""
+        qp = self.qp
+        stats = qp.stats
+        stats.received_packets += 1
+        seq = unwrap(packet.psn - self.first_psn, self.base)
+        distance = seq - self.base
+        if packet.trimmed:
+            self._on_trimmed(packet, seq, distance)
+            return
+        if distance < 0 or self.bits >> distance & 1:
+            stats.duplicate_packets += 1
+            self._sack(packet, seq)
+            return
+        if distance >= self.window:
+            stats.out_of_window += 1
+            self._nack(packet, h.Reason.PSN_OOR_WINDOW)
+            return
+        with_imm = packet.op in h.WITH_IMM
+        if with_imm and self._immediates >= len(self.receives):
+            stats.no_resource += 1
+            self._nack(packet, h.Reason.NO_RESOURCE)
+            return
+        if not self._place(packet):
+            return
+        stats.placed_packets += 1
+        stats.placed_bytes += packet.size
+        if stats.placed_packets > 1:
+            self.max_gap = max(self.max_gap, now - self.last_placed)
+        self.last_placed = now
+        self.rcvd_bytes += packet.nominal
+        self.bits |= 1 << distance
+        self.highest = max(self.highest, seq)
+        if packet.op in h.ENDS_MESSAGE:
+            self._immediates += with_imm
+            heappush(self._ends, (seq, packet.msn, packet.imm if with_imm else None, packet.dma_length))
+        if self.bits & 1:
+            self._advance(packet)
+        self._trigger(packet, seq, now)
+
+    def _place(self, packet: Packet) -> bool:
+        target = self.qp.memory.remote_target(packet.rkey, packet.va, packet.size, self.qp.pd)
+        if target is None:
+            self.qp.stats.access_errors += 1
+            self.qp.refuse(packet, h.Syndrome.NAK_REMOTE_ACCESS)
+            return False
+        target[:] = packet.payload()
+        return True
+
+    def _advance(self, packet: Packet) -> None:
+        """The oldest gap is closed: move on, and deliver the messages that are now complete."""
+        run = (~self.bits & self.bits + 1).bit_length() - 1
+        self.bits >>= run
+        self.base += run
+        ends = self._ends
+        done = False
+        while ends and ends[0][0] < self.base:
+            _, msn, imm, length = heappop(ends)
+            self.msn = msn
+            done = True
+            if imm is not None:
+                self._immediates -= 1
+                self.qp.complete_receive(self.receives.popleft(), imm, length)
+        if done:
+            self.qp.send_control(
+                AckItem(self.qp, h.Syndrome.ACK, wrap(self.base - 1 + self.first_psn), self.msn), packet.port
+            )
+
+    def _on_trimmed(self, packet: Packet, seq: int, distance: int) -> None:
+        self.qp.stats.trimmed_packets += 1
+        if distance < 0 or self.bits >> max(distance, 0) & 1:
+            self._sack(packet, seq)  # it arrived whole before
+            return
+        self._nack(packet, h.Reason.TRIMMED_LASTHOP if packet.dscp == h.Dscp.TRIMMED_LASTHOP else h.Reason.TRIMMED)
+
+    # --- feedback ---------------------------------------------------------------------------------
+
+    def _trigger(self, packet: Packet, seq: int, now: float) -> None:
+        """The specification's five reasons for a SACK; else one is due when the packets stop coming."""
+        self._unreported += max(packet.size, _LEAST_COUNTED)
+        if (
+            self._unreported > self.qp.settings.sack_gen_threshold
+            or packet.ce
+            or packet.flags & (h.FLAG_ACK_REQUEST | h.FLAG_RTX)
+        ):
+            self._sack(packet, seq)
+        else:
+            self._held = (SackItem(self.qp, h.Mark.NONE, packet.entropy, packet.timestamp, seq, None), packet.port)
+            self._idle.arm(now + _IDLE_RTTS * self.qp.settings.base_rtt)
+
+    def _on_idle(self, now: float) -> None:
+        del now
+        if self._held is not None:
+            item, port = self._held
+            self._held = None
+            self._unreported = 0
+            self._queue_sack(item, port)
+
+    def _sack(self, packet: Packet, seq: int) -> None:
+        self._unreported = 0
+        self._held = None
+        self._idle.cancel()
+        mark = h.Mark.NONE
+        if packet.ce:
+            mark = h.Mark.SKIP_ONCE
+            self.qp.stats.ecn_packets += 1
+        self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None), packet.port)
+
+    def _nack(self, packet: Packet, reason: h.Reason) -> None:
+        self.qp.send_control(NackItem(self.qp, reason, packet.entropy, packet.psn, packet.timestamp), packet.port)
+
+    def on_probe(self, packet: Packet, probe: h.Probe) -> None:
+        """A reliability probe: answer at once, with the state of the moment."""
+        self.qp.stats.probes_answered += 1
+        mark = h.Mark.SKIP_ONCE if packet.ce else h.Mark.NONE
+        self.qp.send_control(SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id), packet.port)
+
+    def _queue_sack(self, item: SackItem, port: int) -> None:
+        """Send a SACK, or let one that still waits for a port speak for it too.
+
+        A waiting SACK is fixed before the bitmap slides past what it alone would have shown: each packet's arrival, or
+        its absence, is in some SACK.
+        """
+        waiting = self._waiting
+        if waiting is not None:
+            if self._first_shown() + _SLIDE_MARGIN > waiting.needs:
+                waiting.content = self._make(waiting)
+                self._waiting = None
+            elif item.mark == h.Mark.NONE:
+                waiting.entropy, waiting.timestamp, waiting.seq = item.entropy, item.timestamp, item.seq
+                return
+        item.needs = self._reported + 1
+        if self._waiting is None and item.mark == h.Mark.NONE:
+            self._waiting = item
+        self.qp.send_control(item, port)
+
+    def take_sack(self, item: SackItem) -> h.Sack:
+        """The content of a SACK that a port takes now: sent late, it still says the latest."""
+        if item is self._waiting:
+            self._waiting = None
+        return item.content or self._make(item)
+
+    def _first_shown(self) -> int:
+        return max(self.highest - (h.BITMAP_BITS - 1), self.base)
+
+    def _make(self, item: SackItem) -> h.Sack:
+        cack = self.base - 1
+        first = self._first_shown()
+        settings = self.qp.settings
+        from_cack = max(-0x8000, min(0x7FFF, item.seq - cack))
+        self._reported = max(self._reported, self.highest)
+        return h.Sack(
+            mark=item.mark,
+            probe_reply=item.probe_id is not None,
+            offset=from_cack if item.probe_id is None else item.probe_id,
+            entropy=item.entropy,
+            cack=wrap(cack + self.first_psn),
+            mpr=settings.mpr if settings.dynamic_mpr else 0,
+            bitmap_offset=first - cack,
+            bitmap=self.bits >> (first - self.base) & _BITMAP_MASK,
+            timestamp=item.timestamp,
+            ooo_count=self.bits.bit_count(),
+            rcvd_units=-(-self.rcvd_bytes // h.RCVD_UNIT) & 0xFFFFFF,
+        )
+
+    def stop(self) -> None:
+        """The QP ends."""
+        self._idle.cancel()
+        self._held = None
+
+    def snapshot(self) -> dict[str, Any]:
+        """Numbers for samples."""
+        return {"last_placed": self.last_placed, "max_gap": self.max_gap}

@@ -1,0 +1,314 @@
+"""A simulated fabric for transport tests: endpoints joined in memory under a simulated clock.
+
+Every NIC port sends at the link rate; a packet that arrives at the far end does so after the path's delay. What
+happens on the way is decided by `Simulation.fate`, which tests replace: it gets a Transit and returns the times
+after which copies of it arrive.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hosts.mrc import headers as h
+from hosts.mrc.endpoint import Endpoint
+from topo import srv6
+from topo.nodeconfig import EvProfile, HostSection, LinkSection, NicPort, NodeConfig, Template, TransportSection
+
+RATE = 500.0  # full-size packets per second and port
+HOP = 0.002  # seconds per link
+FULL_SIZE = 1024
+PLANES = 4
+UPLINKS = 2
+
+
+def node_config(
+    number: int, *, planes: int = PLANES, uplinks: int = UPLINKS, hosts_per_t0: int = 2, t0s: int = 2, **transport: Any
+) -> NodeConfig:
+    """The config of host `number` in a fabric of the demo's shape."""
+    group, downlink = (number - 1) // hosts_per_t0 + 1, (number - 1) % hosts_per_t0 + 1
+    name = f"h{number}"
+    ports = tuple(
+        NicPort(
+            number=p,
+            name=f"{name}-p{p}",
+            plane=p,
+            mac=f"02:0c:{p:02x}:00:{number:02x}:01",
+            peer_switch=f"t0-p{p}-{group}",
+            peer_port=downlink,
+            peer_mac=f"02:0a:{p:02x}:{group:02x}:00:{downlink:02x}",
+        )
+        for p in range(1, planes + 1)
+    )
+    templates = []
+    for other in range(1, t0s + 1):
+        local = other == group
+        links = 2 if local else 4
+        templates.append(
+            Template(
+                group=other,
+                prefix=f"{srv6.text(srv6.group_prefix(other))}/64",
+                scope="t0-local" if local else "cross-t1",
+                address=srv6.text(srv6.template_for(group, other, 1)),
+                uplinks={p: () if local else tuple(range(1, uplinks + 1)) for p in range(1, planes + 1)},
+                base_rtt=2 * links * HOP + 1 / RATE,
+                links=links,
+            )
+        )
+    profile = transport.pop("ev", None) or EvProfile(
+        name="default",
+        active_per_plane=uplinks,
+        backup_per_plane=0,
+        ev_min_active=1,
+        probe_interval_rtts=12,
+        probe_backoff_cap=4,
+    )
+    values: dict[str, Any] = {
+        "mpr": 4,
+        "timeout_exponent": 18,
+        "sack_gen_threshold": 3 * FULL_SIZE,
+        "cc_profile": "uet-1.0-nscc",
+        "trimming": False,
+        "trim_threshold": 16,
+        "drop_threshold": 64,
+    } | transport
+    return NodeConfig(
+        version=1,
+        host=HostSection(
+            name=name,
+            number=number,
+            group=group,
+            downlink=downlink,
+            address=srv6.text(srv6.host_address(group, downlink)),
+        ),
+        path_mtu=FULL_SIZE,
+        link=LinkSection(rate_pps=RATE, delay=HOP),
+        ports=ports,
+        templates=tuple(templates),
+        ev_profiles=(profile,),
+        transport=TransportSection(**values),
+        directory={
+            f"h{n}": srv6.text(srv6.host_address((n - 1) // hosts_per_t0 + 1, (n - 1) % hosts_per_t0 + 1))
+            for n in range(1, 9)
+        },
+    )
+
+
+@dataclass
+class Transit:
+    """A frame on its way from one host to another."""
+
+    source: str
+    destination: str
+    plane: int
+    uplink: int  # 0: T0-local
+    data: bytearray
+    sent_at: float
+    serial: int
+
+    @property
+    def op(self) -> int:
+        """BTH opcode."""
+        return self.data[h.BTH_AT]
+
+    @property
+    def is_write(self) -> bool:
+        """Whether it carries data."""
+        return self.op in h.WRITES
+
+    @property
+    def psn(self) -> int:
+        """BTH PSN."""
+        return int.from_bytes(self.data[h.BTH_AT + 9 : h.BTH_AT + 12], "big")
+
+    @property
+    def entropy(self) -> int:
+        """EV as the receiver sees it."""
+        return int.from_bytes(self.data[h.INNER_AT + 2 : h.INNER_AT + 4], "big") << 16 | int.from_bytes(
+            self.data[h.UDP_AT : h.UDP_AT + 2], "big"
+        )
+
+    def trim(self, length: int = 128, last_hop: bool = False) -> None:
+        """What a congested switch does."""
+        self.set_dscp(h.Dscp.TRIMMED_LASTHOP if last_hop else h.Dscp.TRIMMED)
+        del self.data[length:]
+
+    def mark(self) -> None:
+        """ECN-CE in both headers."""
+        for at in (h.OUTER_AT, h.INNER_AT):
+            self.data[at + 1] |= 0x30
+
+    def set_dscp(self, dscp: int) -> None:
+        """Rewrite DSCP in both headers."""
+        for at in (h.OUTER_AT, h.INNER_AT):
+            ecn = self.data[at + 1] >> 4 & 3
+            traffic_class = dscp << 2 | ecn
+            self.data[at] = 0x60 | traffic_class >> 4
+            self.data[at + 1] = (traffic_class & 0xF) << 4 | self.data[at + 1] & 0xF
+
+
+Fate = Callable[[Transit], list[float]]
+
+
+class Simulation:
+    """Hosts, clock and wires."""
+
+    def __init__(self, numbers: tuple[int, ...] = (1, 3), seed: int = 1, **config: Any) -> None:
+        self.now = 0.0
+        self.records: list[dict[str, Any]] = []
+        self.sent: list[Transit] = []
+        self.keep_sent = False
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._serial = itertools.count()
+        self.configs = {f"h{n}": node_config(n, **config) for n in numbers}
+        self.hosts = {
+            name: Endpoint(cfg, random.Random(seed * 1000 + index), self._logger(name))
+            for index, (name, cfg) in enumerate(self.configs.items())
+        }
+        self._by_address = {srv6.from_text(cfg.host.address): name for name, cfg in self.configs.items()}
+        self._free_at = {(name, port.number): 0.0 for name, cfg in self.configs.items() for port in cfg.ports}
+        self._kick_pending: set[tuple[str, int]] = set()
+        self.fate: Fate = self.clean
+        self.before_send: Callable[[str, Transit], None] | None = None
+        for name, cfg in self.configs.items():
+            for port in cfg.ports:
+                self.hosts[name].port_event(port.number, True, 0.0)
+
+    def _logger(self, name: str) -> Callable[[dict[str, Any]], None]:
+        return lambda record: self.records.append({"t": self.now, "node": name, **record})
+
+    # --- use --------------------------------------------------------------------------------------
+
+    def clean(self, transit: Transit) -> list[float]:
+        """An idle fabric: one copy after the path's delay."""
+        return [self.delay(transit)]
+
+    def delay(self, transit: Transit) -> float:
+        """Propagation of the path."""
+        return (4 if transit.uplink else 2) * HOP
+
+    def connect(self, a: str, b: str, first_psn: int | None = None, **attributes: Any) -> tuple[int, int]:
+        """A pair of QPs in RTS; `first_psn` on the wire of a, else drawn."""
+        qa = self.hosts[a].create_qp(self.configs[b].host.address, **attributes)
+        qb = self.hosts[b].create_qp(self.configs[a].host.address, **attributes)
+        if first_psn is not None:
+            self.hosts[a].qps[qa].first_psn = first_psn
+        info_a, info_b = self.hosts[a].local_info(qa), self.hosts[b].local_info(qb)
+        self.hosts[a].connect(qa, info_b)
+        self.hosts[b].connect(qb, info_a)
+        return qa, qb
+
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        """Do something at a time."""
+        heapq.heappush(self._events, (when, next(self._serial), action))
+
+    def run(self, until: float = 60.0, done: Callable[[], bool] | None = None) -> None:
+        """Let time pass until `until`, or until `done` says so."""
+        self.kick()
+        while done is None or not done():
+            upcoming = self._events[0][0] if self._events else None
+            deadlines = [d for host in self.hosts.values() if (d := host.next_deadline()) is not None]
+            timer = min(deadlines, default=None)
+            times = [t for t in (upcoming, timer) if t is not None]
+            if not times or min(times) > until:
+                self.now = until
+                return
+            self.now = max(self.now, min(times))
+            if timer is not None and timer <= self.now:
+                for host in self.hosts.values():
+                    host.on_timer(self.now)
+            while self._events and self._events[0][0] <= self.now:
+                heapq.heappop(self._events)[2]()
+            self.kick()
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def kick(self) -> None:
+        """Let every port that is free send."""
+        progress = True
+        while progress:
+            progress = False
+            for (name, port), free_at in self._free_at.items():
+                if free_at <= self.now and self.hosts[name].has_work(port, self.now):
+                    frame = self.hosts[name].next_frame(port, self.now)
+                    if frame is not None:
+                        progress = True
+                        self._launch(
+                            name, port, b"".join((frame.header, frame.payload or b"", frame.trailer)), frame.wire_len
+                        )
+                        self._schedule_free(name, port)
+
+    def _schedule_free(self, name: str, port: int) -> None:
+        self.at(self._free_at[name, port], lambda: None)
+
+    def _launch(self, name: str, port: int, data: bytes, wire_len: int) -> None:
+        assert len(data) == wire_len
+        self._free_at[name, port] = self.now + wire_len / (FULL_SIZE + 142) / RATE
+        outer = srv6.from_bytes(data[38:54])
+        inner = srv6.from_bytes(data[78:94])
+        destination = self._by_address[inner]
+        plane, uplink, _ = srv6.ev_fields(srv6.ev_of_address(outer))
+        assert plane == port
+        transit = Transit(name, destination, plane, uplink, bytearray(data), self.now, next(self._serial))
+        host = self.configs[destination].host
+        transit.data[38:54] = srv6.to_bytes(srv6.nic_route(plane, host.downlink) << 80)
+        if self.keep_sent:
+            self.sent.append(transit)
+        if self.before_send is not None:
+            self.before_send(name, transit)
+        for delay in self.fate(transit):
+            copy = bytes(transit.data)
+            self.at(self.now + delay, lambda copy=copy: self.hosts[destination].receive(plane, copy, self.now))
+
+
+class Transfer:
+    """One buffer at the sender, one of the same size at the receiver, and the writes between them."""
+
+    def __init__(
+        self, sim: Simulation, a: str, b: str, size: int, seed: int = 7, guard: int = 0, **attributes: Any
+    ) -> None:
+        self.sim, self.a, self.b = sim, a, b
+        self.qa, self.qb = sim.connect(a, b, **attributes)
+        self.source = bytearray(random.Random(seed).randbytes(size))
+        self._around = bytearray(b"\xa5" * (size + 2 * guard))
+        self.guard = guard
+        self.target = memoryview(self._around)[guard : guard + size]
+        self.target[:] = bytes(size)
+        self.local = sim.hosts[a].reg_mr(self.source)
+        self.remote = sim.hosts[b].reg_mr(self.target)
+        self.completions: list[Any] = []
+        self.posted = 0
+
+    def write(self, offset: int, length: int, imm: int | None = None) -> None:
+        """Post one write to the same offset."""
+        opcode = "RDMA_WRITE" if imm is None else "RDMA_WRITE_WITH_IMM"
+        self.sim.hosts[self.a].post_send(
+            self.qa,
+            self.posted,
+            opcode,
+            self.local.lkey,
+            offset,
+            length,
+            self.remote.va + offset,
+            self.remote.rkey,
+            imm,
+        )
+        self.posted += 1
+
+    def guards_intact(self) -> bool:
+        """Whether nothing was written outside the region."""
+        guard = b"\xa5" * self.guard
+        return self._around[: self.guard] == guard and self._around[len(self._around) - self.guard :] == guard
+
+    def done(self) -> bool:
+        """Poll; whether all that was posted has completed."""
+        self.completions += self.sim.hosts[self.a].poll_cq()
+        return len(self.completions) >= self.posted
+
+    def stats(self) -> Any:
+        """Sender's counters."""
+        return self.sim.hosts[self.a].qps[self.qa].stats

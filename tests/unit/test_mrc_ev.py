@@ -1,0 +1,233 @@
+"""Entropy values of a QP: rotation, SKIP, retirement, replacement, floor, ports, denylist."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from hosts.mrc.ev import Ev, EvSet, EvState
+from hosts.mrc.paths import Path
+from topo import srv6
+
+
+def made(planes=2, uplinks=3, active=3, min_active=1, seed=1):
+    changes = []
+    evs = []
+    for plane in range(1, planes + 1):
+        for uplink in range(1, uplinks + 1):
+            value = srv6.ev(plane, uplink, srv6.ev_tag(len(evs)))
+            path = Path(
+                value, plane, bytes(12), srv6.template_for(1, 2, 1), srv6.host_address(1, 1), srv6.host_address(2, 1)
+            )
+            evs.append(Ev(path))
+    ev_set = EvSet(
+        evs,
+        active,
+        min_active,
+        random.Random(seed),
+        lambda ev, old, new, why: changes.append((ev.plane, ev.uplink, old, new, why)),
+    )
+    return ev_set, changes
+
+
+def pick(ev_set, plane, avoid=None):
+    ev = ev_set.select(plane, avoid)
+    return ev.uplink if ev else None
+
+
+def of(ev_set, plane, uplink):
+    return next(ev for ev in ev_set.planes[plane].evs if ev.uplink == uplink)
+
+
+# --- rotation -----------------------------------------------------------------------------------
+
+
+def test_each_pass_uses_every_active_ev_of_the_plane_once():
+    ev_set, _ = made()
+    for _ in range(20):
+        assert sorted(pick(ev_set, 1) for _ in range(3)) == [1, 2, 3]
+
+
+def test_the_order_changes_from_pass_to_pass():
+    ev_set, _ = made(uplinks=6, active=6)
+    passes = {tuple(pick(ev_set, 1) for _ in range(6)) for _ in range(20)}
+    assert len(passes) > 10
+
+
+def test_backups_are_not_in_rotation():
+    ev_set, _ = made(active=2)
+    assert Counter(pick(ev_set, 1) for _ in range(20)) == {1: 10, 2: 10}
+    assert of(ev_set, 1, 3).shown_state == "STANDBY"
+
+
+def test_the_path_a_packet_was_lost_on_is_not_taken_again():
+    ev_set, _ = made(uplinks=2, active=2)
+    bad = of(ev_set, 1, 1)
+    assert all(pick(ev_set, 1, avoid=bad) == 2 for _ in range(10))
+
+
+def test_a_plane_whose_only_ev_is_to_be_avoided_gives_none_and_another_plane_can_help():
+    ev_set, _ = made(uplinks=1, active=1)
+    bad = of(ev_set, 1, 1)
+    assert pick(ev_set, 1, avoid=bad) is None
+    assert ev_set.has_other(bad)
+    assert pick(ev_set, 2, avoid=bad) == 1
+
+
+def test_no_plane_is_in_turn_while_it_is_ahead_of_another():
+    ev_set, _ = made()
+    assert ev_set.in_turn(1)
+    ev_set.planes[1].share += 1
+    assert not ev_set.in_turn(1)
+    assert ev_set.in_turn(2)
+    ev_set.planes[2].share += 1
+    assert ev_set.in_turn(1)
+
+
+# --- SKIP ---------------------------------------------------------------------------------------
+
+
+def test_a_skipped_ev_is_left_out_once_and_then_good_again():
+    ev_set, _ = made()
+    skipped = of(ev_set, 1, 2)
+    ev_set.skip(skipped, now=1.0, hold=0.1, reason="ecn")
+    first_pass = [pick(ev_set, 1) for _ in range(2)]
+    assert 2 not in first_pass
+    assert skipped.state is EvState.GOOD
+    assert sorted(pick(ev_set, 1) for _ in range(3)) == [1, 2, 3]
+
+
+def test_one_send_restores_at_most_one_skipped_ev():
+    ev_set, _ = made(planes=3, uplinks=3)
+    for uplink in (1, 2):
+        ev_set.skip(of(ev_set, 1, uplink), 1.0, 0.1, "ecn")
+    pick(ev_set, 1)
+    states = [of(ev_set, 1, uplink).state for uplink in (1, 2)]
+    assert states.count(EvState.SKIP) >= 1
+
+
+def test_a_mark_within_an_rtt_of_the_last_one_does_not_count():
+    ev_set, _ = made()
+    ev = of(ev_set, 1, 1)
+    ev_set.skip(ev, 1.0, 0.1, "ecn")
+    while ev.state is EvState.SKIP:
+        pick(ev_set, 1)
+    ev_set.skip(ev, 1.05, 0.1, "ecn")
+    assert ev.state is EvState.GOOD
+    ev_set.skip(ev, 1.15, 0.1, "ecn")
+    assert ev.state is EvState.SKIP
+
+
+def test_marks_are_ignored_once_half_of_the_set_is_skipped():
+    ev_set, _ = made(planes=1, uplinks=4, active=4)
+    for uplink in (1, 2, 3, 4):
+        ev_set.skip(of(ev_set, 1, uplink), 1.0, 0.1, "ecn")
+    assert sum(ev.state is EvState.SKIP for ev in ev_set.planes[1].evs) == 2
+    assert ev_set.skips_ignored == 2
+
+
+def test_with_nothing_but_a_skipped_ev_that_one_is_taken():
+    ev_set, _ = made(planes=2, uplinks=1, active=1)
+    ev_set.skip(of(ev_set, 1, 1), 1.0, 0.1, "ecn")
+    assert pick(ev_set, 1) == 1
+
+
+# --- ASSUMED_BAD --------------------------------------------------------------------------------
+
+
+def test_one_loss_retires_an_ev_and_a_backup_of_the_same_plane_takes_its_place():
+    ev_set, changes = made(active=2)
+    assert ev_set.lost(of(ev_set, 1, 1), 1.0, "time")
+    assert {pick(ev_set, 1) for _ in range(10)} == {2, 3}
+    assert {pick(ev_set, 2) for _ in range(10)} == {1, 2}
+    assert changes == [(1, 1, "GOOD", "ASSUMED_BAD", "time"), (1, 3, "STANDBY", "GOOD", "replacement")]
+
+
+def test_a_restored_ev_joins_the_rotation_only_if_its_plane_has_a_place():
+    ev_set, changes = made(active=2)
+    first, second = of(ev_set, 1, 1), of(ev_set, 1, 2)
+    ev_set.lost(first, 1.0, "time")
+    ev_set.lost(second, 1.0, "time")
+    assert {pick(ev_set, 1) for _ in range(10)} == {3}
+    ev_set.restore(first, "probe")
+    assert first.active
+    ev_set.restore(second, "probe")
+    assert not second.active
+    assert changes[-1] == (1, 2, "ASSUMED_BAD", "STANDBY", "probe")
+
+
+def test_a_plane_may_empty_but_the_set_keeps_its_floor():
+    ev_set, _ = made(planes=2, uplinks=2, active=2, min_active=2)
+    assert ev_set.lost(of(ev_set, 1, 1), 1.0, "time")
+    assert ev_set.lost(of(ev_set, 1, 2), 1.0, "time")
+    assert not ev_set.usable(1)
+    assert ev_set.in_turn(2)
+    kept = of(ev_set, 2, 1)
+    assert not ev_set.lost(kept, 1.0, "time")
+    assert kept.state is EvState.SKIP
+    assert kept.active
+    assert ev_set.floor_hits == 1
+
+
+def test_a_plane_that_comes_back_starts_level_with_the_others():
+    ev_set, _ = made(planes=2, uplinks=1, active=1)
+    ev_set.lost(of(ev_set, 1, 1), 1.0, "time")
+    ev_set.planes[2].share = 500
+    ev_set.restore(of(ev_set, 1, 1), "probe")
+    assert ev_set.planes[1].share == 500
+    assert ev_set.in_turn(1)
+    assert ev_set.in_turn(2)
+
+
+@pytest.mark.parametrize("as_skip", [False, True])
+def test_a_probe_answered_with_a_mark_leads_to_skip(as_skip):
+    ev_set, _ = made()
+    ev = of(ev_set, 1, 1)
+    ev_set.lost(ev, 1.0, "time")
+    ev_set.restore(ev, "probe", skip=as_skip)
+    assert ev.state is (EvState.SKIP if as_skip else EvState.GOOD)
+
+
+# --- denylist and ports -------------------------------------------------------------------------
+
+
+def test_a_denied_ev_is_never_selected_and_returns_only_by_the_controller():
+    ev_set, _ = made(active=3)
+    ev = of(ev_set, 1, 2)
+    ev_set.deny(ev)
+    assert {pick(ev_set, 1) for _ in range(20)} == {1, 3}
+    ev_set.restore(ev, "probe")
+    ev_set.lost(ev, 2.0, "time")
+    assert ev.state is EvState.DENIED
+    ev_set.allow(ev)
+    assert {pick(ev_set, 1) for _ in range(20)} == {1, 2, 3}
+
+
+def test_a_plane_without_its_port_is_not_used_and_its_states_are_kept():
+    ev_set, changes = made(uplinks=2, active=2)
+    ev_set.skip(of(ev_set, 1, 1), 0.5, 0.1, "ecn")
+    ev_set.plane_down(1, 1.0, "port")
+    assert not ev_set.usable(1)
+    assert pick(ev_set, 1) is None
+    assert ev_set.active_count() == 2
+    ev_set.plane_up(1, "port", shadow=0.2)
+    assert ev_set.usable(1)
+    assert [change[3] for change in changes if change[0] == 1 and change[4] == "port"].count("PORT_DOWN") == 2
+
+
+def test_a_loss_on_a_plane_that_is_down_blames_the_port_and_not_the_path():
+    ev_set, _ = made(uplinks=2, active=2)
+    ev_set.plane_down(1, 1.0, "port")
+    ev_set.lost(of(ev_set, 1, 1), 1.01, "time")
+    assert of(ev_set, 1, 1).state is EvState.GOOD
+
+
+def test_evs_retired_in_the_shadow_of_a_port_failure_return_with_the_port():
+    ev_set, _ = made(uplinks=2, active=2)
+    early, late = of(ev_set, 1, 1), of(ev_set, 1, 2)
+    ev_set.lost(early, 1.0, "time")
+    ev_set.lost(late, 9.95, "time")
+    ev_set.plane_down(1, 10.0, "port")
+    ev_set.plane_up(1, "port", shadow=0.2)
+    assert late.state is EvState.GOOD
+    assert early.state is EvState.ASSUMED_BAD

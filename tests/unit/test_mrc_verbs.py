@@ -1,0 +1,233 @@
+"""The verbs: every refusal with its errno, the state machine, completion queues, flushes."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from mrc_sim import FULL_SIZE, Simulation, Transfer, node_config
+
+from hosts.mrc.endpoint import Endpoint
+from hosts.mrc.errors import VerbsError
+from hosts.mrc.memory import Access
+from hosts.mrc.states import TRANSITIONS, QpState
+
+PEER = "fdcb:bb00:0:2::1"
+
+
+@pytest.fixture
+def host():
+    return Endpoint(node_config(1), random.Random(1), lambda _record: None)
+
+
+def refused(code, call, *args, **kwargs):
+    with pytest.raises(VerbsError) as caught:
+        call(*args, **kwargs)
+    assert caught.value.code == code
+    return str(caught.value)
+
+
+def ready(host, **attributes):
+    qp = host.create_qp(PEER, **attributes)
+    host.connect(qp, {"qpn": 0x100, "psn": 1, "mpr": 1, "wimm": 2})
+    return qp
+
+
+# --- memory and protection domains --------------------------------------------------------------
+
+
+def test_regions_have_bounds_keys_and_permissions(host):
+    region = host.reg_mr(bytearray(100))
+    assert region.length == 100
+    assert host.memory.remote_target(region.rkey, region.va + 90, 10, host.default_pd) is not None
+    assert host.memory.remote_target(region.rkey, region.va + 91, 10, host.default_pd) is None
+    assert host.memory.remote_target(region.rkey, region.va - 1, 10, host.default_pd) is None
+    assert host.memory.remote_target(region.rkey ^ 1, region.va, 10, host.default_pd) is None
+    assert host.memory.remote_target(region.rkey, region.va, 10, host.alloc_pd()) is None
+    local_only = host.reg_mr(bytearray(10), Access.LOCAL_WRITE)
+    assert host.memory.remote_target(local_only.rkey, local_only.va, 1, host.default_pd) is None
+
+
+def test_two_regions_never_share_an_address_or_key(host):
+    regions = [host.reg_mr(bytearray(3_000_000)) for _ in range(5)]
+    assert len({r.rkey for r in regions}) == 5
+    ends = sorted((r.va, r.va + r.length) for r in regions)
+    assert all(a[1] < b[0] for a, b in pairwise(ends))
+
+
+def test_a_read_only_buffer_can_be_sent_from_but_not_written_to(host):
+    host.reg_mr(b"constant", Access(0))
+    refused("EINVAL", host.reg_mr, b"constant", Access.LOCAL_WRITE)
+    refused("EINVAL", host.reg_mr, bytearray(1), Access.REMOTE_WRITE)
+    refused("EINVAL", host.reg_mr, 17)
+
+
+def test_what_is_in_use_cannot_be_freed(host):
+    pd = host.alloc_pd()
+    region = host.reg_mr(bytearray(10), pd=pd)
+    assert "1 users" in refused("EBUSY", host.dealloc_pd, pd)
+    cq = host.create_cq(4)
+    qp = host.create_qp(PEER, pd=pd, send_cq=cq)
+    refused("EBUSY", host.destroy_cq, cq)
+    host.connect(qp, {"qpn": 1, "psn": 1, "mpr": 1, "wimm": 1})
+    host.post_send(qp, 1, "RDMA_WRITE", region.lkey, 0, 10, 0, 1)
+    refused("EBUSY", host.dereg_mr, region.lkey)
+    host.destroy_qp(qp)
+    host.dereg_mr(region.lkey)
+    host.destroy_cq(cq)
+    host.dealloc_pd(pd)
+    refused("EINVAL", host.dealloc_pd, pd)
+
+
+def test_a_deregistered_buffer_can_be_resized_again():
+    sim = Simulation()
+    transfer = Transfer(sim, "h1", "h3", 10 * FULL_SIZE)
+    transfer.write(0, 10 * FULL_SIZE)
+    sim.run(done=transfer.done)
+    sim.hosts["h1"].destroy_qp(transfer.qa)
+    sim.hosts["h1"].dereg_mr(transfer.local.lkey)
+    transfer.source.extend(b"more")  # BufferError while anything still exports it
+
+
+# --- queue pairs --------------------------------------------------------------------------------
+
+
+def test_a_qp_walks_from_reset_to_rts_with_the_attributes_of_each_step(host):
+    qp = host.create_qp(PEER)
+    host.modify_qp(qp, "INIT")
+    assert "needs mpr, psn, wimm" in refused("EINVAL", host.modify_qp, qp, "RTR", qpn=1)
+    host.modify_qp(qp, "RTR", qpn=1, psn=2, mpr=3, wimm=4)
+    assert "needs psn" in refused("EINVAL", host.modify_qp, qp, "RTS")
+    host.modify_qp(qp, "RTS", psn=5)
+    assert host.query_qp(qp)["state"] == "RTS"
+
+
+@pytest.mark.parametrize("state", list(QpState))
+@pytest.mark.parametrize("target", [QpState.INIT, QpState.RTR, QpState.RTS])
+def test_every_step_that_is_not_in_the_table_is_refused(host, state, target):
+    qp = host.create_qp(PEER)
+    host.qp(qp).state = state
+    attributes = {"qpn": 1, "psn": 1, "mpr": 1, "wimm": 1}
+    if (state, target) in TRANSITIONS:
+        host.modify_qp(qp, target, **attributes)
+    else:
+        assert f"from {state.value} to {target.value}" in refused("EINVAL", host.modify_qp, qp, target, **attributes)
+
+
+@pytest.mark.parametrize("attribute", [{"qpn": 1 << 24}, {"psn": -1}, {"mpr": 0}, {"mpr": 256}, {"wimm": 0}])
+def test_attributes_outside_their_range_are_refused_by_name(host, attribute):
+    qp = host.create_qp(PEER)
+    host.modify_qp(qp, "INIT")
+    good = {"qpn": 1, "psn": 1, "mpr": 1, "wimm": 1}
+    assert next(iter(attribute)) in refused("EINVAL", host.modify_qp, qp, "RTR", **(good | attribute))
+
+
+def test_a_qp_needs_a_peer_that_the_node_config_knows(host):
+    refused("EINVAL", host.create_qp, "fdcb:bb00:0:9::1")
+    refused("EINVAL", host.create_qp, "2001:db8::1")
+    refused("EINVAL", host.create_qp, "nonsense")
+    assert "itself" in refused("EINVAL", host.create_qp, "fdcb:bb00:0:1::1")
+
+
+def test_unknown_attributes_and_profiles_are_named(host):
+    assert "'speed'" in refused("EINVAL", host.create_qp, PEER, speed=1)
+    assert "'fast'" in refused("EINVAL", host.create_qp, PEER, ev_profile="fast")
+    assert "'cubic'" in refused("EINVAL", host.create_qp, PEER, cc_profile="cubic")
+    assert "retry_linear 8" in refused("EINVAL", host.create_qp, PEER, retry_linear=8)
+    assert not host.qps
+    assert not host.peers
+
+
+def test_the_window_is_the_smaller_of_both_sides():
+    sim = Simulation()
+    qa = sim.hosts["h1"].create_qp(PEER, mpr=4)
+    sim.hosts["h1"].connect(qa, {"qpn": 1, "psn": 1, "mpr": 2, "wimm": 1})
+    assert sim.hosts["h1"].qp(qa).requestor.psn_window == 2 * 128 - 1
+
+
+# --- work requests ------------------------------------------------------------------------------
+
+
+def test_bad_work_requests_are_refused(host):
+    region = host.reg_mr(bytearray(100))
+    qp = host.create_qp(PEER)
+    refused("EINVAL", host.post_send, qp, 1, "RDMA_WRITE", region.lkey, 0, 1, 0, 1)  # RESET
+    refused("EINVAL", host.post_recv, qp, 1)
+    qp = ready(host)
+    refused("EOPNOTSUPP", host.post_send, qp, 1, "RDMA_READ", region.lkey, 0, 1, 0, 1)
+    refused("EINVAL", host.post_send, qp, 1, "RDMA_WRITE", region.lkey, 0, 1, 0, 1, imm=1)
+    refused("EINVAL", host.post_send, qp, 1, "RDMA_WRITE_WITH_IMM", region.lkey, 0, 1, 0, 1)
+    refused("EINVAL", host.post_send, qp, 1, "RDMA_WRITE_WITH_IMM", region.lkey, 0, 1, 0, 1, imm=1 << 32)
+    refused("EINVAL", host.post_send, qp, 1, "RDMA_WRITE", region.lkey, 99, 2, 0, 1)
+    refused("EINVAL", host.post_send, qp, 1, "RDMA_WRITE", region.lkey, -1, 2, 0, 1)
+    refused("EINVAL", host.post_send, qp, 1, "RDMA_WRITE", 12345, 0, 1, 0, 1)
+    refused("EMSGSIZE", host.post_send, qp, 1, "RDMA_WRITE", region.lkey, 0, (1 << 31) + 1, 0, 1)
+    refused("EINVAL", host.post_send, 999, 1, "RDMA_WRITE", region.lkey, 0, 1, 0, 1)
+    other = host.reg_mr(bytearray(10), pd=host.alloc_pd())
+    refused("EINVAL", host.post_send, qp, 1, "RDMA_WRITE", other.lkey, 0, 1, 0, 1)
+
+
+def test_no_more_immediates_are_in_flight_than_the_peer_takes(host):
+    region = host.reg_mr(bytearray(100))
+    qp = ready(host)  # the peer said 2
+    for wr_id in range(2):
+        host.post_send(qp, wr_id, "RDMA_WRITE_WITH_IMM", region.lkey, 0, 1, 0, 1, imm=0)
+    refused("ENOMEM", host.post_send, qp, 3, "RDMA_WRITE_WITH_IMM", region.lkey, 0, 1, 0, 1, imm=0)
+    host.post_send(qp, 4, "RDMA_WRITE", region.lkey, 0, 1, 0, 1)
+
+
+def test_an_error_flushes_what_is_outstanding_in_order(host):
+    region = host.reg_mr(bytearray(100))
+    qp = ready(host)
+    for wr_id in range(3):
+        host.post_send(qp, wr_id, "RDMA_WRITE", region.lkey, 0, 1, 0, 1)
+    host.post_recv(qp, 77)
+    host.modify_qp(qp, "ERROR")
+    assert [(c.wr_id, c.status) for c in host.poll_cq()] == [(n, "WR_FLUSH_ERR") for n in (0, 1, 2, 77)]
+    host.post_send(qp, 9, "RDMA_WRITE", region.lkey, 0, 1, 0, 1)
+    assert [(c.wr_id, c.status) for c in host.poll_cq()] == [(9, "WR_FLUSH_ERR")]
+    assert region.users == 0
+    assert host.poll_async() == [{"event": "QP_FATAL", "qp": qp, "reason": "set by the application"}]
+    assert host.poll_async() == []
+
+
+def test_a_full_completion_queue_says_so_and_stops_the_qp():
+    sim = Simulation()
+    a, b = sim.hosts["h1"], sim.hosts["h3"]
+    cq = a.create_cq(2)
+    qa = a.create_qp(PEER, send_cq=cq)
+    qb = b.create_qp("fdcb:bb00:0:1::1")
+    a.connect(qa, b.local_info(qb))
+    b.connect(qb, a.local_info(qa))
+    local, remote = a.reg_mr(bytearray(10)), b.reg_mr(bytearray(10))
+    for wr_id in range(3):
+        a.post_send(qa, wr_id, "RDMA_WRITE", local.lkey, 0, 10, remote.va, remote.rkey)
+    sim.run(until=1.0)
+    assert [c.wr_id for c in a.poll_cq(cq)] == [0, 1]
+    assert "deeper than 2" in refused("EOVERFLOW", a.poll_cq, cq)
+    assert {e["event"] for e in a.poll_async()} == {"CQ_ERR", "QP_FATAL"}
+
+
+def test_a_reset_qp_can_be_connected_again():
+    sim = Simulation()
+    transfer = Transfer(sim, "h1", "h3", 20 * FULL_SIZE)
+    transfer.write(0, 20 * FULL_SIZE)
+    sim.run(until=0.01)
+    a, b = sim.hosts["h1"], sim.hosts["h3"]
+    a.modify_qp(transfer.qa, "RESET")
+    b.modify_qp(transfer.qb, "RESET")
+    sim.run(until=0.2)
+    info_a, info_b = a.local_info(transfer.qa), b.local_info(transfer.qb)
+    a.connect(transfer.qa, info_b)
+    b.connect(transfer.qb, info_a)
+    transfer.posted = 0
+    transfer.write(0, 20 * FULL_SIZE)
+    sim.run(until=5.0, done=transfer.done)
+    assert transfer.done()
+    assert transfer.target == transfer.source
+
+
+def test_the_device_tells_its_limits(host):
+    device = host.query_device()
+    assert device["ports"] == 4
+    assert device["opcodes"] == ["RDMA_WRITE", "RDMA_WRITE_WITH_IMM"]
+    assert "TRIM_NACK" in device["capabilities"]

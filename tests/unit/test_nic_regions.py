@@ -1,0 +1,120 @@
+"""Files as memory regions."""
+
+import os
+import resource
+
+import pytest
+
+from hosts.regions import map_file, populate, unmap
+from rpc.errors import RpcError
+
+
+def test_a_file_is_read_where_it_lies(tmp_path):
+    path = tmp_path / "source"
+    path.write_bytes(bytes(range(256)) * 20)
+    buffer = map_file(str(path), None, "read")
+    assert bytes(buffer) == path.read_bytes()
+    with pytest.raises(TypeError):
+        buffer[0:1] = b"x"
+    unmap(buffer)
+
+
+def test_only_the_length_asked_for_is_mapped(tmp_path):
+    path = tmp_path / "source"
+    path.write_bytes(b"0123456789")
+    assert bytes(map_file(str(path), 4, "read")) == b"0123"
+
+
+def test_a_written_region_makes_the_file_and_what_is_written_is_in_it(tmp_path):
+    path = tmp_path / "target"
+    buffer = map_file(str(path), 5000, "write")
+    memoryview(buffer)[4096:4101] = b"hello"
+    assert path.read_bytes() == bytes(4096) + b"hello" + bytes(899)
+    unmap(buffer)
+
+
+@pytest.mark.parametrize("before", [b"", b"x" * 10, b"x" * 9000])
+def test_a_written_region_has_exactly_its_length(tmp_path, before):
+    path = tmp_path / "target"
+    path.write_bytes(before)
+    map_file(str(path), 5000, "write")
+    assert path.stat().st_size == 5000
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_an_empty_region_is_allowed(tmp_path, access):
+    path = tmp_path / "empty"
+    path.write_bytes(b"")
+    buffer = map_file(str(path), 0, access)
+    assert len(memoryview(buffer)) == 0
+    unmap(buffer)
+
+
+def test_a_view_that_is_left_outlives_the_region_safely(tmp_path):
+    path = tmp_path / "target"
+    buffer = map_file(str(path), 100, "write")
+    view = memoryview(buffer)
+    unmap(buffer)
+    view[:5] = b"hello"
+    assert path.read_bytes()[:5] == b"hello"
+    view.release()
+    unmap(buffer)
+    with pytest.raises(ValueError, match="closed"):
+        memoryview(buffer)
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_populating_takes_steps_touches_every_page_and_changes_nothing(tmp_path, access):
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(1_000_000))
+    before = path.read_bytes()
+    buffer = map_file(str(path), 1_000_000, access)
+    step, steps = populate(buffer, access), 1
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    while step():
+        steps += 1
+    assert steps == 4
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    assert sum(buffer[::4096]) == sum(before[::4096])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults < 50
+    assert path.read_bytes() == before
+
+
+def test_populating_ends_when_the_region_is_unmapped(tmp_path):
+    buffer = map_file(str(tmp_path / "file"), 1_000_000, "write")
+    step = populate(buffer, "write")
+    assert step()
+    unmap(buffer)
+    assert not step()
+
+
+def test_a_region_that_the_disk_cannot_hold_is_refused_before_anything_is_written(tmp_path):
+    path = tmp_path / "file"
+    with pytest.raises(RpcError, match="No space left") as caught:
+        map_file(str(path), 1 << 60, "write")
+    assert caught.value.code == "ENOSPC"
+    assert path.stat().st_size == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "access", "code", "message"),
+    [
+        ("none", None, "read", "ENOENT", "No such file"),
+        ("none/target", 1, "write", "ENOENT", "No such file"),
+        ("", 1, "write", "EISDIR", "Is a directory"),
+        ("", None, "read", "EINVAL", "no regular file"),
+        ("short", 11, "read", "EINVAL", "has 10 bytes, fewer than the 11"),
+        ("short", -1, "read", "EINVAL", "negative"),
+        ("short", None, "write", "EINVAL", "needs a length"),
+    ],
+)
+def test_a_region_that_cannot_be_is_refused_with_a_sentence(tmp_path, name, length, access, code, message):
+    (tmp_path / "short").write_bytes(b"0123456789")
+    with pytest.raises(RpcError, match=message) as caught:
+        map_file(str(tmp_path / name), length, access)
+    assert caught.value.code == code
+
+
+def test_a_relative_path_is_refused():
+    with pytest.raises(RpcError, match="give an absolute path"):
+        map_file("target", 1, "write")
