@@ -1,0 +1,136 @@
+"""`python -m controller --run-dir DIR`: run the controller of one lab until SIGTERM or SIGINT."""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from controller.api import operations
+from controller.app import Controller
+from controller.errors import ControllerError
+from controller.history import History
+from controller.metrics import MetricsServer
+from controller.program import Program
+from rpc.aserver import AsyncServer
+from rpc.errors import RpcError
+from topo import spec
+from topo.model import Fabric
+from topo.spec import SpecError
+
+BUILD = Path(__file__).resolve().parent.parent / "p4src" / "build"
+ELECTION_ID = 100  # room below for people who attach as backup
+
+log = logging.getLogger("controller")
+
+
+class _TaskName(logging.Filter):
+    """Puts the name of the running task, which is the switch's, into each log line."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            task = None
+        record.task = task.get_name() if task else "-"
+        return True
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line; argparse exits with a sentence where it is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="controller", description="Provision, verify and watch the fabric's switches."
+    )
+    parser.add_argument("--run-dir", type=Path, required=True, help="sockets, node configs and history are in here")
+    parser.add_argument("--fabric", type=Path, help="fabric description in YAML (default: RUN_DIR/fabric.yaml)")
+    parser.add_argument("--p4info", type=Path, default=BUILD / "mrc.p4info.txtpb", help="P4Info text of the program")
+    parser.add_argument("--p4json", type=Path, default=BUILD / "mrc.json", help="BMv2 JSON of the program")
+    parser.add_argument(
+        "--election-id", type=int, default=ELECTION_ID, help="the highest of all controllers is primary"
+    )
+    parser.add_argument("--socket", type=Path, help="API socket (default: RUN_DIR/controller.sock)")
+    parser.add_argument("--history", type=Path, help="event file (default: RUN_DIR/history/controller.jsonl)")
+    parser.add_argument(
+        "--mapper-cycle", type=float, default=0.0, help="seconds between Clustermapper's probes; 0: off"
+    )
+    parser.add_argument("--audit", type=float, default=10.0, help="seconds between looks at all table entries; 0: none")
+    parser.add_argument("--telemetry", type=float, default=2.0, help="seconds between counter records; 0: none")
+    parser.add_argument(
+        "--metrics-port", type=int, default=0, help="on 127.0.0.1; 0 (default): any, see the operation `metrics`"
+    )
+    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    return parser.parse_args(arguments)
+
+
+def load_fabric(path: Path) -> Fabric:
+    """Read the fabric's description; SpecError in one sentence where that fails."""
+    try:
+        data = YAML(typ="safe").load(path.read_text())
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}; give the fabric with --fabric") from None
+    except YAMLError as error:
+        raise SpecError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise SpecError(f"{path} holds no mapping; it should give planes, t0s, t1s, hosts_per_t0")
+    return Fabric(spec.load(data))
+
+
+async def serve(options: argparse.Namespace) -> None:
+    """Run until a signal comes; ControllerError, SpecError or RpcError where it cannot start."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    fabric = load_fabric(options.fabric or options.run_dir / "fabric.yaml")
+    program = Program(options.p4info, options.p4json)
+    history = History(options.history or options.run_dir / "history" / "controller.jsonl")
+    controller = Controller(
+        fabric,
+        options.run_dir,
+        program,
+        history,
+        options.election_id,
+        mapper_cycle=options.mapper_cycle,
+        telemetry=options.telemetry,
+        audit=options.audit,
+    )
+    metrics = MetricsServer(options.metrics_port, controller.metrics)
+    api = {**operations(controller), "metrics": lambda: {"url": f"http://127.0.0.1:{metrics.port}/metrics"}}
+    async with AsyncServer(options.socket or options.run_dir / "controller.sock", api) as server, metrics:
+        history.listen(server.publish)
+        history.record(
+            "controller.up",
+            election_id=options.election_id,
+            switches=len(fabric.switches),
+            metrics_port=metrics.port,
+        )
+        running = asyncio.create_task(controller.run(), name="controller")
+        stopping = asyncio.create_task(stop.wait(), name="signals")
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=stop.is_set())
+        history.record("controller.down")
+    history.close()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point: exit status 0 after a signal, 1 with one sentence where it cannot run."""
+    options = parse_arguments(arguments)
+    handler = logging.StreamHandler()
+    handler.addFilter(_TaskName())
+    logging.basicConfig(
+        level=options.log_level, format="%(asctime)s %(levelname)s [%(task)s] %(message)s", handlers=[handler]
+    )
+    try:
+        asyncio.run(serve(options))
+    except (ControllerError, SpecError, RpcError, OSError) as error:
+        print(f"controller: {error}", file=sys.stderr)  # noqa: T201 - the command line's last word
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

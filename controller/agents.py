@@ -1,0 +1,186 @@
+"""The controller's end of each host agent's API: tells it a new node config, hears what Clustermapper measured."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from controller.history import History
+from rpc.errors import RpcError
+from rpc.framing import LineSplitter, decode, encode
+from topo.nodeconfig import NodeConfig
+
+log = logging.getLogger(__name__)
+
+CONNECT_INTERVAL = 0.5  # seconds between tries while no agent serves the socket
+CALL_TIMEOUT = 5.0
+
+EventHandler = Callable[[dict[str, Any]], None]
+
+
+class AsyncClient:
+    """A connection to a JSON-lines server under asyncio: calls side by side, events to a handler."""
+
+    def __init__(self, path: Path, on_event: EventHandler) -> None:
+        self._path = path
+        self._on_event = on_event
+        self._ids = itertools.count(1)
+        self._calls: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect; OSError where nobody listens."""
+        reader, self._writer = await asyncio.open_unix_connection(self._path)
+        self._reader = asyncio.create_task(self._read(reader))
+
+    async def call(self, op: str, **arguments: Any) -> dict[str, Any]:
+        """Call an operation and return its result; RpcError where it is refused or the server is gone."""
+        if self._writer is None or self._reader is None or self._reader.done():
+            raise RpcError("ENOTCONN", f"no connection to {self._path}")
+        number = next(self._ids)
+        self._calls[number] = answer = asyncio.get_running_loop().create_future()
+        try:
+            self._writer.write(encode({"id": number, "op": op, **arguments}))
+            return await asyncio.wait_for(answer, CALL_TIMEOUT)
+        except asyncio.TimeoutError:
+            raise RpcError("ETIMEDOUT", f"{self._path} did not answer {op} within {CALL_TIMEOUT:g} s") from None
+        finally:
+            del self._calls[number]
+
+    async def ended(self) -> None:
+        """Wait until the server has closed the connection."""
+        if self._reader is not None:
+            await asyncio.wait({self._reader})
+
+    async def close(self) -> None:
+        """Close the connection; calls under way fail."""
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+        if self._writer is not None:
+            self._writer.close()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        splitter = LineSplitter()
+        try:
+            while data := await reader.read(1 << 18):
+                for line in splitter.feed(data):
+                    self._take(decode(line))
+        except (OSError, RpcError) as error:
+            log.warning("connection to %s ended: %s", self._path, error)
+        finally:
+            for call in self._calls.values():
+                if not call.done():
+                    call.set_exception(RpcError("ECONNRESET", f"{self._path} closed the connection"))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "event" in message:
+            self._on_event(message["event"])
+            return
+        call = self._calls.get(message.get("id", -1))
+        if call is None or call.done():
+            return
+        if "error" in message:
+            error = message["error"]
+            call.set_exception(RpcError(str(error.get("code", "EIO")), str(error.get("message", ""))))
+        else:
+            call.set_result(message.get("ok") or {})
+
+
+class AgentLink:
+    """Keeps one host's agent told: `run` connects for ever, `tell` hands over a config. `version` is what it uses.
+
+    `on_event` hears of events of `kinds`; without kinds it does not subscribe, and the agent need not publish.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        path: Path,
+        history: History,
+        on_event: Callable[[str, dict[str, Any]], None],
+        kinds: Sequence[str] = (),
+    ) -> None:
+        self.host = host
+        self.version = 0
+        self._path = path
+        self._history = history
+        self._on_event = on_event
+        self._kinds = kinds
+        self._wanted: NodeConfig | None = None
+        self._news = asyncio.Event()
+        self._told = asyncio.Event()
+        self._client: AsyncClient | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether an agent is there."""
+        return self.version > 0
+
+    def tell(self, config: NodeConfig) -> None:
+        """Have the agent use `config`: now, or as soon as it is there. An agent that comes up reads the file itself."""
+        self._wanted = config
+        self._told.clear()
+        self._news.set()
+
+    async def told(self) -> None:
+        """Wait until the agent uses the config given last; at once where no agent is there."""
+        if self.connected:
+            await self._told.wait()
+
+    async def ask(self, op: str) -> dict[str, Any]:
+        """What the agent answers to an operation without arguments; RpcError where there is no agent."""
+        if self._client is None:
+            raise RpcError("ENOTCONN", f"no agent serves {self._path}")
+        return await self._client.call(op)
+
+    async def run(self) -> None:
+        """Connect, tell, listen; and again when the agent went away."""
+        while True:
+            client = AsyncClient(self._path, lambda event: self._on_event(self.host, event))
+            try:
+                await client.open()
+                await self._serve(client)
+            except (FileNotFoundError, ConnectionRefusedError):
+                pass
+            except (OSError, RpcError) as error:
+                log.warning("%s: %s", self.host, error)
+            finally:
+                self._client = None
+                await client.close()
+                if self.connected:
+                    self._history.record("agent.down", host=self.host)
+                self.version = 0
+                self._told.set()
+            await asyncio.sleep(CONNECT_INTERVAL)
+
+    async def _serve(self, client: AsyncClient) -> None:
+        hello = await client.call("hello")
+        if hello.get("host") != self.host:
+            raise RpcError("EPROTO", f"the agent at {self._path} says it is {hello.get('host')!r}, not {self.host}")
+        if self._kinds:
+            await client.call("subscribe", kinds=list(self._kinds))
+        self._client = client
+        self.version = int(hello.get("config_version", 1))
+        self._history.record("agent.up", host=self.host, version=self.version)
+        ended = asyncio.create_task(client.ended(), name=f"agent {self.host}")
+        try:
+            while not ended.done():
+                self._news.clear()
+                await self._bring_up_to_date(client)
+                news = asyncio.create_task(self._news.wait())
+                await asyncio.wait({ended, news}, return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+        finally:
+            ended.cancel()
+
+    async def _bring_up_to_date(self, client: AsyncClient) -> None:
+        wanted = self._wanted
+        if wanted is not None and wanted.version > self.version:
+            answer = await client.call("update_config", config=wanted.model_dump(mode="json"))
+            self.version = int(answer["version"])
+            self._history.record("agent.told", host=self.host, version=self.version)
+        self._told.set()

@@ -1,0 +1,153 @@
+"""The controller's operations on its Unix socket, one JSON line per request (package `rpc`)."""
+
+import functools
+import inspect
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, ValidationError, validate_call
+
+from controller.app import Controller
+from controller.denylist import DenyError
+from controller.elements import Element, element
+from controller.errors import ControllerError
+from controller.evwatch import WatchError
+from controller.maintenance import MaintenanceError
+from rpc.errors import RpcError
+from topo.model import UnknownName
+
+Result = dict[str, Any]
+Seconds = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
+Ev = Annotated[int, Field(ge=0, le=0xFFFF_FFFF)]
+
+DEFAULT_TIMEOUT = 30.0  # seconds
+OPERATOR = "operator"
+
+
+class ControllerApi:
+    """Serves one controller. Methods without underscore are operations; what they return travels as JSON."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def _operations(self) -> dict[str, Callable[..., Any]]:
+        methods = inspect.getmembers(self, inspect.ismethod)
+        return {name: _refusals(name, method) for name, method in methods if not name.startswith("_")}
+
+    def hello(self) -> Result:
+        """Say who serves here."""
+        fleet = self._controller.fleet
+        return {"node": "controller", "switches": list(fleet.workers), "hosts": list(self._controller.nodes.agents)}
+
+    def status(self) -> Result:
+        """How far provisioning and verification are, and what is denied."""
+        return {**self._controller.status(), **self._controller.nodes.status()}
+
+    async def wait_verified(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
+        """Wait until all switches are ready and all cables verified; says what is missing when `timeout` runs out."""
+        return await self._controller.wait_verified(timeout)
+
+    async def verify(self, timeout: Seconds = DEFAULT_TIMEOUT, links: list[str] | None = None) -> Result:
+        """Probe cables again and audit all entries."""
+        return await self._controller.verify(timeout, links)
+
+    async def audit(self) -> Result:
+        """Compare what switches hold with what they should."""
+        return {"entries": await self._controller.audit()}
+
+    async def repair(self) -> Result:
+        """Write what an audit would complain about."""
+        done = await self._controller.fleet.repair()
+        await self._controller.audit()
+        counts = {n: {"inserted": d.inserted, "modified": d.modified, "deleted": d.deleted} for n, d in done.items()}
+        return {"switches": counts}
+
+    async def misroute(self, switch: str, port: int, to: int = 0) -> Result:
+        """Make a switch hold a wrong route, or with `to` 0 none, where one leads out of `port`; `repair` mends it."""
+        done = await self._controller.fleet.misroute(switch, port, to)
+        self._controller.history.record("misrouted", switch=switch, port=port, to=to, entry=done)
+        return {"entry": done}
+
+    async def counters(self) -> Result:
+        """Counters of all ready switches, since their program was loaded."""
+        return {"t": time.monotonic(), "switches": await self._controller.fleet.counters()}
+
+    async def deny(self, what: str, reason: str = "", source: str = OPERATOR) -> Result:
+        """Keep traffic off a switch, cable, plane or path; returns when every agent knows."""
+        found = self._element(what)
+        changed = await self._controller.nodes.deny(found, reason, source)
+        return {"element": str(found), "kind": found.kind, "changed": changed, "version": self._version}
+
+    async def undeny(self, what: str, source: str | None = None) -> Result:
+        """Lift denials, of one source or of all."""
+        found = self._element(what)
+        count = await self._controller.nodes.undeny(found, source)
+        return {"element": str(found), "kind": found.kind, "changed": count > 0, "version": self._version}
+
+    async def drain(self, switch: str, reason: str = "", timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
+        """Take a switch out of service: deny it, then wait until nothing of any QP crosses it."""
+        return await self._controller.maintenance.drain(self._element(switch), reason, timeout)
+
+    async def undrain(self, switch: str, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
+        """Let traffic back over a drained switch as soon as it forwards again."""
+        return await self._controller.maintenance.undrain(self._element(switch), timeout)
+
+    async def precheck(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
+        """Whether a job may start: switches, entries, cables, agents, NIC ports, denylist."""
+        return await self._controller.maintenance.precheck(timeout)
+
+    async def watch_ev(self, ev: Ev) -> Result:
+        """Count the packets of one EV (32 bits, as in the hosts' histories) at every switch from now on."""
+        return {"ev": ev, "changed": await self._controller.ev_watch.watch(ev)}
+
+    async def unwatch_ev(self, ev: Ev) -> Result:
+        """Count one EV no longer."""
+        await self._controller.ev_watch.unwatch(ev)
+        return {"ev": ev}
+
+    async def ev_counters(self) -> Result:
+        """Packets and bytes of every watched EV, by switch."""
+        counts = await self._controller.ev_watch.counts()
+        return {"t": time.monotonic(), "evs": {str(ev): by_switch for ev, by_switch in counts.items()}}
+
+    def map(self) -> Result:
+        """Health of every link by Clustermapper's probes, and what is at fault."""
+        if self._controller.mapper is None:
+            raise RpcError("ENOTSUP", "Clustermapper is off; start the controller with --mapper-cycle SECONDS")
+        return self._controller.mapper.map()
+
+    @property
+    def _version(self) -> int:
+        return self._controller.nodes.version
+
+    def _element(self, text: str) -> Element:
+        return element(self._controller.fabric, text)
+
+
+def operations(controller: Controller) -> dict[str, Callable[..., Any]]:
+    """Name → operation, for an rpc server."""
+    return ControllerApi(controller)._operations()  # noqa: SLF001 - underscored only because other methods are operations
+
+
+def _refusals(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method with its arguments' types checked and what it refuses turned into answers."""
+    validated = validate_call(config=ConfigDict(strict=True))(method)
+
+    @functools.wraps(method)
+    async def operation(**arguments: Any) -> Any:
+        try:
+            result = validated(**arguments)
+            return await result if inspect.isawaitable(result) else result
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"])
+            raise RpcError("EINVAL", f"operation {name}: {field}: {first['msg']}") from None
+        except UnknownName as error:
+            raise RpcError("EINVAL", str(error)) from None
+        except (DenyError, MaintenanceError, WatchError) as error:
+            raise RpcError("EPERM", str(error)) from None
+        except ControllerError as error:
+            raise RpcError("EIO", str(error)) from None
+
+    return operation

@@ -1,0 +1,205 @@
+"""The controller: all switches, all cables, all hosts. What the API offers is what this class does."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+from controller import metrics, nodefiles
+from controller.evwatch import EvWatch
+from controller.fleet import Fleet
+from controller.history import History
+from controller.maintenance import Maintenance
+from controller.mapper import Clustermapper
+from controller.nodes import Nodes
+from controller.prober import CableProber
+from controller.program import Program
+from controller.worker import State, Worker
+from topo.model import Fabric
+
+log = logging.getLogger(__name__)
+
+
+class Controller:
+    """Runs one controller over `fabric` in the run directory `run_dir`. `run` never returns; cancel it to stop."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        run_dir: Path,
+        program: Program,
+        history: History,
+        election_id: int,
+        mapper_cycle: float = 0.0,
+        telemetry: float = 0.0,
+        audit: float = 0.0,
+    ) -> None:
+        self.fabric = fabric
+        self.history = history
+        self.fleet = Fleet(fabric, run_dir, program, history, election_id, self._packet_in, self._worker_changed)
+        self.ev_watch = EvWatch(self.fleet, program)
+        self.cables = CableProber(fabric, self.fleet, history, self._notify)
+        self.nodes = Nodes(fabric, run_dir, history, self._agent_event, nodefiles.mapper(fabric, mapper_cycle))
+        self.mapper = Clustermapper(fabric, self.nodes, history, mapper_cycle) if mapper_cycle else None
+        self.maintenance = Maintenance(fabric, self.fleet, self.cables, self.nodes, history)
+        self._telemetry = telemetry
+        self._audit_interval = audit
+        self._wrong_entries: list[str] = []
+        self._started = time.monotonic()
+        self._verified_at: float | None = None
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Write the hosts' files, then keep switches, cables and hosts as they should be."""
+        self.nodes.refresh()
+        jobs = {
+            **{name: worker.run() for name, worker in self.fleet.workers.items()},
+            **{name: agent.run() for name, agent in self.nodes.agents.items()},
+            "cables": self.cables.run(),
+        }
+        if self.mapper is not None:
+            jobs["mapper"] = self.mapper.run()
+        if self._telemetry:
+            jobs["telemetry"] = self._sample()
+        if self._audit_interval:
+            jobs["audit"] = self._audit_for_ever()
+        tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def changed(self) -> Coroutine[Any, Any, Any]:
+        """What to await for the next change after this call: of a switch's state, or of what is known of a cable."""
+        return self._changed.wait()
+
+    def status(self) -> dict[str, Any]:
+        """How far things are: state, counts, and what is wrong where something is."""
+        verified = self.cables.book.links("verified")
+        return {
+            "state": self._state(),
+            "switches_ready": len(self.fleet.ready),
+            "switches": len(self.fleet.workers),
+            "links_verified": len(verified),
+            "links": len(self.fabric.links),
+            "message": self._message(),
+            "wrong_entries": len(self._wrong_entries),
+            "seconds": None if self._verified_at is None else round(self._verified_at - self._started, 3),
+            "by_switch": {
+                name: {"state": worker.state.value, "silent": worker.silent, "error": worker.error}
+                for name, worker in self.fleet.workers.items()
+            },
+        }
+
+    async def metrics(self) -> str:
+        """The page that Prometheus reads."""
+        page = metrics.Page()
+        metrics.add_states(page, {**self.status(), **self.nodes.status()})
+        metrics.add_switches(page, await self.fleet.counters())
+        metrics.add_evs(page, await self.ev_watch.counts())
+        metrics.add_agents(page, await self.nodes.stats())
+        return page.text()
+
+    async def wait_verified(self, timeout: float) -> dict[str, Any]:
+        """Wait up to `timeout` seconds until every switch is ready and every cable verified; say which are not."""
+        deadline = time.monotonic() + timeout
+        while not self._all_right() and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left)
+        return self._outcome()
+
+    async def audit(self) -> list[str]:
+        """One sentence for each table entry that is not as it should be; the history hears of what is new."""
+        found = await self.fleet.audit()
+        if found != self._wrong_entries:
+            self._wrong_entries = found
+            self.history.record("entries.wrong" if found else "entries.right", entries=found)
+        return found
+
+    async def verify(self, timeout: float, links: Iterable[str] | None = None) -> dict[str, Any]:
+        """Probe all cables (or `links`) again, and compare every switch's entries with what it should hold."""
+        chosen = self.fabric.links if links is None else [self.fabric.link(text) for text in links]
+        wrong_entries = await self.audit()
+        self.cables.forget({link.name for link in chosen})
+        self.cables.wake()
+        outcome = await self.wait_verified(timeout)
+        return {**outcome, "verified": outcome["verified"] and not wrong_entries, "entries": wrong_entries}
+
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    def _packet_in(self, switch: str, port: int, frame: bytes) -> None:
+        self.cables.packet_in(switch, port, frame)
+
+    def _worker_changed(self, worker: Worker) -> None:
+        if worker.state is State.READY:
+            self.cables.wake()
+        elif worker.state is State.CONNECTING:
+            self.cables.forget({worker.name})
+        self._notify()
+
+    def _agent_event(self, host: str, event: dict[str, Any]) -> None:
+        if self.mapper is not None:
+            self.mapper.event(host, event)
+
+    def _notify(self) -> None:
+        """Note whether all is verified now, and wake whoever waits for it."""
+        if self._verified_at is None and self._all_right():
+            self._verified_at = time.monotonic()
+            seconds = round(self._verified_at - self._started, 3)
+            self.history.record("verified", seconds=seconds, links=len(self.fabric.links))
+            if self.mapper is not None:
+                self.mapper.begin()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _audit_for_ever(self) -> None:
+        """Find entries that somebody else has changed, without mending them: that is the operator's decision."""
+        while True:
+            await asyncio.sleep(self._audit_interval)
+            await self.audit()
+
+    async def _sample(self) -> None:
+        """Put the counters of all switches into the history at a steady pace; a beat that was missed is left out."""
+        due = time.monotonic()
+        while True:
+            due = max(due + self._telemetry, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
+            if totals := await self.fleet.totals():
+                self.history.record("switches", switches=totals)
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def _all_right(self) -> bool:
+        return self.fleet.all_ready and self.cables.all_verified
+
+    def _state(self) -> str:
+        states = {worker.state for worker in self.fleet.workers.values()}
+        if State.FAILED in states:
+            return "failed"
+        if states == {State.BACKUP}:
+            return "backup"
+        if not self.fleet.all_ready:
+            return "connecting" if State.CONNECTING in states else "provisioning"
+        return "verified" if self.cables.all_verified else "verifying"
+
+    def _message(self) -> str:
+        workers = self.fleet.workers.values()
+        errors = [worker.error for worker in workers if worker.error and worker.state is not State.READY]
+        wrong = [text for link in self.cables.book.links("wrong") for text in self.cables.book.complaints(link)]
+        return "; ".join([*errors, *wrong][:3])
+
+    def _outcome(self) -> dict[str, Any]:
+        book = self.cables.book
+        return {
+            "verified": self._all_right(),
+            "links": len(self.fabric.links),
+            "seconds": round((self._verified_at or time.monotonic()) - self._started, 3),
+            "failed": [*book.links("wrong"), *book.links("silent")],
+            "problems": self.cables.problems(),
+            "not_ready": self.fleet.not_ready,
+        }

@@ -1,0 +1,153 @@
+"""All switches together: one worker each, and what is asked of all at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from controller import counters, intent
+from controller.counters import Reading
+from controller.errors import SwitchError
+from controller.history import History
+from controller.intent import Entry
+from controller.program import Program
+from controller.provision import Provisioned
+from controller.reconcile import Change, Finding, Op, findings
+from controller.worker import State, Worker
+from topo.model import Fabric
+
+COUNTER_TIMEOUT = 1.5  # seconds; one frozen switch must not hold up the others' telemetry for long
+
+T = TypeVar("T")
+
+
+class Fleet:
+    """The workers of all switches of `fabric`, by name."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        run_dir: Path,
+        program: Program,
+        history: History,
+        election_id: int,
+        on_packet: Callable[[str, int, bytes], None],
+        on_change: Callable[[Worker], None],
+    ) -> None:
+        self._fabric = fabric
+        self._program = program
+        self.workers = {
+            switch.name: Worker(
+                switch,
+                run_dir / f"{switch.name}.p4rt.sock",
+                program,
+                intent.entries(fabric, switch),
+                election_id,
+                history,
+                on_packet,
+                on_change,
+            )
+            for switch in fabric.switches
+        }
+
+    @property
+    def ready(self) -> list[Worker]:
+        """Switches that hold what they should."""
+        return [worker for worker in self.workers.values() if worker.state is State.READY]
+
+    @property
+    def not_ready(self) -> list[str]:
+        """Names of the others."""
+        return [name for name, worker in self.workers.items() if worker.state is not State.READY]
+
+    @property
+    def all_ready(self) -> bool:
+        """Whether every switch is ready."""
+        return not self.not_ready
+
+    def is_ready(self, node: str) -> bool:
+        """Whether `node` is a ready switch, or no switch at all."""
+        worker = self.workers.get(node)
+        return worker is None or worker.state is State.READY
+
+    async def on_ready(self, action: Callable[[Worker], Awaitable[T]]) -> dict[str, T]:
+        """Do `action` on every ready switch in parallel; one that does not answer is left out."""
+        ready = self.ready
+        results = await asyncio.gather(*(action(worker) for worker in ready), return_exceptions=True)
+        good: dict[str, T] = {}
+        for worker, result in zip(ready, results, strict=True):
+            if isinstance(result, SwitchError):
+                worker.failed_to_answer(result)
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                worker.answered()
+                good[worker.name] = result
+        return good
+
+    async def counters(self) -> dict[str, dict[str, Any]]:
+        """Counters by switch."""
+        return await self.on_ready(self._counters_of)
+
+    async def audit(self) -> list[str]:
+        """One sentence for each entry that a switch lacks, holds wrongly, or should not hold."""
+        results = await self.on_ready(self._audit)
+        return [sentence for sentences in results.values() for sentence in sentences]
+
+    async def repair(self) -> dict[str, Provisioned]:
+        """Write what the audit complains about; by switch, where something had to be written."""
+        results = await self.on_ready(lambda worker: worker.reprovision())
+        return {name: done for name, done in results.items() if not done.untouched}
+
+    async def misroute(self, name: str, port: int, to: int) -> str:
+        """A fault on purpose: what a switch should send out of `port` leaves by `to`, or with 0 not at all.
+
+        What the switch should hold stays as it is: an audit finds the fault, `repair` mends it. UnknownName for a
+        switch or port that does not exist.
+        """
+        switch = self._fabric.switch(name)
+        route = intent.usid_route(switch.port(port))
+        worker = self.workers[name]
+        if not to:
+            await worker.write([Change(Op.DELETE, route)])
+            return f"{name} no longer holds {intent.describe(self._fabric, switch, route)}"
+        wrong = replace(route, acts=(intent.forward(switch.port(to)),))
+        await worker.write([Change(Op.MODIFY, wrong)])
+        return f"{name} now holds {intent.describe(self._fabric, switch, wrong)}"
+
+    async def totals(self) -> dict[str, dict[str, Any]]:
+        """Counters in short by switch."""
+
+        async def read(worker: Worker) -> dict[str, Any]:
+            return counters.totals(worker.switch, await self._read_counters(worker))
+
+        return await self.on_ready(read)
+
+    async def traffic(self, name: str) -> int:
+        """Packets of QPs that a switch has sent so far; SwitchError where it does not answer."""
+        worker = self.workers[name]
+        reading = await self._read_counters(worker)
+        return counters.traffic(worker.switch, reading, self._fabric.spec.trimming)
+
+    async def _counters_of(self, worker: Worker) -> dict[str, Any]:
+        return counters.summary(worker.switch, await self._read_counters(worker))
+
+    async def _read_counters(self, worker: Worker) -> Reading:
+        wanted = counters.request(self._program, worker.switch)
+        return counters.decode(self._program, await worker.require_session().read(wanted, COUNTER_TIMEOUT))
+
+    async def _audit(self, worker: Worker) -> list[str]:
+        found = await worker.require_session().read_entries()
+        return [self._sentence(worker, finding) for finding in findings(worker.name, worker.wanted, found)]
+
+    def _sentence(self, worker: Worker, finding: Finding) -> str:
+        def words(entry: Entry) -> str:
+            return intent.describe(self._fabric, worker.switch, entry)
+
+        wanted, found = finding.wanted, finding.found
+        if wanted and found:
+            return f"{worker.name} {wanted.table} should hold {words(wanted)}, holds {words(found)}"
+        if wanted:
+            return f"{worker.name} {wanted.table} lacks {words(wanted)}"
+        return f"{worker.name} {found.table} should not hold {words(found)}" if found else ""

@@ -1,0 +1,159 @@
+"""Counters and states as Prometheus text (exposition format 0.0.4), served on loopback."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+PREFIX = "mrclab"
+REQUEST_TIMEOUT = 2.0  # seconds a client has to send its request line and headers
+_PORT_METRICS = {
+    "rx_packets": "frames that came in",
+    "rx_bytes": "bytes that came in",
+    "trimmed": "packets cut to their headers on the way to this port",
+    "ecn_marked": "packets marked CE at this port",
+}
+
+_AGENT_KEYS = {"qps": ("qp", "qpn", "peer"), "paths": ("qp", "ev", "plane", "uplink"), "ports": ("port",)}
+_GROWING = ("_packets", "_bytes", "_drops", "_errors")
+
+Labels = Mapping[str, str]
+
+
+class Page:
+    """Builds one page: each metric's HELP and TYPE once, its samples together."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, list[str]] = {}
+        self._heads: dict[str, str] = {}
+
+    def add(self, name: str, kind: str, text: str, labels: Labels, value: float) -> None:
+        """One sample of metric `name` (without prefix) of type counter or gauge."""
+        full = f"{PREFIX}_{name}"
+        self._heads.setdefault(full, f"# HELP {full} {text}\n# TYPE {full} {kind}")
+        inner = ",".join(f'{key}="{_escape(label)}"' for key, label in labels.items())
+        number = str(int(value)) if value == int(value) else repr(value)
+        self._samples.setdefault(full, []).append(f"{full}{{{inner}}} {number}")
+
+    def text(self) -> str:
+        """The page."""
+        blocks = ["\n".join([self._heads[name], *samples]) for name, samples in self._samples.items()]
+        return "\n".join(blocks) + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def add_switches(page: Page, switches: Mapping[str, Any]) -> None:
+    """What `counters` of the API says, per switch, port, class and drop reason."""
+    for switch, told in switches.items():
+        for port, cells in told["ports"].items():
+            labels = {"switch": switch, "port": port}
+            for name, text in _PORT_METRICS.items():
+                page.add(f"switch_{name}_total", "counter", text, labels, cells[name])
+            for kind, cell in cells["class"].items():
+                sent = {**labels, "class": kind}
+                page.add("switch_tx_packets_total", "counter", "frames sent by class", sent, cell["packets"])
+                page.add("switch_tx_bytes_total", "counter", "bytes sent by class", sent, cell["bytes"])
+        for reason, packets in told["drops"].items():
+            labels = {"switch": switch, "reason": reason}
+            page.add("switch_dropped_packets_total", "counter", "packets dropped by reason", labels, packets)
+
+
+def add_states(page: Page, status: Mapping[str, Any]) -> None:
+    """What `status` of the API says: which switches are ready, cables verified, agents there, elements denied."""
+    for name, state in status["by_switch"].items():
+        ready = state["state"] == "ready"
+        page.add("switch_ready", "gauge", "1 where a switch holds what it should", {"switch": name}, ready)
+    page.add("links_verified", "gauge", "cables seen to lead where they should", {}, status["links_verified"])
+    page.add("links", "gauge", "cables of the fabric", {}, status["links"])
+    for host, version in status["agents"].items():
+        page.add("agent_config_version", "gauge", "node config an agent uses, 0: no agent", {"host": host}, version)
+    for denial in status["denied"]:
+        labels = {"element": denial["element"], "source": denial["source"]}
+        page.add("denied", "gauge", "1 for each denial in force", labels, 1)
+
+
+def add_evs(page: Page, counts: Mapping[int, Mapping[str, Mapping[str, int]]]) -> None:
+    """Packets and bytes of watched EVs by switch."""
+    for ev, by_switch in counts.items():
+        for switch, cell in by_switch.items():
+            labels = {"ev": f"{ev:#010x}", "switch": switch}
+            page.add("ev_packets_total", "counter", "packets sent with a watched EV", labels, cell["packets"])
+            page.add("ev_bytes_total", "counter", "bytes sent with a watched EV", labels, cell["bytes"])
+
+
+def add_agents(page: Page, stats: Mapping[str, Mapping[str, Any]]) -> None:
+    """What the hosts' agents count, per QP, path and port: every number that is there."""
+    for host, told in stats.items():
+        for kind, keys in _AGENT_KEYS.items():
+            for row in told.get(kind, ()):
+                labels = {"host": host, **{key: str(row[key]) for key in keys if key in row}}
+                for name, value in row.items():
+                    if name not in keys and isinstance(value, (int, float)):
+                        _add_agent_value(page, kind.removesuffix("s"), name, labels, value)
+
+
+def _add_agent_value(page: Page, kind: str, name: str, labels: Labels, value: float) -> None:
+    grows = name.endswith(_GROWING)
+    full = f"{kind}_{name}_total" if grows else f"{kind}_{name}"
+    text = f"{name.replace('_', ' ')} of a host's {kind}, as its agent counts"
+    page.add(full, "counter" if grows else "gauge", text, labels, value)
+
+
+class MetricsServer:
+    """Serves `GET /metrics` on 127.0.0.1; `make` gives the page. `port` 0 lets the kernel choose."""
+
+    def __init__(self, port: int, make: Callable[[], Awaitable[str]]) -> None:
+        self.port = port
+        self._make = make
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen; OSError where the port is taken."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    async def __aenter__(self) -> "MetricsServer":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_TIMEOUT)
+            writer.write(await self._answer(head.split(b"\r\n", 1)[0]))
+            await writer.drain()
+        except (asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            log.debug("a metrics client sent no request")
+        finally:
+            writer.close()
+
+    async def _answer(self, request: bytes) -> bytes:
+        method, _, rest = request.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0]
+        if method != b"GET" or path not in {b"/metrics", b"/"}:
+            return _response("404 Not Found", "only GET /metrics is served here\n")
+        return _response("200 OK", await self._make())
+
+
+def _response(status: str, body: str) -> bytes:
+    content = body.encode()
+    lines: Iterable[str] = (
+        f"HTTP/1.1 {status}",
+        "Content-Type: text/plain; version=0.0.4; charset=utf-8",
+        f"Content-Length: {len(content)}",
+        "Connection: close",
+    )
+    return "\r\n".join([*lines, "", ""]).encode() + content

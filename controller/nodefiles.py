@@ -1,0 +1,175 @@
+"""From the fabric to what each host must know: one `NodeConfig` per host. Pure but for `write_all`.
+
+Sizes follow the ratios of the reference: windows in bandwidth-delay products, timeouts in round-trip times.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from topo import nodeconfig, srv6
+from topo.model import Fabric, Host
+from topo.nodeconfig import (
+    ACK_TIMEOUT_UNIT,
+    MPR_UNIT,
+    DenyRule,
+    EvProfile,
+    HostSection,
+    LinkSection,
+    MapperSection,
+    NicPort,
+    NodeConfig,
+    Template,
+    TransportSection,
+)
+
+SWITCH_LATENCY = 0.0003  # seconds a switch process takes for a packet on an idle machine; part of the base RTT
+TIMEOUT_RTTS = 13  # the local ACK timeout in base RTTs, at least; production has 13 to 26
+MPR_BDPS = 16  # window of PSNs in bandwidth-delay products: several RTTs of sending beyond one missing packet
+PROBE_INTERVAL_RTTS = 12.0  # first probe of an ASSUMED_BAD EV; a demo of seconds is to see EVs come back
+PROBE_BACKOFF_CAP = 4.0
+SACK_PACKETS = 3  # a SACK when more than this many full packets are unacknowledged, so every fourth
+MAPPER_TIMEOUT_RTTS = 8  # a self-probe that takes longer is lost
+MAPPER_LEAST_TIMEOUT = 0.25  # seconds; a busy machine delays a probe by this much without anything being wrong
+BACKUP_SHARE = 4  # one path in four is held back as a backup
+
+
+def node_config(
+    fabric: Fabric,
+    host: Host,
+    version: int = 1,
+    denylist: Iterable[DenyRule] = (),
+    mapper: MapperSection | None = None,
+) -> NodeConfig:
+    """Everything that `host` must know."""
+    spec = fabric.spec
+    return NodeConfig(
+        version=version,
+        host=HostSection(
+            name=host.name, number=host.number, group=host.group, downlink=host.downlink, address=host.address
+        ),
+        path_mtu=spec.path_mtu,
+        link=LinkSection(rate_pps=spec.link.rate_pps, delay=spec.link.delay),
+        ports=tuple(
+            NicPort(
+                number=port.number,
+                name=port.interface,
+                plane=port.plane,
+                mac=port.mac,
+                peer_switch=port.peer.node,
+                peer_port=port.peer.number,
+                peer_mac=port.peer.mac,
+            )
+            for port in host.ports
+        ),
+        templates=tuple(template(fabric, host, group) for group in range(1, spec.t0s + 1)),
+        ev_profiles=(default_profile(fabric),),
+        transport=transport(fabric),
+        mapper=mapper,
+        denylist=tuple(denylist),
+        directory={other.name: other.address for other in fabric.hosts},
+    )
+
+
+def template(fabric: Fabric, host: Host, group: int) -> Template:
+    """How `host` reaches T0 group `group`."""
+    local = group == host.group
+    uplinks = () if local else tuple(range(1, fabric.uplinks + 1))
+    links = 2 if local else 4
+    return Template(
+        group=group,
+        prefix=f"{srv6.text(srv6.group_prefix(group))}/64",
+        scope="t0-local" if local else "cross-t1",
+        address=srv6.text(srv6.template_for(host.group, group, 0)),
+        uplinks=dict.fromkeys(range(1, fabric.planes + 1), uplinks),
+        base_rtt=base_rtt(fabric, links),
+        links=links,
+    )
+
+
+def base_rtt(fabric: Fabric, links: int) -> float:
+    """Seconds for a packet over `links` links and back on an idle fabric; one switch stands between two links."""
+    return 2 * (links * fabric.spec.link.delay + (links - 1) * SWITCH_LATENCY)
+
+
+def longest_rtt(fabric: Fabric) -> float:
+    """Base RTT between the hosts that are furthest apart."""
+    return base_rtt(fabric, 4 if fabric.spec.t0s > 1 else 2)
+
+
+def default_profile(fabric: Fabric) -> EvProfile:
+    """Three quarters of a plane's paths active, the rest backup; at least a quarter of all EVs must stay active."""
+    backup = fabric.uplinks // BACKUP_SHARE
+    active = fabric.uplinks - backup
+    return EvProfile(
+        name="default",
+        active_per_plane=active,
+        backup_per_plane=backup,
+        ev_min_active=max(1, active * fabric.planes // 4),
+        probe_interval_rtts=PROBE_INTERVAL_RTTS,
+        probe_backoff_cap=PROBE_BACKOFF_CAP,
+    )
+
+
+def transport(fabric: Fabric) -> TransportSection:
+    """Defaults of a QP, scaled to the fabric's round-trip time and bandwidth-delay product."""
+    spec = fabric.spec
+    rtt = longest_rtt(fabric)
+    in_flight = rtt * spec.link.rate_pps * fabric.planes  # one BDP over all planes, packets
+    return TransportSection(
+        mpr=min(255, max(1, math.ceil(MPR_BDPS * in_flight / MPR_UNIT))),
+        timeout_exponent=timeout_exponent(TIMEOUT_RTTS * rtt),
+        sack_gen_threshold=SACK_PACKETS * spec.path_mtu,
+        trimming=spec.trimming,
+        trim_threshold=spec.queue.trim_threshold,
+        drop_threshold=spec.queue.depth,
+    )
+
+
+def mapper(fabric: Fabric, cycle: float) -> MapperSection | None:
+    """Clustermapper in the hosts with a probe cycle of `cycle` seconds; None for 0."""
+    if not cycle:
+        return None
+    return MapperSection(cycle=cycle, timeout=max(MAPPER_LEAST_TIMEOUT, MAPPER_TIMEOUT_RTTS * longest_rtt(fabric)))
+
+
+def timeout_exponent(seconds: float) -> int:
+    """The least t for which 1.024 µs × 2^t is not below `seconds`; 24 is the largest there is."""
+    return min(24, max(0, math.ceil(math.log2(max(seconds, ACK_TIMEOUT_UNIT) / ACK_TIMEOUT_UNIT))))
+
+
+def publish(
+    fabric: Fabric,
+    directory: Path,
+    denylists: Mapping[str, Iterable[DenyRule]],
+    version: int = 1,
+    mapper: MapperSection | None = None,
+) -> dict[str, NodeConfig]:
+    """Write `<host>.json` of every host into `directory` and return what is in force; OSError where writing fails.
+
+    Files that say the same already are left alone with their version, so that a controller that restarts, or stands by,
+    disturbs nobody. Otherwise the new version is `version`, or more where a file has that already.
+    """
+    held = {host.name: _held(directory / f"{host.name}.json") for host in fabric.hosts}
+    wanted = {host.name: node_config(fabric, host, 1, denylists.get(host.name, ()), mapper) for host in fabric.hosts}
+    current = {name: config for name, config in held.items() if config is not None and _same(config, wanted[name])}
+    if len(current) == len(wanted):
+        return current
+    newest = max((config.version for config in held.values() if config is not None), default=0)
+    number = max(version, newest + 1)
+    fresh = {name: config.model_copy(update={"version": number}) for name, config in wanted.items()}
+    for name, config in fresh.items():
+        nodeconfig.store(config, directory / f"{name}.json")
+    return fresh
+
+
+def _held(path: Path) -> NodeConfig | None:
+    """What a file says; None where there is none that can be read, which is then written anew."""
+    try:
+        return nodeconfig.load(path)
+    except nodeconfig.NodeConfigError:
+        return None
+
+
+def _same(one: NodeConfig, other: NodeConfig) -> bool:
+    return one.model_copy(update={"version": other.version}) == other

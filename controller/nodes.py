@@ -1,0 +1,98 @@
+"""The hosts as the controller serves them: their config files, their agents, and what they are denied."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from controller import nodefiles
+from controller.agents import AgentLink
+from controller.denylist import Denylist
+from controller.elements import Element
+from controller.history import History
+from topo.model import Fabric
+from topo.nodeconfig import MapperSection
+
+MAPPER_REPORT = "mapper.report"  # kind of the event with one cycle of Clustermapper's probes
+DENYLIST_FILE = "denylist.json"
+
+
+class Nodes:
+    """Keeps every host's node config in step with the denylist: the file first, then the running agent."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        run_dir: Path,
+        history: History,
+        on_event: Callable[[str, dict[str, Any]], None],
+        mapper: MapperSection | None = None,
+    ) -> None:
+        self.denylist = Denylist(fabric, run_dir / DENYLIST_FILE)
+        self.version = 0
+        self._fabric = fabric
+        self._directory = run_dir / "node"
+        self._history = history
+        self._mapper = mapper
+        kinds = [MAPPER_REPORT] if mapper is not None else []
+        self.agents = {
+            host.name: AgentLink(host.name, run_dir / f"{host.name}.sock", history, on_event, kinds)
+            for host in fabric.hosts
+        }
+
+    def refresh(self) -> None:
+        """Take up the saved denylist and write what the files do not say yet."""
+        self.denylist.load()
+        self._publish()
+
+    async def deny(self, what: Element, reason: str, source: str) -> bool:
+        """Deny `what` and wait until every agent that is there knows; False if `source` denied it before."""
+        self.denylist.load()  # the file is the truth: another controller may have been primary meanwhile
+        changed = self.denylist.deny(what, reason, source)
+        if changed:
+            self._history.record("denied", element=str(what), reason=reason, source=source)
+            self._publish()
+        await self.told()
+        return changed
+
+    async def undeny(self, what: Element, source: str | None = None) -> int:
+        """Lift denials of `what`, of one source or of all; how many there were."""
+        self.denylist.load()
+        count = self.denylist.undeny(what, source)
+        if count:
+            self._history.record("undenied", element=str(what), source=source or "any")
+            self._publish()
+        await self.told()
+        return count
+
+    async def told(self) -> None:
+        """Wait until every agent that is there uses the current config."""
+        await asyncio.gather(*(agent.told() for agent in self.agents.values()))
+
+    async def stats(self) -> dict[str, dict[str, Any]]:
+        """What each agent counts; agents that are not there, or do not answer, are left out."""
+        names = [name for name, agent in self.agents.items() if agent.connected]
+        answers = await asyncio.gather(*(self.agents[name].ask("stats") for name in names), return_exceptions=True)
+        return {name: answer for name, answer in zip(names, answers, strict=True) if isinstance(answer, dict)}
+
+    def status(self) -> dict[str, Any]:
+        """Version of the configs, what is denied, and which agents use which version (0: no agent)."""
+        return {
+            "version": self.version,
+            "denied": [
+                {"element": str(d.element), "kind": d.element.kind, "reason": d.reason, "source": d.source}
+                for d in self.denylist.denials
+            ],
+            "agents": {name: agent.version for name, agent in self.agents.items()},
+        }
+
+    def _publish(self) -> None:
+        configs = nodefiles.publish(
+            self._fabric, self._directory, self.denylist.by_host(), self.denylist.version, self._mapper
+        )
+        version = max(config.version for config in configs.values())
+        if version != self.version:
+            self.version = version
+            self._history.record("nodes.written", hosts=len(configs), version=version)
+        for name, config in configs.items():
+            self.agents[name].tell(config)

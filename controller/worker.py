@@ -1,0 +1,199 @@
+"""The life of one switch as the controller sees it: connect, arbitrate, provision, watch; and again when it ends."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from enum import Enum
+from pathlib import Path
+
+from controller.errors import ControllerError, SwitchError
+from controller.history import History
+from controller.intent import Entry
+from controller.program import Program
+from controller.provision import Provisioned, provision
+from controller.reconcile import Change
+from controller.session import Role, Session, session_closed
+from topo.model import Switch
+
+log = logging.getLogger(__name__)
+
+CONNECT_INTERVAL = 0.05  # seconds between looks at a socket that nobody serves; a switch must be back within 1 s
+RETRY_FIRST = 0.1  # seconds before another try after a switch answered with an error
+RETRY_MOST = 2.0
+
+
+class State(Enum):
+    """Where a switch stands."""
+
+    CONNECTING = "connecting"  # nobody serves its socket
+    PROVISIONING = "provisioning"
+    BACKUP = "backup"  # another controller is primary
+    READY = "ready"  # holds exactly what it should
+    FAILED = "failed"  # refused something; tried again
+
+
+class Worker:
+    """Keeps one switch provisioned. `run` never returns; `state`, `error` and `session` tell how things are."""
+
+    def __init__(
+        self,
+        switch: Switch,
+        socket_path: Path,
+        program: Program,
+        wanted: Sequence[Entry],
+        election_id: int,
+        history: History,
+        on_packet: Callable[[str, int, bytes], None],
+        on_change: Callable[["Worker"], None],
+    ) -> None:
+        self.switch = switch
+        self.state = State.CONNECTING
+        self.error = ""
+        self.session: Session | None = None
+        self.provisioned: Provisioned | None = None
+        self.silent = False  # connected, but requests go unanswered
+        self.wanted = tuple(wanted)
+        self.lock = asyncio.Lock()  # held while entries are compared and written
+        self._socket_path = socket_path
+        self._program = program
+        self._election_id = election_id
+        self._history = history
+        self._on_packet = on_packet
+        self._on_change = on_change
+
+    @property
+    def name(self) -> str:
+        """Name of the switch."""
+        return self.switch.name
+
+    async def run(self) -> None:
+        """Connect, provision and watch, for ever."""
+        pause = RETRY_FIRST
+        while True:
+            await self._until_served()
+            try:
+                await self._one_session()
+            except ControllerError as error:
+                self._failed(error)
+            # Only a switch that refuses is asked ever more rarely; one that went away may be back at any moment.
+            pause = min(2 * pause, RETRY_MOST) if self.state is State.FAILED else RETRY_FIRST
+            await asyncio.sleep(pause)
+
+    def require_session(self) -> Session:
+        """The session of a switch that is ready; SwitchError otherwise."""
+        if self.session is None or self.state is not State.READY:
+            raise SwitchError(self.name, f"is not ready but {self.state.value}; wait for it", "UNAVAILABLE")
+        return self.session
+
+    async def reprovision(self) -> Provisioned:
+        """Write whatever differs from what the switch should hold, on the session that stands."""
+        async with self.lock:
+            self.provisioned = await provision(self.require_session(), self._program, self.wanted)
+        return self.provisioned
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Write single entries; what it should hold from now on is the caller's to put into `wanted` before."""
+        async with self.lock:
+            await self.require_session().write(changes)
+
+    def failed_to_answer(self, error: SwitchError) -> None:
+        """Note that a request came to nothing; the history hears of it once."""
+        if error.code == "DEADLINE_EXCEEDED" and not self.silent:
+            self.silent = True
+            self._history.record("switch.silent", switch=self.name, reason=str(error))
+        else:
+            log.debug("%s", error)
+
+    def answered(self) -> None:
+        """Note that the switch answers."""
+        if self.silent:
+            self.silent = False
+            self._history.record("switch.answers", switch=self.name)
+
+    async def _until_served(self) -> None:
+        """Wait until something accepts connections on the socket."""
+        while not _accepts(self._socket_path):
+            self._become(State.CONNECTING)
+            await asyncio.sleep(CONNECT_INTERVAL)
+
+    async def _one_session(self) -> None:
+        session = Session(
+            self.name,
+            f"unix:{self._socket_path}",
+            self.switch.device_id,
+            self._program,
+            self._election_id,
+            lambda port, frame: self._on_packet(self.name, port, frame),
+        )
+        try:
+            await session.open()
+            self._history.record("switch.up", switch=self.name, role=str(session.role and session.role.value))
+            await self._serve(session)
+        finally:
+            was_ready = self.state in {State.READY, State.BACKUP}
+            self.session = None
+            if was_ready:
+                self._become(State.CONNECTING)
+            await session_closed(session)
+
+    async def _serve(self, session: Session) -> None:
+        """Provision as soon and as often as this controller becomes primary, until the session ends."""
+        while session.is_open:
+            if session.role is not Role.PRIMARY:
+                self._become(State.BACKUP)
+                await session.until_role(Role.PRIMARY)
+                self._history.record("switch.takeover", switch=self.name, election_id=session.election_id)
+            self._become(State.PROVISIONING)
+            async with self.lock:
+                self.provisioned = done = await provision(session, self._program, self.wanted)
+            self.session, self.error = session, ""
+            self._become(State.READY)
+            if done.replaced:
+                self._history.record("program.replaced", switch=self.name)
+            self._history.record(
+                "switch.ready",
+                switch=self.name,
+                adopted=done.adopted,
+                inserted=done.inserted,
+                modified=done.modified,
+                deleted=done.deleted,
+                seconds=round(done.seconds, 4),
+            )
+            await self._watch(session)
+
+    async def _watch(self, session: Session) -> None:
+        """Wait until another controller takes over; SwitchError when the session ends."""
+        lost = asyncio.create_task(session.until_role(Role.BACKUP), name=f"watch {self.name}")
+        try:
+            await lost
+        except SwitchError as reason:
+            self._history.record("switch.down", switch=self.name, reason=str(reason))
+            raise
+        finally:
+            lost.cancel()
+            with contextlib.suppress(asyncio.CancelledError, SwitchError):
+                await lost
+        self.session = None
+        self._history.record("switch.demoted", switch=self.name, primary=session.highest_election_id)
+
+    def _failed(self, error: ControllerError) -> None:
+        self.error = str(error)
+        level = logging.INFO if isinstance(error, SwitchError) and error.code == "UNAVAILABLE" else logging.ERROR
+        log.log(level, "%s", error)
+        if level == logging.ERROR:
+            self._history.record("switch.error", switch=self.name, error=str(error))
+            self._become(State.FAILED)
+
+    def _become(self, state: State) -> None:
+        if state is not self.state:
+            self.state = state
+            self._on_change(self)
+
+
+def _accepts(path: Path) -> bool:
+    """Whether a process listens on the Unix socket `path`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        return probe.connect_ex(str(path)) in {0, errno.EAGAIN}

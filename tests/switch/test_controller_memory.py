@@ -1,0 +1,356 @@
+"""The controller against P4Runtime servers in memory: provisioning, adoption, take-over, and switches that misbehave.
+
+Real gRPC over Unix sockets; only the data plane is missing. What real ones do is in test_controller_softswitch.py.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import intent, session
+from controller.app import Controller
+from controller.history import History
+from controller.memoryswitch import MemorySwitch
+from controller.program import Program
+from controller.provision import Provisioned
+from controller.worker import State
+from topo import linkcheck
+from topo.model import Fabric, mac_bytes
+from topo.spec import FabricSpec
+
+BUILD = Path(__file__).resolve().parents[2] / "p4src" / "build"
+FABRIC = Fabric(FabricSpec(planes=2, t0s=2, t1s=2, hosts_per_t0=2))
+WAIT = 20.0  # seconds a test waits for something that takes milliseconds, before it fails
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs a test's body. One loop for all: grpc.aio does not survive a second one in a process."""
+    loop = asyncio.new_event_loop()
+    yield lambda body: loop.run_until_complete(asyncio.wait_for(body, 4 * WAIT))
+    loop.close()
+
+
+PROGRAM = Program(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
+
+
+class Net:
+    """Switches of FABRIC in memory, joined by its cables; NICs answer link checks."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.cables = {(s.name, p.number): (p.peer.node, p.peer.number) for s in FABRIC.switches for p in s.ports}
+        self.switches: dict[str, MemorySwitch] = {}
+
+    async def start(self, name: str) -> MemorySwitch:
+        self.switches[name] = switch = MemorySwitch(FABRIC.switch(name).device_id, self._egress(name))
+        await switch.start(f"unix:{self.run_dir}/{name}.p4rt.sock")
+        return switch
+
+    def _egress(self, name: str) -> Callable[[int, bytes], None]:
+        def send(port: int, frame: bytes) -> None:
+            node, number = self.cables.get((name, port), ("", 0))
+            if node in self.switches:
+                self.switches[node].receive(number, frame)
+            elif node:
+                back = linkcheck.answer(frame, node, number, mac_bytes("02:0c:00:00:00:01"))
+                self.switches[name].receive(port, back)
+
+        return send
+
+    def swap(self, one: tuple[str, int], other: tuple[str, int]) -> None:
+        a, b = self.cables[one], self.cables[other]
+        self.cables.update({one: b, other: a, a: other, b: one})
+
+
+@asynccontextmanager
+async def net(run_dir: Path) -> AsyncIterator[Net]:
+    it = Net(run_dir)
+    await asyncio.gather(*(it.start(switch.name) for switch in FABRIC.switches))
+    try:
+        yield it
+    finally:
+        await asyncio.gather(*(switch.stop() for switch in it.switches.values()))
+
+
+@asynccontextmanager
+async def controller(run_dir: Path, election_id: int = 100) -> AsyncIterator[Controller]:
+    history = History(run_dir / "history" / f"controller-{election_id}.jsonl")
+    it = Controller(FABRIC, run_dir, PROGRAM, history, election_id)
+    task = asyncio.create_task(it.run())
+    try:
+        yield it
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        history.close()
+
+
+def events(run_dir: Path, kind: str, election_id: int = 100) -> list[dict[str, Any]]:
+    lines = (run_dir / "history" / f"controller-{election_id}.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["kind"] == kind]
+
+
+async def until(condition: Callable[[], bool], it: Controller) -> None:
+    """Wait for something that a change of some switch brings about."""
+    while not condition():
+        await asyncio.wait_for(it.changed(), WAIT)
+
+
+def counts(done: dict[str, Provisioned]) -> dict[str, tuple[int, int, int]]:
+    return {name: (it.inserted, it.modified, it.deleted) for name, it in done.items()}
+
+
+def problems(it: Controller) -> list[str]:
+    return [text for link in it.cables.book.links("wrong") for text in it.cables.book.complaints(link)]
+
+
+def holds_what_it_should(it: Controller, switch: MemorySwitch, name: str) -> bool:
+    wanted = {
+        PROGRAM.encode(e).table_entry.SerializeToString(deterministic=True) for e in it.fleet.workers[name].wanted
+    }
+    held = {entry.SerializeToString(deterministic=True) for entry in switch.entries.values()}
+    return wanted == held
+
+
+def test_all_switches_are_provisioned_and_all_cables_verified(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path) as it:
+            outcome = await it.wait_verified(WAIT)
+            assert outcome["verified"], outcome
+            assert outcome["links"] == len(FABRIC.links)
+            for name, switch in lab.switches.items():
+                assert holds_what_it_should(it, switch, name)
+                assert switch.writes == 1
+            assert it.status()["state"] == "verified"
+            assert sorted(p.name for p in (tmp_path / "node").iterdir()) == [f"{h.name}.json" for h in FABRIC.hosts]
+            assert {e["link"] for e in events(tmp_path, "link.verified")} == {link.name for link in FABRIC.links}
+
+    run(body())
+
+
+def test_swapped_cables_are_named_and_the_rest_is_verified(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path) as it:
+            lab.swap(("t0-p1-1", 3), ("t0-p1-1", 4))
+            await until(lambda: len(events(tmp_path, "link.verified")) == len(FABRIC.links) - 2, it)
+            await until(lambda: len(problems(it)) == 4, it)
+            outcome = await it.wait_verified(0)
+            assert not outcome["verified"]
+            assert outcome["failed"] == ["t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2"]
+            assert "t0-p1-1 port 4 should reach t1-p1-2 port 1, reaches t1-p1-1 port 1" in outcome["problems"]
+            lab.swap(("t0-p1-1", 3), ("t0-p1-1", 4))
+            assert (await it.wait_verified(WAIT))["verified"]
+
+    run(body())
+
+
+def test_a_restarted_controller_adopts_without_a_write(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab:
+            async with controller(tmp_path) as it:
+                assert (await it.wait_verified(WAIT))["verified"]
+            writes = {name: switch.writes for name, switch in lab.switches.items()}
+            async with controller(tmp_path) as it:
+                assert (await it.wait_verified(WAIT))["verified"]
+                assert all(worker.provisioned and worker.provisioned.untouched for worker in it.fleet.workers.values())
+            assert writes == {name: switch.writes for name, switch in lab.switches.items()}
+
+    run(body())
+
+
+def test_only_the_difference_is_written_to_a_switch_that_strayed(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab:
+            async with controller(tmp_path) as it:
+                assert (await it.wait_verified(WAIT))["verified"]
+            strayed = lab.switches["t0-p1-1"]
+            key, entry = next((k, e) for k, e in strayed.entries.items() if len(e.action.action.params) == 3)
+            entry.action.action.params[0].value = b"\x63"
+            strayed.entries.pop(next(k for k in strayed.entries if k != key))
+            async with controller(tmp_path) as it:
+                assert (await it.wait_verified(WAIT))["verified"]
+                done = it.fleet.workers["t0-p1-1"].provisioned
+                assert done
+                assert (done.adopted, done.inserted, done.modified, done.deleted) == (True, 1, 1, 0)
+                assert holds_what_it_should(it, strayed, "t0-p1-1")
+
+    run(body())
+
+
+def test_a_wrong_entry_is_found_named_and_repaired(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path) as it:
+            assert (await it.wait_verified(WAIT))["verified"]
+            route = next(
+                e for e in it.fleet.workers["t0-p1-1"].wanted if e.match == (("locator_usid", 0xFCBBBB001102),)
+            )
+            wrong = intent.Entry(route.table, route.match, (intent.forward(FABRIC.switch("t0-p1-1").port(3)),))
+            for key, entry in lab.switches["t0-p1-1"].entries.items():
+                if entry == PROGRAM.encode(route).table_entry:
+                    lab.switches["t0-p1-1"].entries[key] = PROGRAM.encode(wrong).table_entry
+            (complaint,) = await it.fleet.audit()
+            assert complaint == (
+                "t0-p1-1 usid_fib should hold fcbb:bb00:1102::/48 by port 4 to t1-p1-2,"
+                " holds fcbb:bb00:1102::/48 by port 3 to t1-p1-1"
+            )
+            assert counts(await it.fleet.repair()) == {"t0-p1-1": (0, 1, 0)}
+            assert await it.fleet.audit() == []
+
+    run(body())
+
+
+def test_a_switch_that_comes_back_empty_is_provisioned_again(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path) as it:
+            assert (await it.wait_verified(WAIT))["verified"]
+            await lab.switches["t1-p2-1"].stop()
+            await until(lambda: it.fleet.workers["t1-p2-1"].state is State.CONNECTING, it)
+            assert not (await it.wait_verified(0))["verified"]
+            empty = await lab.start("t1-p2-1")
+            assert (await it.wait_verified(WAIT))["verified"]
+            assert holds_what_it_should(it, empty, "t1-p2-1")
+            assert [e["switch"] for e in events(tmp_path, "switch.down")] == ["t1-p2-1"]
+            others = [s.writes for name, s in lab.switches.items() if name != "t1-p2-1"]
+            assert set(others) == {1}
+
+    run(body())
+
+
+def test_a_backup_takes_over_and_the_old_primary_returns_as_backup(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab:
+            backup_context = controller(tmp_path, election_id=50)
+            async with controller(tmp_path) as primary:
+                assert (await primary.wait_verified(WAIT))["verified"]
+                backup = await backup_context.__aenter__()
+                await until(lambda: backup.status()["state"] == "backup", backup)
+            try:
+                assert (await backup.wait_verified(WAIT))["verified"]
+                assert all(
+                    worker.provisioned and worker.provisioned.untouched for worker in backup.fleet.workers.values()
+                )
+                assert {s.writes for s in lab.switches.values()} == {1}
+                async with controller(tmp_path) as returned:
+                    await until(lambda: returned.status()["state"] == "backup", returned)
+                assert backup.status()["state"] == "verified"
+            finally:
+                await backup_context.__aexit__(None, None, None)
+
+    run(body())
+
+
+def test_a_refused_update_is_named_with_its_error(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path) as it:
+            table = PROGRAM.schema.tables["ecn_policy"].id
+            lab.switches["t0-p1-1"].wrong.refuse_tables.add(table)
+            await until(lambda: it.fleet.workers["t0-p1-1"].state is State.FAILED, it)
+            message = it.status()["message"]
+            assert message.startswith("t0-p1-1: 2 of 14 updates were refused: insert ecn_policy[std.egress_port=0x3]")
+            assert "RESOURCE_EXHAUSTED table is full (and 1 more)" in message
+            lab.switches["t0-p1-1"].wrong.refuse_tables.clear()
+            assert (await it.wait_verified(WAIT))["verified"]
+
+    run(body())
+
+
+def test_a_switch_that_does_not_keep_what_it_accepts_is_not_ready(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path) as it:
+            lab.switches["t1-p1-1"].wrong.forget_tables.add(PROGRAM.schema.tables["my_usid"].id)
+            await until(lambda: it.fleet.workers["t1-p1-1"].state is State.FAILED, it)
+            assert "t1-p1-1: holds something else than was written, 1 entries: insert my_usid" in it.status()["message"]
+
+    run(body())
+
+
+def test_a_refused_program_is_said_and_stops_nothing_else(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path) as it:
+            lab.switches["t1-p1-1"].wrong.refuse_pipeline = "not enough stages"
+            await until(lambda: it.fleet.workers["t1-p1-1"].state is State.FAILED, it)
+            await until(lambda: it.status()["switches_ready"] == len(FABRIC.switches) - 1, it)
+            assert (
+                "t1-p1-1: SetForwardingPipelineConfig failed: INVALID_ARGUMENT not enough stages"
+                in (it.status()["message"])
+            )
+
+    run(body())
+
+
+def test_a_switch_that_stalls_holds_up_nobody_else_and_is_ready_when_it_wakes(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "RPC_TIMEOUT", 0.3)
+
+    async def body() -> None:
+        async with net(tmp_path) as lab:
+            stall = lab.switches["t0-p2-1"].wrong.stall = asyncio.Event()
+            async with controller(tmp_path) as it:
+                await until(lambda: it.status()["switches_ready"] == len(FABRIC.switches) - 1, it)
+                await until(lambda: it.fleet.workers["t0-p2-1"].state is State.FAILED, it)
+                assert "t0-p2-1: GetForwardingPipelineConfig got no answer in time" in it.status()["message"]
+                stall.set()
+                assert (await it.wait_verified(WAIT))["verified"]
+
+    run(body())
+
+
+def test_a_controller_that_dies_in_mid_provisioning_leaves_work_that_the_next_one_finishes(
+    tmp_path: Path, run: Run
+) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab:
+            held = [lab.switches[name] for name in ("t0-p1-1", "t1-p2-2")]
+            for switch in held:
+                switch.wrong.forget_tables.add(PROGRAM.schema.tables["usid_fib"].id)
+            async with controller(tmp_path) as it:
+                await until(lambda: it.status()["switches_ready"] == len(FABRIC.switches) - len(held), it)
+            for switch in held:
+                assert switch.entries
+                switch.wrong.forget_tables.clear()
+            async with controller(tmp_path) as it:
+                assert (await it.wait_verified(WAIT))["verified"]
+                assert all(worker.provisioned and worker.provisioned.adopted for worker in it.fleet.workers.values())
+                for name, switch in lab.switches.items():
+                    assert holds_what_it_should(it, switch, name)
+
+    run(body())
+
+
+def test_a_switch_with_another_program_gets_ours(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab:
+            other = lab.switches["t1-p1-1"]
+            other.config.CopyFrom(PROGRAM.pipeline_config())
+            other.config.cookie.cookie ^= 1
+            async with controller(tmp_path) as it:
+                assert (await it.wait_verified(WAIT))["verified"]
+                assert holds_what_it_should(it, other, "t1-p1-1")
+            assert other.config.cookie.cookie == PROGRAM.cookie
+            assert [e["switch"] for e in events(tmp_path, "program.replaced")] == ["t1-p1-1"]
+
+    run(body())
+
+
+def test_two_controllers_with_one_election_id_are_told_apart(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path), controller(tmp_path) as first:
+            assert (await first.wait_verified(WAIT))["verified"]
+            async with controller(tmp_path) as second:
+                await until(lambda: second.status()["state"] == "failed", second)
+                assert (
+                    "another controller has election id 100; start this one with another --election-id"
+                    in second.status()["message"]
+                )
+            assert first.status()["state"] == "verified"
+
+    run(body())

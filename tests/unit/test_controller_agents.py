@@ -1,0 +1,147 @@
+"""The controller's end of an agent's API, against a real JSON-lines server."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import agents, nodefiles
+from controller.agents import AgentLink
+from controller.history import History
+from rpc.aserver import AsyncServer
+from rpc.errors import RpcError
+from topo.model import Fabric
+from topo.nodeconfig import NodeConfig
+from topo.spec import FabricSpec
+
+FABRIC = Fabric(FabricSpec())
+WAIT = 10.0
+
+
+def config(version: int) -> NodeConfig:
+    return nodefiles.node_config(FABRIC, FABRIC.host("h1"), version)
+
+
+class Agent:
+    """What an agent's API does with configs, and no more."""
+
+    def __init__(self, path: Path, host: str = "h1", version: int = 1) -> None:
+        self.version = version
+        self.refusal = ""
+        self.server = AsyncServer(
+            path,
+            {"hello": lambda: {"host": host, "config_version": self.version}, "update_config": self.update_config},
+        )
+
+    def update_config(self, config: dict[str, Any]) -> dict[str, Any]:
+        if self.refusal:
+            raise RpcError("EINVAL", self.refusal)
+        self.version = max(self.version, NodeConfig.model_validate(config).version)
+        return {"version": self.version}
+
+
+class Rig:
+    """A link to h1's agent, its events, and its history."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "h1.sock"
+        self.heard: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        self.history_path = directory / "controller.jsonl"
+        self.kinds: asyncio.Queue[str] = asyncio.Queue()
+        history = History(self.history_path)
+        history.listen(lambda event: self.kinds.put_nowait(event["kind"]))
+        self.link = AgentLink(
+            "h1", self.path, history, lambda host, event: self.heard.put_nowait((host, event)), ["mapper.report"]
+        )
+
+    async def until(self, kind: str) -> None:
+        while await asyncio.wait_for(self.kinds.get(), WAIT) != kind:
+            pass
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        return [e for e in map(json.loads, self.history_path.read_text().splitlines()) if e["kind"] == kind]
+
+
+@asynccontextmanager
+async def running(directory: Path) -> AsyncIterator[Rig]:
+    rig = Rig(directory)
+    task = asyncio.create_task(rig.link.run())
+    try:
+        yield rig
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "CONNECT_INTERVAL", 0.02)
+
+
+def test_an_agent_is_told_what_it_does_not_know_yet(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as rig:
+            rig.link.tell(config(3))
+            await rig.link.told()  # nobody is there: nobody to wait for
+            agent = Agent(rig.path)
+            async with agent.server:
+                await rig.until("agent.told")
+                assert agent.version == 3
+                rig.link.tell(config(4))
+                await asyncio.wait_for(rig.link.told(), WAIT)
+                assert agent.version == 4
+
+    asyncio.run(body())
+
+
+def test_an_agent_that_knows_already_is_left_alone(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as rig:
+            rig.link.tell(config(3))
+            agent = Agent(rig.path, version=3)
+            agent.refusal = "must not be called"
+            async with agent.server:
+                await rig.until("agent.up")
+                await asyncio.wait_for(rig.link.told(), WAIT)
+            assert rig.events("agent.told") == []
+
+    asyncio.run(body())
+
+
+def test_events_are_handed_on_and_an_agent_that_went_away_is_found_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as rig:
+            for number in (1, 2):
+                agent = Agent(rig.path)
+                async with agent.server:
+                    await rig.until("agent.up")
+                    agent.server.publish({"kind": "mapper.report", "cycle": number})
+                    host, event = await asyncio.wait_for(rig.heard.get(), WAIT)
+                    assert (host, event["cycle"]) == ("h1", number)
+                await rig.until("agent.down")
+
+    asyncio.run(body())
+
+
+def test_an_agent_of_another_host_is_not_believed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as rig:
+            async with Agent(rig.path, host="h2").server:
+                while "says it is 'h2', not h1" not in caplog.text:
+                    await asyncio.sleep(0.01)
+            assert not rig.link.connected
+
+    asyncio.run(asyncio.wait_for(body(), WAIT))
+
+
+def test_what_nobody_serves_cannot_be_asked(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as rig:
+            with pytest.raises(RpcError, match="no agent serves"):
+                await rig.link.ask("hello")
+
+    asyncio.run(body())

@@ -1,0 +1,91 @@
+"""What each host is told, against the fabric it lives in."""
+
+from pathlib import Path
+
+import pytest
+
+from controller import nodefiles
+from topo import nodeconfig, srv6
+from topo.model import Fabric
+from topo.nodeconfig import DenyRule
+from topo.spec import FabricSpec
+
+
+def fabric(**changes: object) -> Fabric:
+    return Fabric(FabricSpec.model_validate(changes))
+
+
+def test_templates_give_the_addresses_that_the_fabric_routes() -> None:
+    net = fabric(t0s=3, t1s=4)
+    for source in net.hosts:
+        config = nodefiles.node_config(net, source)
+        for destination in net.hosts:
+            template = config.template_for(destination.address)
+            base = srv6.from_text(template.address) | destination.downlink << srv6_downlink_shift(template.scope)
+            for plane, uplink in net.paths(source.name, destination.name):
+                entropy = srv6.ev(plane, uplink, srv6.ev_tag(7))
+                assert srv6.address(base, entropy) == net.outer_address(source.name, destination.name, entropy)
+                assert not template.uplinks[plane] if uplink == 0 else uplink in template.uplinks[plane]
+
+
+def srv6_downlink_shift(scope: str) -> int:
+    """Bit position of the downlink uSID: the second of `locator | T0 | downlink`, the fourth across a T1."""
+    return 128 - 32 - 16 * (2 if scope == "t0-local" else 4)
+
+
+def test_ports_name_both_ends_of_their_cable() -> None:
+    net = fabric()
+    port = nodefiles.node_config(net, net.host("h3")).port(2)
+    assert (port.name, port.mac) == ("h3-p2", "02:0c:02:00:03:01")
+    assert (port.peer_switch, port.peer_port, port.peer_mac) == ("t0-p2-2", 1, "02:0a:02:02:00:01")
+
+
+@pytest.mark.parametrize(("uplinks", "active", "backup"), [(1, 1, 0), (2, 2, 0), (4, 3, 1), (8, 6, 2)])
+def test_a_quarter_of_the_paths_is_backup(uplinks: int, active: int, backup: int) -> None:
+    profile = nodefiles.default_profile(fabric(t1s=uplinks))
+    assert (profile.active_per_plane, profile.backup_per_plane) == (active, backup)
+    assert 1 <= profile.ev_min_active <= max(1, active * 4 // 4)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.0005, 0.002, 0.05])
+def test_the_ack_timeout_is_the_least_step_that_covers_thirteen_round_trips(delay: float) -> None:
+    net = fabric(link={"delay": delay})
+    transport = nodefiles.transport(net)
+    wanted = 13 * nodefiles.longest_rtt(net)
+    assert transport.ack_timeout >= wanted
+    assert transport.ack_timeout / 2 < wanted
+
+
+def test_a_longer_network_gets_a_larger_window() -> None:
+    short, long = (nodefiles.transport(fabric(link={"delay": d})).mpr for d in (0.002, 0.008))
+    assert short < long <= 255
+
+
+RULE = DenyRule(plane=2, element="h1-p2/t0-p2-1", reason="5 % loss")
+
+
+def test_files_are_written_for_every_host_and_hold_its_denylist(tmp_path: Path) -> None:
+    net = fabric()
+    nodefiles.publish(net, tmp_path, {"h1": [RULE]}, 4)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["h1.json", "h2.json", "h3.json", "h4.json"]
+    h1, h2 = (nodeconfig.load(tmp_path / f"{name}.json") for name in ("h1", "h2"))
+    assert h1.version == h2.version == 4
+    assert h1.denied(2, 1, "fdcb:bb00:0:2::1")
+    assert not h2.denylist
+
+
+def test_files_that_say_the_same_are_left_alone_and_others_get_a_higher_version(tmp_path: Path) -> None:
+    net = fabric()
+    first = nodefiles.publish(net, tmp_path, {}, 7)
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert nodefiles.publish(net, tmp_path, {}, 1) == first
+    assert stamps == {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert {config.version for config in nodefiles.publish(net, tmp_path, {"h1": [RULE]}, 1).values()} == {8}
+
+
+def test_a_damaged_file_is_written_anew(tmp_path: Path) -> None:
+    net = fabric()
+    nodefiles.publish(net, tmp_path, {})
+    (tmp_path / "h2.json").write_text("{")
+    configs = nodefiles.publish(net, tmp_path, {})
+    assert nodeconfig.load(tmp_path / "h2.json") == configs["h2"]

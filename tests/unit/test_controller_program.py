@@ -1,0 +1,89 @@
+"""The compiled program and the controller's entries fit each other."""
+
+from pathlib import Path
+
+import pytest
+
+from controller import counters, intent
+from controller.errors import ProgramError
+from controller.intent import Act, Entry
+from controller.program import Program
+from controller.reconcile import Change, Op
+from topo.model import Fabric
+from topo.spec import FabricSpec
+
+BUILD = Path(__file__).resolve().parents[2] / "p4src" / "build"
+P4INFO, P4JSON = BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json"
+FABRIC = Fabric(FabricSpec(t0s=3, t1s=4))
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return Program(P4INFO, P4JSON)
+
+
+@pytest.mark.parametrize("name", ["t0-p1-1", "t1-p4-3"])
+def test_every_entry_comes_back_from_its_message(program: Program, name: str) -> None:
+    wanted = intent.entries(FABRIC, FABRIC.switch(name))
+    assert program.decode([program.encode(entry) for entry in wanted]) == wanted
+
+
+def test_const_entries_defaults_and_other_tables_are_not_the_controllers(program: Program) -> None:
+    tables = {table.alias: table for table in program.schema.tables}
+    others = [program.encode(intent.entries(FABRIC, FABRIC.switch("t0-p1-1"))[0]) for _ in range(2)]
+    others[0].table_entry.table_id = tables["classes"].id
+    others[1].table_entry.is_default_action = True
+    assert program.decode(others) == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        (Entry("nowhere", (("x", 1),), (Act("forward"),)), "nowhere"),
+        (Entry("my_usid", (("locator_usid", 1 << 48),), (Act("shift_usid"),)), "locator_usid"),
+        (Entry("my_usid", (("locator_usid", 1),), (Act("fly"),)), "fly"),
+    ],
+)
+def test_an_entry_the_program_cannot_hold_is_named(program: Program, entry: Entry, complaint: str) -> None:
+    with pytest.raises(ProgramError, match=f"cannot hold {entry.table}.*{complaint}"):
+        program.update(Change(Op.INSERT, entry))
+
+
+def test_another_program_has_another_cookie(program: Program, tmp_path: Path) -> None:
+    other = tmp_path / "mrc.json"
+    other.write_bytes(P4JSON.read_bytes() + b"\n")
+    assert Program(P4INFO, other).cookie != program.cookie
+    assert Program(P4INFO, P4JSON).cookie == program.cookie
+
+
+def test_missing_or_foreign_files_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="No such file or directory; run `make p4`"):
+        Program(tmp_path / "none.txtpb", P4JSON)
+    wrong = tmp_path / "wrong.txtpb"
+    wrong.write_text("this is no P4Info\n")
+    with pytest.raises(ProgramError, match="is no P4Info text"):
+        Program(wrong, P4JSON)
+    empty = tmp_path / "empty.txtpb"
+    empty.write_text('pkg_info { arch: "v1model" }\n')
+    with pytest.raises(ProgramError, match="has no table my_usid, usid_fib"):
+        Program(empty, P4JSON)
+
+
+def test_counters_are_read_by_cell_and_told_by_port_and_class(program: Program) -> None:
+    switch = FABRIC.switch("t0-p1-1")
+    cells = counters.request(program, switch)
+    for cell in cells:
+        cell.counter_entry.data.packet_count = 1
+        cell.counter_entry.data.byte_count = 100
+    told = counters.summary(switch, counters.decode(program, cells))
+    assert list(told["ports"]) == [str(port.number) for port in switch.ports]
+    assert told["ports"]["2"]["rx_packets"] == 1
+    assert told["ports"]["2"]["tx_bytes"] == 800
+    assert told["ports"]["2"]["class"]["trimmed_lasthop"] == {"packets": 1, "bytes": 100}
+    assert told["drops"]["usid_miss"] == 1
+
+
+def test_packets_that_neither_left_nor_were_dropped_were_lost_in_a_queue() -> None:
+    switch = FABRIC.switch("t1-p1-1")
+    reading = {("rx", 1): (100, 0), ("tx", 2 * 8 + 1): (90, 0), ("tx", 510 * 8 + 7): (2, 0), ("drops", 3): (3, 0)}
+    assert counters.lost_in_queues(switch, reading) == 5
