@@ -1,0 +1,1 @@
+"""What a person drives: command line, scenarios, faults, measurement, report."""

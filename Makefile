@@ -1,0 +1,42 @@
+# Every target sets up what it needs by itself (setup/install.sh: apt packages, .venv, .venv-p4sh) and is quick when that is done.
+# Variables: TARGET=soft|bmv2 (the P4 switch; default: bmv2 where it is installed), ARGS (passed on).
+
+BIN := .venv/bin
+SOURCES := softswitch topo controller hosts lab rpc tests
+target_flag := $(if $(TARGET),--target $(TARGET))
+
+.PHONY: help demo test lint bench p4 setup lock clean
+
+help:
+	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
+	@echo "sudo make test    lint, types and all tests"
+	@echo "make lint         ruff and mypy only"
+	@echo "sudo make bench   how fast the parts are on this machine"
+	@echo "make p4           compile p4src/ (needs p4c)"
+	@echo "make setup        only set up; make lock rewrites requirements.lock"
+
+setup:
+	@setup/install.sh
+
+demo: setup
+	@$(BIN)/mrclab run scenarios/link-failure.yaml $(target_flag) $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(filter-out tests,$(SOURCES))
+
+test: lint
+	$(BIN)/pytest $(ARGS)
+
+bench: setup
+	@$(BIN)/mrclab bench
+
+p4: setup
+	@$(BIN)/python -m lab.p4build
+
+lock:
+	@setup/lock.sh
+
+clean:
+	@test ! -x $(BIN)/mrclab || $(BIN)/mrclab clean

@@ -1,0 +1,44 @@
+"""Ctrl-C, SIGTERM and SIGHUP end a lab once, in order, whenever they come.
+
+The first signal raises KeyboardInterrupt in the main thread; later ones are ignored, so that the clean-up it sets off
+is never itself interrupted. Once `shield` is called nothing is raised any more.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """The state of the guard: whether a signal came, and whether one may still raise."""
+
+    def __init__(self) -> None:
+        self.seen: int | None = None
+        self._shielded = False
+
+    def shield(self) -> None:
+        """From now on signals are only noted."""
+        self._shielded = True
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """Signal handler."""
+        first = self.seen is None
+        self.seen = self.seen or number
+        if first and not self._shielded:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def guarded() -> Iterator[Interrupts]:
+    """Handle the signals while the block runs; the handlers from before come back after it."""
+    guard = Interrupts()
+    before = {number: signal.signal(number, guard.handle) for number in _SIGNALS}
+    try:
+        yield guard
+    finally:
+        guard.shield()
+        for number, handler in before.items():
+            signal.signal(number, handler)

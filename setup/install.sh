@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Makes this machine ready for the lab: Debian/Ubuntu packages that are missing, .venv from requirements.lock, and
+# .venv-p4sh from requirements-p4sh.txt. Safe to repeat; when nothing changed it takes a fraction of a second.
+# It enables and starts no service, and touches nothing outside this folder except through apt-get.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PYTHON=${PYTHON:-/usr/bin/python3}
+PACKAGES=(mininet iproute2 nftables ethtool tcpdump iputils-ping procps python3-venv make tshark)
+MININET=/usr/lib/python3/dist-packages/mininet
+
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+say() { printf 'setup: %s\n' "$*"; }
+
+missing_packages() {
+    local package
+    for package in "${PACKAGES[@]}"; do
+        [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s ' "$package"
+    done
+}
+
+install_packages() {
+    local missing
+    command -v dpkg-query >/dev/null || die "this is no Debian or Ubuntu; install ${PACKAGES[*]} by hand, or use the Vagrantfile."
+    missing=$(missing_packages)
+    [ -n "$missing" ] || return 0
+    [ "$(id -u)" = 0 ] || die "these packages are missing: ${missing% }. Run the same command with sudo."
+    say "installing ${missing% }"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq || die "apt-get update failed; check this machine's package sources."
+    # shellcheck disable=SC2086  # the list is meant to be split
+    apt-get install -qq -y --no-install-recommends $missing >/dev/null || die "apt-get could not install ${missing% }."
+}
+
+check_python() {
+    [ -x "$PYTHON" ] || die "$PYTHON is missing; install the package python3."
+    "$PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 10), (3, 11)))' ||
+        die "$("$PYTHON" -V) is not supported: the lab needs Python 3.10 or 3.11 (Debian 12, Ubuntu 22.04); set PYTHON=/path/to/python3.11 or use the Vagrantfile."
+}
+
+# stamp FILE... : one word that changes when a file or the interpreter does.
+stamp() { { "$PYTHON" -V; cat "$@"; } | sha256sum | cut -d' ' -f1; }
+
+fresh() { [ "$(cat "$1/.stamp" 2>/dev/null)" = "$2" ]; }
+
+new_venv() {
+    [ "$(id -u)" = 0 ] || [ -w . ] || die "cannot write to $PWD. Run the same command with sudo."
+    "$PYTHON" -m venv "$1" || die "$PYTHON -m venv failed."
+}
+
+install_lab() {
+    local want
+    want=$(stamp requirements.lock pyproject.toml setup/install.sh)
+    fresh .venv "$want" && return 0
+    say "making .venv (Python packages of requirements.lock)"
+    new_venv .venv
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock || die "pip could not install requirements.lock."
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || die "pip could not install the lab itself."
+    # Mininet is Debian's, not PyPI's: one package is let into the environment, not the whole of dist-packages.
+    ln -sfn "$MININET" "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
+    .venv/bin/python -c 'import mininet.net' || die "Debian's Mininet in $MININET cannot be imported."
+    printf '%s\n' "$want" > .venv/.stamp
+}
+
+install_p4sh() {
+    local want
+    want=$(stamp requirements-p4sh.txt setup/install.sh)
+    fresh .venv-p4sh "$want" && return 0
+    say "making .venv-p4sh (p4runtime-shell, whose pins bar it from .venv)"
+    new_venv .venv-p4sh
+    .venv-p4sh/bin/pip install --quiet --disable-pip-version-check --no-deps -r requirements-p4sh.txt || die "pip could not install requirements-p4sh.txt."
+    printf '%s\n' "$want" > .venv-p4sh/.stamp
+}
+
+main() {
+    install_packages
+    check_python
+    install_lab
+    install_p4sh
+}
+
+main "$@"

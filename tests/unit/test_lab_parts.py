@@ -1,0 +1,150 @@
+"""The lab's small parts: counters over time, histories, units, the guard against signals, JUnit XML, files."""
+
+import json
+import os
+import signal
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab import history, junit
+from lab.expectations import Verdict
+from lab.faults import due
+from lab.history import History, Record, Writer
+from lab.interrupts import guarded
+from lab.moments import Trigger
+from lab.series import Counter, binned, edges
+from lab.traffic import random_file, sha256
+from lab.units import parse_percent, parse_size, show_bytes, show_rate, show_seconds
+
+
+def test_a_counter_is_read_between_its_samples():
+    counter = Counter([0.0, 1.0, 2.0], [0.0, 10.0, 10.0])
+    assert [counter.at(t) for t in (-1, 0, 0.5, 1.5, 9)] == [0, 0, 5, 10, 10]
+    assert counter.rate(0.5, 1.5) == 5
+    assert counter.rate(1, 1) == 0
+    assert Counter().at(3) == 0
+
+
+def test_a_counter_that_falls_goes_on_from_where_it_was():
+    counter = Counter()
+    for t, value in ((0, 0), (1, 10), (2, 3), (3, 5)):
+        counter.add(t, value)
+    assert counter.values == [0, 10, 10, 10]
+
+
+@given(st.floats(0, 1e4), st.floats(0.01, 50), st.floats(0.05, 1))
+def test_bins_cover_the_span_and_lose_nothing(begin, length, step):
+    at = edges(begin, begin + length, step)
+    assert at[0] == begin
+    assert all(a < b for a, b in pairwise(at))
+    assert at[-1] >= begin + length - 1e-6 * (begin + length)
+    counter = Counter([begin, at[-1]], [0.0, 1000.0])
+    moved = sum(rate * (b - a) for rate, a, b in zip(binned(counter, at), at, at[1:], strict=False))
+    assert moved == pytest.approx(1000.0)
+
+
+def test_histories_of_several_processes_merge_by_time(tmp_path):
+    for node, times in (("h1", (1.0, 3.0)), ("h2", (0.5, 2.0))):
+        with Writer(tmp_path / f"{node}.jsonl", node) as writer:
+            for t in times:
+                writer.add("tick", t, n=t)
+    merged = history.load(tmp_path)
+    assert [(r.t, r.node) for r in merged.records] == [(0.5, "h2"), (1.0, "h1"), (2.0, "h2"), (3.0, "h1")]
+    merged.store(tmp_path / "all.json")
+    assert history.load(tmp_path / "all.json").records == merged.records
+
+
+def test_a_line_cut_off_by_a_kill_is_passed_over(tmp_path):
+    (tmp_path / "h1.jsonl").write_text('{"t": 1, "node": "h1", "kind": "a", "x": 5}\n{"t": 2, "node": "h1", "ki')
+    assert [(r.kind, r["x"]) for r in history.load(tmp_path).records] == [("a", 5)]
+
+
+def test_records_of_a_kind_and_node_are_found():
+    records = [Record(1, "h1", "a"), Record(2, "h2", "a"), Record(3, "h1", "b")]
+    assert [r.t for r in History(records).of("a", "b", node="h1")] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("64 MiB", 2**26), ("1KiB", 1024), ("2 kB", 2000), ("17", 17), ("0", 0), ("1.5Mi", 1572864)]
+)
+def test_sizes_as_people_write_them(text, count):
+    assert parse_size(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "-1", "1 XB", "1 2"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(ValueError, match="is no size"):
+        parse_size(text)
+
+
+def test_percentages_and_numbers_for_people():
+    assert parse_percent("90 %") == 0.9
+    assert parse_percent(0.5) == 0.5
+    with pytest.raises(ValueError, match="is no percentage"):
+        parse_percent("ninety")
+    assert [show_bytes(n) for n in (0, 1, 1536, 2**26)] == ["0 bytes", "1 byte", "1.5 KiB", "64 MiB"]
+    assert [show_rate(n) for n in (10, 8_192_000)] == ["10 B/s", "8.19 MB/s"]
+    assert [show_seconds(n) for n in (0.016, 2.5, 200)] == ["16 ms", "2.50 s", "3 min 20 s"]
+
+
+def test_triggers_come_due_by_time_or_by_progress():
+    assert not due(Trigger(seconds=3), 2.9, {})
+    assert due(Trigger(seconds=3), 3.0, {})
+    quarter = Trigger(fraction=0.25, traffic="file")
+    assert not due(quarter, 99, {"file": 0.2})
+    assert due(quarter, 0, {"file": 0.25})
+    assert not due(quarter, 99, {})
+
+
+def test_the_first_signal_raises_and_those_after_it_do_not():
+    with guarded() as guard:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert guard.seen == signal.SIGTERM
+
+
+def test_nothing_is_raised_once_the_clean_up_has_begun():
+    before = signal.getsignal(signal.SIGINT)
+    with guarded() as guard:
+        guard.shield()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert guard.seen == signal.SIGINT
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_junit_has_a_case_per_expectation_and_says_what_failed():
+    verdicts = [
+        Verdict("goodput", True, "goodput ≥ 90% of line", "95% of line", "0 to 2 s"),
+        Verdict("stall", False, "no pause longer than 5 RTT", "<7 RTT>", "at 3 s"),
+    ]
+    root = ElementTree.fromstring(junit.render("demo", verdicts))
+    assert (root.get("tests"), root.get("failures")) == ("2", "1")
+    failure = root.findall("testcase")[1].find("failure")
+    assert failure is not None
+    assert failure.get("message") == "saw <7 RTT>"
+    assert "at 3 s" in (failure.text or "")
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 2**20 + 1])
+def test_random_files_have_their_size_and_repeat_with_their_seed(tmp_path, size):
+    one, two, other = (random_file(tmp_path / name, size, seed) for name, seed in (("a", "1"), ("b", "1"), ("c", "2")))
+    assert one.stat().st_size == size
+    assert sha256(one) == sha256(two)
+    assert (sha256(one) == sha256(other)) is (size == 0)
+
+
+def test_history_lines_are_plain_json(tmp_path):
+    with Writer(tmp_path / "lab.jsonl") as writer:
+        at = writer.add("fault.begin", fault="x")
+    assert json.loads((tmp_path / "lab.jsonl").read_text()) == {
+        "t": at,
+        "node": "lab",
+        "kind": "fault.begin",
+        "fault": "x",
+    }

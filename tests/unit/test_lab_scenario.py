@@ -1,0 +1,123 @@
+"""What a scenario file may say, and what is said about one that is wrong."""
+
+import pytest
+from lab_history import SCENARIO, scenario
+
+from lab.errors import ScenarioError
+from lab.moments import Moment, Trigger, Window
+from lab.scenario import load, loads, with_seed
+
+GOOD = """\
+name: small
+fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1}
+traffic:
+  - {name: file, kind: write, from: h1, to: h2, size: 1 MiB}
+faults:
+  - {name: cut, kind: link_down, link: h1-p1/t0-p1-1, at: 50% of file}
+expect:
+  - {kind: integrity, traffic: file}
+"""
+
+
+def mistakes(text: str) -> list[str]:
+    with pytest.raises(ScenarioError) as error:
+        loads(text, "x.yaml")
+    return error.value.mistakes
+
+
+def test_the_committed_scenario_is_the_fabric_of_the_demo():
+    loaded = load(SCENARIO)
+    assert len(loaded.fabric.switches) == 16
+    assert len(loaded.fabric.hosts) == 4
+    assert len(loaded.fabric.paths("h1", "h3")) == 8
+    assert loaded.scenario.traffic[0].size == 64 * 2**20
+    assert [(str(f.at), str(f.until)) for f in loaded.scenario.faults] == [
+        ("25% of file", "75% of file"),
+        ("50% of file", "75% of file"),
+    ]
+
+
+def test_a_cable_may_be_named_by_its_ends_in_either_order_and_becomes_its_name():
+    text = GOOD.replace("h1-p1/t0-p1-1", "t0-p1-1/h1-p1")
+    assert loads(text).scenario.faults[0].link == "h1-p1/t0-p1-1"
+
+
+def test_an_unknown_key_is_named_with_line_and_nearest_valid_one():
+    assert mistakes(GOOD + "lingr: 3s\n") == ["x.yaml:9: lingr: no such field; did you mean 'linger'?"]
+    text = GOOD.replace("size: 1 MiB", "siz: 1 MiB")
+    assert "x.yaml:4: traffic[1].siz: no such field; did you mean 'size'?" in mistakes(text)
+    text = GOOD.replace("planes: 2", "plane: 2")
+    assert mistakes(text)[0] == "x.yaml:2: fabric.plane: no such field; did you mean 'planes'?"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("planes: 2", "planes: 0", "x.yaml:2: fabric.planes: input should be greater than or equal to 1 (got 0)"),
+        ("from: h1", "from: h9", "x.yaml:4: traffic[1].from: no host is called 'h9'; did you mean 'h"),
+        ("from: h1", "from: h2", "x.yaml:4: traffic[1]: file goes from h2 to itself; name two hosts"),
+        ("1 MiB", "1 Mibble", "'1 Mibble' is no size; write for example 64MiB, 4 KiB or 1000"),
+        ("t0-p1-1", "t0-p9-1", "faults[1].link: no cable is called 'h1-p1/t0-p9-1'; did you mean 'h1-p1/t0-p1-1'?"),
+        ("of file", "of fil", "cut: no traffic is named 'fil'; did you mean 'file'?"),
+        ("50% of", "150% of", "never comes"),
+        ("50% of file", "soon", "'soon' is no time"),
+        ("link_down", "link_dwon", "x.yaml:6: faults[1].kind: 'link_dwon' is unknown; did you mean 'link_down'?"),
+        ("traffic: file", "traffic: fiel", "no traffic is named 'fiel'; did you mean 'file'?"),
+        ("integrity", "intergity", "x.yaml:8: expect[1]: kind 'intergity' is unknown; did you mean 'integrity'?"),
+        ("name: small", "name: Not Small", "x.yaml:1: name: string should match pattern"),
+        ("name: file, ", "", "x.yaml:4: traffic[1].name: this field is missing"),
+        ("name: cut, kind: link_down, ", "name: cut, ", "x.yaml:6: faults[1].kind: this field is missing"),
+    ],
+)  # fmt: skip
+def test_every_mistake_is_one_sentence_with_its_line(old, new, said):
+    assert any(said in line for line in mistakes(GOOD.replace(old, new, 1))), mistakes(GOOD.replace(old, new, 1))
+
+
+def test_three_mistakes_get_three_messages_in_the_order_of_the_file():
+    text = GOOD.replace("to: h2", "to: h7").replace("t0-p1-1", "t0-p1-8").replace("integrity", "integrty")
+    lines = mistakes(text)
+    assert [line.split(": ")[0] for line in lines] == ["x.yaml:4", "x.yaml:6", "x.yaml:8"]
+
+
+def test_windows_and_levels_may_only_name_what_the_scenario_has():
+    good = "  - {kind: goodput, name: all, window: start .. end, at_least: 1% of line}\n"
+    assert loads(GOOD + good).scenario.expect[1].window == Window(Moment("start"), Moment("end"))
+    assert "no moment is called 'cutt'; did you mean 'cut'?" in mistakes(GOOD + good.replace("end,", "cutt,"))[0]
+    assert "no goodput is named 'lin'; did you mean 'line'?" in mistakes(GOOD + good.replace("of line", "of lin"))[0]
+    both = good.replace("1% of line", "1% of line, about: 2% of line")
+    assert "needs either at_least or about" in mistakes(GOOD + both)[0]
+    assert "is no window" in mistakes(GOOD + good.replace("start .. end", "start"))[0]
+
+
+def test_two_entries_of_one_name_are_refused():
+    text = GOOD.replace("faults:", "  - {name: file, kind: write, from: h2, to: h1, size: 1}\nfaults:")
+    assert "two entries are named 'file'" in mistakes(text)[0]
+
+
+def test_yaml_that_cannot_be_read_is_said_with_its_line(tmp_path):
+    assert mistakes("name: [") == [
+        "x.yaml:1: this is no valid YAML: expected the node content, but found '<stream end>'"
+    ]
+    assert mistakes("- 1\n")[0].startswith("x.yaml:1: a scenario is a mapping")
+    assert 'found duplicate key "name"' in mistakes("name: a\nname: b\n")[0]
+    with pytest.raises(ScenarioError, match="there is no file"):
+        load(tmp_path / "none.yaml")
+
+
+def test_the_resolved_scenario_can_be_written_and_read_again():
+    first = scenario().scenario
+    again = type(first).model_validate(first.model_dump(mode="json", by_alias=True))
+    assert again == first
+
+
+def test_a_seed_from_outside_replaces_the_scenario_s():
+    assert with_seed(scenario(), 7).scenario.seed == 7
+
+
+def test_moments_have_offsets_in_seconds_and_round_trips():
+    loaded = loads(GOOD + "  - {kind: stall, window: cut - 10ms .. cut.end + 5 rtt, max_rtts: 3}\n")
+    window = loaded.scenario.expect[1].window
+    assert window.at({"cut": 2.0, "cut.end": 3.0}, rtt=0.1) == (pytest.approx(1.99), pytest.approx(3.5))
+    with pytest.raises(KeyError):
+        window.at({"cut": 2.0}, rtt=0.1)
+    assert loaded.scenario.faults[0].at == Trigger(fraction=0.5, traffic="file")
