@@ -1,0 +1,86 @@
+"""The command `mrclab` as a process of its own, on a run directory of its own, and what a run of it must not leave."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from topo_helpers import remains
+
+SMALL = """\
+name: small
+fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1, path_mtu: 1024, link: {rate_pps: 500, delay: 5ms}}
+traffic:
+  - {name: file, kind: write, from: h1, to: h2, size: SIZE}
+"""
+
+
+def small_scenario(directory: Path, size: str, rest: str = "") -> Path:
+    """A scenario file on a fabric of eight switches."""
+    path = directory / "small.yaml"
+    path.write_text(SMALL.replace("SIZE", size) + rest)
+    return path
+
+
+class Command:
+    """Starts `mrclab` with a run directory of its own."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self._argv = [sys.executable, "-c", "from lab.cli import main; main()", "--run-dir", str(run_dir)]
+
+    def run(self, *words: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+        """Run to the end."""
+        argv = [*self._argv, *map(str, words)]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, **options)
+
+    def start(self, *words: str | Path) -> subprocess.Popen[str]:
+        """Start, with a pipe to its standard input and output."""
+        argv = [*self._argv, *map(str, words)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(argv, text=True, start_new_session=True, **pipes)
+
+    def token(self) -> str:
+        """What marks the processes of the run that is under way."""
+        return str(json.loads((self.run_dir.parent / "state.json").read_text())["token"])
+
+    def remains(self, token: str) -> list[object]:
+        """What that run has left on the machine."""
+        return remains(self.run_dir, token)
+
+    def wait_until(self, happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+        """Wait for something that a running command does."""
+        deadline = time.monotonic() + 60
+        while not happened():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline, "it took more than a minute"
+            time.sleep(0.01)
+
+    def recorded(self, kind: str) -> bool:
+        """Whether the running lab's history holds a record of this kind."""
+        path = self.run_dir / "history" / "lab.jsonl"
+        return path.exists() and f'"kind": "{kind}"' in path.read_text()
+
+    def claimed(self) -> bool:
+        """Whether the running lab has its state file."""
+        with contextlib.suppress(OSError, ValueError):
+            return bool(self.token())
+        return False
+
+    def agent(self, host: str) -> int:
+        """Pid of a host's agent in the running lab, as it wrote it into its history."""
+        lines = (self.run_dir / "history" / f"{host}.jsonl").read_text().splitlines()
+        return next(int(record["pid"]) for record in map(json.loads, lines) if record["kind"] == "agent.start")
+
+    def logs(self, process: str) -> bool:
+        """Whether a process of the lab was started."""
+        return (self.run_dir / "log" / f"{process}.log").exists()
+
+
+def unprivileged() -> dict[str, object]:
+    """Options that run a command as nobody."""
+    return {"user": 65534, "group": 65534, "extra_groups": [], "env": {**os.environ, "HOME": "/nonexistent"}}

@@ -1,0 +1,211 @@
+"""`mrclab` on a small real fabric: runs, sends, ends under signals, refuses what it cannot do, and leaves nothing."""
+
+import json
+import os
+import signal
+
+import pytest
+from mrclab_command import Command, small_scenario
+from topo_helpers import run_dir
+
+from lab import history
+from topo import state
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+]
+
+CUT = """\
+faults:
+  - {name: cut, kind: link_down, link: t0-p1-1/t1-p1-2, at: 30% of file, until: 70% of file}
+linger: 30s
+expect:
+  - {kind: integrity, traffic: file}
+  - {kind: qp_errors, at_most: 0}
+  - {kind: retransmitted}
+  - {kind: ev_state, fault: cut, state: ASSUMED_BAD}
+"""
+
+
+@pytest.fixture
+def mrclab(request):
+    """The command, with a run directory that is cleaned up whatever the test did."""
+    command = Command(run_dir(f"-{abs(hash(request.node.name)) % 10000}"))
+    yield command
+    state.clean(command.run_dir.parent)
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory):
+    """A lab that is up, and the process that holds it."""
+    command = Command(run_dir("-up"))
+    process = command.start("up", small_scenario(tmp_path_factory.mktemp("up"), "1"))
+    try:
+        command.wait_until(lambda: command.recorded("lab.up"), process)
+        yield command
+        token = command.token()
+        process.communicate("quit\n", timeout=30)
+        assert process.returncode == 0
+        assert command.remains(token) == []
+    finally:
+        process.kill()
+        process.communicate()
+        state.clean(command.run_dir.parent)
+
+
+def test_a_file_crosses_while_a_cable_is_cut_and_the_report_is_complete(mrclab, tmp_path):
+    done = mrclab.run("run", small_scenario(tmp_path, "3 MiB", CUT), "--results", tmp_path / "results")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 of 4 expectations held" in done.stdout
+    (result,) = (tmp_path / "results").iterdir()
+    names = {path.name for path in result.iterdir()}
+    assert names >= {"scenario.yaml", "fabric.yaml", "run.json", "history.jsonl", "result.json", "series.json"}
+    assert names >= {"report.html", "junit.xml", "goodput.png", "evs.png", "losses.png", "paths.png", "log", "node"}
+    facts = json.loads((result / "result.json").read_text())["facts"]
+    assert facts["faults"][0]["lost"] > 0
+    assert not mrclab.run_dir.parent.exists()
+
+
+TWO_CUTS = """\
+faults:
+  - {name: first, kind: link_down, link: h1-p2, at: 0s}
+  - {name: second, kind: link_down, link: t0-p1-1/t1-p1-2, at: 20% of file}
+expect:
+  - {kind: goodput, window: start .. end, at_least: 150% of line}
+"""
+
+
+def test_an_expectation_that_does_not_hold_is_exit_status_1_and_faults_are_healed_in_reverse(mrclab, tmp_path):
+    done = mrclab.run("run", small_scenario(tmp_path, "256KiB", TWO_CUTS), "--results", tmp_path / "results")
+    assert done.returncode == 1
+    assert "0 of 1 expectations held" in done.stdout
+    (result,) = (tmp_path / "results").iterdir()
+    faults = [(r.kind, r["fault"]) for r in history.load(result / "history.jsonl").of("fault.begin", "fault.end")]
+    assert faults == [
+        ("fault.begin", "first"),
+        ("fault.begin", "second"),
+        ("fault.end", "second"),
+        ("fault.end", "first"),
+    ]
+
+
+def test_an_agent_that_dies_ends_the_run_with_a_report_that_names_it(mrclab, tmp_path):
+    rest = "expect:\n  - {kind: health}\n"
+    process = mrclab.start("run", small_scenario(tmp_path, "64 MiB", rest), "--results", tmp_path / "results")
+    try:
+        mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
+        os.kill(mrclab.agent("h2"), signal.SIGKILL)
+        shown, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "h2 could not poll_cq" in shown
+    (result,) = (tmp_path / "results").iterdir()
+    told = json.loads((result / "result.json").read_text())["verdicts"]
+    assert [(verdict["kind"], verdict["ok"]) for verdict in told] == [("run", False), ("health", False)]
+    assert "h2 (ended) died" in told[1]["saw"]
+    assert not mrclab.run_dir.parent.exists()
+
+
+@pytest.mark.parametrize("size", [0, 1, 1024, 1025, 300_001])
+def test_files_of_every_size_arrive_through_the_lab_that_is_up(up, tmp_path, size):
+    sent, arrived = tmp_path / "sent", tmp_path / "arrived"
+    sent.write_bytes(os.urandom(size))
+    done = up.run("send", "h1", "h2", sent, "--output", arrived)
+    assert done.returncode == 0, done.stderr
+    assert arrived.read_bytes() == sent.read_bytes()
+    assert not list((up.run_dir / "files").glob("*/send-*"))
+
+
+def test_a_second_lab_is_refused_while_one_runs(up, tmp_path):
+    done = up.run("run", small_scenario(tmp_path, "1"), "--results", tmp_path / "results")
+    assert done.returncode == 2
+    assert done.stderr.startswith("mrclab: a lab is running already (process ")
+    assert not (tmp_path / "results").exists()
+    assert "a lab is running already" in up.run("clean").stderr
+
+
+def test_send_to_a_host_that_does_not_exist_is_one_sentence(up, tmp_path):
+    (tmp_path / "file").write_bytes(b"x")
+    done = up.run("send", "h1", "h7", tmp_path / "file")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("mrclab: no host is called 'h7'; did you mean 'h")
+    assert "name two hosts" in up.run("send", "h1", "h1", tmp_path / "file").stderr
+    assert "there is no file" in up.run("send", "h1", "h2", tmp_path / "none").stderr
+
+
+@pytest.mark.parametrize("moment", ["claimed", "switches start", "controller starts", "agents start", "traffic flows"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_moment_leaves_nothing(mrclab, tmp_path, moment, number):
+    process = mrclab.start("run", small_scenario(tmp_path, "64 MiB"), "--results", tmp_path / "results")
+    happened = {
+        "claimed": mrclab.claimed,
+        "switches start": lambda: mrclab.logs("t1-p2-1"),
+        "controller starts": lambda: mrclab.logs("controller"),
+        "agents start": lambda: mrclab.logs("h1"),
+        "traffic flows": lambda: mrclab.recorded("traffic.start"),
+    }
+    try:
+        mrclab.wait_until(happened[moment], process)
+        token = mrclab.token()
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert said.strip().endswith("mrclab: interrupted; the lab is down")
+    assert mrclab.remains(token) == []
+    assert not (tmp_path / "results").exists()
+
+
+def test_clean_removes_what_a_killed_lab_left(mrclab, tmp_path):
+    process = mrclab.start("run", small_scenario(tmp_path, "64 MiB"), "--results", tmp_path / "results")
+    mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
+    token = mrclab.token()
+    process.kill()
+    process.communicate()
+    assert mrclab.remains(token) != []
+    done = mrclab.run("clean")
+    assert done.returncode == 0
+    assert "removed process" in done.stdout
+    assert mrclab.remains(token) == []
+    assert mrclab.run("clean").stdout == "nothing to clean\n"
+
+
+def test_the_prompt_sends_cuts_and_shows(mrclab, tmp_path):
+    words = (
+        "status",
+        "down t1-p1-1 t0-p1-1",
+        "links",
+        "send h1 h2 64KiB",
+        "up t0-p1-1/t1-p1-1",
+        "counters t0-p1-1",
+        "evs h2",
+        "run h1 ip -br link show h1-p2",
+        "down h9-p1",
+        "send h1 h2",
+        "sned",
+        "quit",
+    )
+    process = mrclab.start("up", small_scenario(tmp_path, "1"))
+    try:
+        shown, said = process.communicate("\n".join(words) + "\n", timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, said
+    for text in (
+        "8 of 8 switches ready, 12 of 12 cables verified, cut: none",
+        "t0-p1-1/t1-p1-1 is down",
+        "64 KiB in ",
+        "intact",
+        "t0-p1-1/t1-p1-1 is up",
+        "t0-p1-1: nothing dropped",
+        "h2 has no QP now",
+        "h1-p2@",
+        "no cable is called 'h9-p1'; did you mean 'h",
+        "send needs a source, a destination and a file or size",
+        "no such word: sned; type help",
+    ):
+        assert text in shown
+    assert not mrclab.run_dir.parent.exists()

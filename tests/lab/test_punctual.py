@@ -1,0 +1,36 @@
+"""Real-time scheduling of an agent: taken where allowed, and given back by a process that never rests."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for real-time scheduling")]
+
+SPIN = """
+import os, time
+from hosts import punctual
+punctual.WITHOUT_REST_S = {limit}
+assert punctual.be_punctual()
+assert os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
+give_up = time.monotonic() + 30
+while os.sched_getscheduler(0) != os.SCHED_OTHER and time.monotonic() < give_up:
+    {rest}
+    {count}
+print("stepped down" if os.sched_getscheduler(0) == os.SCHED_OTHER else "real time")
+"""
+
+
+def outcome(**parts: str) -> str:
+    done = subprocess.run([sys.executable, "-c", SPIN.format(**parts)], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def test_a_process_that_never_rests_becomes_an_ordinary_one():
+    assert outcome(limit="0.2", rest="pass", count="pass") == "stepped down"
+
+
+def test_a_process_that_rests_keeps_its_place():
+    rounds = "rounds = globals().get('rounds', 0) + 1\n    if rounds == 500: break"
+    assert outcome(limit="0.2", rest="time.sleep(0.001)", count=rounds) == "real time"
