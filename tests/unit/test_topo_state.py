@@ -1,0 +1,121 @@
+"""Lock and record of a run, without root: only processes and directories are made here."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from topo import processes, state
+from topo.errors import EmulationError, LabRunning
+from topo.state import RunState
+
+SLEEPER = [sys.executable, "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
+CLAIM_AND_DIE = """
+import os, sys
+from pathlib import Path
+from topo.state import RunState
+run = RunState.claim(Path(sys.argv[1]))
+run.make_directory(Path(sys.argv[1]) / "lab")
+print(run.token, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture
+def base(tmp_path):
+    return tmp_path / "mrclab"
+
+
+def sleeper(run):
+    process = subprocess.Popen(SLEEPER, env=run.environment, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"up\n"
+    return process
+
+
+def test_a_run_that_is_released_leaves_nothing(base):
+    run = RunState.claim(base)
+    run.make_directory(base / "lab")
+    (base / "lab" / "log").mkdir()
+    process = sleeper(run)
+    run.add_process(process.pid)
+    run.release()
+    assert process.wait() == -9
+    assert not base.exists()
+
+
+def test_a_directory_that_others_use_stays(base):
+    base.mkdir()
+    (base / "not-ours").write_text("")
+    RunState.claim(base).release()
+    assert [path.name for path in base.iterdir()] == ["not-ours"]
+
+
+def test_processes_are_found_by_token_even_if_nobody_wrote_them_down(base):
+    run = RunState.claim(base)
+    process = sleeper(run)
+    assert processes.with_token(run.token) == {process.pid}
+    run.end_processes()
+    assert process.wait() == -9
+    run.release()
+
+
+def test_the_second_claim_is_refused_with_the_pid_of_the_first(base):
+    run = RunState.claim(base)
+    with pytest.raises(LabRunning, match=f"process {os.getpid()}") as caught:
+        RunState.claim(base)
+    assert caught.value.pid == state.running(base) == os.getpid()
+    with pytest.raises(LabRunning):
+        state.clean(base)
+    run.release()
+    assert state.running(base) is None
+    assert not base.exists()
+
+
+def test_a_dead_runs_lock_is_free_and_its_remains_are_told_and_removed(base):
+    dead = subprocess.run([sys.executable, "-c", CLAIM_AND_DIE, str(base)], capture_output=True, text=True, check=False)
+    assert dead.returncode == -9, dead.stderr
+    assert (base / "lab").is_dir()
+    told = []
+    run = RunState.claim(base, told.append)
+    assert told == [f"left by an earlier run: directory {base / 'lab'}"]
+    assert run.token != dead.stdout.strip()
+    run.release()
+
+
+def test_clean_without_a_run_does_nothing(base):
+    assert state.clean(base) == []
+    assert not base.exists()
+
+
+def test_the_record_is_on_disk_before_the_next_thing_is_made(base):
+    run = RunState.claim(base)
+    on_disk = json.loads((base / "state.json").read_text())
+    assert (on_disk["token"], on_disk["pid"]) == (run.token, os.getpid())
+    (base / "full").mkdir()
+    (base / "full" / "x").write_text("")
+    with pytest.raises(EmulationError, match="holds files already"):
+        run.make_directory(base / "full")
+    assert json.loads((base / "state.json").read_text())["directories"] == []
+    (base / "full" / "x").unlink()
+    (base / "full").rmdir()
+    run.release()
+
+
+def test_a_process_that_ignores_sigterm_is_killed_after_its_grace():
+    script = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+    process = subprocess.Popen([sys.executable, "-S", "-c", script], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"up\n"
+    assert processes.end({process.pid: processes.start_time(process.pid)}, grace=0.05) == {process.pid}
+    assert process.wait() == -9
+
+
+def test_a_pid_with_another_start_time_is_left_alone():
+    process = subprocess.Popen(SLEEPER, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"up\n"
+    assert processes.end({process.pid: processes.start_time(process.pid) + 1}) == set()
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    assert processes.start_time(process.pid) is None
