@@ -13,6 +13,7 @@ from typing import Any
 
 from hosts.mrc import headers as h
 from hosts.mrc.endpoint import Endpoint
+from hosts.mrc.icrc import Verifier
 from hosts.mrc.memory import Access
 from hosts.mrc.packet import parse
 from hosts.mrc.paths import Frame, Path
@@ -140,9 +141,10 @@ def codec(config: NodeConfig, packets: int) -> tuple[Cost, Cost]:
     built = time.process_time() - began
     whole = memoryview(_joined(frame))
     route, address = bytes(whole[38:44]), srv6.to_bytes(own)
+    icrc = Verifier(address)
     began = time.process_time()
     for _ in range(packets):
-        parse(whole, port.number, route, address)
+        parse(whole, port.number, route, address, icrc)
     parsed = time.process_time() - began
     return Cost(packets, built, built), Cost(packets, parsed, parsed)
 

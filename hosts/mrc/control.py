@@ -21,7 +21,7 @@ def control_frame(path: Path, op: int, qpn: int, psn: int, body: bytes) -> Frame
 class SackItem:
     """A SACK is due; `probe_id` where it answers a probe."""
 
-    __slots__ = ("content", "entropy", "mark", "needs", "probe_id", "qp", "seq", "timestamp")
+    __slots__ = ("content", "entropy", "mark", "probe_id", "qp", "seq", "timestamp")
 
     def __init__(self, qp: QueuePair, mark: int, entropy: int, timestamp: int, seq: int, probe_id: int | None) -> None:
         self.qp = qp
@@ -31,7 +31,6 @@ class SackItem:
         self.seq = seq
         self.probe_id = probe_id
         self.content: h.Sack | None = None  # fixed when waiting any longer would lose news; else made on sending
-        self.needs = 0  # the oldest seq that no SACK has shown yet
 
     def frame(self, path: Path, now: float) -> Frame:
         """Build it for a path."""

@@ -6,6 +6,7 @@ Names and refusals follow the OCP headers; what the lab keeps simpler is said wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from hosts.mrc.cc import controller_config
@@ -170,7 +171,7 @@ class Ctl:
                 done(results)
 
         for at, path in enumerate(paths):
-            self._endpoint.ops.probe(entry, path, timeout, lambda result, at=at: one(at, result), now)
+            self._endpoint.ops.probe(entry, path, timeout, partial(one, at), now)
 
     def _path(self, peer: Peer, value: int) -> Any:
         fields = srv6.ev_fields(value)

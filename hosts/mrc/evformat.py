@@ -70,7 +70,7 @@ class EvField:
 
 
 class Expansion:
-    """Fields in order; an EV's bits go into their masks from the most significant on, and the fields are concatenated."""
+    """Fields in order: an EV's bits go into their masks, most significant first, and the fields are concatenated."""
 
     def __init__(self, fmt: EvFormat, fields: tuple[EvField, ...]) -> None:
         if not 1 <= len(fields) <= _MAX_FIELDS:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _BITMAP_MASK = (1 << h.BITMAP_BITS) - 1
 _LEAST_COUNTED = 1024  # bytes that even a small packet adds to the SACK trigger
 _SLIDE_MARGIN = 8  # packets that may still come in before a waiting SACK is sent
+_NONE_LOWER = 1 << 62
 _IDLE_RTTS = 0.25  # a SACK is due when nothing came for this long
 
 
@@ -42,7 +43,7 @@ class Responder:
         self.last_placed = 0.0  # time of the last new payload
         self.max_gap = 0.0  # longest time between two, since somebody last set it to 0
         self._waiting: SackItem | None = None  # queued, without a mark, and still open
-        self._reported = -1  # highest seq that a SACK has shown
+        self._low = _NONE_LOWER  # lowest seq that arrived since the last SACK was made
         self._unreported = 0  # bytes towards the SACK trigger
         self._held: tuple[SackItem, int] | None = None  # a SACK not yet due, and the port it would leave by
         self._idle = qp.timers.timer(self._on_idle)
@@ -86,6 +87,7 @@ class Responder:
         self.rcvd_bytes += packet.nominal
         self.bits |= 1 << distance
         self.highest = max(self.highest, seq)
+        self._low = min(self._low, seq)
         if packet.op in h.ENDS_MESSAGE:
             self._immediates += with_imm
             heappush(self._ends, (seq, packet.msn, packet.imm if with_imm else None, packet.dma_length))
@@ -137,6 +139,7 @@ class Responder:
             self._unreported > self.qp.settings.sack_gen_threshold
             or packet.ce
             or packet.flags & (h.FLAG_ACK_REQUEST | h.FLAG_RTX)
+            or self.base <= seq < self._first_shown()
         ):
             self._sack(packet, seq)
         else:
@@ -173,19 +176,20 @@ class Responder:
     def _queue_sack(self, item: SackItem, port: int) -> None:
         """Send a SACK, or let one that still waits for a port speak for it too.
 
-        A waiting SACK is fixed before the bitmap slides past what it alone would have shown: each packet's arrival, or
-        its absence, is in some SACK.
+        A waiting SACK is fixed before the bitmap slides past what it alone would have shown, and one whose trigger lies
+        below the bitmap keeps it: each packet's arrival is in some SACK.
         """
         waiting = self._waiting
         if waiting is not None:
-            if self._first_shown() + _SLIDE_MARGIN > waiting.needs:
+            if self.base <= waiting.seq < self._first_shown():
+                self._waiting = None
+            elif self.highest - h.BITMAP_BITS + 1 + _SLIDE_MARGIN > max(self._low, self.base):
                 waiting.content = self._make(waiting)
                 self._waiting = None
-            elif item.mark == h.Mark.NONE:
+            elif item.mark == h.Mark.NONE and item.probe_id is None:
                 waiting.entropy, waiting.timestamp, waiting.seq = item.entropy, item.timestamp, item.seq
                 return
-        item.needs = self._reported + 1
-        if self._waiting is None and item.mark == h.Mark.NONE:
+        if self._waiting is None and item.mark == h.Mark.NONE and item.probe_id is None:
             self._waiting = item
         self.qp.send_control(item, port)
 
@@ -203,7 +207,7 @@ class Responder:
         first = self._first_shown()
         settings = self.qp.settings
         from_cack = max(-0x8000, min(0x7FFF, item.seq - cack))
-        self._reported = max(self._reported, self.highest)
+        self._low = _NONE_LOWER
         return h.Sack(
             mark=item.mark,
             probe_reply=item.probe_id is not None,

@@ -5,6 +5,7 @@ The names of the profiles follow the OCP headers ("uet-1.0-nscc"); "none" leaves
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,10 +62,9 @@ def controller(name: str, facts: PathFacts, now: float, **config: Any) -> Contro
     from hosts.mrc.cc.none import NoControl  # noqa: PLC0415  the registry must not import its members at load
     from hosts.mrc.cc.nscc import Nscc  # noqa: PLC0415
 
-    profiles = {"none": NoControl, "uet-1.0-nscc": Nscc}
+    profiles: dict[str, Callable[..., Controller]] = {"none": NoControl, "uet-1.0-nscc": Nscc}
     if name not in profiles:
         raise VerbsError(
             "EINVAL", f"there is no congestion control profile {name!r}; there are {', '.join(sorted(profiles))}"
         )
-    made: Controller = profiles[name](facts, now, **config)
-    return made
+    return profiles[name](facts, now, **config)

@@ -14,7 +14,7 @@ class NoControl:
     def __init__(self, facts: PathFacts, now: float, **config: Any) -> None:
         del facts, now
         if config:
-            raise VerbsError("EINVAL", f'profile "none" has no parameter {sorted(config)[0]!r}')
+            raise VerbsError("EINVAL", f'profile "none" has no parameter {min(config)!r}')
         self.inflight = 0
 
     def allows(self, size: int) -> bool:

@@ -1,0 +1,181 @@
+"""The receiving half: when SACKs go out, what they show, and what the receiver counts."""
+
+import random
+
+import pytest
+from mrc_sim import FULL_SIZE, Simulation, Transfer
+
+from hosts.mrc import headers as h
+from hosts.mrc.psn import unwrap
+
+FIRST_PSN = 0xFFFFF0  # wraps after 16 packets
+
+
+class Bench:
+    """h1's packets are caught; the test hands them to h3 in any order and looks at what h3 says."""
+
+    def __init__(self, packets: int, **config):
+        self.sim = Simulation(cc_profile="none", **config)
+        self.caught = []
+        self.said = []
+
+        def fate(transit):
+            (self.caught if transit.source == "h1" else self.said).append(transit)
+            return []
+
+        self.sim.fate = fate
+        self.transfer = Transfer(self.sim, "h1", "h3", packets * FULL_SIZE, first_psn=FIRST_PSN)
+        self.transfer.write(0, packets * FULL_SIZE)
+        self.sim.run(until=packets / 2000 + 0.01)
+        self.caught = [t for t in self.caught if t.is_write and not t.data[h.BTH_AT + 8] & h.FLAG_RTX][:packets]
+        assert len(self.caught) == packets
+        self.host = self.sim.hosts["h3"]
+        self.said.clear()
+
+    def deliver(self, *indices, at=1.0):
+        for index in indices:
+            transit = self.caught[index]
+            self.host.receive(transit.plane, bytes(transit.data), at)
+
+    def sacks(self, at=1.0):
+        """Send all that waits; the SACKs, with seqs for PSNs."""
+        for port in (1, 2, 3, 4):
+            while (frame := self.host.next_frame(port, at)) is not None:
+                view = memoryview(frame.header + frame.trailer)
+                if view[h.BTH_AT] == h.Op.SACK:
+                    yield h.Sack.unpack(view, h.BODY_AT)
+
+    def seq(self, psn):
+        return unwrap(psn - FIRST_PSN, 0)
+
+
+def test_four_full_packets_make_a_sack_that_names_the_last_of_them():
+    bench = Bench(20)
+    bench.deliver(0, 1, 2)
+    assert list(bench.sacks()) == []
+    bench.deliver(3)
+    (sack,) = bench.sacks()
+    assert bench.seq(sack.cack) == 3
+    assert sack.offset == 0
+    assert sack.entropy == bench.caught[3].entropy
+    assert sack.bitmap == 0
+
+
+def test_the_bitmap_shows_what_is_missing_below_the_highest():
+    bench = Bench(20)
+    bench.deliver(0, 1, 3, 6)
+    (sack,) = bench.sacks()
+    assert bench.seq(sack.cack) == 1
+    assert sack.bitmap_offset == 1
+    assert sack.bitmap == 0b10010
+    assert sack.offset == 5
+    assert sack.ooo_count == 2
+
+
+def test_the_bitmap_shows_the_newest_64_only():
+    bench = Bench(100)
+    bench.deliver(*range(1), *range(2, 90))
+    *_, sack = bench.sacks()
+    assert bench.seq(sack.cack) == 0
+    assert sack.bitmap_offset == 89 - 63
+    assert sack.bitmap == (1 << 64) - 1
+
+
+def test_a_burst_before_any_port_is_free_still_shows_every_arrival():
+    bench = Bench(300)
+    rng = random.Random(2)
+    missing = {7, 8, 100, 170, 250}
+    order = [n for n in range(300) if n not in missing]
+    for at in range(0, len(order) - 4, 3):
+        order[at], order[at + 4] = order[at + 4], order[at]
+    head = order[:120]
+    rng.shuffle(head)
+    order[:120] = head
+    bench.deliver(*order)
+    shown = set()
+    count = 0
+    for sack in bench.sacks():
+        count += 1
+        cack = bench.seq(sack.cack)
+        shown |= set(range(cack + 1)) | {cack + sack.offset}
+        shown |= {cack + sack.bitmap_offset + bit for bit in range(64) if sack.bitmap >> bit & 1}
+    assert shown == set(order)
+    assert count < 80  # four packets a SACK, and one for each arrival below the bitmap
+
+
+@pytest.mark.parametrize("flag", ["ce", "duplicate"])
+def test_marked_and_duplicate_packets_are_answered_at_once(flag):
+    bench = Bench(20)
+    if flag == "ce":
+        bench.caught[0].mark()
+        bench.deliver(0)
+    else:
+        bench.deliver(0, 0)
+    (sack,) = bench.sacks()
+    assert sack.mark == (h.Mark.SKIP_ONCE if flag == "ce" else h.Mark.NONE)
+    assert bench.seq(sack.cack) == 0
+
+
+def test_each_mark_gets_a_sack_of_its_own():
+    bench = Bench(20)
+    for index in (0, 1, 2):
+        bench.caught[index].mark()
+    bench.deliver(0, 1, 2)
+    marked = {sack.entropy for sack in bench.sacks() if sack.mark}
+    assert marked == {bench.caught[n].entropy for n in (0, 1, 2)}
+    stats = bench.host.qp(bench.transfer.qb).stats
+    assert stats.ecn_packets == 3
+    assert stats.sacks_sent == 3
+
+
+def test_a_sack_follows_when_the_packets_stop_coming():
+    bench = Bench(20)
+    bench.deliver(0, at=1.0)
+    assert list(bench.sacks()) == []
+    bench.host.on_timer(1.0 + 0.25 * 0.018 + 1e-6)
+    (sack,) = bench.sacks()
+    assert bench.seq(sack.cack) == 0
+
+
+def test_only_new_untrimmed_packets_count_as_received_bytes():
+    bench = Bench(20)
+    bench.deliver(0, 1, 2, 3, 3, 2)
+    *_, sack = bench.sacks()
+    nominal = FULL_SIZE + 88
+    assert sack.rcvd_units == -(-4 * nominal // 256)
+
+
+def test_packets_beyond_the_window_are_refused():
+    bench = Bench(400, mpr=4)
+    bench.host.qp(bench.transfer.qb).responder.window = 127
+    bench.deliver(126, 127)
+    stats = bench.host.qp(bench.transfer.qb).stats
+    assert (stats.placed_packets, stats.out_of_window) == (1, 1)
+
+
+def test_trimmed_packets_are_refused_with_their_reason_and_place_nothing():
+    bench = Bench(20)
+    bench.caught[0].trim()
+    bench.caught[1].trim(last_hop=True)
+    bench.deliver(0, 1)
+    reasons = []
+    for port in (1, 2, 3, 4):
+        while (frame := bench.host.next_frame(port, 1.0)) is not None:
+            view = memoryview(frame.header + frame.trailer)
+            if view[h.BTH_AT] == h.Op.NACK:
+                nack = h.Nack.unpack(view, h.BODY_AT)
+                reasons.append((bench.seq(nack.psn), nack.reason))
+    assert sorted(reasons) == [(0, h.Reason.TRIMMED), (1, h.Reason.TRIMMED_LASTHOP)]
+    assert bench.host.qp(bench.transfer.qb).stats.placed_packets == 0
+    assert not any(bench.transfer.target)
+
+
+def test_dynamic_mpr_lets_the_responder_narrow_the_window():
+    sim = Simulation(cc_profile="none")
+    transfer = Transfer(sim, "h1", "h3", 600 * FULL_SIZE, dynamic_mpr=True)
+    responder = sim.hosts["h3"].qp(transfer.qb)
+    responder.settings = type(responder.settings)(**{**vars(responder.settings), "mpr": 1})
+    transfer.write(0, 600 * FULL_SIZE)
+    sim.run(done=transfer.done)
+    assert transfer.target == transfer.source
+    assert sim.hosts["h1"].qp(transfer.qa).requestor.psn_window == 127
