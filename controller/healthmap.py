@@ -114,7 +114,9 @@ class HealthMap:
 
     def _has_recovered(self, verdict: Verdict, verdicts: Sequence[Verdict]) -> bool:
         others = {other.element for other in verdicts if other is not verdict}
-        return self.localiser.recovered(self._worst[verdict.element], self._over(verdict.element, others))
+        worst = self._worst[verdict.element]
+        was_dead = worst >= self.localiser.thresholds.down_rate
+        return self.localiser.recovered(worst if was_dead else verdict.rate, self._over(verdict.element, others))
 
     def _over(self, element: Element, avoid: set[Element]) -> Iterator[Tally]:
         """Cycle by cycle, newest first, the probes that crossed `element` and nothing else that is at fault."""

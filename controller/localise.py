@@ -113,7 +113,9 @@ class Localiser:
                 return verdicts
             best = ranked[0]
             rivals = tuple(fit.element for fit in ranked[1:] if fit.paths == best.paths)
-            others = [fit for fit in ranked[1:] if fit.paths != best.paths]
+            # What shares no lost probe with the best is another fault, not another explanation.
+            shared = {path for path in best.paths if tallies[path].lost}
+            others = [fit for fit in ranked[1:] if fit.paths != best.paths and fit.paths & shared]
             if others and best.gain - others[0].gain < limits.margin:
                 return verdicts
             state: Literal["down", "lossy"] = "down" if best.rate >= limits.down_rate else "lossy"

@@ -51,6 +51,6 @@ class Decider:
 
     def _is_bad(self, verdict: Verdict) -> bool:
         least = self.policy.deny.get(verdict.element.kind)
-        if least is None or verdict.rivals or (verdict.state == "down" and not self.policy.deny_dead):
+        if least is None or (verdict.state == "down" and not self.policy.deny_dead):
             return False
-        return verdict.rate >= least
+        return verdict.rate >= least  # rivals carry the very same paths, so denying one denies all

@@ -98,7 +98,7 @@ def test_swapped_cables_are_named_by_both_ends(lab: ControlledLab) -> None:
     [
         (
             2,
-            "usid_fib should hold fcbb:bb00:1102::/48 by port 3 to t1-p1-2,"
+            "usid_fib should hold fcbb:bb00:1102::/48 by port 3 to t1-p1-2,"  # noqa: ISC004
             " holds fcbb:bb00:1102::/48 by port 2 to t1-p1-1",
         ),
         (0, "usid_fib lacks fcbb:bb00:1102::/48 by port 3 to t1-p1-2"),

@@ -71,6 +71,12 @@ def random_fault(rng: random.Random, kind: str) -> tuple[Element, float]:
     return element(FABRIC, link), 0.05 if kind == "nic-link" else 1.0
 
 
+def hidden(faults: Faults) -> bool:
+    """Whether no probe can tell these faults from fewer or others: a cable of a dead T1, or all cables of one T1."""
+    t1s = [what.name if what.kind == "t1" else what.name.split("/")[1] for what in faults if what.kind != "nic-link"]
+    return len(t1s) > len(set(t1s))
+
+
 @pytest.mark.parametrize(("kind", "most_cycles"), [("nic-link", 160), ("fabric-link", 5), ("t1", 5)])
 def test_of_twenty_single_faults_of_a_kind_all_are_named(kind: str, most_cycles: int) -> None:
     rng = random.Random(f"single {kind}")
@@ -83,10 +89,12 @@ def test_of_twenty_single_faults_of_a_kind_all_are_named(kind: str, most_cycles:
 
 
 def test_of_twenty_double_faults_nearly_all_are_named_and_no_healthy_element_is_called_down() -> None:
-    rng = random.Random("double")
     named = 0
-    for _ in range(20):
+    for number in range(20):
+        rng = random.Random(f"double {number}")
         faults = dict(random_fault(rng, rng.choice(["nic-link", "fabric-link", "t1"])) for _ in range(2))
+        if hidden(faults):
+            faults.popitem()
         cycles, slandered = diagnose(rng, faults)
         named += cycles is not None
         assert not slandered, faults
