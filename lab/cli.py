@@ -45,7 +45,7 @@ OptionalScenario = Annotated[Path | None, typer.Argument(metavar="SCENARIO", hel
 Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
 Results = Annotated[Path, typer.Option(help="where result directories go")]
 
-_BENCHMARKS = {"host": "hosts.bench", "controller": "controller.bench", "switch": "softswitch.bench"}
+_BENCHMARKS = {"host": "hosts.bench", "controller": "controller.bench"}
 _KNOWN = (LabError, TopoError, SpecError, UnknownName, RpcError)
 
 
@@ -162,7 +162,7 @@ def doctor(
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def bench(
-    part: Annotated[str, typer.Argument(help="host, controller or switch; all where it is left out")] = "",
+    part: Annotated[str, typer.Argument(help="host or controller; both where it is left out")] = "",
     options: Annotated[list[str] | None, typer.Argument(help="options of that benchmark, e.g. --help")] = None,
 ) -> None:
     """Measure how fast the parts of the lab are on this machine."""

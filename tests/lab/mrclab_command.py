@@ -13,14 +13,14 @@ from topo_helpers import remains
 
 SMALL = """\
 name: small
-fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1, path_mtu: 1024, link: {rate_pps: 500, delay: 5ms}}
+fabric: {planes: 2, t0s: 1, t1s: 1, hosts_per_t0: 2, path_mtu: 1024, link: {rate_pps: 500, delay: 5ms}}
 traffic:
   - {name: file, kind: write, from: h1, to: h2, size: SIZE}
 """
 
 
 def small_scenario(directory: Path, size: str, rest: str = "") -> Path:
-    """A scenario file on a fabric of eight switches."""
+    """A scenario file on a fabric of four switches, in which h1 and h2 share a T0 group."""
     path = directory / "small.yaml"
     path.write_text(SMALL.replace("SIZE", size) + rest)
     return path

@@ -11,8 +11,9 @@ from topo import srv6
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "link-failure.yaml"
 
 START, CORE, NIC, HEALED, END = 100.0, 102.0, 104.0, 107.0, 109.0
-PLANE_RATE = 500 * 4096  # payload bytes per second of one plane at line rate
-RTT = 8 * load(SCENARIO).scenario.fabric.link.delay
+SPEC = load(SCENARIO).scenario.fabric
+PLANE_RATE = SPEC.link.rate_pps * SPEC.path_mtu  # payload bytes per second of one plane at line rate
+RTT = 8 * SPEC.link.delay
 Change = Callable[[list[Record]], list[Record]]
 
 

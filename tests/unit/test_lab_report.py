@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from lab_history import measures, records, scenario
+from lab_history import PLANE_RATE, measures, records, scenario
 from PIL import Image
 from rich.console import Console
 
@@ -67,7 +67,7 @@ def test_series_have_one_value_per_bin_and_add_up():
     data = summary.series(measures())
     goodput = data["goodput_bytes_per_second"]
     assert {len(values) for values in goodput.values()} == {len(data["t"])} == {90}
-    assert sum(goodput["total"]) * data["step"] == pytest.approx(4 * 9 * 2048000 - 3 * 2048000, rel=0.01)
+    assert sum(goodput["total"]) * data["step"] == pytest.approx((4 * 9 - 3) * PLANE_RATE, rel=0.01)
     assert sum(data["lost_packets"]) == sum(data["retransmitted_packets"]) == 10
 
 
