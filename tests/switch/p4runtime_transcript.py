@@ -21,7 +21,7 @@ KINDS = {INSERT: "insert", MODIFY: "modify", DELETE: "delete"}
 class Transcript:
     """Runs RPCs on one switch and keeps what came back. Each step has a label of its own within the case."""
 
-    def __init__(self, client: Client, rig: Rig) -> None:
+    def __init__(self, client: Client, rig: Rig | None = None) -> None:
         self.client, self.names, self.rig = client, client.names, rig
         self.steps: list[Step] = []
 
@@ -73,6 +73,7 @@ class Transcript:
         self._step(label, lambda: {"answer": [self._exit(port, frame) for frame in frames]})
 
     def _exit(self, port: int, frame: bytes) -> int:
+        assert self.rig is not None
         self.rig.send(port, frame)
         ready, _, _ = select.select(list(self.rig.ports.values()), [], [], EXIT_TIMEOUT_S)
         found = [number for number, end in self.rig.ports.items() if end in ready and self.rig.receive(number)]

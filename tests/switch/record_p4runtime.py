@@ -13,13 +13,12 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "lab"), str(HERE.parents[1])]
 
 from finsy.proto import p4i  # noqa: E402
 from google.protobuf import text_format  # noqa: E402
-from p4runtime_cases import CASES, WITH_PORTS  # noqa: E402
+from p4runtime_cases import CASES, RECORDINGS, WITH_PORTS  # noqa: E402
 from p4runtime_client import Client, Names  # noqa: E402
 from p4runtime_transcript import Step, Transcript  # noqa: E402
 from rig import Rig  # noqa: E402
 
 PROGRAM = HERE / "p4runtime"
-RECORDINGS = HERE / "recordings" / "p4runtime"
 
 
 def run_case(name: str, target: str) -> list[Step]:
