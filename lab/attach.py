@@ -45,7 +45,7 @@ class Lab:
         if client is not None:
             client.close()
 
-    def close(self) -> None:
+    def disconnect(self) -> None:
         """Close all connections."""
         for node in list(self._clients):
             self.forget(node)

@@ -4,6 +4,7 @@ Whatever happens, `lab_session` leaves nothing behind: an exception or a signal 
 begun.
 """
 
+import functools
 import importlib.util
 import os
 import sys
@@ -70,7 +71,7 @@ class Session(Lab):
         if self._watch:
             self._watch.stop()
             self._watch = None
-        self.close_connections()
+        self.disconnect()
         self.emulation.stop()
         if self.log:
             self.log.close()
@@ -82,10 +83,6 @@ class Session(Lab):
             self.stop()
         finally:
             self.emulation.close()
-
-    def close_connections(self) -> None:
-        """Close the connections to agents and controller."""
-        super().close()
 
     # --- bring-up ---------------------------------------------------------------------------------------------------
 
@@ -105,7 +102,7 @@ class Session(Lab):
             argv += ["--history", f"{self.run_dir}/history/{host.name}.jsonl"]
             self.emulation.popen(host.name, argv, log=host.name)
         for done, host in enumerate(hosts, 1):
-            self._wait(lambda host=host: self._answers(host.name), host.name, "its socket")  # type: ignore[misc]
+            self._wait(functools.partial(self._answers, host.name), host.name, "its socket")
             progress("agents", done, len(hosts))
 
     def _wait_verified(self, progress: Progress) -> None:
@@ -120,7 +117,7 @@ class Session(Lab):
             if state == "verified":
                 return
             if state == "failed" or time.monotonic() > deadline:
-                answer = self.call("controller", "wait_verified", timeout=0)
+                answer = self.call("controller", "wait_verified", timeout=0.0)
                 trouble = answer.get("problems") or answer.get("failed") or answer.get("not_ready") or []
                 detail = "; ".join(str(item) for item in trouble[:3])
                 raise RunError(f"the fabric was not verified ({state}): {status.get('message') or detail}")

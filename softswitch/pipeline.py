@@ -16,8 +16,21 @@ from softswitch import bmv2json, cache, hashing
 from softswitch import program as p4
 from softswitch.digests import Digests
 from softswitch.meters import MeterArray
-from softswitch.runtime_api import CounterValue, InvalidRequestError, MeterConfig, NotFoundError, ProgramInfo
+from softswitch.runtime_api import (
+    CounterValue,
+    InvalidRequestError,
+    MeterConfig,
+    NotFoundError,
+    PipelineError,
+    ProgramInfo,
+)
 from softswitch.tables import Profile, Table, table_info
+
+MAX_CELLS = 1 << 24
+"""Largest counter, meter or register array."""
+
+MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, RecursionError, StopIteration)
+"""What a JSON that p4c did not write makes the loader and the compiler stumble over."""
 
 ValueSetMember = tuple[tuple[int, int], ...]
 
@@ -35,19 +48,34 @@ class Compiled:
 
 def compile_program(config: str | bytes, drop_port: int) -> Compiled:
     """Compile BMv2 JSON, or take the code from the cache. Raises PipelineError."""
-    program = bmv2json.load(config)
-    key = cache.key(config, drop_port)
-    found = cache.load(key)
-    if found is None:
-        from softswitch.compiler.generate import Generator  # noqa: PLC0415 - a cached program needs no compiler
+    try:
+        program = bmv2json.load(config)
+        _check_sizes(program)
+        key = cache.key(config, drop_port)
+        code, enqueue_time = cache.load(key) or _generate(program, drop_port, key)
+        return Compiled(program, code, enqueue_time, _info(program), config)
+    except MALFORMED as error:
+        raise PipelineError(f"BMv2 JSON is malformed: {type(error).__name__} {error}") from error
 
-        generated = Generator(program, drop_port).generate()
-        found = compile(generated.source, "<p4>", "exec"), generated.enqueue_time
-        cache.store(key, *found)
-        del generated
-        _give_back()
-    code, enqueue_time = found
-    return Compiled(program, code, enqueue_time, _info(program), config)
+
+def _generate(program: p4.Program, drop_port: int, key: str) -> tuple[CodeType, bool]:
+    """Return a program's code and whether it wants enqueue times, and keep both in the cache."""
+    from softswitch.compiler.generate import Generator  # noqa: PLC0415 - a cached program needs no compiler
+
+    generated = Generator(program, drop_port).generate()
+    code, enqueue_time = compile(generated.source, "<p4>", "exec"), generated.enqueue_time
+    cache.store(key, code, enqueue_time)
+    del generated
+    _give_back()
+    return code, enqueue_time
+
+
+def _check_sizes(program: p4.Program) -> None:
+    """Refuse arrays that would fill the memory."""
+    arrays: list[p4.Counter | p4.Meter | p4.Register] = [*program.counters.values(), *program.registers.values()]
+    for array in [*arrays, *program.meters.values()]:
+        if not 0 <= array.size <= MAX_CELLS:
+            raise PipelineError(f"{array.name}: {array.size} cells; the most is {MAX_CELLS}")
 
 
 def _give_back() -> None:

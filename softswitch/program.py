@@ -5,6 +5,7 @@ Names are those of the JSON. Widths are in bits. `where` is the P4 source positi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 # -- expressions ------------------------------------------------------------------------------------------------------
@@ -431,6 +432,31 @@ class Program:
     def tables(self) -> dict[str, Table]:
         """All tables of all pipelines by name."""
         return {n.name: n for p in self.pipelines.values() for n in p.nodes.values() if isinstance(n, Table)}
+
+    def primitives(self) -> Iterator[Primitive]:
+        """Return every primitive call."""
+        for action in self.actions.values():
+            yield from action.primitives
+        for state in self.states.values():
+            for op in state.ops:
+                if op.call is not None:
+                    yield op.call
+        yield from self.deparser_calls
+
+    def mentioned(self, node: Expr | None) -> set[str]:
+        """Return the header instances that an expression of a header, union or stack can mean."""
+        if isinstance(node, HeaderRef):
+            return {node.name}
+        if isinstance(node, UnionRef):
+            return set(self.unions[node.name].members.values())
+        if isinstance(node, StackRef):
+            stack = self.stacks[node.name]
+            if not stack.union:
+                return set(stack.elements)
+            return {header for union in stack.elements for header in self.unions[union].members.values()}
+        if isinstance(node, Operation):
+            return self.mentioned(node.left)
+        return set()
 
     def field(self, ref: FieldRef) -> Field:
         """Return the field that `ref` names."""

@@ -8,7 +8,7 @@ A table at run time is a lookup function in the generated module's globals: `fin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from softswitch import program as p4
@@ -16,7 +16,7 @@ from softswitch.compiler import liveness
 from softswitch.compiler.block import Ex, bits, constant
 from softswitch.compiler.flow import Body, End
 from softswitch.compiler.parse import Parsing
-from softswitch.compiler.state import Known, State, is_dirty
+from softswitch.compiler.state import State, is_dirty
 from softswitch.runtime_api import PipelineError
 
 NODE_LIMIT = 6
@@ -29,17 +29,13 @@ MAX_ENDS = 16
 """Ends of a pipeline with their own code behind."""
 
 
-NOTHING = Known(0)
-
-
 @dataclass
 class Graph:
-    """What is computed once about a pipeline: nodes, where their ways meet, what is read from each on, what is not."""
+    """What is computed once about a pipeline: nodes, where their ways meet, what is read from each on."""
 
     nodes: dict[str, p4.Node]
     joins: dict[str, str | None]
     reads: dict[str | None, frozenset[tuple[str, str]]]
-    dead: dict[str | None, list[tuple[str, str]]]
 
 
 class Control(Parsing):
@@ -63,16 +59,18 @@ class Control(Parsing):
         graph = self.graphs.get(name)
         if graph is None:
             reads = _reads_from(self.program, pipeline)
-            graph = self.graphs[name] = Graph(pipeline.nodes, _post_dominators(pipeline), reads, {})
+            graph = self.graphs[name] = Graph(pipeline.nodes, _post_dominators(pipeline), reads)
         self._graph = graph
         self._budget = NODE_BUDGET + NODE_LIMIT * len(pipeline.nodes)
         self._may_exit = liveness.uses(self.program, "exit")
         self._exited: list[End] = []
         outer = self.block
-        ends = [end for end in self._walk(pipeline.first, None) if not is_over(end[1])]
+        ends = self._walk(pipeline.first, None)
+        over = [end for end in ends if is_over(end[1])]
+        ends = [end for end in ends if not is_over(end[1])]
         if len(ends) > MAX_ENDS:
             self.block = outer
-            ends = self._split(self._variants(ends, None, MAX_ENDS))
+            ends = self._split(self._variants(ends, None, MAX_ENDS), over)
         for block, state in ends:
             self.block, self.state = block, state
             at_end()
@@ -121,28 +119,13 @@ class Control(Parsing):
         if len(groups) > limit or self._budget < 0:
             groups = {None: ends}
         live, self.live = self.live, self._live_from(meet)
-        result = []
-        for group in groups.values():
-            self._forget(group, meet)
-            result.append((group, self.meet(group)))
+        result = [(group, self.meet(group)) for group in groups.values()]
         self.live = live
         return result
 
     def _live_from(self, meet: str | None) -> Callable[[str, str], bool]:
         reads, base = self._graph.reads.get(meet, frozenset()), self.live_behind
         return lambda header, name: base(header, name) or (header, name) in reads
-
-    def _forget(self, group: list[End], meet: str | None) -> None:
-        """Drop what is known about metadata that is not read any more, so that it need not be made alike."""
-        dead = self._graph.dead.get(meet)
-        if dead is None:
-            metadata = [header for header in self.program.headers.values() if header.metadata]
-            dead = [(h.name, f.name) for h in metadata for f in h.type.fields if not self.live(h.name, f.name)]
-            self._graph.dead[meet] = dead
-        for _, state in group:
-            for header, name in dead:
-                if state.headers[header].fields[name] != NOTHING:
-                    state.edit(header).fields[name] = NOTHING
 
     def _signature(self, state: State) -> object:
         headers = []
@@ -152,9 +135,9 @@ class Control(Parsing):
             headers.append((info.valid, info.offset, dirty) if info.valid is not False else None)
         return tuple(headers)
 
-    def _split(self, variants: list[tuple[list[End], State]]) -> list[End]:
-        """Emit a switch on the variant that was reached; return one place for each."""
-        if len(variants) == 1:
+    def _split(self, variants: list[tuple[list[End], State]], none: Sequence[End] = ()) -> list[End]:
+        """Emit a switch on the variant that was reached; return one place for each. Nothing follows `none`."""
+        if len(variants) == 1 and not none:
             return [(self.block, variants[0][1])]
         name = self.temporary()
         fork = self.block.fork()
@@ -162,8 +145,10 @@ class Control(Parsing):
         for number, (group, state) in enumerate(variants):
             for block, _ in group:
                 block.line(f"{name} = {number}")
-            last = number == len(variants) - 1
+            last = number == len(variants) - 1 and not none
             result.append((fork.arm(None if last else f"{name} == {number}"), state))
+        for block, _ in none:
+            block.line(f"{name} = -1")
         return result
 
     def _arms(self, arms: list[tuple[str | None, Callable[[], list[End]]]]) -> list[End]:

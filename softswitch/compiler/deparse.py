@@ -248,6 +248,7 @@ class Deparsing(Control):
             before = self.state.headers[name]
 
             def add(name: str = name) -> None:
+                self.state.edit(name).valid = True
                 for piece in merge(self._pieces(name)):
                     self.line(f"{out}.append({piece.code})")
 

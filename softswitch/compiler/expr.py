@@ -38,9 +38,10 @@ class Scope:
         self.block = block
         self.params: tuple[Ex, ...] = ()
         self.live: Callable[[str, str], bool] = lambda _header, _field: True
+        self.is_read: Callable[[str, str], bool] = lambda _header, _field: True
         self.counter = itertools.count(1)
         self.conformer = Conformer(program, names, self._load_code)
-        self.conformer.needed = lambda header, field: self.live(header, field)  # noqa: PLW0108 - `live` changes
+        self.conformer.needed = self._needed
 
     # -- plumbing -----------------------------------------------------------------------------------------------------
 
@@ -51,6 +52,10 @@ class Scope:
     def temporary(self) -> str:
         """Return a new local's name."""
         return f"t{next(self.counter)}"
+
+    def _needed(self, header: str, field: str, valid: bool | None) -> bool:
+        """Return whether a field's value matters from here on; that of an invalid header only where it is read."""
+        return self.is_read(header, field) if valid is False else self.live(header, field)
 
     # -- headers' bookkeeping -----------------------------------------------------------------------------------------
 
@@ -107,7 +112,7 @@ class Scope:
         name = self.names.field(ref.header, ref.name)
         if isinstance(place, Local):
             return self._typed(name, field) if place.high is None else Ex(name, 0, place.high, atom=True)
-        if info.offset == -1:
+        if info.offset == -1 or (info.valid is False and ref.header not in self.state.removable):
             return constant(0)
         self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
         self.state.edit(ref.header).fields[ref.name] = CLEAN
@@ -128,7 +133,7 @@ class Scope:
             return repr(place.value)
         name = self.names.field(ref.header, ref.name)
         if not isinstance(place, Local):
-            if info.offset == -1:
+            if info.offset == -1 or (info.valid is False and ref.header not in self.state.removable):
                 return "b''"
             self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
             self.state.edit(ref.header).fields[ref.name] = CLEAN
@@ -139,6 +144,8 @@ class Scope:
         kind = self.program.headers[header].type
         field = kind.field(name)
         info = state.headers[header]
+        if info.valid is False and header not in state.removable:
+            return "b''" if field.varbit else "0"
         varbit = kind.varbit
         if field.varbit:
             start = self.offset_code(header, field.offset // 8, after_varbit=False, state=state)
@@ -153,6 +160,8 @@ class Scope:
             if field.signed:
                 half = 1 << (field.width - 1)
                 code = f"(({code}) ^ {half:#x}) - {half:#x}"
+        if header in state.removable:
+            return code if info.offset is not None else f"({code}) if {self.names.offset(header)} >= 0 else {zero}"
         return code if info.valid is not None else f"({code}) if {self.names.valid(header)} else {zero}"
 
     @staticmethod
@@ -203,24 +212,6 @@ class Scope:
     def set_flag(self, name: str, ex: Ex) -> None:
         """Set such a flag."""
         self._store(FLAGS, name, ex)
-
-    def materialise(self, ref: p4.FieldRef) -> None:
-        """Make sure that the field's local holds its value."""
-        info = self.state.edit(ref.header)
-        place = info.place(ref.name)
-        name = self.names.field(ref.header, ref.name)
-        if isinstance(place, Known):
-            self.line(f"{name} = {place.value!r}")
-            info.fields[ref.name] = Local(place.dirty)
-        elif not isinstance(place, Local):
-            if info.offset == -1:
-                empty = self.program.field(ref).varbit
-                self.line(f"{name} = {chr(98) + chr(39) * 2 if empty else 0}")
-                info.fields[ref.name] = DIRTY
-            elif self.program.field(ref).varbit:
-                self.read_varbit(ref)
-            else:
-                self.read(ref)
 
     # -- expressions --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from softswitch import program as p4
 from softswitch.compiler.block import Block, Ex
 from softswitch.compiler.expr import Scope
-from softswitch.compiler.state import Known, Names, State, is_dirty, join
+from softswitch.compiler.state import FLAGS, Known, Local, Names, State, is_dirty, join
 
 Body = Callable[[], None]
 End = tuple[Block, State]
@@ -53,9 +53,26 @@ class Flow(Scope):
     def meet(self, ends: Sequence[End]) -> State:
         """Bring several ends of branches to one state and return it."""
         joined = join(state for _, state in ends)
+        self._prune(joined)
         for block, state in ends:
             self.conformer.conform(block, state, joined)
         return joined
+
+    def _prune(self, state: State) -> None:
+        """Forget values that do not matter from here on, so that branches need not agree on them."""
+        for name in list(state.headers):
+            if name == FLAGS:
+                continue
+            info = state.headers[name]
+            held = [field for field, place in info.fields.items() if isinstance(place, Local)]
+            unneeded = [field for field in held if not self._needed(name, field, info.valid)]
+            if unneeded:
+                info = state.edit(name)
+                for field in unneeded:
+                    if self.program.headers[name].metadata:
+                        info.fields[field] = Known(0)
+                    else:
+                        del info.fields[field]
 
     def once(self, body: Body, repeat: bool = False) -> None:
         """Emit a part that `leave` can leave early (with `repeat`, only so); all its ends meet behind it."""

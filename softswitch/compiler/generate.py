@@ -93,6 +93,8 @@ class Generator:
     def _scope(self, state: State, block: Block, live: Callable[[str, str], bool]) -> Deparsing:
         scope = Deparsing(self.program, self.names, state, block)
         scope.live = live
+        reads = self.egress_reads if live == self._live_in_egress else self.egress_reads | self.ingress_reads
+        scope.is_read = lambda header, name: (header, name) in reads
         scope.graphs = self.graphs
         scope.live_behind = self._live_in_egress if live == self._live_in_egress else self._live_behind_ingress
         scope.drop_port = self.drop_port

@@ -114,9 +114,10 @@ class Handover:
         for flag in FLAG_NAMES:
             if flag != "length":
                 flags.fields[flag] = have.place(flag)
-        live, scope.live = scope.live, self._live
+        before = scope.live, scope.is_read
+        scope.live, scope.is_read = self._live, lambda header, field: (header, field) in self._reads
         scope.conformer.conform(site.block, site.state, target)
-        scope.live = live
+        scope.live, scope.is_read = before
         items = [
             f"egress_{layout.number}", site.data, "length", str(site.instance), "0", site.truncate,
             *self.spilled(layout.state),
@@ -145,8 +146,10 @@ class Handover:
                 continue
             metadata = self.program.headers[name].metadata
             places = {f: self._trim_place(name, f, place, metadata) for f, place in info.fields.items()}
-            info.fields = {f: place for f, place in places.items() if place != UNREAD}
             if info.valid is False:
+                places = {f: place for f, place in places.items() if (name, f) in self._reads}
+            info.fields = {f: place for f, place in places.items() if place != UNREAD}
+            if info.valid is False and not any(header == name for header, _ in self._reads):
                 state.replace(name, HeaderState(valid=False))
         return state
 

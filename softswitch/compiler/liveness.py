@@ -139,19 +139,9 @@ class Reads:
             self.expr(self.program.standard(header, name))
 
 
-def primitives(program: p4.Program) -> Iterable[p4.Primitive]:
-    """Return every primitive call of the program."""
-    for action in program.actions.values():
-        yield from action.primitives
-    for state in program.states.values():
-        for op in state.ops:
-            if op.call is not None:
-                yield op.call
-
-
 def uses(program: p4.Program, *ops: str) -> bool:
     """Return whether the program calls one of these primitives."""
-    return any(call.op in ops for call in primitives(program))
+    return any(call.op in ops for call in program.primitives())
 
 
 def ingress_reads(program: p4.Program) -> set[tuple[str, str]]:

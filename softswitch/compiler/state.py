@@ -8,7 +8,7 @@ can both be brought to, `conform` emits the assignments that bring one there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from softswitch import program as p4
 from softswitch.compiler.block import Block
@@ -50,7 +50,8 @@ DIRTY = Local(dirty=True)
 class HeaderState:
     """One header: validity, byte offset and varbit length (each known, or None: in a local), and its fields.
 
-    `offset` is -1 where the header was never in the packet bytes.
+    `offset` is -1 where the header was never in the packet bytes. Fields of an invalid header keep their values, as in
+    BMv2; those of one that never was valid are 0.
     """
 
     valid: bool | None = False
@@ -61,6 +62,11 @@ class HeaderState:
     def place(self, name: str) -> Place:
         """Return where a field is."""
         return self.fields.get(name, UNREAD)
+
+    @property
+    def blank(self) -> bool:
+        """Whether the header never was valid and nothing was written to it."""
+        return self.valid is False and self.offset == -1 and not self.fields
 
     def copy(self) -> HeaderState:
         """Return an independent copy."""
@@ -78,12 +84,13 @@ class State:
     next: dict[str, int | None]
     position: int | None = 0
     dead: bool = False
+    removable: frozenset[str] = frozenset()  # headers that may become invalid again after they were valid
     own: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def copy(self) -> State:
         """Return an independent copy."""
         self.own.clear()
-        return State(dict(self.headers), dict(self.next), self.position, self.dead)
+        return State(dict(self.headers), dict(self.next), self.position, self.dead, self.removable)
 
     def edit(self, name: str) -> HeaderState:
         """Return a header's state for changing."""
@@ -151,7 +158,19 @@ def initial(program: p4.Program, extra: Iterable[str] = ()) -> State:
         else:
             headers[header.name] = HeaderState()
     headers[FLAGS] = HeaderState(True, -1, 0, {name: Known(UNCUT if name == "truncate" else 0) for name in extra})
-    return State(headers, dict.fromkeys(program.stacks, 0))
+    return State(headers, dict.fromkeys(program.stacks, 0), removable=removable_headers(program))
+
+
+def removable_headers(program: p4.Program) -> frozenset[str]:
+    """Return the headers that primitives can make invalid after they were valid."""
+    names: set[str] = set()
+    for call in program.primitives():
+        if call.op in {"remove_header", "assign_header", "copy_header", "push", "pop", "assign_union"} or (
+            call.op.startswith("assign_") and call.op.endswith("_stack")
+        ):
+            names.update(program.mentioned(call.args[0]))
+    names.update(header.name for header in program.headers.values() if header.union is not None)
+    return frozenset(names)
 
 
 FLAGS = "$"
@@ -176,7 +195,7 @@ def _join_into(result: State, other: State) -> None:
     for name, mine in result.headers.items():
         theirs = other.headers[name]
         if mine is not theirs and mine != theirs:
-            result.headers[name] = _join_header(mine, theirs)
+            result.headers[name] = _join_header(mine, theirs, name in result.removable)
             result.own.add(name)
     for stack, position in result.next.items():
         if other.next[stack] != position:
@@ -185,12 +204,13 @@ def _join_into(result: State, other: State) -> None:
         result.position = None
 
 
-def _join_header(a: HeaderState, b: HeaderState) -> HeaderState:
+def _join_header(a: HeaderState, b: HeaderState, removable: bool) -> HeaderState:
     valid = a.valid if a.valid == b.valid else None
-    if a.valid is False and b.valid is not False:
-        return replace(b.copy(), valid=valid)
-    if b.valid is False and a.valid is not False:
-        return replace(a.copy(), valid=valid)
+    if not removable:  # invalid then means that it never was valid: its validity alone tells that its fields are 0
+        if a.blank:
+            return _or_blank(b, valid)
+        if b.blank:
+            return _or_blank(a, valid)
     names = a.fields.keys() | b.fields.keys()
     fields = {name: _join_place(a.place(name), b.place(name)) for name in sorted(names)}
     return HeaderState(
@@ -199,6 +219,18 @@ def _join_header(a: HeaderState, b: HeaderState) -> HeaderState:
         a.length if a.length == b.length else None,
         {name: place for name, place in fields.items() if place != UNREAD},
     )
+
+
+def _or_blank(info: HeaderState, valid: bool | None) -> HeaderState:
+    """Return the join of a header with one that never was valid, whose fields are all 0."""
+    fields: dict[str, Place] = {}
+    for name, place in info.fields.items():
+        if isinstance(place, Known) and place.value:
+            if place.dirty:
+                fields[name] = DIRTY
+        else:
+            fields[name] = place
+    return HeaderState(valid, info.offset, info.length, fields)
 
 
 def _join_place(a: Place, b: Place) -> Place:
@@ -228,7 +260,7 @@ class Conformer:
         self.program = program
         self.names = names
         self.load = load
-        self.needed: Callable[[str, str], bool] = lambda _header, _field: True
+        self.needed: Callable[[str, str, bool | None], bool] = lambda _header, _field, _valid: True
 
     def conform(self, block: Block, source: State, target: State) -> None:
         """Append to `block` the assignments that bring `source` to `target`."""
@@ -246,12 +278,12 @@ class Conformer:
 
     def _header(self, block: Block, source: State, name: str, have: HeaderState, wanted: HeaderState) -> None:
         if wanted.offset is None and have.offset is not None:
-            block.line(f"{self.names.offset(name)} = {max(have.offset, 0)}")
+            block.line(f"{self.names.offset(name)} = {have.offset}")
         if wanted.length is None and have.length is not None:
             block.line(f"{self.names.length(name)} = {have.length}")
         for field_name, place in wanted.fields.items():
             held = not isinstance(place, Local) or isinstance(have.place(field_name), Local)
-            if not held and self.needed(name, field_name):
+            if not held and self.needed(name, field_name, wanted.valid):
                 local = self.names.field(name, field_name)
                 block.line(f"{local} = {self._value(source, name, field_name, have)}")
         if wanted.valid is None and have.valid is not None:

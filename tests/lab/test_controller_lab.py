@@ -33,7 +33,8 @@ def lab(request: pytest.FixtureRequest) -> Iterator[ControlledLab]:
 
 @pytest.fixture(autouse=True)
 def whole(lab: ControlledLab) -> Iterator[None]:
-    """Fail a test that leaves the fabric other than verified."""
+    """Fail a test that leaves the fabric other than verified, and at once those that find it so."""
+    assert lab.call("controller", "wait_verified", timeout=0)["verified"]
     yield
     assert lab.call("controller", "wait_verified", timeout=20)["verified"]
     assert lab.call("controller", "audit") == {"entries": []}

@@ -44,15 +44,16 @@ class Traffic:
             )
         self.flow(200)
 
-    def counters(self) -> dict[str, Any]:
-        """The sender's QP as its agent counts it."""
-        qps: list[dict[str, Any]] = self._lab.call("h1", "stats")["qps"]
-        return next(row for row in qps if row["qp"] == self.qps["h1"])
+    def counters(self, host: str = "h1") -> dict[str, Any]:
+        """One end of the QP as its agent counts it; h1 sends."""
+        qps: list[dict[str, Any]] = self._lab.call(host, "stats")["qps"]
+        return next(row for row in qps if row["qp"] == self.qps[host])
 
     @property
     def lost(self) -> int:
-        """Packets the sender has declared lost so far."""
-        return int(self.counters()["lost_packets"])
+        """Packets that were lost so far: declared so by the sender, less those that the receiver then had twice."""
+        declared = int(self.counters()["lost_packets"])
+        return max(0, declared - int(self.counters("h2")["duplicate_packets"]))
 
     def flow(self, packets: int) -> None:
         """Wait until so many more packets were acknowledged."""

@@ -91,9 +91,16 @@ def headers() -> Case:
     elements = b"".join(bytes([0xA0 + n, 0, 0, n]) for n in range(3))
     for what in range(30, 37):
         for count in range(4):
-            values = range(count) if what == 34 else (0, 1)  # an invalid element's fields are whatever BMv2 last had there
+            values = (
+                range(count) if what == 34 else (0, 1)
+            )  # an invalid element's fields are whatever BMv2 last had there
             frames += [command(what, count, value) + elements[: 4 * count] + payload(6) for value in values[:2]]
-    frames += [command(40) + payload(), command(41, 3) + payload(), command(99) + payload(), command(30, 3) + elements[:7]]
+    frames += [
+        command(40) + payload(),
+        command(41, 3) + payload(),
+        command(99) + payload(),
+        command(30, 3) + elements[:7],
+    ]
     return Case("headers", Setup(), [(1, frame) for frame in frames])
 
 
@@ -152,15 +159,21 @@ def tables() -> Case:
 
 
 def extern_probe(mode: int, index: int = 0, value: int = 0, colour: int = 0xEE) -> bytes:
-    return ethernet() + bytes([mode]) + index.to_bytes(4, "big") + value.to_bytes(6, "big") + bytes([colour]) + payload()
+    return (
+        ethernet() + bytes([mode]) + index.to_bytes(4, "big") + value.to_bytes(6, "big") + bytes([colour]) + payload()
+    )
 
 
 def externs() -> Case:
     s = Setup()
     slow = (1, 2, 1, 4)  # two green, two yellow, then red: one a second would come back
     s.meters += [("packet_meter", 1, slow), ("byte_meter", 2, (1, 100, 1, 200))]
-    s.entry("with_counter", {"hdr.probe.index": 5}, "count_direct").entry("with_counter", {"hdr.probe.index": 6}, "NoAction")
-    s.entry("with_meter", {"hdr.probe.index": 5}, "colour_direct", 1).entry("with_meter", {"hdr.probe.index": 6}, "NoAction")
+    s.entry("with_counter", {"hdr.probe.index": 5}, "count_direct").entry(
+        "with_counter", {"hdr.probe.index": 6}, "NoAction"
+    )
+    s.entry("with_meter", {"hdr.probe.index": 5}, "colour_direct", 1).entry(
+        "with_meter", {"hdr.probe.index": 6}, "NoAction"
+    )
     s.direct_meters.append(("with_meter", {"hdr.probe.index": 5}, slow))
     frames = [extern_probe(1, index) for index in (0, 7, 7, 8, 0xFFFFFFFF)]
     frames += [extern_probe(2, index) for index in (1, 1, 1, 1, 1, 0, 3, 4)]
@@ -174,7 +187,12 @@ def externs() -> Case:
 
 
 def hash_probe(mode: int, a: int, b: int = 0, c: int = 0, d: int = 0) -> bytes:
-    return ethernet() + struct.pack(">BII", mode, a, b << 12 | c)[:5] + (b << 12 | c).to_bytes(4, "big") + d.to_bytes(8, "big")
+    return (
+        ethernet()
+        + struct.pack(">BII", mode, a, b << 12 | c)[:5]
+        + (b << 12 | c).to_bytes(4, "big")
+        + d.to_bytes(8, "big")
+    )
 
 
 def hashes() -> Case:
@@ -237,7 +255,15 @@ def replication() -> Case:
     frames += [command(3, 1), command(3, 2), command(3, 3), command(4, 1), command(4, 2), command(4, 5)]
     frames += [command(5, cut, size=60) for cut in (0, 1, 20, 34, 40, 94, 95, 200)]
     frames += [command(6, 2), command(7, 30), command(7, 50), command(8, 5), command(8, 6), command(9, 6)]
-    frames += [command(10, 1), command(10, 2), command(10, 4), command(11, 30), command(11, 0), command(12), command(13)]
+    frames += [
+        command(10, 1),
+        command(10, 2),
+        command(10, 4),
+        command(11, 30),
+        command(11, 0),
+        command(12),
+        command(13),
+    ]
     frames += [b"\0" * 12 + b"\x99\x99" + payload(18) + command(1, 5)[14:], ethernet() + b"\1"]
     return Case("replication", s, [(1 + number % 2, frame) for number, frame in enumerate(frames)])
 

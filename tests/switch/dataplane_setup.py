@@ -177,5 +177,3 @@ def _bmv2_entry(names: Any, table: str, match: dict[str, Any], action: Any, prio
     else:
         entry.action.action.CopyFrom(names.action(name, *args))
     return entry
-
-

@@ -104,13 +104,15 @@ class Maker:
         edges = [0, 1, (1 << width) - 1, 1 << (width - 1)]
         return hexstr(self.random.choice([*edges, self.random.getrandbits(width)]))
 
-    def arithmetic(self, params: list[int], depth: int = 2) -> Json:
+    def arithmetic(self, params: list[int], depth: int = 2) -> Json:  # noqa: PLR0911 - one case per kind
         choice = self.random.random()
         if depth == 0 or choice < 0.25:
             if params and choice < 0.1:
                 return {"type": "local", "value": self.random.randrange(len(params))}
             return field(self.any_field()) if choice < 0.2 else self.constant(self.random.choice([1, 8, 16, 48]))
-        op = self.random.choice(["+", "-", "*", "&", "|", "^", "<<", ">>", "?", "b2d", "~", "two_comp_mod", "usat_cast"])
+        op = self.random.choice(
+            ["+", "-", "*", "&", "|", "^", "<<", ">>", "?", "b2d", "~", "two_comp_mod", "usat_cast"]
+        )
         one = self.arithmetic(params, depth - 1)
         if op == "b2d":
             return operation(op, None, self.boolean(params, depth - 1))
@@ -157,7 +159,7 @@ class Maker:
             source = {"type": "expression", "value": source}
         return self.call("assign", target, source)
 
-    def primitive(self, params: list[int]) -> Json:
+    def primitive(self, params: list[int]) -> Json:  # noqa: PLR0911 - one case per kind
         choice = self.random.random()
         header = {"type": "header", "value": self.random.choice(list(HEADERS))}
         if choice < 0.5:

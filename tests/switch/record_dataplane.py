@@ -25,7 +25,7 @@ PROGRAMS = HERE / "programs"
 RECORDINGS = HERE / "recordings" / "dataplane"
 PORTS = 3
 QUIET_S = 0.25
-"""A frame's outputs are complete when nothing has come for so long (BMv2 needs some hundred µs, a busy machine more)."""
+"""A frame's outputs are complete when nothing has come for so long (BMv2 needs some hundred µs)."""
 THRIFT_PORT = 9090
 Outputs = dict[str, list[str]]
 

@@ -38,7 +38,7 @@ class Packet:
 
 
 class Reference:
-    """One switch. `entries[table]` holds (match, priority, action id, args); `members` what profiles' references mean."""
+    """One switch. `entries[table]` holds (match, priority, action id, args)."""
 
     def __init__(self, root: Json) -> None:
         self.root = root
@@ -55,7 +55,9 @@ class Reference:
         self.defaults: dict[str, Any] = {}
         for name, table in self.tables.items():
             entry = table.get("default_entry")
-            self.defaults[name] = (entry["action_id"], tuple(int(v, 16) for v in entry["action_data"])) if entry else None
+            self.defaults[name] = (
+                (entry["action_id"], tuple(int(v, 16) for v in entry["action_data"])) if entry else None
+            )
         self.packets = {c["name"]: [0] * c.get("size", 0) for c in root["counter_arrays"]}
         self.bytes = {c["name"]: [0] * c.get("size", 0) for c in root["counter_arrays"]}
         self.registers = {r["name"]: [0] * r["size"] for r in root["register_arrays"]}
@@ -106,10 +108,11 @@ class Reference:
         self.put(packet, "standard_metadata", "parser_error", error)
         wrong = 0
         for checksum in self.root["checksums"]:
-            if checksum.get("verify", True) and packet.headers[checksum["target"][0]].valid:
-                if not checksum.get("if_cond") or self.eval.value(packet, checksum["if_cond"]):
-                    target = packet.headers[checksum["target"][0]].values[checksum["target"][1]]
-                    wrong |= self._calculate(packet, checksum["calculation"]) != target
+            header, field = checksum["target"]
+            if not checksum.get("verify", True) or not packet.headers[header].valid:
+                continue
+            if not checksum.get("if_cond") or self.eval.value(packet, checksum["if_cond"]):
+                wrong |= self._calculate(packet, checksum["calculation"]) != packet.headers[header].values[field]
         self.put(packet, "standard_metadata", "checksum_error", int(wrong))
 
     def _need(self, packet: Packet, count: int) -> None:
@@ -190,7 +193,9 @@ class Reference:
             elif node["type"] == "stack_field":
                 width = packet.headers[self.eval.elements(node["value"][0])[0]].widths[node["value"][1]]
             else:
-                width = 1 if node["value"][1] == "$valid$" else packet.headers[node["value"][0]].widths[node["value"][1]]
+                width = (
+                    1 if node["value"][1] == "$valid$" else packet.headers[node["value"][0]].widths[node["value"][1]]
+                )
             key = key << (width + 7) // 8 * 8 | (value & ((1 << width) - 1))
         for case in state["transitions"]:
             if case["type"] == "default":
@@ -283,7 +288,7 @@ class Reference:
         else:
             packet.headers[target["value"][0]].set(target["value"][1], value)
 
-    def _primitive(self, packet: Packet, call: Json, args: tuple[int, ...]) -> None:
+    def _primitive(self, packet: Packet, call: Json, args: tuple[int, ...]) -> None:  # noqa: C901, PLR0912 - one case per primitive
         op, parameters = call["op"], call["parameters"]
 
         def value(index: int) -> Any:
@@ -352,7 +357,10 @@ class Reference:
             source = index - count
             inside = 0 <= source < len(elements)
             packet.headers[name].valid = inside and old[source][0]
-            packet.headers[name].values = dict(old[source][1]) if inside else dict(packet.headers[name].values)
+            if inside:
+                packet.headers[name].values = dict(old[source][1])
+            else:
+                packet.headers[name].clear()  # BMv2 leaves there what some other element had
         packet.next[stack] = min(max(packet.next[stack] + count, 0), len(elements))
 
     def _calculate(self, packet: Packet, name: str) -> int:
@@ -420,7 +428,10 @@ class Reference:
             self._with_metadata(again, self._fields(packet, flags["resubmit"]), 6)
             self.pending.append(again)
             return
-        group, port = (self.get(packet, h, n) for h, n in (("intrinsic_metadata", "mcast_grp"), ("standard_metadata", "egress_spec")))
+        group, port = (
+            self.get(packet, h, n)
+            for h, n in (("intrinsic_metadata", "mcast_grp"), ("standard_metadata", "egress_spec"))
+        )
         if group:
             self.put(packet, "standard_metadata", "instance_type", 5)
             self._copies(packet, self.multicast.get(group, []))

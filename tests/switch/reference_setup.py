@@ -46,4 +46,9 @@ def _const(entry: Any) -> Any:
         else:
             match.append(int(key["key"], 16))
     action = entry["action_entry"]
-    return tuple(match), -entry.get("priority", 0), action["action_id"], tuple(int(v, 16) for v in action["action_data"])
+    return (
+        tuple(match),
+        -entry.get("priority", 0),
+        action["action_id"],
+        tuple(int(v, 16) for v in action["action_data"]),
+    )

@@ -87,7 +87,7 @@ class Evaluator:
         assert value["op"] == "dereference_header_stack"
         return self.elements(value["left"]["value"])[self.value(packet, value["right"], args)]
 
-    def value(self, packet: Any, node: Json, args: tuple[int, ...] = ()) -> Any:
+    def value(self, packet: Any, node: Json, args: tuple[int, ...] = ()) -> Any:  # noqa: PLR0911 - one case per operator
         """The value of an expression."""
         kind, value = node["type"], node["value"]
         if kind == "hexstr":
@@ -107,7 +107,7 @@ class Evaluator:
         assert kind == "expression", kind
         return self.value(packet, value, args) if "op" not in value else self._operation(packet, value, args)
 
-    def _operation(self, packet: Any, node: Json, args: tuple[int, ...]) -> Any:
+    def _operation(self, packet: Any, node: Json, args: tuple[int, ...]) -> Any:  # noqa: PLR0911 - one case per operator
         op, left, right = node["op"], node.get("left"), node.get("right")
         if op == "?":
             return self.value(packet, left if self.value(packet, node["cond"], args) else right, args)

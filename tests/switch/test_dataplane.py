@@ -26,7 +26,9 @@ def test_same_frames_leave_the_same_ports_as_from_bmv2(name):
                 found.setdefault(str(port), []).append(data.hex())
         if dict(sorted(found.items())) != step["out"]:
             wrong.append((step["frame"], step["out"], found))
-    assert not wrong, f"{len(wrong)} of {len(recorded)} differ; first: frame {wrong[0][0]}\nBMv2 {wrong[0][1]}\nsoft {wrong[0][2]}"
+    assert not wrong, (
+        f"{len(wrong)} of {len(recorded)} differ; first: frame {wrong[0][0]}\nBMv2 {wrong[0][1]}\nsoft {wrong[0][2]}"
+    )
 
 
 def test_recordings_belong_to_the_cases():

@@ -74,7 +74,7 @@ control TheIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         bool early = hdr.probe.a == 1 && !meta.seen;
         log_msg("a {} seen {}", { hdr.probe.a, meta.total });
         assert(hdr.probe.a == 1 || !early);
-        assume(hdr.ethernet.isValid());
+        assume(hdr.ethernet.isValid() || std.parser_error != error.NoError);
         if (early) {
             hdr.probe.trace = 0x11;
             return;

@@ -1,0 +1,111 @@
+"""Parts of softswitch by themselves: hashes, meters, lookups, queues, the code cache, and what is refused at load."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from softswitch import cache, hashing
+from softswitch.match import matcher
+from softswitch.meters import GREEN, RED, YELLOW, Meter
+from softswitch.pipeline import MAX_CELLS, compile_program
+from softswitch.runtime_api import InvalidRequestError, KeyInfo, MeterConfig, PipelineError
+from softswitch.traffic_manager import TrafficManager
+
+PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "externs.json"
+
+# Check values over "123456789" from the catalogue of parametrised CRC algorithms, and XXH64's own for the empty input.
+CHECKS = {"crc16": 0xBB3D, "crc32": 0xCBF43926, "crcCCITT": 0x29B1, "crc8_custom": 0xF4, "identity": 0x3132333435363738}
+
+
+@pytest.mark.parametrize("algorithm", CHECKS)
+def test_hash_gives_the_published_check_value(algorithm):
+    assert hashing.make(algorithm)(b"123456789") == CHECKS[algorithm]
+
+
+def test_xxh64_of_nothing_is_the_published_value():
+    assert hashing.xxh64(b"") == 0xEF46DB3751D8E999
+
+
+def test_internet_checksum_of_rfc_1071s_example():
+    assert hashing.csum16(bytes.fromhex("0001f203f4f5f6f7")) == 0xFFFF ^ 0xDDF2
+
+
+def test_meter_spends_the_peak_bucket_first_and_refills_with_time():
+    now = 0
+    meter = Meter(packets=True, clock=lambda: now)
+    meter.configure(MeterConfig(cir=1, cburst=1, pir=2, pburst=3))
+    assert [meter.execute(100) for _ in range(4)] == [GREEN, YELLOW, YELLOW, RED]
+    now = 1_000_000
+    assert [meter.execute(100) for _ in range(3)] == [GREEN, YELLOW, RED]
+
+
+def test_meter_refuses_a_peak_below_the_committed_rate():
+    with pytest.raises(InvalidRequestError, match="below the committed"):
+        Meter(packets=True, clock=lambda: 0).configure(MeterConfig(2, 1, 1, 1))
+
+
+def test_longest_prefix_wins_and_a_removed_one_is_forgotten():
+    table = matcher((KeyInfo("dst", 32, "lpm"),))
+    for length in (0, 8, 16):
+        table.put(((0x0A0B0000 >> 32 - length << 32 - length if length else 0, length),), 0, (length,))
+    assert [table.find(key) for key in (0x0A0B0C0D, 0x0A000001, 1)] == [(16,), (8,), (0,)]
+    table.remove(((0x0A0B0000, 16),), 0)
+    assert table.find(0x0A0B0C0D) == (8,)
+
+
+def test_larger_priority_wins_among_masks_and_ranges():
+    table = matcher((KeyInfo("a", 8, "ternary"), KeyInfo("b", 8, "range")))
+    table.put(((0x10, 0xF0), (0, 255)), 1, ("wide",))
+    table.put(((0x12, 0xFF), (10, 20)), 2, ("narrow",))
+    assert table.find((0x12, 15)) == ("narrow",)
+    assert table.find((0x12, 21)) == ("wide",)
+    assert table.find((0x22, 15)) is None
+
+
+def test_queue_holds_packets_back_by_rate_and_drops_what_it_cannot_hold():
+    sent = []
+    traffic = TrafficManager(priorities=2, clock_us=lambda: 0)
+    traffic.set_rate(1, priority=0)
+    traffic.set_depth(3, priority=0)
+
+    def egress(state, port, priority, *depths):
+        sent.append((state[1], priority))
+
+    for name in "abcdef":
+        traffic.enqueue(1, 0, (egress, name))
+    traffic.enqueue(1, 1, (egress, "urgent"))
+    assert sent == [("a", 0), ("urgent", 1)]
+    assert traffic.dropped() == {(1, 0): 2}
+    assert traffic.deadline is not None
+
+
+def damaged(change):
+    root = json.loads(PROGRAM.read_text())
+    change(root)
+    return json.dumps(root)
+
+
+def test_unknown_primitive_is_refused_with_its_name_and_line():
+    def change(root):
+        call = next(c for a in root["actions"] for c in a["primitives"] if c["op"] == "count")
+        call["op"] = "teleport"
+
+    with pytest.raises(PipelineError, match=r"primitive teleport: not supported.*externs\.p4:\d+"):
+        compile_program(damaged(change), 511)
+
+
+def test_arrays_that_would_fill_the_memory_are_refused_by_name():
+    def change(root):
+        root["register_arrays"][0]["size"] = MAX_CELLS + 1
+
+    with pytest.raises(PipelineError, match="cells"):
+        compile_program(damaged(change), 511)
+
+
+def test_cache_that_others_may_write_to_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache.store("name", compile("1", "<test>", "eval"), enqueue_time=True)
+    assert cache.load("name") is not None
+    (tmp_path / "softswitch").chmod(0o777)
+    assert cache.load("name") is None
