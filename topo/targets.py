@@ -19,6 +19,7 @@ from topo.numbers import CONTROL_PRIORITY, CPU_PORT, DATA_PRIORITY, DROP_PORT, P
 from topo.spec import FabricSpec
 
 BMV2_PROGRAM = "simple_switch_grpc"
+_THRIFT_SERVICE = "simple_switch"
 _THRIFT_PORT = 9090  # inside the switch's own namespace only
 
 
@@ -116,12 +117,12 @@ class Bmv2:
 
     def answers(self, launch: Launch, namespace: int) -> bool:
         """Whether P4Runtime's socket accepts and Thrift's port, which comes a little later, does."""
-        return _accepts(launch.socket) and thrift.answers(namespace, _THRIFT_PORT)
+        return _accepts(launch.socket) and thrift.answers(namespace, _THRIFT_PORT, _THRIFT_SERVICE)
 
     def set_queues(self, launch: Launch, namespace: int) -> None:
         """Over Thrift, inside the namespace. Priorities are numbered as in P4: 0 is served last."""
         queue, rate = launch.spec.queue, launch.spec.link.rate_pps
-        with thrift.Client(namespace, _THRIFT_PORT, "simple_switch") as switch:
+        with thrift.Client(namespace, _THRIFT_PORT, _THRIFT_SERVICE) as switch:
             for port in launch.switch.ports:
                 data, control = (port.number, DATA_PRIORITY), (port.number, CONTROL_PRIORITY)
                 switch.call("set_egress_priority_queue_rate", *map(thrift.i32, data), thrift.i64(rate))

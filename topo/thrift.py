@@ -36,14 +36,14 @@ def i64(value: int) -> Argument:
     return Argument(_I64, struct.pack("!q", value))
 
 
-def answers(namespace: int, port: int) -> bool:
-    """Whether a Thrift server accepts connections on this port of a namespace now."""
-
-    def attempt() -> bool:
-        with socket.socket() as client:
-            return client.connect_ex(("127.0.0.1", port)) == 0
-
-    return kernel.in_namespace(namespace, attempt)
+def answers(namespace: int, port: int, service: str) -> bool:
+    """Whether a service answers calls on this port of a namespace. BMv2 opens the port before it adds the service."""
+    try:
+        with Client(namespace, port, service) as client:
+            client.call("get_time_elapsed_us")
+    except EmulationError:
+        return False
+    return True
 
 
 class Client:

@@ -124,7 +124,7 @@ class Endpoint(Verbs):
             return True
         plane = entry.plane
         for qp in self._active:
-            if qp.prober.queued.get(plane) or (qp.prober.tail_wanted and qp.evs.usable(plane)):
+            if qp.prober.wants(plane):
                 return True
             if qp.requestor.has_lost() and qp.evs.usable(plane):
                 return True
@@ -185,12 +185,24 @@ class Endpoint(Verbs):
             qp.awake = True
             self._active.append(qp)
 
-    def send_control(self, item: ControlItem | OpItem, peer: Peer, port: int) -> None:
-        """Queue a control packet for this port, or for another one if it is down here or at the peer."""
-        entry = self._ports[port]
-        if not self._reaches(entry, peer):
-            entry = next((p for p in self._ports.values() if self._reaches(p, peer)), entry)
+    def send_control(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None) -> None:
+        """Queue a control packet for this port; for the peer's next one if none is named or it is down at either end.
+
+        Feedback takes the ports in turn. Sent back by the port that its trigger came in by, one SACK per four packets
+        over four planes would always leave by the same plane, and a dead reverse path there would silence the receiver.
+        """
+        entry = self._ports[port] if port is not None else None
+        if entry is None or not self._reaches(entry, peer):
+            entry = self._in_turn(peer)
         entry.control.append((item, peer))
+
+    def _in_turn(self, peer: Peer) -> Port:
+        ports = list(self._ports.values())
+        for _ in ports:
+            peer.control_turn = (peer.control_turn + 1) % len(ports)
+            if self._reaches(ports[peer.control_turn], peer):
+                break
+        return ports[peer.control_turn]
 
     def _reaches(self, port: Port, peer: Peer) -> bool:
         return port.up and bool(peer.port_mask >> port.number - 1 & 1) and port.plane in peer.reverse
@@ -242,7 +254,7 @@ class Endpoint(Verbs):
             waiting, entry.control = entry.control, deque()
             for item, peer in waiting:
                 if not (isinstance(item, OpItem) and item.path is not None):
-                    self.send_control(item, peer, port)
+                    self.send_control(item, peer)
         delays = {qp.settings.remap_delay for qp in self.qps.values()} if not up else {0.0}
         for delay in delays:
             self._remap(delay if not up else None, now)

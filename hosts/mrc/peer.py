@@ -56,6 +56,7 @@ class Peer:
         self.reverse: dict[int, Path] = {}
         self.allowed: dict[int, list[Path]] = {}
         self.apply_denylist(config, rng)
+        self.control_turn = 0  # which port the last control packet took
         self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
         self._controllers: dict[tuple[str, str], Controller] = {}
 

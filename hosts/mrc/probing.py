@@ -56,6 +56,7 @@ class Prober:
         self.last_tail = float("-inf")
         self.tail_backoff = 1  # doubles with each question that nothing answers
         self.tail_wanted = False
+        self._tail_plane = 0  # the plane that the question about the tail goes out in
         self.queued: dict[int, list[Ev]] = {}  # plane -> EVs whose probe waits for the port
         self._sent: dict[int, Outstanding] = {}
         self._next_id = 0
@@ -82,8 +83,11 @@ class Prober:
             ev.probing.timer.cancel()
 
     def tail(self, now: float) -> None:
-        """Nothing was heard for a while: ask, on whichever path is next."""
+        """Nothing was heard for a while: ask, each time in the next plane that can be used."""
         self.last_tail = now
+        evs = self._qp.evs
+        planes = [plane for plane in evs.planes if evs.usable(plane)] or list(evs.planes)
+        self._tail_plane = next((plane for plane in planes if plane > self._tail_plane), planes[0])
         self.tail_backoff = min(2 * self.tail_backoff, 1 << 20)
         self.tail_wanted = True
         self._qp.wake()
@@ -125,7 +129,7 @@ class Prober:
 
     def wants(self, plane: int) -> bool:
         """Whether a probe could go out in this plane."""
-        return bool(self.queued.get(plane)) or self.tail_wanted
+        return bool(self.queued.get(plane)) or (self.tail_wanted and plane == self._tail_plane)
 
     def frame(self, plane: int, now: float) -> Frame | None:
         """The next probe for this plane."""
@@ -140,13 +144,15 @@ class Prober:
                     del self.queued[plane]
                 return self._build(ev, now, path_test=True)
         self.queued.pop(plane, None)
-        if self.tail_wanted and self._qp.requestor.in_flight:
+        if not self.tail_wanted or plane != self._tail_plane:
+            return None
+        if self._qp.requestor.in_flight:
             chosen = self._qp.evs.select(plane)
             if chosen is not None:
                 self.tail_wanted = False
                 self._qp.stats.tail_probes += 1
                 return self._build(chosen, now, path_test=False)
-        elif self.tail_wanted:
+        else:
             self.tail_wanted = False
         return None
 

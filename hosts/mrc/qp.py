@@ -43,8 +43,8 @@ class Services(Protocol):
     def wake(self, qp: QueuePair) -> None:
         """The QP may have something to send."""
 
-    def send_control(self, item: ControlItem, peer: Peer, port: int) -> None:
-        """Queue a control packet to a peer, for this port if it is up."""
+    def send_control(self, item: ControlItem, peer: Peer) -> None:
+        """Queue a control packet to a peer, for the port whose turn it is."""
 
     def plane_up(self, plane: int) -> bool:
         """Whether the local port of a plane is up."""
@@ -207,9 +207,9 @@ class QueuePair:
         """There may be something to send."""
         self.host.wake(self)
 
-    def send_control(self, item: ControlItem, port: int) -> None:
+    def send_control(self, item: ControlItem) -> None:
         """Queue SACK, NACK or ACK."""
-        self.host.send_control(item, self.peer, port)
+        self.host.send_control(item, self.peer)
 
     def complete(self, message: Message, status: str) -> None:
         """A posted write is over."""
@@ -232,7 +232,7 @@ class QueuePair:
 
     def refuse(self, packet: Packet, syndrome: h.Syndrome) -> None:
         """The peer asked for what it may not do: tell it, and stop."""
-        self.send_control(AckItem(self, syndrome, packet.psn, self.responder.msn), packet.port)
+        self.send_control(AckItem(self, syndrome, packet.psn, self.responder.msn))
         self.fail(
             "REM_ACCESS_ERR", f"a write to {packet.va:#x} is outside the memory this QP may write", at_fault=False
         )
@@ -263,9 +263,7 @@ class QueuePair:
             if self.state is QpState.RTS or self.state is QpState.RTR:
                 self.responder.on_write(packet, now)
             elif self.state is QpState.ERROR and not packet.trimmed:
-                self.send_control(
-                    AckItem(self, h.Syndrome.NAK_REMOTE_OPERATION, packet.psn, self.responder.msn), packet.port
-                )
+                self.send_control(AckItem(self, h.Syndrome.NAK_REMOTE_OPERATION, packet.psn, self.responder.msn))
             return
         handler = _HANDLERS.get(packet.op)
         if handler is not None:

@@ -45,7 +45,7 @@ class Responder:
         self._waiting: SackItem | None = None  # queued, without a mark, and still open
         self._low = _NONE_LOWER  # lowest seq that arrived since the last SACK was made
         self._unreported = 0  # bytes towards the SACK trigger
-        self._held: tuple[SackItem, int] | None = None  # a SACK not yet due, and the port it would leave by
+        self._held: SackItem | None = None  # a SACK not yet due
         self._idle = qp.timers.timer(self._on_idle)
 
     def restart(self, first_psn: int) -> None:
@@ -92,7 +92,7 @@ class Responder:
             self._immediates += with_imm
             heappush(self._ends, (seq, packet.msn, packet.imm if with_imm else None, packet.dma_length))
         if self.bits & 1:
-            self._advance(packet)
+            self._advance()
         self._trigger(packet, seq, now)
 
     def _place(self, packet: Packet) -> bool:
@@ -104,7 +104,7 @@ class Responder:
         target[:] = packet.payload()
         return True
 
-    def _advance(self, packet: Packet) -> None:
+    def _advance(self) -> None:
         """The oldest gap is closed: move on, and deliver the messages that are now complete."""
         run = (~self.bits & self.bits + 1).bit_length() - 1
         self.bits >>= run
@@ -119,9 +119,7 @@ class Responder:
                 self._immediates -= 1
                 self.qp.complete_receive(self.receives.popleft(), imm, length)
         if done:
-            self.qp.send_control(
-                AckItem(self.qp, h.Syndrome.ACK, wrap(self.base - 1 + self.first_psn), self.msn), packet.port
-            )
+            self.qp.send_control(AckItem(self.qp, h.Syndrome.ACK, wrap(self.base - 1 + self.first_psn), self.msn))
 
     def _on_trimmed(self, packet: Packet, seq: int, distance: int) -> None:
         self.qp.stats.trimmed_packets += 1
@@ -143,16 +141,15 @@ class Responder:
         ):
             self._sack(packet, seq)
         else:
-            self._held = (SackItem(self.qp, h.Mark.NONE, packet.entropy, packet.timestamp, seq, None), packet.port)
+            self._held = SackItem(self.qp, h.Mark.NONE, packet.entropy, packet.timestamp, seq, None)
             self._idle.arm(now + _IDLE_RTTS * self.qp.settings.base_rtt)
 
     def _on_idle(self, now: float) -> None:
         del now
         if self._held is not None:
-            item, port = self._held
-            self._held = None
+            item, self._held = self._held, None
             self._unreported = 0
-            self._queue_sack(item, port)
+            self._queue_sack(item)
 
     def _sack(self, packet: Packet, seq: int) -> None:
         self._unreported = 0
@@ -162,18 +159,18 @@ class Responder:
         if packet.ce:
             mark = h.Mark.SKIP_ONCE
             self.qp.stats.ecn_packets += 1
-        self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None), packet.port)
+        self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None))
 
     def _nack(self, packet: Packet, reason: h.Reason) -> None:
-        self.qp.send_control(NackItem(self.qp, reason, packet.entropy, packet.psn, packet.timestamp), packet.port)
+        self.qp.send_control(NackItem(self.qp, reason, packet.entropy, packet.psn, packet.timestamp))
 
     def on_probe(self, packet: Packet, probe: h.Probe) -> None:
         """A reliability probe: answer at once, with the state of the moment."""
         self.qp.stats.probes_answered += 1
         mark = h.Mark.SKIP_ONCE if packet.ce else h.Mark.NONE
-        self.qp.send_control(SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id), packet.port)
+        self.qp.send_control(SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id))
 
-    def _queue_sack(self, item: SackItem, port: int) -> None:
+    def _queue_sack(self, item: SackItem) -> None:
         """Send a SACK, or let one that still waits for a port speak for it too.
 
         A waiting SACK is fixed before the bitmap slides past what it alone would have shown, and one whose trigger lies
@@ -191,7 +188,7 @@ class Responder:
                 return
         if self._waiting is None and item.mark == h.Mark.NONE and item.probe_id is None:
             self._waiting = item
-        self.qp.send_control(item, port)
+        self.qp.send_control(item)
 
     def take_sack(self, item: SackItem) -> h.Sack:
         """The content of a SACK that a port takes now: sent late, it still says the latest."""

@@ -65,7 +65,7 @@ class Verbs:
         """The QP may have something to send."""
         raise NotImplementedError
 
-    def send_control(self, item: ControlItem, peer: Peer, port: int) -> None:
+    def send_control(self, item: ControlItem, peer: Peer, port: int | None = None) -> None:
         """Queue a control packet."""
         raise NotImplementedError
 

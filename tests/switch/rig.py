@@ -87,6 +87,9 @@ class Rig:
 
     def _limit_bmv2_queues(self) -> None:
         inside = os.open(f"/run/netns/{self.switch_side.name}", os.O_RDONLY)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not thrift.answers(inside, 9090, "simple_switch"):
+            assert time.monotonic() < deadline, "BMv2's Thrift service does not answer"
         with thrift.Client(inside, 9090, "simple_switch") as switch:
             for number in self.numbers:
                 rate = thrift.i64(self.queue_rate_pps)

@@ -1,0 +1,67 @@
+"""Control packets keep the data flowing while the reverse path of one plane loses everything."""
+
+import collections
+import itertools
+
+import pytest
+from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
+
+from hosts.mrc import headers as h
+
+RTT = 8 * HOP + 1 / RATE
+PACKETS = 1200
+
+
+def transfer_with_a_dead_reverse_plane(plane, seed=1):
+    """h3's control packets in `plane` are lost from the start; data passes. Longest time without a new byte at h3."""
+    sim = Simulation(seed=seed)
+    transfer = Transfer(sim, "h1", "h3", PACKETS * FULL_SIZE)
+    arrivals = []
+
+    def fate(transit):
+        if transit.source == "h3" and transit.plane == plane:
+            return []
+        if transit.is_write:
+            arrivals.append(sim.now + sim.delay(transit))
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    transfer.write(0, PACKETS * FULL_SIZE)
+    sim.run(done=transfer.done)
+    assert transfer.target == transfer.source
+    return max(b - a for a, b in itertools.pairwise(arrivals))
+
+
+@pytest.mark.parametrize("plane", [1, 2, 3, 4])
+def test_data_never_pauses_for_more_than_a_few_round_trips(plane):
+    assert transfer_with_a_dead_reverse_plane(plane) < 3 * RTT
+
+
+def test_feedback_is_spread_evenly_over_the_planes():
+    sim = Simulation()
+    sim.keep_sent = True
+    transfer = Transfer(sim, "h1", "h3", PACKETS * FULL_SIZE)
+    transfer.write(0, PACKETS * FULL_SIZE)
+    sim.run(done=transfer.done)
+    planes = collections.Counter(t.plane for t in sim.sent if t.source == "h3" and t.op == h.Op.SACK)
+    assert set(planes) == {1, 2, 3, 4}
+    assert max(planes.values()) - min(planes.values()) <= 0.1 * sum(planes.values())
+
+
+def test_questions_about_the_tail_go_out_in_one_plane_after_the_other():
+    sim = Simulation()
+    transfer = Transfer(sim, "h1", "h3", 8 * FULL_SIZE)
+    probes = []
+
+    def fate(transit):
+        if transit.source == "h3":
+            return []
+        if transit.op == h.Op.PROBE:
+            probes.append(transit.plane)
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    transfer.write(0, 8 * FULL_SIZE)
+    sim.run(until=1.0)
+    assert len(probes) >= 3
+    assert len(set(probes[:3])) == 3
