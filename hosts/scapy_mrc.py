@@ -1,7 +1,7 @@
 """MRC headers as scapy layers, for tests and tools; the data path needs microseconds where scapy takes milliseconds.
 
 `dissect` reads a whole frame; what it returns builds the same bytes again. UDP port 4791 also is RoCEv2's, so nothing
-is bound to it: `dissect` looks at the opcode. Facts: project reference §1.5.
+is bound to it: `dissect` looks at the opcode. Facts: docs/mrc-protocol.md §1.5.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Endpoint operations: what two hosts tell each other without a QP. Port Status Update and EV probe (project reference
-§1.4.4, §1.9).
+"""Endpoint operations: what two hosts tell each other without a QP. Port Status Update and EV probe.
+
+Facts: docs/mrc-protocol.md §1.4.4, §1.9.
 
 Requests carry an id in the PSN field and go to QP number 2; the answer comes on the control class.
 """

@@ -1,6 +1,6 @@
 """Entropy values of one QP: their states, which of them are active, and which one the next packet takes.
 
-States and transitions are those of the project reference §1.4.3, selection §5.5, replacement only inside a plane,
+States and transitions are those of docs/mrc-protocol.md §1.4.3, selection §5.5, replacement only inside a plane,
 and `ev_min_active` a floor over all planes. STANDBY (a GOOD EV waiting as backup) and PORT_DOWN are internal marks;
 the API view calls them GOOD.
 """

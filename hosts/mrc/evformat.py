@@ -1,7 +1,7 @@
 """EV formats: how an EV value of the control interface is laid out, and how a generator makes values from bits.
 
-Facts: OCP headers (`mrc_ctl.h`), project reference §1.3. A value is up to 32 bytes. STEV is flow label and UDP source
-port (here 32 bits, this lab's EV); SRV6 is a destination address, and a segment of an SRH behind it; UDP is the
+Facts: OCP headers (`mrc_ctl.h`), docs/mrc-protocol.md §1.3. A value is up to 32 bytes. STEV is flow label and UDP
+source port (here 32 bits, this lab's EV); SRV6 is a destination address, and a segment of an SRH behind it; UDP is the
 source port alone.
 """
 

@@ -1,6 +1,6 @@
 """EV profiles of the control interface: arrays of EVs that a controller fills, or a generator, and that QPs draw from.
 
-Facts: OCP headers (`mrc_ctl.h`), project reference §1.4.1. States INIT → OFFLINE → ONLINE; an explicit entry starts
+Facts: OCP headers (`mrc_ctl.h`), docs/mrc-protocol.md §1.4.1. States INIT → OFFLINE → ONLINE; an explicit entry starts
 unpopulated and must be replaced before ONLINE; `ev_min_active` guards against too many ASSUMED_BAD; events only for
 GOOD and ASSUMED_BAD.
 """

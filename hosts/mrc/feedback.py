@@ -1,6 +1,6 @@
 """What SACKs, Transport ACKs and NACKs mean to the sending half of a QP.
 
-Project reference §1.6. Order within one SACK: first everything that it acknowledges, then the verdicts on what it
+docs/mrc-protocol.md §1.6. Order within one SACK: first everything that it acknowledges, then the verdicts on what it
 shows missing.
 """
 

@@ -1,6 +1,6 @@
 """Wire format of MRC packets: opcodes, code points and the headers behind UDP, as `struct` layouts.
 
-Facts: project reference §1.5 (offsets), RoCEv2 for BTH and AETH. All fields are big-endian. A frame is always
+Facts: docs/mrc-protocol.md §1.5 (offsets), RoCEv2 for BTH and AETH. All fields are big-endian. A frame is always
 `Ethernet 14 | outer IPv6 40 | inner IPv6 40 | UDP 8 | BTH 12 | …`, so every offset below is fixed.
 Where the public record leaves bits open, they are zero on sending and not looked at on receipt.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
+
+from topo.numbers import Dscp as Dscp  # noqa: PLC0414 (for importers of this module; the values have one home)
 
 UDP_PORT: Final = 4791
 ENDPOINT_QPN: Final = 2  # destination QP of endpoint requests and responses
@@ -43,17 +45,6 @@ class Op(IntEnum):
     SACK = 0xDC
     NACK = 0xDD
     PROBE = 0xDE
-
-
-class Dscp(IntEnum):
-    """The six traffic classes of MRC; the values are this lab's."""
-
-    NO_TRIM = 0
-    TRIMMABLE = 4
-    TRIMMABLE_RETX = 8
-    TRIMMED = 12
-    TRIMMED_LASTHOP = 16
-    CONTROL = 46
 
 
 class Mark(IntEnum):

@@ -1,6 +1,6 @@
 """Reliability probes of one QP: is a retired path good again, and what became of the tail of the data.
 
-Project reference §1.4.4 and §3.7: each ASSUMED_BAD EV is probed at an interval that doubles with every failure; it
+docs/mrc-protocol.md §1.4.4 and §3.7: each ASSUMED_BAD EV is probed at an interval that doubles with every failure; it
 returns after K clean answers in a row, K doubling when it fails again soon. Probes ride the data class, use no PSN,
 and count in no loss statistics.
 """

@@ -1,6 +1,6 @@
 """The sending half of a QP: messages to packets, windows, retransmission, timeouts, completion.
 
-Project reference §1.6 and §3.6. Counts in unwrapped PSNs from 0; the wire adds the QP's first PSN. What SACKs, ACKs
+docs/mrc-protocol.md §1.6 and §3.6. Counts in unwrapped PSNs from 0; the wire adds the QP's first PSN. What SACKs, ACKs
 and NACKs say is read by Feedback; which packets are lost is decided by LossDetector.
 """
 

@@ -1,6 +1,6 @@
 """The receiving half of a QP: placement, the receive bitmap, SACK triggers, NACKs, completions in message order.
 
-Project reference §1.6, §3.9, §5.7. Every packet inside the window goes to memory at once, in any order; what is in
+docs/mrc-protocol.md §1.6, §3.9, §5.7. Every packet inside the window goes to memory at once, in any order; what is in
 order is only the news about it.
 """
 
