@@ -1,6 +1,18 @@
 """What holds for every test."""
 
+import os
 import signal
+
+import pytest
 
 # Started in the background by a shell, pytest ignores SIGINT, and so would every process whose Ctrl-C is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `root` are skipped, with the reason, where nobody is root."""
+    if os.geteuid() == 0:
+        return
+    for item in items:
+        if item.get_closest_marker("root"):
+            item.add_marker(pytest.mark.skip(reason="network namespaces need root"))

@@ -4,11 +4,10 @@ import os
 import shutil
 
 import pytest
-from p4rt_client import P4rtClient
+from mrc_switch import MrcSwitch
 from rig import TARGETS
 from topo_helpers import END, ports, run_dir, small_fabric
 
-from lab.p4build import P4_INFO, P4_JSON
 from topo import srv6, thrift
 from topo.cablefaults import Drop
 from topo.emulation import Emulation
@@ -35,19 +34,20 @@ def lab(request):
 def client(lab):
     """Primary on t0-p1-1, which knows its own uSID and those of its neighbours."""
     switch = lab.fabric.switch("t0-p1-1")
-    with P4rtClient(f"unix:{lab.run_dir}/{switch.name}.p4rt.sock", switch.device_id) as primary:
-        primary.set_pipeline(P4_INFO, P4_JSON)
-        own = primary.exact_entry("MrcIngress.my_usid", [srv6.usid_route(switch.usid)], "MrcIngress.shift_usid")
+    with MrcSwitch(f"unix:{lab.run_dir}/{switch.name}.p4rt.sock", switch.device_id) as primary:
+        primary.load()
+        own = primary.exact("MrcIngress.my_usid", [srv6.usid_route(switch.usid)], "MrcIngress.shift_usid")
         routes = [
-            primary.exact_entry(
+            primary.exact(
                 "MrcIngress.usid_fib",
                 [srv6.usid_route(port.usid)],
                 "MrcIngress.forward",
-                [port.number, *(int.from_bytes(mac_bytes(mac), "big") for mac in (port.mac, port.peer.mac))],
+                port.number,
+                *(int.from_bytes(mac_bytes(mac), "big") for mac in (port.mac, port.peer.mac)),
             )
             for port in switch.ports
         ]
-        primary.write([own, *routes])
+        primary.insert(own, *routes)
         yield primary
 
 
@@ -104,7 +104,7 @@ def test_a_burst_of_frames_from_a_nic_is_not_lost_in_the_switchs_receive_ring(la
 def test_the_control_channel_answers_while_every_port_is_down(lab, client):
     links = [port.link for port in lab.fabric.switch("t0-p1-1").ports]
     lab.cables.down(*links)
-    assert client.counter("MrcIngress.drops", 1) >= 0
+    assert client.count("MrcIngress.drops", 1) >= 0
     lab.cables.up(*links)
 
 
@@ -131,17 +131,15 @@ def test_a_frozen_switch_forwards_nothing_and_everything_again_when_thawed(lab, 
         while END not in kept.socket.recv(65536):
             pass
         assert lab.cables.forwarded(KEPT)[0] > up
-        assert client.counter("MrcIngress.drops", 1) >= 0
+        assert client.count("MrcIngress.drops", 1) >= 0
 
 
 def test_a_restarted_switch_is_empty(lab):
     lab.restart("t0-p1-1")
     switch = lab.fabric.switch("t0-p1-1")
-    with P4rtClient(f"unix:{lab.run_dir}/{switch.name}.p4rt.sock", switch.device_id) as primary:
-        primary.set_pipeline(P4_INFO, P4_JSON)
-        with pytest.raises(KeyError):
-            primary.exact_entry("no.such.table", [1], "x")
-        entry = primary.exact_entry("MrcIngress.my_usid", [srv6.usid_route(switch.usid)], "MrcIngress.shift_usid")
+    with MrcSwitch(f"unix:{lab.run_dir}/{switch.name}.p4rt.sock", switch.device_id) as primary:
+        primary.load()
+        entry = primary.exact("MrcIngress.my_usid", [srv6.usid_route(switch.usid)], "MrcIngress.shift_usid")
         assert primary.read(entry) == []
 
 

@@ -3,14 +3,13 @@
 import collections
 
 import pytest
-from p4rt_client import P4rtClient
+from finsy.proto import p4r
+from mrc_switch import MrcSwitch
 from rig import TARGETS, Rig
 from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
-
-from lab.p4build import P4_INFO, P4_JSON
 
 pytestmark = [pytest.mark.root]
 
@@ -22,7 +21,6 @@ TRIMMABLE, TRIMMED, TRIMMED_LASTHOP, CONTROL = 4, 12, 16, 46
 ECT0, CE = 2, 3
 UPLINK, DOWNLINK, INGRESS = 2, 3, 1
 QUEUE_RATE_PPS = 50
-DELETE = 3
 
 
 def locator_usid(usid):
@@ -33,17 +31,20 @@ def locator_usid(usid):
 def switch(request, tmp_path_factory):
     """A T0 with one uplink route and one downlink route; its data queues are slow enough to fill."""
     run_dir = tmp_path_factory.mktemp(request.param)
-    with Rig(request.param, run_dir, ports=4, queue_rate_pps=QUEUE_RATE_PPS) as rig, P4rtClient(rig.address) as client:
-        client.set_pipeline(P4_INFO, P4_JSON)
-        client.write([
-            client.exact_entry("MrcIngress.my_usid", [locator_usid(MY_USID)], "MrcIngress.shift_usid"),
-            client.exact_entry("MrcIngress.usid_fib", [locator_usid(NEXT_USID)], "MrcIngress.forward",
-                               [UPLINK, SWITCH_MAC, PEER_MAC]),
-            client.exact_entry("MrcIngress.usid_fib", [locator_usid(DOWNLINK_USID)], "MrcIngress.forward",
-                               [DOWNLINK, SWITCH_MAC, PEER_MAC]),
-        ])  # fmt: skip
+    with Rig(request.param, run_dir, ports=4, queue_rate_pps=QUEUE_RATE_PPS) as rig, MrcSwitch(rig.address) as client:
+        client.load()
+        client.insert(
+            client.exact("MrcIngress.my_usid", [locator_usid(MY_USID)], "MrcIngress.shift_usid"),
+            route(client, NEXT_USID, UPLINK),
+            route(client, DOWNLINK_USID, DOWNLINK),
+        )
         rig.client = client
         yield rig
+
+
+def route(client, usid, port):
+    keys = [locator_usid(usid)]
+    return client.exact("MrcIngress.usid_fib", keys, "MrcIngress.forward", port, SWITCH_MAC, PEER_MAC)
 
 
 def ethernet(**fields):
@@ -113,32 +114,32 @@ BAD_FRAMES = {
 @pytest.mark.parametrize("what", BAD_FRAMES)
 def test_drops_are_counted_by_reason_and_leave_other_traffic_alone(switch, what):
     reason, frame = BAD_FRAMES[what]
-    before = switch.client.counter("MrcIngress.drops", reason)
+    before = switch.client.count("MrcIngress.drops", reason)
     switch.send(INGRESS, frame)
     exchange(switch, mrc_frame(MY_USID, NEXT_USID), UPLINK)
-    assert switch.client.counter("MrcIngress.drops", reason) == before + 1
+    assert switch.client.count("MrcIngress.drops", reason) == before + 1
 
 
 def test_link_check_goes_to_the_controller_with_its_port(switch):
     frame = bytes(ethernet(type=0x88B5) / Raw(b"who is there" + bytes(48)))
     switch.send(4, frame)
-    packet = switch.client.packets.get(timeout=5)
+    packet = switch.client.next_packet_in()
     assert packet.payload == frame
     assert packet.metadata[0].value == b"\x04"
 
 
 def test_packet_out_leaves_by_the_port_it_names(switch):
     frame = bytes(ethernet(type=0x88B5) / Raw(bytes(50)))
-    switch.client.packet_out(4, frame)
+    switch.client.send_by(4, frame)
     assert switch.receive(4) == frame
 
 
 def test_plain_ipv6_spreads_over_the_group_and_keeps_a_flow_on_one_port(switch):
     client = switch.client
-    members = [[UPLINK, SWITCH_MAC, PEER_MAC], [4, SWITCH_MAC, PEER_MAC]]
+    members = [(UPLINK, SWITCH_MAC, PEER_MAC), (4, SWITCH_MAC, PEER_MAC)]
     prefix = 0xFDCB_BB00_0000_0002 << 64
-    for entity in client.ecmp_route("MrcIngress.ipv6_fib", prefix, 64, members):
-        client.write([entity])
+    for message in client.route(prefix, 64, members):
+        client.insert(message)
     taken = collections.defaultdict(set)
     for flow in range(32):
         for _ in range(2):
@@ -186,17 +187,17 @@ def fill_queue(rig, *usids, out, count, **fields):
 ])  # fmt: skip
 def test_full_queue_trims_instead_of_dropping(switch, next_usid, out, last_hop, dscp):
     client = switch.client
-    entry = client.exact_entry("MrcIngress.trim_policy", [out], "MrcIngress.set_trim", [8, last_hop])
-    client.write([entry])
+    entry = client.exact("MrcIngress.trim_policy", [out], "MrcIngress.set_trim", 8, last_hop)
+    client.insert(entry)
     burst(switch, MY_USID, next_usid, count=16)
     got = drain(switch, out, 2)  # the depth is known from a dequeue on
     burst(switch, MY_USID, next_usid, count=16)
     got += drain(switch, out, 30)
-    client.write([entry], kind=DELETE)
+    client.delete(entry)
     trimmed = [frame for frame in got if frame[IPv6].tc >> 2 == dscp]
     whole = [frame for frame in got if frame[IPv6].tc >> 2 == TRIMMABLE]
     assert len(trimmed) + len(whole) == 32
-    assert len(trimmed) == client.counter("MrcIngress.trims", out)
+    assert len(trimmed) == client.count("MrcIngress.trims", out)
     assert trimmed, "nothing was trimmed"
     for frame in trimmed:
         assert len(bytes(frame)) == 140
@@ -206,10 +207,10 @@ def test_full_queue_trims_instead_of_dropping(switch, next_usid, out, last_hop, 
 
 def test_ecn_marks_both_headers_only_above_the_threshold_and_only_where_asked(switch):
     client = switch.client
-    entry = client.exact_entry("MrcEgress.ecn_policy", [UPLINK], "MrcEgress.mark_between", [4, 0])
-    client.write([entry])
+    entry = client.exact("MrcEgress.ecn_policy", [UPLINK], "MrcEgress.mark_between", 4, 0)
+    client.insert(entry)
     marked = fill_queue(switch, MY_USID, NEXT_USID, out=UPLINK, count=20)
-    client.write([entry], kind=DELETE)
+    client.delete(entry)
     assert any(frame[IPv6].tc & 3 == CE for frame in marked)
     assert marked[-1][IPv6].tc & 3 == ECT0, "an empty queue never marks"
     for frame in marked:
@@ -221,21 +222,18 @@ def test_ecn_marks_both_headers_only_above_the_threshold_and_only_where_asked(sw
 
 def test_traffic_that_is_not_ecn_capable_is_never_marked(switch):
     client = switch.client
-    entry = client.exact_entry("MrcEgress.ecn_policy", [UPLINK], "MrcEgress.mark_between", [1, 0])
-    client.write([entry])
+    entry = client.exact("MrcEgress.ecn_policy", [UPLINK], "MrcEgress.mark_between", 1, 0)
+    client.insert(entry)
     frames = fill_queue(switch, MY_USID, NEXT_USID, out=UPLINK, count=12, ecn=0)
-    client.write([entry], kind=DELETE)
+    client.delete(entry)
     assert all(frame[IPv6].tc & 3 == 0 for frame in frames)
 
 
 def test_watched_entropy_value_is_counted(switch):
     client = switch.client
-    entry = client.exact_entry("MrcEgress.ev_watch", [0x1010, 0x8001], "MrcEgress.count_ev")
-    client.write([entry])
+    entry = client.exact("MrcEgress.ev_watch", [0x1010, 0x8001], "MrcEgress.count_ev")
+    client.insert(entry)
     for sport in (0x8001, 0x8002, 0x8001):
         exchange(switch, mrc_frame(MY_USID, NEXT_USID, sport=sport), UPLINK)
-    [found] = client.read(entry)
-    direct = found.__class__()
-    direct.direct_counter_entry.table_entry.CopyFrom(entry.table_entry)
-    [count] = client.read(direct)
-    assert count.direct_counter_entry.data.packet_count == 2
+    [cell] = client.read(p4r.DirectCounterEntry(table_entry=entry))
+    assert cell.data.packet_count == 2
