@@ -26,13 +26,13 @@ class QpSettings:
     trimming: bool
     cc_profile: str
     ev: EvProfile
-    reorder_rtts: float = 2.0  # time rule: lost when a packet sent so much later has arrived
-    reorder_cap_rtts: float = 6.0  # spurious retransmissions widen the rule up to this
-    tail_probe_rtts: float = 2.0  # silence with data in flight before a reliability probe
+    reorder_rtts: float  # time rule: lost when a packet sent so much later has arrived
+    tail_probe_rtts: float  # silence with data in flight before a reliability probe
+    timestamps: bool
+    remap_delay: float  # from a local port's failure to the first packet elsewhere
+    reorder_cap_rtts: float = 6.0  # spurious retransmissions widen the time rule up to this
     same_ev_rule: bool = True
     dynamic_mpr: bool = False  # SACKs carry the responder's window
-    timestamps: bool = True
-    remap_delay: float = 0.0  # from a local port's failure to the first packet elsewhere
 
     @property
     def ack_timeout(self) -> float:
@@ -82,10 +82,9 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> QpS
         trimming=t.trimming,
         cc_profile=t.cc_profile,
         ev=profile,
-        **{
-            name: getattr(t, name)
-            for name in ("reorder_rtts", "tail_probe_rtts", "timestamps", "remap_delay")
-            if hasattr(t, name)
-        },
+        reorder_rtts=t.reorder_rtts,
+        tail_probe_rtts=t.tail_probe_rtts,
+        timestamps=t.timestamps,
+        remap_delay=t.remap_delay,
     )
     return replace(settings, **overrides)
