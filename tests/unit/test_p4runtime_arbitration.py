@@ -38,9 +38,10 @@ def test_the_highest_election_id_is_primary_and_everybody_hears_of_a_change(runn
 
 def test_a_primary_hands_over_by_lowering_its_election_id(running: Running) -> None:
     with running.client() as client:
-        first, second = open_stream(client, 9), open_stream(client, 8)
-        heard(first)
-        heard(second)
+        first = open_stream(client, 9)
+        assert heard(first) == (OK, 9)
+        second = open_stream(client, 8)
+        assert heard(second) == (ALREADY_EXISTS, 9)
         first.arbitrate(7)
         assert heard(first) == (ALREADY_EXISTS, 8)
         assert heard(second) == (OK, 8)
@@ -131,8 +132,10 @@ def test_without_controllers_a_write_needs_no_election_id_and_must_not_have_one(
 
 def test_the_seventeenth_controller_is_refused(running: Running) -> None:
     with running.client() as client:
-        streams = [open_stream(client, 100 - k) for k in range(16)]
-        assert [heard(stream)[0] for stream in streams] == [OK] + [ALREADY_EXISTS] * 15
+        streams = []
+        for k in range(16):
+            streams.append(open_stream(client, 100 - k))
+            assert heard(streams[-1]) == (ALREADY_EXISTS if k else OK, 100)
         with pytest.raises(RefusedError, match="RESOURCE_EXHAUSTED: Too many connections"):
             heard(open_stream(client, 1))
         streams[5].hang_up()
