@@ -87,10 +87,9 @@ class Replication:
         if session_id not in self.sessions:
             raise NotFoundError(f"there is no clone session {session_id}")
 
-    def clear(self) -> None:
-        """Remove everything, in place: the generated code holds the dictionaries."""
-        self.groups.clear()
-        self.sessions.clear()
+    def take_over(self, other: Replication) -> None:
+        """Go on with the groups and sessions of `other`; its dictionaries are those that its program holds."""
+        self.groups, self.sessions = other.groups, other.sessions
 
 
 def in_order(replicas: Sequence[Replica]) -> list[Replica]:

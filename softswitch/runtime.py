@@ -71,7 +71,7 @@ class RuntimeSwitch(Switch):
     # -- action profiles ----------------------------------------------------------------------------------------------
 
     def profile(self, name: str) -> Profile:
-        """Return an action profile of the running program."""
+        """Return an action profile of the program that is written to."""
         profile = self.program().profiles.get(name)
         if profile is None:
             raise NotFoundError(f"the program has no action profile {name}")
@@ -147,35 +147,35 @@ class RuntimeSwitch(Switch):
 
     def multicast_insert(self, group_id: int, replicas: Sequence[Replica]) -> None:
         """Add a multicast group."""
-        self.replication.insert_group(group_id, replicas)
+        self.copies().insert_group(group_id, replicas)
 
     def multicast_modify(self, group_id: int, replicas: Sequence[Replica]) -> None:
         """Replace a multicast group's replicas."""
-        self.replication.modify_group(group_id, replicas)
+        self.copies().modify_group(group_id, replicas)
 
     def multicast_delete(self, group_id: int) -> None:
         """Remove a multicast group."""
-        self.replication.delete_group(group_id)
+        self.copies().delete_group(group_id)
 
     def multicast_groups(self) -> dict[int, tuple[Replica, ...]]:
         """Return all multicast groups."""
-        return dict(self.replication.groups)
+        return dict(self.copies().groups)
 
     def clone_insert(self, session: CloneSession) -> None:
         """Add a clone session."""
-        self.replication.insert_session(session)
+        self.copies().insert_session(session)
 
     def clone_modify(self, session: CloneSession) -> None:
         """Replace a clone session."""
-        self.replication.modify_session(session)
+        self.copies().modify_session(session)
 
     def clone_delete(self, session_id: int) -> None:
         """Remove a clone session."""
-        self.replication.delete_session(session_id)
+        self.copies().delete_session(session_id)
 
     def clone_sessions(self) -> list[CloneSession]:
         """Return all clone sessions."""
-        return list(self.replication.sessions.values())
+        return list(self.copies().sessions.values())
 
     def digest_enable(self, name: str, config: DigestConfig | None) -> None:
         """Start collecting a digest, or stop (None)."""

@@ -273,8 +273,11 @@ class RuntimeApi(Protocol):
     def compile(self, config: str | bytes) -> CompiledPipeline:
         """Compile a BMv2 JSON text. Slow; any thread; changes nothing. Raises PipelineError."""
 
+    def save(self, pipeline: Any) -> None:
+        """From now on read and write `pipeline`, which starts empty; the running one forwards on until `commit`."""
+
     def commit(self, pipeline: Any, keep_state: bool = False) -> None:
-        """Make `pipeline` the running one. Tables, groups, sessions and externs start empty unless `keep_state`."""
+        """Make `pipeline` the running one, with what was written since it was saved; else empty unless `keep_state`."""
 
     @property
     def info(self) -> ProgramInfo | None:

@@ -68,6 +68,7 @@ class Switch:
         self.cpu_port = cpu_port
         self.drop_port = drop_port
         self.instance: Instance | None = None
+        self._saved: tuple[Instance, Replication] | None = None
         self._started_ns = time.perf_counter_ns()
         self.traffic = TrafficManager(priorities, self.now_us)
         self.replication = Replication(self.traffic.enqueue)
@@ -266,15 +267,30 @@ class Switch:
         assert isinstance(pipeline, Compiled)
         if keep_state and self.instance is not None and self.instance.compiled.config == pipeline.config:
             return
-        self.replication.clear()
+        instance, replication = self._prepared(pipeline)
+        self._saved = None
+        self.replication.take_over(replication)
         self.traffic.clear()
         self._again.clear()
-        self.instance = Instance(pipeline, self, self.replication.sessions)
+        self.instance = instance
         self.instance.digests.callback = self.digest_callback
         self.traffic.wants_time = pipeline.enqueue_time
         self._has_timers = self.instance.ages or bool(self.instance.info.digests)
         for port in self._ports.values():
             self._attach(port)
+
+    def save(self, pipeline: Any) -> None:
+        """Make `pipeline` what the control plane reads and writes; the running one forwards on until `commit`."""
+        assert isinstance(pipeline, Compiled)
+        replication = Replication(self.traffic.enqueue)
+        self._saved = Instance(pipeline, self, replication.sessions), replication
+
+    def _prepared(self, pipeline: Compiled) -> tuple[Instance, Replication]:
+        """What was saved for `pipeline`, with all that was written to it since; a new one where nothing was."""
+        if self._saved is None or self._saved[0].compiled is not pipeline:
+            self.save(pipeline)
+        assert self._saved is not None
+        return self._saved
 
     @property
     def info(self) -> ProgramInfo | None:
@@ -282,13 +298,19 @@ class Switch:
         return None if self.instance is None else self.instance.info
 
     def program(self) -> Instance:
-        """Return the running program. Raises PreconditionError before the first commit."""
+        """Return the program that is written to: the saved one, else the running one. PreconditionError without any."""
+        if self._saved is not None:
+            return self._saved[0]
         if self.instance is None:
             raise PreconditionError("no pipeline is set yet")
         return self.instance
 
+    def copies(self) -> Replication:
+        """Return the multicast groups and clone sessions that are written to, as `program` does."""
+        return self.replication if self._saved is None else self._saved[1]
+
     def table(self, name: str) -> Table:
-        """Return a table of the running program."""
+        """Return a table of the program that is written to."""
         table = self.program().tables.get(name)
         if table is None:
             raise NotFoundError(f"the program has no table {name}")

@@ -41,9 +41,11 @@ class Device:
         self._saved: Pipeline | None = None
 
     def _running(self) -> Pipeline:
-        if self._pipeline is None:
-            raise P4RuntimeError(Code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
-        return self._pipeline
+        return _there(self._pipeline)
+
+    def _written(self) -> Pipeline:
+        """What is read and written: the saved pipeline, which waits for its COMMIT, else the running one."""
+        return _there(self._saved or self._pipeline)
 
     # -- pipeline -----------------------------------------------------------------------------------------------------
 
@@ -56,7 +58,7 @@ class Device:
                 if config.p4_device_config:
                     load_pipeline(config, self._switch)
             elif action == SetRequest.VERIFY_AND_SAVE:
-                self._saved = load_pipeline(config, self._switch)
+                self._save(load_pipeline(config, self._switch))
             elif action == SetRequest.VERIFY_AND_COMMIT:
                 self._commit(load_pipeline(config, self._switch), [])
             elif action == SetRequest.COMMIT:
@@ -68,6 +70,10 @@ class Device:
                 self._commit(new, parse_replay(self._pipeline, new) if self._pipeline else [])
             else:
                 raise invalid("Invalid SetForwardingPipeline action")
+
+    def _save(self, pipeline: Pipeline) -> None:
+        self._switch.run(lambda: self._switch.save(pipeline.compiled))
+        self._saved = pipeline
 
     def _commit(self, pipeline: Pipeline, replay: list[Apply]) -> None:
         def swap() -> list[P4RuntimeError | None]:
@@ -88,8 +94,8 @@ class Device:
             raise P4RuntimeError(Code.UNKNOWN, f"Error when reconciling config: {failed.message}")
 
     def get_pipeline(self, response_type: int) -> p4r.ForwardingPipelineConfig:
-        """Return the running configuration, or the parts of it that are asked for."""
-        stored = self._running().stored
+        """Return the configuration, the saved one if there is one, or the parts of it that are asked for."""
+        stored = self._written().stored
         wants_all = response_type == GetRequest.ALL
         wants_p4info = wants_all or response_type == GetRequest.P4INFO_AND_COOKIE
         wants_config = wants_all or response_type == GetRequest.DEVICE_CONFIG_AND_COOKIE
@@ -102,7 +108,7 @@ class Device:
     def write(self, request: p4r.WriteRequest) -> None:
         """Apply all updates in order, each on its own; raises WriteFailedError if one or more fail."""
         with self._lock:
-            pipeline = self._running()
+            pipeline = self._written()
             if request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
                 raise P4RuntimeError(Code.UNIMPLEMENTED, "Support for atomic write modes has not been implemented yet")
             errors: list[P4RuntimeError | None] = []
@@ -122,7 +128,7 @@ class Device:
         entities: list[p4r.Entity] = []
         failure: P4RuntimeError | None = None
         with self._lock:
-            pipeline = self._running()
+            pipeline = self._written()
             try:
                 for is_single, group in groupby(request.entities, _is_single):
                     if is_single:
@@ -162,7 +168,7 @@ class Device:
 
     def digest_ack(self, ack: p4r.DigestListAck) -> None:
         """Pass an acknowledgement on."""
-        digest = self._running().state.index.digests.get(ack.digest_id)
+        digest = self._written().state.index.digests.get(ack.digest_id)
         if digest is None:
             raise invalid(f"{ack.digest_id} is not a valid digest id")
         try:
@@ -190,6 +196,12 @@ class Device:
     def _on_idle(self, table: str, entries: list[TableEntry]) -> None:
         if self._pipeline is not None:
             self._offer(notifications.idle_entries(self._pipeline.state, table, entries))
+
+
+def _there(pipeline: Pipeline | None) -> Pipeline:
+    if pipeline is None:
+        raise P4RuntimeError(Code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
+    return pipeline
 
 
 def _internal(error: Exception) -> P4RuntimeError:

@@ -530,7 +530,11 @@ def pipeline(t: Transcript) -> None:
     t.do("the same again", lambda: c.set_pipeline(config, cookie=78))
     t.read("entries are gone", p4r.TableEntry())
     t.do("save", lambda: c.set_pipeline(config, SetRequest.VERIFY_AND_SAVE, cookie=79))
+    t.do("the saved cookie", lambda: c.get_pipeline(GetRequest.COOKIE_ONLY))
+    t.insert("an entry for later", exact(t.names, 2))
+    t.read("entries of the saved pipeline", p4r.TableEntry())
     t.do("commit", lambda: c.set_pipeline(b"", SetRequest.COMMIT))
+    t.read("that entry", p4r.TableEntry())
     t.do("the committed cookie", lambda: c.get_pipeline(GetRequest.COOKIE_ONLY))
     t.do("no JSON", lambda: c.set_pipeline(b"nonsense"))  # the end: BMv2 takes no other pipeline after it
 

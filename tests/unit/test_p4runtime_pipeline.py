@@ -44,15 +44,36 @@ def test_the_parts_of_the_configuration_come_back_as_asked(primary: Client) -> N
     assert not primary.get_pipeline().HasField("cookie")
 
 
-def test_saving_leaves_the_running_pipeline_alone_until_commit(primary: Client) -> None:
-    primary.insert(entry(1))
+def test_saving_leaves_the_running_pipeline_alone_until_commit(primary: Client, running: Running) -> None:
+    primary.insert(entry(1), p4r.MulticastGroupEntry(multicast_group_id=1))
+    forwards = running.switch.instance
     primary.set_pipeline(PROGRAM_JSON, SetRequest.VERIFY_AND_SAVE, cookie=9)
-    assert primary.read(EXACT) == [entry(1)]
-    assert not primary.get_pipeline(GetRequest.COOKIE_ONLY).HasField("cookie")
-    primary.set_pipeline(b"", SetRequest.COMMIT, p4info=p4i.P4Info())
     assert primary.read(EXACT) == []
+    assert primary.read(p4r.MulticastGroupEntry()) == []
+    assert primary.get_pipeline(GetRequest.COOKIE_ONLY).cookie.cookie == 9
+    assert running.switch.instance is forwards
+    primary.insert(entry(1), entry(2), p4r.MulticastGroupEntry(multicast_group_id=4))
+    assert len(forwards.tables["IngressImpl.exact_table"].entries()) == 1
+    assert list(running.switch.replication.groups) == [1]
+    primary.set_pipeline(b"", SetRequest.COMMIT, p4info=p4i.P4Info())
+    assert running.switch.instance is not forwards
+    assert len(running.switch.instance.tables["IngressImpl.exact_table"].entries()) == 2
+    assert list(running.switch.replication.groups) == [4]
+    assert len(primary.read(EXACT)) == 2
     assert primary.get_pipeline(GetRequest.COOKIE_ONLY).cookie.cookie == 9
     with pytest.raises(RefusedError, match="UNKNOWN: Error in second phase of device update"):
+        primary.set_pipeline(b"", SetRequest.COMMIT, p4info=p4i.P4Info())
+
+
+def test_a_second_pipeline_takes_the_place_of_the_saved_one(primary: Client) -> None:
+    primary.set_pipeline(PROGRAM_JSON, SetRequest.VERIFY_AND_SAVE, cookie=1)
+    primary.insert(entry(1))
+    primary.set_pipeline(PROGRAM_JSON, SetRequest.VERIFY_AND_SAVE, cookie=2)
+    assert primary.read(EXACT) == []
+    primary.insert(entry(2))
+    primary.set_pipeline(PROGRAM_JSON, SetRequest.VERIFY_AND_COMMIT, cookie=3)
+    assert primary.read(EXACT) == []
+    with pytest.raises(RefusedError, match="no config is saved"):
         primary.set_pipeline(b"", SetRequest.COMMIT, p4info=p4i.P4Info())
 
 
