@@ -44,7 +44,9 @@ control MrcEgress(inout headers_t hdr, inout metadata_t meta, inout standard_met
     }
 
     apply {
-        queue_depths.write((bit<32>)std.egress_port, std.deq_qdepth);
+        if (std.priority == QUEUE_DATA) { // control packets see their own queue, which says nothing about the data's
+            queue_depths.write((bit<32>)std.egress_port, std.deq_qdepth);
+        }
         tx.count((bit<32>)(std.egress_port ++ meta.traffic_class));
         if (hdr.ipv6.isValid() && hdr.ipv6.ecn != ECN_NOT_ECT && std.priority == QUEUE_DATA) {
             if (ecn_policy.apply().hit) {

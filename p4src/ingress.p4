@@ -1,6 +1,7 @@
 // Ingress: uN processing and static forwarding, then the trim decision for the chosen egress port.
 
-// Depth of each port's queues in packets as last seen at a dequeue: egress writes it, ingress of the next packet reads it.
+// Depth of each port's data queue in packets as last seen at a dequeue: egress writes it, ingress of the next packet
+// reads it.
 register<bit<19>>(512) queue_depths;
 
 control MrcIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
@@ -82,6 +83,11 @@ control MrcIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         meta.last_hop = last_hop;
     }
 
+    // Each packet meets a threshold drawn anew, up to a quarter above or below the configured one: with a fixed one,
+    // flows of equal packets at equal rates lock in phase with the queue, and some lose what others never do. (NDP
+    // breaks the same lock by trimming the arriving packet or the last one of the queue, at random.)
+    bit<19> dither = 0;
+
     // Ports without an entry never trim.
     table trim_policy {
         key = { std.egress_spec : exact; }
@@ -142,8 +148,12 @@ control MrcIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
                 if (meta.trimmable == 1 && hdr.inner_ipv6.isValid() && hdr.bth.isValid()) {
                     if (trim_policy.apply().hit) {
                         queue_depths.read(meta.queue_depth, (bit<32>)std.egress_spec);
+                        meta.queue_depth = meta.queue_depth + (meta.trim_threshold >> 2);
                         if (meta.queue_depth >= meta.trim_threshold) {
-                            trim();
+                            random(dither, 0, meta.trim_threshold >> 1);
+                            if (meta.queue_depth >= meta.trim_threshold + dither) {
+                                trim();
+                            }
                         }
                     }
                 }
