@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import signal
 import sys
@@ -53,7 +54,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--queue-depth", action="append", default=[], metavar="N[:PRIORITY]")
     add("--control-socket", type=Path, metavar="PATH")
     add("--realtime", action="store_true", help="forward with real-time priority (hardware does not wait for a core)")
-    add("--thrift-port", type=int, metavar="N", help="accepted; there is no Thrift server, see --control-socket")
+    add("--thrift-port", type=int, metavar="N", help="serve simple_switch_CLI's queue commands on 127.0.0.1:N")
     args = parser.parse_args([word for word in argv if word != "--"])
     if args.json is None and not args.no_p4:
         args.no_p4 = True
@@ -115,7 +116,10 @@ def serve(args: argparse.Namespace, switch: RuntimeSwitch) -> Server | None:
     """Start the P4Runtime server, unless told not to."""
     if args.no_grpc:
         return None
-    from softswitch.p4runtime import server  # noqa: PLC0415 - grpc costs time and memory: only where it is wanted
+    from softswitch.p4runtime import lean  # noqa: PLC0415 - grpc costs time and memory: only where it is wanted
+
+    lean.load_grpc()
+    from softswitch.p4runtime import server  # noqa: PLC0415
 
     address = args.grpc_server_addr or DEFAULT_ADDRESS
     running: Server = server.serve(
@@ -138,6 +142,11 @@ def run(args: argparse.Namespace) -> None:
         from softswitch.control_socket import ControlSocket  # noqa: PLC0415 - rarely wanted
 
         control = ControlSocket(switch, args.control_socket)
+    thrift = None
+    if args.thrift_port is not None:
+        from softswitch.thrift_server import ThriftServer  # noqa: PLC0415 - rarely wanted
+
+        thrift = ThriftServer(switch, args.thrift_port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: switch.stop())
     if args.realtime:
@@ -146,6 +155,8 @@ def run(args: argparse.Namespace) -> None:
         be_realtime()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     running = serve(args, switch)
+    gc.collect()
+    gc.freeze()  # what is there now stays: the collector need not look at it again
     try:
         switch.loop()
     finally:
@@ -153,6 +164,8 @@ def run(args: argparse.Namespace) -> None:
             running.stop()
         if control is not None:
             control.close()
+        if thrift is not None:
+            thrift.close()
         switch.close()
 
 

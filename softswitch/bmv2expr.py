@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from softswitch import program as p4
@@ -31,6 +33,15 @@ def where(item: Json) -> str:
     if not info or "line" not in info:
         return ""
     return f" ({info.get('filename', '')}:{info['line']})"
+
+
+@contextlib.contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Add to a refusal what it stands in."""
+    try:
+        yield
+    except PipelineError as error:
+        raise PipelineError(f"{error}, in {what}") from error
 
 
 class Reader:

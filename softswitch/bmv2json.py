@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from softswitch import program as p4
-from softswitch.bmv2expr import Reader, hexstr, where
+from softswitch.bmv2expr import Reader, hexstr, naming, where
 from softswitch.runtime_api import PipelineError
 
 Json = dict[str, Any]
@@ -191,9 +191,10 @@ class _Loader:
             raise PipelineError(f"{len(parsers)} parsers: a v1model program has one")
         self.program.parser_start = parsers[0]["init_state"]
         for item in parsers[0]["parse_states"]:
-            key = tuple(self.read.sized(element) for element in item["transition_key"])
-            transitions = tuple(self._transition(case) for case in item["transitions"])
-            ops = tuple(self.read.parser_op(op) for op in item["parser_ops"])
+            with naming(f"parser state {item['name']}{where(item)}"):
+                key = tuple(self.read.sized(element) for element in item["transition_key"])
+                transitions = tuple(self._transition(case) for case in item["transitions"])
+                ops = tuple(self.read.parser_op(op) for op in item["parser_ops"])
             self.program.states[item["name"]] = p4.ParserState(item["name"], ops, key, transitions, where(item))
 
     @staticmethod
@@ -231,12 +232,10 @@ class _Loader:
         for table in item["tables"]:
             nodes[table["name"]] = self._table(table)
         for branch in item.get("conditionals", []):
+            with naming(f"condition {branch['name']}{where(branch)}"):
+                cond = self.read.expr(branch["expression"])
             nodes[branch["name"]] = p4.Conditional(
-                branch["name"],
-                self.read.expr(branch["expression"]),
-                branch["true_next"],
-                branch["false_next"],
-                where(branch),
+                branch["name"], cond, branch["true_next"], branch["false_next"], where(branch)
             )
         for call in item.get("action_calls", []):
             nodes[call["name"]] = p4.ActionCallNode(call["name"], call["action_id"], call["next_node"])

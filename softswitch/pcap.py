@@ -32,9 +32,14 @@ class Recorder:
         file.write(struct.pack("<IIII", seconds, nanoseconds // 1000, len(data), len(data)) + data)
         file.flush()
 
-    def sent(self, port: int, data: bytearray) -> None:
-        """Record a frame that leaves."""
-        self._write(port, "out", data)
+    def recorded(self, port: int, send: Callable[[bytearray], None]) -> Callable[[bytearray], None]:
+        """Return a way out of a port that records every frame too."""
+
+        def record(data: bytearray) -> None:
+            send(data)
+            self._write(port, "out", data)
+
+        return record
 
     def recording(self, ingress: Ingress) -> Ingress:
         """Return an ingress that records every frame first."""

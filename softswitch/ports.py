@@ -1,41 +1,24 @@
-"""Switch ports: one AF_PACKET socket per network interface.
-
-The kernel takes a VLAN tag out of a received frame and tells it beside the data; it is put back here, as libpcap does.
-"""
+"""Switch ports: one AF_PACKET socket per network interface, with a ring for what comes in."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import logging
+import os
 import socket
 import struct
 from collections.abc import Callable
 
+from softswitch.ring import SOL_PACKET, Ingress, Ring
+
 log = logging.getLogger(__name__)
 
 ETH_P_ALL = 0x0003
-SOL_PACKET = 263
-PACKET_ADD_MEMBERSHIP, PACKET_STATISTICS, PACKET_AUXDATA, PACKET_QDISC_BYPASS, PACKET_IGNORE_OUTGOING = 1, 6, 8, 20, 23
+PACKET_ADD_MEMBERSHIP, PACKET_STATISTICS, PACKET_QDISC_BYPASS, PACKET_IGNORE_OUTGOING = 1, 6, 20, 23
 PACKET_MR_PROMISC = 1
-TP_STATUS_VLAN_VALID, TP_STATUS_VLAN_TPID_VALID = 1 << 4, 1 << 6
-LONGEST_FRAME = 65550
 BUFFER_BYTES = 4 << 20
-"""Receive buffer asked for per port; the kernel counts its own overhead too."""
-BATCH = 32
-"""Frames taken from one port before the others get their turn."""
-
-ANCILLARY_BYTES = 64
-
-Ingress = Callable[[bytearray, int, int], None]
-
-_AUXDATA = struct.Struct("@IIIHHHH")  # tpacket_auxdata: status, len, snaplen, mac, net, vlan_tci, vlan_tpid
-
-
-def _vlan_tag(auxdata: bytes) -> bytes:
-    """Return the tag that the kernel took out of a frame."""
-    status, _, _, _, _, tci, tpid = _AUXDATA.unpack(auxdata)
-    return struct.pack(">HH", tpid if status & TP_STATUS_VLAN_TPID_VALID else 0x8100, tci)
+"""Socket buffers asked for per port: for frames on their way out, and for those too long for the ring."""
 
 
 class PortError(Exception):
@@ -58,14 +41,12 @@ class Port:
             self.socket.close()
             raise PortError(f"port {number}@{interface}: {error.strerror}") from error
         self.fileno = self.socket.fileno()
-        self.sent = self.received = self.send_errors = self._drops = 0
-        self._view = memoryview(bytearray(LONGEST_FRAME))
+        self.sent = self.send_errors = self._drops = 0
         self.transmit = self.socket.send
 
     def _open(self) -> None:
         sock = self.socket
         index = socket.if_nametoindex(self.interface)
-        sock.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         sock.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         sock.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
         sock.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, struct.pack("@iHH8s", index, PACKET_MR_PROMISC, 0, b""))
@@ -73,35 +54,28 @@ class Port:
             sock.setsockopt(socket.SOL_SOCKET, 33, BUFFER_BYTES)  # SO_RCVBUFFORCE
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, 32, BUFFER_BYTES)  # SO_SNDBUFFORCE
+        self.ring = Ring(sock, self.mtu)
         sock.bind((self.interface, ETH_P_ALL))
 
     def close(self) -> None:
         """Close the socket."""
+        self.ring.close()
         self.socket.close()
 
-    def receiver(self, ingress: Ingress) -> Callable[[], None]:
-        """Return the function that hands up to BATCH waiting frames to `ingress` (frame, port, length)."""
-        receive, view, number = self.socket.recvmsg_into, self._view, self.number
-        buffers = [view]
-        again = BlockingIOError
+    @property
+    def received(self) -> int:
+        """Return how many frames were received."""
+        return self.ring.received
 
-        def receive_some() -> None:
-            for _ in range(BATCH):
-                try:
-                    length, ancillary, _, _ = receive(buffers, ANCILLARY_BYTES)
-                except again:
-                    return
-                except OSError as error:  # the interface went down or away
-                    log.debug("port %d@%s: receive: %s", number, self.interface, error)
-                    return
-                frame = bytearray(view[:length])
-                if ancillary[0][2][0] & TP_STATUS_VLAN_VALID:
-                    frame[12:12] = _vlan_tag(ancillary[0][2])
-                    length += 4
-                self.received += 1
-                ingress(frame, number, length)
+    def receiver(self, ingress: Ingress) -> Callable[[], int]:
+        """Return the function that hands waiting frames to `ingress` (frame, port, length) and tells how many."""
+        return self.ring.receiver(ingress, self.number)
 
-        return receive_some
+    def clear_error(self) -> None:
+        """Forget that the interface went down; until then the socket counts as ready."""
+        error = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            log.debug("port %d@%s: %s", self.number, self.interface, os.strerror(error))
 
     def send(self, data: bytearray) -> None:
         """Send a frame; a full or downed interface loses it, as on a wire."""
@@ -117,7 +91,7 @@ class Port:
         """Return how many received frames the kernel has dropped for want of buffer so far."""
         _, drops = struct.unpack("@II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         self._drops += drops
-        return self._drops
+        return self._drops + self.ring.cut
 
     @property
     def mtu(self) -> int:

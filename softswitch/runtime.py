@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from softswitch.runtime_api import (
     CloneSession,
@@ -20,7 +21,9 @@ from softswitch.runtime_api import (
     TableEntry,
 )
 from softswitch.switch import Switch
-from softswitch.tables import Profile
+
+if TYPE_CHECKING:
+    from softswitch.tables import Profile
 
 
 class RuntimeSwitch(Switch):

@@ -14,10 +14,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from select import EPOLLERR
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from softswitch.pcap import Recorder
-from softswitch.pipeline import Compiled, Instance, compile_program
 from softswitch.ports import Port
 from softswitch.replication import Replication
 from softswitch.runtime_api import (
@@ -29,15 +29,25 @@ from softswitch.runtime_api import (
     PreconditionError,
     ProgramInfo,
 )
-from softswitch.tables import Table
 from softswitch.traffic_manager import TrafficManager
+
+if TYPE_CHECKING:  # the methods that need these import them: a switch is up before it has a program
+    from softswitch.pipeline import Compiled, Instance
+    from softswitch.tables import Table
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+Reader = Callable[[], int | None]
+"""Takes what can be read from a descriptor; a port's tells how many frames that were."""
+
 AGEING_SECONDS = 0.25
 """How often entries are looked at for their idle timeout."""
+BUSY_TURNS = 16
+"""Turns with frames after which all descriptors are looked at nevertheless."""
+EVENTS = 16
+"""Descriptors served per look."""
 AGAIN_BATCH = 64
 """Resubmitted and recirculated packets per turn of the loop."""
 
@@ -75,11 +85,14 @@ class Switch:
         self.recorder: Recorder | None = None
         self.errors = 0
         self._ports: dict[int, Port] = {}
-        self._readers: dict[int, Callable[[], None]] = {}
+        self._outlets: dict[int, Callable[[bytearray], None]] = {}
+        self._readers: dict[int, Reader] = {}
+        self._hot: list[Reader] = []
+        self._poll = select.epoll()
         self._again: deque[tuple[Any, ...]] = deque()
         self._calls: deque[_Call] = deque()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._readers[self._wake_read] = self._drain_wake
+        self.watch(self._wake_read, self._drain_wake)
         self._thread: int | None = None
         self._idle_lock = threading.Lock()
         self._running = True
@@ -101,11 +114,9 @@ class Switch:
 
     def transmit(self, number: int, data: bytearray) -> None:
         """Send a packet out of a port, or up to the control plane."""
-        port = self._ports.get(number)
-        if port is not None:
-            port.send(data)
-            if self.recorder is not None:
-                self.recorder.sent(number, data)
+        outlet = self._outlets.get(number)
+        if outlet is not None:
+            outlet(data)
         elif number == self.cpu_port and self._packet_in is not None:
             self._packet_in(bytes(data))
 
@@ -127,29 +138,60 @@ class Switch:
         """Forward packets until `stop`."""
         self._thread = threading.get_ident()
         try:
-            while self._running:
-                self._turn()
+            self._forward()
         finally:
             self._thread = None
             self._run_calls()
 
-    def _turn(self) -> None:
-        readers, traffic = self._readers, self.traffic
-        ready, _, _ = select.select(readers, (), (), self._timeout())
-        for fd in ready:
-            reader = readers.get(fd)
-            if reader is not None:
-                self._guarded(reader)
+    def _forward(self) -> None:
+        """Wait, and do what is due; few steps, because a switch that waits most of the time finds its caches cold.
+
+        Ports where more than one frame was waiting are `hot`: their rings, which are memory, are looked at again before
+        the kernel is asked.
+        """
+        poll, readers, traffic, calls, again = self._poll.poll, self._readers, self.traffic, self._calls, self._again
+        turns = 0
+        while self._running:
+            if self._hot:
+                self._hot = [reader for reader in self._hot if self._read(reader) > 1]
+                turns += 1
+            if not self._hot or not turns % BUSY_TURNS:
+                if traffic.timers or self._has_timers or self._hot or again or calls:
+                    events = poll(0, EVENTS) if self._hot or self._wait(self._timeout()) else []
+                else:
+                    events = poll(None, EVENTS)
+                for fd, event in events:
+                    reader = readers.get(fd)
+                    if reader is not None and self._read(reader) > 1 and reader not in self._hot:
+                        self._hot.append(reader)
+                    if event & EPOLLERR:
+                        self._clear_error(fd)
             if traffic.timers:
                 self._guarded(traffic.run)
-        if not ready and traffic.timers:
-            self._guarded(traffic.run)
-        if self._again:
-            self._run_again()
-        if self._calls:
-            self._run_calls()
-        if self._has_timers:
-            self._timers()
+            if again:
+                self._run_again()
+            if calls:
+                self._run_calls()
+            if self._has_timers:
+                self._timers()
+
+    def _read(self, reader: Reader) -> int:
+        """Let a reader take what is there; return how many frames that were."""
+        try:
+            return reader() or 0
+        except Exception as error:
+            self._lost(error)
+            return 1
+
+    def _wait(self, timeout: float | None) -> bool:
+        """Wait until something can be read, and return whether it can. epoll counts its timeout in milliseconds."""
+        return bool(select.select([self._poll], (), (), timeout)[0])
+
+    def _clear_error(self, fd: int) -> None:
+        """Forget that an interface went down, or its socket would stay ready."""
+        for port in self._ports.values():
+            if port.fileno == fd:
+                port.clear_error()
 
     def _drain_wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -169,16 +211,24 @@ class Switch:
         """Call into the program; what it cannot do with one packet costs that packet, not the switch."""
         try:
             function()
-        except Exception:
-            self.errors += 1
-            log.exception("a packet was lost to an error in the program")
+        except Exception as error:
+            self._lost(error)
+
+    def _lost(self, error: Exception) -> None:
+        """Note what the program could not do with a packet."""
+        self.errors += 1
+        log.error("a packet was lost to an error in the program", exc_info=error)
 
     def _attach(self, port: Port) -> None:
         """Have a port's frames go to the running program."""
         ingress = self.instance.ingress if self.instance is not None else _discard
         if self.recorder is not None:
             ingress = self.recorder.recording(ingress)
+            self._outlets[port.number] = self.recorder.recorded(port.number, port.send)
+        else:
+            self._outlets[port.number] = port.send
         self._readers[port.fileno] = port.receiver(ingress)
+        self._hot = []
 
     def record(self, recorder: Recorder) -> None:
         """Record all packets from now on."""
@@ -246,25 +296,31 @@ class Switch:
         """Close the ports."""
         for port in self._ports.values():
             port.close()
+        self._poll.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
 
-    def watch(self, fd: int, reader: Callable[[], None] | None) -> None:
+    def watch(self, fd: int, reader: Reader | None) -> None:
         """Call `reader` when `fd` can be read; None ends that."""
+        self._hot = []
         if reader is None:
-            self._readers.pop(fd, None)
+            if self._readers.pop(fd, None) is not None:
+                self._poll.unregister(fd)
         else:
+            if fd not in self._readers:
+                self._poll.register(fd, select.EPOLLIN)
             self._readers[fd] = reader
 
     # -- pipeline -----------------------------------------------------------------------------------------------------
 
     def compile(self, config: str | bytes) -> Compiled:
         """Compile a BMv2 JSON text. Slow; any thread; changes nothing. Raises PipelineError."""
+        from softswitch.pipeline import compile_program  # noqa: PLC0415
+
         return compile_program(config, self.drop_port)
 
     def commit(self, pipeline: Any, keep_state: bool = False) -> None:
         """Make `pipeline` the running one; everything starts empty unless `keep_state` and the program is the same."""
-        assert isinstance(pipeline, Compiled)
         if keep_state and self.instance is not None and self.instance.compiled.config == pipeline.config:
             return
         instance, replication = self._prepared(pipeline)
@@ -281,6 +337,8 @@ class Switch:
 
     def save(self, pipeline: Any) -> None:
         """Make `pipeline` what the control plane reads and writes; the running one forwards on until `commit`."""
+        from softswitch.pipeline import Compiled, Instance  # noqa: PLC0415
+
         assert isinstance(pipeline, Compiled)
         replication = Replication(self.traffic.enqueue)
         self._saved = Instance(pipeline, self, replication.sessions), replication
@@ -353,6 +411,7 @@ class Switch:
         opened = Port(port, interface)
         self._ports[port] = opened
         self._attach(opened)
+        self._poll.register(opened.fileno, select.EPOLLIN)
         self._wake()
 
     def remove_port(self, port: int) -> None:
@@ -360,7 +419,8 @@ class Switch:
         closed = self._ports.pop(port, None)
         if closed is None:
             raise NotFoundError(f"there is no port {port}")
-        del self._readers[closed.fileno]
+        del self._outlets[port]
+        self.watch(closed.fileno, None)
         closed.close()
 
     def ports(self) -> dict[int, str]:

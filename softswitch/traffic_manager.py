@@ -14,6 +14,12 @@ from time import monotonic
 from typing import Any
 
 DEFAULT_DEPTH = 64
+EARLY_SHARE, EARLY_SECONDS = 1 / 16, 100e-6
+"""How much of the time between two packets, and how many seconds at most, a packet may leave before its time.
+
+Waiting for a time that is nearer than the precision of timers costs a wake-up and gains nothing. The times themselves
+are not moved, so that the rate holds.
+"""
 
 State = tuple[Any, ...]
 
@@ -21,16 +27,21 @@ State = tuple[Any, ...]
 class Queue:
     """One queue: waiting packets as (state, time to leave, enqueue time in µs, depth found)."""
 
-    __slots__ = ("delay", "depth", "dropped", "last", "port", "priority", "waiting")
+    __slots__ = ("delay", "depth", "dropped", "early", "last", "port", "priority", "waiting")
 
     def __init__(self, port: int, priority: int, depth: int, delay: float) -> None:
         self.port = port
         self.priority = priority
         self.depth = depth
-        self.delay = delay
+        self.set_delay(delay)
         self.last = 0.0
         self.dropped = 0
         self.waiting: deque[tuple[State, float, int, int]] = deque()
+
+    def set_delay(self, delay: float) -> None:
+        """Set the seconds between two packets."""
+        self.delay = delay
+        self.early = min(delay * EARLY_SHARE, EARLY_SECONDS)
 
 
 class TrafficManager:
@@ -72,7 +83,7 @@ class TrafficManager:
         if port is None:
             self._set_default(self._delays, delay, priority)
         for queue in self._selected(port, priority):
-            queue.delay = delay
+            queue.set_delay(delay)
 
     def set_depth(self, depth: int, port: int | None = None, priority: int | None = None) -> None:
         """Set the capacity of queues in packets."""
@@ -97,16 +108,18 @@ class TrafficManager:
         enqueued = self._clock_us() if self.wants_time else 0
         delay = queue.delay
         now = monotonic() if delay or waiting else 0.0
-        if not waiting and not self._busy and (not delay or queue.last + delay <= now):
-            queue.last = now
+        leave = queue.last + delay
+        if not waiting and not self._busy and (not delay or leave - queue.early <= now):
+            queue.last = max(now, leave) if delay else now
             self._busy = True
             try:
                 state[0](state, port, priority, enqueued, 0, 0)
             finally:
                 self._busy = False
             return
-        leave = max(now or monotonic(), queue.last + delay)
+        leave = max(now or monotonic(), leave)
         queue.last = leave
+        leave -= queue.early
         if not waiting:
             self._count += 1
             heapq.heappush(self.timers, (leave, -priority, self._count, queue))

@@ -160,6 +160,10 @@ def wrap(ex: Ex, width: int, signed: bool = False) -> Ex:
     return Ex(f"{ex.operand} & {mask:#x}", low, high)
 
 
+SATURATED = "_s"
+"""The local that a value is held in while it is limited; it is read at once, so that one serves all."""
+
+
 def saturate(ex: Ex, width: int, signed: bool) -> Ex:
     """Return `ex` limited to the range of `width` bits."""
     half = 1 << (width - 1)
@@ -167,8 +171,8 @@ def saturate(ex: Ex, width: int, signed: bool) -> Ex:
     if ex.value is not None:
         return constant(min(max(ex.value, low), high))
     code = ex.code
-    if ex.low < low:
-        code = f"max({code}, {low})"
+    if ex.low < low:  # faster than max and min, which are calls
+        code = f"({SATURATED} if ({SATURATED} := {code}) > {low} else {low})"
     if ex.high > high:
-        code = f"min({code}, {high:#x})"
+        code = f"({SATURATED} if ({SATURATED} := {code}) < {high:#x} else {high:#x})"
     return Ex(code, max(ex.low, low), min(ex.high, high), atom=code is not ex.code or ex.atom)

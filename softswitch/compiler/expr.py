@@ -414,6 +414,8 @@ class Scope:
         if op == "&":
             return self._bit_and(left, right, code)
         if op in {"|", "^"}:
+            if 0 in (left.value, right.value) and max(left.high, right.high) > 1:
+                return right if left.value == 0 else left
             top = (1 << max(left.high.bit_length(), right.high.bit_length(), 1)) - 1
             low = 0 if left.low >= 0 and right.low >= 0 else -(1 << max(_bits(left), _bits(right)))
             return Ex(code, low, top if low == 0 else -low)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from softswitch import program as p4
+from softswitch.bmv2expr import naming
 from softswitch.compiler.block import Ex, constant
 from softswitch.compiler.expr import padded
 from softswitch.compiler.flow import Body
@@ -83,7 +84,7 @@ class Parsing(Primitives):
     def _state(self, name: str) -> None:
         state = self.program.states[name]
         for op in state.ops:
-            self._operation_of(op)
+            self._operation_in(state, op)
             if self.state.dead:
                 return
         self._select(state, self._enter)
@@ -114,7 +115,7 @@ class Parsing(Primitives):
             def body() -> None:
                 state = self.program.states[name]
                 for op in state.ops:
-                    self._operation_of(op)
+                    self._operation_in(state, op)
                     if self.state.dead:
                         return
                 self._select(state, go)
@@ -160,6 +161,10 @@ class Parsing(Primitives):
         return refs
 
     # -- operations ---------------------------------------------------------------------------------------------------
+
+    def _operation_in(self, state: p4.ParserState, op: p4.ParserOp) -> None:
+        with naming(f"parser state {state.name}{op.where or state.where}"):
+            self._operation_of(op)
 
     def _operation_of(self, op: p4.ParserOp) -> None:
         if op.op == "extract":

@@ -67,7 +67,6 @@ def idle_entries(state: PipelineState, table_name: str, entries: list[TableEntry
                 table_id=table.id,
                 priority=entry.priority,
                 controller_metadata=notes.controller_metadata,
-                metadata=notes.metadata,
                 idle_timeout_ns=notes.idle_timeout_ns,
             )
             item.match.extend(key_to_proto(entry.match, table))

@@ -7,7 +7,7 @@ where breadth does.
 import random
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dataplane_setup import Setup
 
@@ -18,11 +18,16 @@ DST, SRC = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 
 @dataclass
 class Case:
-    """Frames through one program after one set-up. Only the ports are compared where `ports_only` says so."""
+    """Frames through one program after one set-up; `pauses` are seconds that pass before the frame of that number.
+
+    A switch is quiet when nothing has come for `quiet` seconds; what is measured over time needs its frames closer.
+    """
 
     program: str
     setup: Setup
     frames: list[Frame]
+    pauses: dict[int, float] = field(default_factory=dict)
+    quiet: float = 0.25
 
 
 def ethernet(ether_type: int = 0x1234) -> bytes:
@@ -186,6 +191,19 @@ def externs() -> Case:
     return Case("externs", s, [(1, frame) for frame in frames])
 
 
+def metering() -> Case:
+    """Bursts, and what pauses bring back. A token's time is longer than a burst and shorter than a pause, with room."""
+    s = Setup()
+    s.meters += [("packet_meter", 1, (1, 2, 1, 4)), ("byte_meter", 2, (200, 300, 200, 600))]
+    frames, pauses = [extern_probe(2, 1)] * 6, {}
+    pauses[len(frames)] = 6.0  # both buckets are full again
+    frames += [extern_probe(2, 1)] * 6
+    frames += [extern_probe(3, 2)[:26] + bytes(74)] * 8
+    pauses[len(frames)] = 1.1  # 220 bytes and a little in either bucket: two frames of 100
+    frames += [extern_probe(3, 2)[:26] + bytes(74)] * 4
+    return Case("externs", s, [(1, frame) for frame in frames], pauses, quiet=0.02)
+
+
 def hash_probe(mode: int, a: int, b: int = 0, c: int = 0, d: int = 0) -> bytes:
     return (
         ethernet()
@@ -280,7 +298,7 @@ def flow() -> Case:
 
 CASES: dict[str, Callable[[], Case]] = {
     case.__name__: case
-    for case in (arithmetic, parsing, headers, tables, externs, hashes, checksums, replication, flow)
+    for case in (arithmetic, parsing, headers, tables, externs, metering, hashes, checksums, replication, flow)
 }
 
 

@@ -32,16 +32,16 @@ class MrcSwitch(Client):
         match = {field.name: key for field, key in zip(fields, keys, strict=True)}
         return self.names.entry(table, match, self.names.action(action, *params))
 
-    def route(self, prefix: int, length: int, members: Iterable[tuple[int, ...]]) -> list[Any]:
+    def route(self, prefix: int, length: int, members: Iterable[tuple[int, ...]], group_id: int = 1) -> list[Any]:
         """Plain IPv6 over several ports: action profile members, their group, and the entry, to write in this order."""
         profile = "MrcIngress.ecmp"
         made = [
             self.names.member(profile, number, self.names.action("MrcIngress.forward", *params))
-            for number, params in enumerate(members, 1)
+            for number, params in enumerate(members, group_id << 4)
         ]
-        group = self.names.group(profile, 1, {member.member_id: 1 for member in made}, max_size=8)
+        group = self.names.group(profile, group_id, {member.member_id: 1 for member in made}, max_size=8)
         entry = self.names.entry("MrcIngress.ipv6_fib", {"hdr.ipv6.dst": (prefix, length)})
-        entry.action.action_profile_group_id = 1
+        entry.action.action_profile_group_id = group_id
         return [*made, group, entry]
 
     def count(self, counter: str, index: int) -> int:

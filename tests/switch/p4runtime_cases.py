@@ -8,6 +8,7 @@ from typing import Any
 from finsy.proto import p4r
 from p4runtime_client import Names, SetRequest, StreamClient
 from p4runtime_transcript import DELETE, INSERT, MODIFY, Step, Transcript, differences
+from traffic_cases import TRAFFIC_CASES
 
 GetRequest = p4r.GetForwardingPipelineConfigRequest
 MAC = "hdr.ethernet.dst"
@@ -301,48 +302,6 @@ def oneshot(t: Transcript) -> None:
     t.insert("now no set", second)
 
 
-def selector_choice(t: Transcript) -> None:
-    """Which member a packet takes depends on the order of members in the target, weights included."""
-    n = t.names
-    sel = "IngressImpl.selector"
-    flows = [_ipv4_frame(source=0x0A000000 + 7 * k, identification=13 * k) for k in range(48)]
-    t.modify("no packet of ours is dropped", n.default("wide_table", n.action("NoAction")))
-    t.insert("members", *(n.member(sel, k, n.action("forward", k)) for k in (1, 2, 3)))
-    t.insert("a group", n.group(sel, 1, {1: 1, 2: 3, 3: 2}, 8))
-    entry = p4r.TableEntry(table_id=n.id("selector_table"))
-    entry.match.add(field_id=1, exact=p4r.FieldMatch.Exact(value=b"\x0a\1\1\1"))
-    entry.action.action_profile_group_id = 1
-    t.insert("an entry", entry)
-    t.exits("weights 1 3 2", 1, flows)
-    t.modify("other weights", n.group(sel, 1, {3: 1, 1: 4}))
-    t.exits("weights 4 0 1", 1, flows)
-    t.modify("all again", n.group(sel, 1, {3: 1, 1: 1, 2: 1}))
-    t.exits("weights 1 1 1", 1, flows)
-    t.modify("heavier", n.group(sel, 1, {2: 2, 3: 3}))
-    t.exits("weights 0 2 3", 1, flows)
-    t.modify("a member moves", n.member(sel, 2, n.action("forward", 1)))
-    t.exits("port 1 for 2", 1, flows)
-    t.delete("entry gone", entry)
-    t.delete("group gone", n.group(sel, 1))
-    t.delete("members gone", *(n.member(sel, k) for k in (1, 2, 3)))
-    actions = entry.action.action_profile_action_set.action_profile_actions
-    actions.add(action=n.action("forward", 3), weight=2)
-    actions.add(action=n.action("forward", 1), weight=1)
-    t.insert("a set", entry)
-    t.exits("weights 1 0 2", 1, flows)
-    actions.add(action=n.action("forward", 2), weight=2)
-    t.modify("a larger set", entry)
-    t.exits("weights 1 2 2", 1, flows)
-
-
-def _ipv4_frame(source: int, identification: int) -> bytes:
-    header = (
-        bytes([0x45, 0]) + (46).to_bytes(2, "big") + identification.to_bytes(2, "big") + bytes([0, 0, 64, 99, 0, 0])
-    )
-    addresses = source.to_bytes(4, "big") + b"\x0a\1\1\1"
-    return bytes(5) + b"\xff" + bytes(6) + b"\x08\0" + header + addresses + bytes(26)
-
-
 def counters(t: Transcript) -> None:
     n = t.names
 
@@ -581,16 +540,16 @@ def arbitration(t: Transcript) -> None:
     t.client.stream.hang_up()
 
 
-WITH_PORTS = {"selector_choice"}
+WITH_PORTS = set(TRAFFIC_CASES)
 
 CASES: dict[str, Callable[[Transcript], None]] = {
     case.__name__: case
     for case in (
         table_entries, match_kinds, wrong_matches, wrong_actions, full_and_const_tables, default_actions,
-        members_and_groups, wrong_members_and_groups, oneshot, selector_choice, counters, meters, replication,
+        members_and_groups, wrong_members_and_groups, oneshot, counters, meters, replication,
         digests, not_served, pipeline, arbitration,
     )
-}  # fmt: skip
+} | TRAFFIC_CASES  # fmt: skip
 
 RECORDINGS = Path(__file__).parent / "recordings" / "p4runtime"
 

@@ -80,6 +80,16 @@ class Transcript:
         assert len(found) == 1, f"the frame left by ports {found}"
         return found[0]
 
+    def leaves(self, label: str, port: int, frame: bytes) -> None:
+        """Send a frame that must leave by port 2; the whole of what left is kept."""
+
+        def call() -> Step:
+            assert self.rig is not None
+            self.rig.send(port, frame)
+            return {"answer": self.rig.receive(2, EXIT_TIMEOUT_S).hex()}
+
+        self._step(label, call)
+
     def stream(self, label: str, stream: StreamClient) -> None:
         """The next message of a stream, or the error that ended it."""
         self._step(label, lambda: {"answer": as_json(stream.next())})

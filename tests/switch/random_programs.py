@@ -16,21 +16,33 @@ STANDARD = [
 ]  # fmt: skip
 TYPES = {
     "scalars_t": [["m0", 8, False], ["m1", 16, False], ["m2", 1, False], ["m3", 33, False], ["m4", 8, True],
-                  ["m5", 128, False]],
+                  ["m5", 128, False], ["rounds", 8, False]],
     "first_t": [["kind", 8, False], ["a", 4, False], ["b", 12, False], ["c", 48, False], ["d", 8, True]],
     "second_t": [["kind", 8, False], ["x", 3, False], ["y", 20, False], ["z", 1, False], ["w", 128, False]],
     "element_t": [["tag", 8, False], ["value", 8, False]],
+    "options_t": [["length", 8, False], ["data", "*"], ["after", 8, False]],
+    "short_t": [["value", 8, False]],
+    "long_t": [["value", 16, False], ["more", 8, True]],
 }  # fmt: skip
-HEADERS = {"first": "first_t", "second": "second_t", "third": "second_t", "s[0]": "element_t", "s[1]": "element_t"}
+HEADERS = {"first": "first_t", "second": "second_t", "third": "second_t", "s[0]": "element_t", "s[1]": "element_t",
+           "options": "options_t", "either.small": "short_t", "either.large": "long_t"}  # fmt: skip
+LONGEST = {"options_t": 2 + 15}
+"""Most bytes of a header with a varbit."""
+CLONES = {1: [(1, 0)], 2: [(3, 5), (2, 6)]}
+MULTICAST = {1: [(1, 7), (2, 8), (2, 9)]}
+KEPT = {1: ["rounds", "m1", "m4"], 2: ["rounds", "m5", "m2", "m3"], 3: ["rounds"]}
+"""Field lists: metadata that a copy keeps. `rounds` tells that a packet had its turn, or it would go on for ever."""
 ERRORS = ["NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout",
           "ParserInvalidArgument"]  # fmt: skip
 WIDTHS = {
     (header, name): width
-    for header, kind in [*HEADERS.items(), ("scalars", "scalars_t")] for name, width, _ in TYPES[kind]
+    for header, kind in [*HEADERS.items(), ("scalars", "scalars_t")] for name, width, *_ in TYPES[kind]
+    if width != "*" and name != "rounds"
 }  # fmt: skip
 SIGNED = {
     (header, name)
-    for header, kind in [*HEADERS.items(), ("scalars", "scalars_t")] for name, _, signed in TYPES[kind] if signed
+    for header, kind in [*HEADERS.items(), ("scalars", "scalars_t")] for name, _, *signed in TYPES[kind]
+    if signed == [True]
 }  # fmt: skip
 
 
@@ -56,6 +68,7 @@ class Maker:
         self.conditionals: list[Json] = []
         self.entries: list[tuple[str, tuple[Any, ...], int, int, tuple[int, ...]]] = []
         self.number = 0
+        self.in_egress = False
 
     def program(self) -> Json:
         standard = [["standard_metadata", True], ["scalars", True], *([name, False] for name in HEADERS)]
@@ -66,7 +79,10 @@ class Maker:
         pipelines = [self.pipeline("ingress", 4), self.pipeline("egress", 3)]
         return {
             "__meta__": {"version": [2, 23]},
-            "header_types": [{"name": n, "id": i, "fields": f} for i, (n, f) in enumerate(types.items())],
+            "header_types": [
+                {"name": n, "id": i, "fields": f} | ({"max_length": LONGEST[n]} if n in LONGEST else {})
+                for i, (n, f) in enumerate(types.items())
+            ],
             "headers": [
                 {"name": name, "id": ids[name], "header_type": kinds[name], "metadata": metadata}
                 for name, metadata in standard
@@ -74,7 +90,21 @@ class Maker:
             "header_stacks": [
                 {"name": "s", "id": 0, "header_type": "element_t", "header_ids": [ids["s[0]"], ids["s[1]"]]}
             ],
-            "field_lists": [],
+            "header_union_types": [
+                {"name": "either_t", "id": 0, "headers": [["small", "short_t"], ["large", "long_t"]]}
+            ],
+            "header_unions": [
+                {
+                    "name": "either",
+                    "id": 0,
+                    "union_type": "either_t",
+                    "header_ids": [ids["either.small"], ids["either.large"]],
+                }
+            ],
+            "field_lists": [
+                {"name": f"list{number}", "id": number, "elements": [field(("scalars", name)) for name in names]}
+                for number, names in KEPT.items()
+            ],
             "errors": [[name, number] for number, name in enumerate(ERRORS)],
             "parsers": [{"name": "parser", "id": 0, "init_state": "start", "parse_states": self.parser()}],
             "parse_vsets": [],
@@ -197,6 +227,8 @@ class Maker:
             start = len(calls)
             calls.append(self.call("_jump_if_zero", cond, hexstr(start + len(inside) + 2)))
             calls += [*inside, self.call("_jump", hexstr(start + len(inside) + 2 + len(other))), *other]
+        if self.random.random() < 0.12:
+            calls += self.copy(len(calls))
         if calls and self.random.random() < 0.03:
             calls.append(self.call("exit"))
         number = len(self.actions)
@@ -204,10 +236,26 @@ class Maker:
         self.actions.append({"name": f"action{number}", "id": number, "runtime_data": params, "primitives": calls})
         return number
 
+    def copy(self, start: int) -> list[Json]:
+        """Primitives by which a packet that had no turn yet is copied, or sent round once more."""
+        kept = hexstr(self.random.choice(list(KEPT)))
+        session = hexstr(self.random.choice([*CLONES, 9]))
+        if self.in_egress:
+            kinds = [self.call("clone_egress_pkt_to_egress", session, kept), self.call("recirculate", kept)]
+        else:
+            group = self.call(
+                "assign", field(("standard_metadata", "mcast_grp")), hexstr(self.random.choice([1, 1, 2]))
+            )
+            kinds = [self.call("clone_ingress_pkt_to_egress", session, kept), self.call("resubmit", kept), group]
+        rounds = field(("scalars", "rounds"))
+        first = {"type": "expression", "value": operation("b2d", None, operation("==", rounds, hexstr(0)))}
+        chosen = [self.call("assign", rounds, hexstr(1)), self.random.choice(kinds)]
+        return [self.call("_jump_if_zero", first, hexstr(start + 1 + len(chosen))), *chosen]
+
     # -- control ------------------------------------------------------------------------------------------------------
 
     def pipeline(self, name: str, size: int) -> Json:
-        self.tables, self.conditionals = [], []
+        self.tables, self.conditionals, self.in_egress = [], [], name == "egress"
         first = self.sequence(self.random.randrange(1, size + 1), None, 3)
         return {"name": name, "id": 0, "init_table": first, "tables": self.tables,
                 "conditionals": self.conditionals, "action_profiles": []}  # fmt: skip
@@ -303,7 +351,8 @@ class Maker:
         sets = {"op": "set", "parameters": [field(("scalars", "m0")), field(("first", "kind"))]}
         verify = {"op": "verify", "parameters": [self.boolean([], 1), hexstr(2)]}
         state("start", [extract("regular", "first"), *([sets] if self.random.random() < 0.5 else [])],
-              [field(("first", "kind"))], [(1, None, "second"), (2, 0x0F, "stack"), (0x80, 0x80, "third")])  # fmt: skip
+              [field(("first", "kind"))], [(1, None, "second"), (2, 0x0F, "stack"), (4, None, "options"),
+               (5, None, "either"), (0x80, 0x80, "third")])  # fmt: skip
         state("second", [extract("regular", "second"), *([verify] if self.random.random() < 0.3 else [])],
               [field(("second", "kind"))], [(1, None, "third"), (2, 2, "stack")])  # fmt: skip
         state("third", [extract("regular", "third")], [field(("third", "kind"))], [(3, None, "stack")])
@@ -312,12 +361,26 @@ class Maker:
         state("more", [extract("stack", "s")], [], [])
         ahead = {"op": "set", "parameters": [field(("scalars", "m1")), {"type": "lookahead", "value": [4, 12]}]}
         state("ahead", [ahead], [], [])
+        length = operation("<<", operation("&", {"type": "lookahead", "value": [0, 8]}, hexstr(0x1F)), hexstr(3))
+        measured = {"op": "set", "parameters": [field(("scalars", "m1")), {"type": "expression", "value": length}]}
+        size = {"type": "expression", "value": field(("scalars", "m1"))}
+        options = {"op": "extract_VL", "parameters": [{"type": "regular", "value": "options"}, size]}
+        state("options", [measured, options], [field(("options", "after"))], [(1, None, "either"), (2, 2, "stack")])
+        state("either", [], [{"type": "lookahead", "value": [0, 8]}], [(1, None, "small"), (7, 7, "large")])
+        state("small", [extract("regular", "either.small")], [], [])
+        state("large", [extract("regular", "either.large")], [], [])
         return states
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
     def frame(self) -> bytes:
         pick = self.random.choice
+        if self.random.random() < 0.25:
+            count = pick([0, 1, 3, 15, 16])
+            tail = bytes([pick([0, 1, 2, 7])]) + self.random.randbytes(8)
+            data = bytes([pick([4, 4, 5])]) + self.random.randbytes(9)
+            data += bytes([count]) + self.random.randbytes(count) + bytes([pick([1, 2, 9])]) if data[0] == 4 else b""
+            return data + tail
         data = bytes([pick([0, 1, 1, 2, 2, 0x80, 0x92, 0xFF])]) + self.random.randbytes(9)
         data += bytes([pick([0, 1, 2, 3, 7])]) + self.random.randbytes(19)
         data += bytes([pick([1, 3, 7])]) + self.random.randbytes(19)

@@ -24,17 +24,16 @@ from rig import PACKET_OUTGOING, Rig  # noqa: E402
 PROGRAMS = HERE / "programs"
 RECORDINGS = HERE / "recordings" / "dataplane"
 PORTS = 3
-QUIET_S = 0.25
-"""A frame's outputs are complete when nothing has come for so long (BMv2 needs some hundred µs)."""
+SETTLED_S = 0.25
 THRIFT_PORT = 9090
 Outputs = dict[str, list[str]]
 
 
-def outputs(rig: Rig) -> Outputs:
-    """Everything that leaves the switch until it is quiet, per port in order, as hex."""
+def outputs(rig: Rig, quiet: float) -> Outputs:
+    """Everything that leaves the switch until nothing has come for `quiet` seconds, per port in order, as hex."""
     by_socket = {end: number for number, end in rig.ports.items()}
     found: Outputs = {}
-    while ready := select.select(list(by_socket), (), (), QUIET_S)[0]:
+    while ready := select.select(list(by_socket), (), (), quiet)[0]:
         for end in ready:
             frame, (_, _, kind, *_) = end.recvfrom(65536)
             if kind != PACKET_OUTGOING:
@@ -55,12 +54,13 @@ def record(case: Case) -> list[Outputs]:
         inside = os.open(f"/run/netns/{rig.switch_side.name}", os.O_RDONLY)
         on_bmv2(client, case.setup, inside, THRIFT_PORT)
         os.close(inside)
-        time.sleep(QUIET_S)
-        outputs(rig)  # what the kernel says when an interface comes up
+        time.sleep(SETTLED_S)
+        outputs(rig, SETTLED_S)  # what the kernel says when an interface comes up
         results = []
-        for port, frame in case.frames:
+        for number, (port, frame) in enumerate(case.frames):
+            time.sleep(case.pauses.get(number, 0.0))
             rig.send(port, frame)
-            results.append(outputs(rig))
+            results.append(outputs(rig, case.quiet))
         return results
 
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -13,9 +14,12 @@ from netns import Namespace
 
 from topo import thrift
 
-SOL_PACKET, PACKET_OUTGOING = 263, 4
+SOL_PACKET, PACKET_OUTGOING, PACKET_AUXDATA = 263, 4, 8
+VLAN_VALID, VLAN_TPID_VALID = 1 << 4, 1 << 6  # TP_STATUS_*, if_packet.h
+AUXDATA = struct.Struct("@IIIHHHH")  # tpacket_auxdata
 ETH_P_ALL = 3
 MTU = 4352
+THRIFT_PORT = 9090
 FRAME_TIMEOUT_S = 5.0
 START_TIMEOUT_S = 20.0
 
@@ -56,6 +60,7 @@ class Rig:
             with self.far_side.entered():
                 end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
             end.bind((f"f{number}", ETH_P_ALL))
+            end.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
             end.settimeout(FRAME_TIMEOUT_S)
             self.ports[number] = end
         self.log = (self.run_dir / "switch.log").open("w+")
@@ -80,17 +85,18 @@ class Rig:
         common = ["--no-p4", "--device-id", "1", "--log-level", "warn", "--log-console", *ports]
         if self.target == "soft":
             rate = ["--queue-rate-pps", f"{self.queue_rate_pps}:0"] if self.queue_rate_pps else []
-            return [sys.executable, "-m", "softswitch", *common, *rate, *grpc, "--priority-queues", "8"]
+            thrift_port = ["--thrift-port", str(THRIFT_PORT)]
+            return [sys.executable, "-m", "softswitch", *common, *rate, *grpc, *thrift_port, "--priority-queues", "8"]
         notifications = f"ipc://{self.run_dir}/ipc"
-        return ["simple_switch_grpc", *common, "--notifications-addr", notifications, "--thrift-port", "9090",
+        return ["simple_switch_grpc", *common, "--notifications-addr", notifications, "--thrift-port", str(THRIFT_PORT),
                 "--", *grpc, "--priority-queues", "8"]  # fmt: skip
 
     def _limit_bmv2_queues(self) -> None:
         inside = os.open(f"/run/netns/{self.switch_side.name}", os.O_RDONLY)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not thrift.answers(inside, 9090, "simple_switch"):
+        while not thrift.answers(inside, THRIFT_PORT, "simple_switch"):
             assert time.monotonic() < deadline, "BMv2's Thrift service does not answer"
-        with thrift.Client(inside, 9090, "simple_switch") as switch:
+        with thrift.Client(inside, THRIFT_PORT, "simple_switch") as switch:
             for number in self.numbers:
                 rate = thrift.i64(self.queue_rate_pps)
                 switch.call("set_egress_priority_queue_rate", thrift.i32(number), thrift.i32(0), rate)
@@ -119,6 +125,17 @@ class Rig:
         end = self.ports[port]
         end.settimeout(timeout)
         while True:
-            frame, (_, _, packet_type, *_) = end.recvfrom(65536)
+            frame, ancillary, _, (_, _, packet_type, *_) = end.recvmsg(65536, 128)
             if packet_type != PACKET_OUTGOING:
-                return frame
+                return _with_tag(frame, ancillary)
+
+
+def _with_tag(frame: bytes, ancillary: list[tuple[int, int, bytes]]) -> bytes:
+    """The frame as it was on the wire: the kernel takes a VLAN tag out and tells it beside."""
+    for level, kind, data in ancillary:
+        if (level, kind) == (SOL_PACKET, PACKET_AUXDATA):
+            status, *_, tci, tpid = AUXDATA.unpack_from(data)
+            if status & VLAN_VALID:
+                tag = struct.pack(">HH", tpid if status & VLAN_TPID_VALID else 0x8100, tci)
+                return frame[:12] + tag + frame[12:]
+    return frame

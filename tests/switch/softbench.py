@@ -38,3 +38,7 @@ class SoftBench:
         self.switch.inject(port, frame)
         self.switch.settle()
         return list(self.out)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the switch's clock go on by `seconds`; what waits for the computer's own clock does not hear of it."""
+        self.switch._started_ns -= int(seconds * 1e9)

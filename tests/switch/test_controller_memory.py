@@ -1,6 +1,6 @@
 """The controller against P4Runtime servers in memory: provisioning, adoption, take-over, and switches that misbehave.
 
-Real gRPC over Unix sockets; only the data plane is missing. What real ones do is in test_controller_softswitch.py.
+Real gRPC over Unix sockets; only the data plane is missing. What real ones do is in tests/lab/test_controller_lab.py.
 """
 
 import asyncio
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from finsy.proto import p4r
 
-from controller import intent, session
+from controller import intent, session, worker
 from controller.app import Controller
 from controller.history import History
 from controller.memoryswitch import MemorySwitch
@@ -81,9 +82,9 @@ async def net(run_dir: Path) -> AsyncIterator[Net]:
 
 
 @asynccontextmanager
-async def controller(run_dir: Path, election_id: int = 100) -> AsyncIterator[Controller]:
+async def controller(run_dir: Path, election_id: int = 100, telemetry: float = 0.0) -> AsyncIterator[Controller]:
     history = History(run_dir / "history" / f"controller-{election_id}.jsonl")
-    it = Controller(FABRIC, run_dir, PROGRAM, history, election_id)
+    it = Controller(FABRIC, run_dir, PROGRAM, history, election_id, telemetry=telemetry)
     task = asyncio.create_task(it.run())
     try:
         yield it
@@ -337,6 +338,66 @@ def test_a_switch_with_another_program_gets_ours(tmp_path: Path, run: Run) -> No
                 assert holds_what_it_should(it, other, "t1-p1-1")
             assert other.config.cookie.cookie == PROGRAM.cookie
             assert [e["switch"] for e in events(tmp_path, "program.replaced")] == ["t1-p1-1"]
+
+    run(body())
+
+
+def test_telemetry_goes_on_for_all_others_while_one_switch_stands_still(tmp_path: Path, run: Run) -> None:
+    others = {switch.name for switch in FABRIC.switches} - {"t1-p1-2"}
+
+    def told() -> list[set[str]]:
+        return [set(event["switches"]) for event in events(tmp_path, "switches")]
+
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path, telemetry=0.4) as it:
+            assert (await it.wait_verified(WAIT))["verified"]
+            stall = lab.switches["t1-p1-2"].wrong.stall = asyncio.Event()
+            while told().count(others) < 2:
+                await asyncio.sleep(0.02)
+            assert [event["switch"] for event in events(tmp_path, "switch.silent")] == ["t1-p1-2"]
+            stall.set()
+            while told()[-1] == others:
+                await asyncio.sleep(0.02)
+
+    run(body())
+
+
+def unreadable(table: str) -> p4r.Entity:
+    """An entry of a table with a key that the program does not have."""
+    entry = p4r.TableEntry(table_id=PROGRAM.schema.tables[table].id)
+    entry.match.add(field_id=99).exact.value = b"\x01"
+    return p4r.Entity(table_entry=entry)
+
+
+def test_a_switch_that_reads_back_nonsense_is_named_and_holds_up_nobody_else(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path) as it:
+            wrong = lab.switches["t1-p2-1"].wrong
+            wrong.invent = [unreadable("usid_fib")]
+            await until(lambda: it.fleet.workers["t1-p2-1"].state is State.FAILED, it)
+            await until(lambda: it.status()["switches_ready"] == len(FABRIC.switches) - 1, it)
+            said = "t1-p2-1: answered a read with an entry that the program cannot hold"
+            assert it.status()["message"].startswith(said)
+            wrong.invent.clear()
+            assert (await it.wait_verified(WAIT))["verified"]
+            wrong.invent = [unreadable("usid_fib")]
+            assert (await it.audit()) == []
+            assert set(await it.fleet.counters()) == {switch.name for switch in FABRIC.switches} - {"t1-p2-1"}
+            wrong.invent.clear()
+        assert [e["switch"] for e in events(tmp_path, "switch.error")] == ["t1-p2-1"] * 3  # three requests
+
+    run(body())
+
+
+def test_an_error_that_stays_is_recorded_once(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "RETRY_MOST", worker.RETRY_FIRST)
+
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path) as it:
+            broken = lab.switches["t1-p1-1"]
+            broken.wrong.refuse_pipeline = "not enough stages"
+            await until(lambda: broken.programs >= 3, it)
+        assert [e["switch"] for e in events(tmp_path, "switch.error")] == ["t1-p1-1"]
 
     run(body())
 

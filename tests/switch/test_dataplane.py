@@ -19,7 +19,8 @@ def test_same_frames_leave_the_same_ports_as_from_bmv2(name):
     bench = SoftBench(HERE / "programs" / f"{case.program}.json")
     on_soft(bench.switch, case.setup)
     wrong = []
-    for step in recorded:
+    for number, step in enumerate(recorded):
+        bench.pass_time(case.pauses.get(number, 0.0))
         found: dict[str, list[str]] = {}
         for port, data in bench.send(step["port"], bytes.fromhex(step["frame"])):
             if port <= 3:  # BMv2 was recorded with three interfaces

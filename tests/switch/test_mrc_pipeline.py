@@ -166,10 +166,27 @@ def _which(switch, frame, ports):
     raise AssertionError("the frame left by neither port")
 
 
+def test_packets_without_entropy_of_their_own_all_take_one_port(switch):
+    """What spreads above is the UDP source port alone: with it fixed, nothing else of a packet moves it elsewhere."""
+    members = [(UPLINK, SWITCH_MAC, PEER_MAC), (4, SWITCH_MAC, PEER_MAC)]
+    for message in switch.client.route(0xFDCB_BB00_0000_0003 << 64, 64, members, 3):
+        switch.client.insert(message)
+    taken = collections.Counter()
+    for number in range(12):
+        frame = (ethernet() / IPv6(src="fdcb:bb00:0:1::1", dst="fdcb:bb00:0:3::1", tc=number, hlim=64 - number)
+                 / UDP(sport=0xC001, dport=4791, chksum=number) / Raw(bytes([number]) * (40 + number)))  # fmt: skip
+        switch.send(INGRESS, bytes(frame))
+        taken[_which(switch, frame, (UPLINK, 4))] += 1
+    assert len(taken) == 1
+
+
 def burst(rig, *usids, count, **fields):
     """Let `count` data frames arrive at once; the queues serve QUEUE_RATE_PPS."""
+    frame = bytes(
+        mrc_frame(*usids, dscp=TRIMMABLE, payload=bytes(1000), **fields)
+    )  # made once: that takes milliseconds
     for _ in range(count):
-        rig.send(INGRESS, bytes(mrc_frame(*usids, dscp=TRIMMABLE, payload=bytes(1000), **fields)))
+        rig.send(INGRESS, frame)
 
 
 def drain(rig, out, count):
@@ -205,6 +222,22 @@ def test_full_queue_trims_instead_of_dropping(switch, next_usid, out, last_hop, 
         assert frame[IPv6].plen == 40 + 8 + 12 + 1000
 
 
+def test_control_packets_do_not_hide_a_full_data_queue_from_the_trim_decision(switch):
+    client = switch.client
+    burst(switch, MY_USID, NEXT_USID, count=24)
+    drain(switch, UPLINK, 2)  # the depth is known from a dequeue on
+    entry = client.exact("MrcIngress.trim_policy", [UPLINK], "MrcIngress.set_trim", 8, 0)
+    client.insert(entry)
+    before = client.count("MrcIngress.trims", UPLINK)
+    for _ in range(6):  # the control queue is empty, the data queue far above the threshold
+        switch.send(INGRESS, bytes(mrc_frame(MY_USID, NEXT_USID, dscp=CONTROL)))
+        burst(switch, MY_USID, NEXT_USID, count=1)
+    got = drain(switch, UPLINK, 22 + 12)
+    client.delete(entry)
+    assert collections.Counter(frame[IPv6].tc >> 2 for frame in got) == {TRIMMABLE: 22, CONTROL: 6, TRIMMED: 6}
+    assert client.count("MrcIngress.trims", UPLINK) == before + 6
+
+
 def test_ecn_marks_both_headers_only_above_the_threshold_and_only_where_asked(switch):
     client = switch.client
     entry = client.exact("MrcEgress.ecn_policy", [UPLINK], "MrcEgress.mark_between", 4, 0)
@@ -218,6 +251,26 @@ def test_ecn_marks_both_headers_only_above_the_threshold_and_only_where_asked(sw
     assert all(
         frame[IPv6].tc & 3 == ECT0 for frame in fill_queue(switch, MY_USID, DOWNLINK_USID, out=DOWNLINK, count=20)
     )
+
+
+def test_plain_ipv6_is_marked_like_mrc_and_at_the_last_hop_where_asked(switch):
+    """RoCEv2's data towards a host: the port has an entry of its own, as the controller gives it for DCQCN."""
+    client = switch.client
+    for message in client.route(0xFDCB_BB00_0000_0009 << 64, 64, [(DOWNLINK, SWITCH_MAC, PEER_MAC)], 9):
+        client.insert(message)
+    entry = client.exact("MrcEgress.ecn_policy", [DOWNLINK], "MrcEgress.mark_between", 4, 0)
+    client.insert(entry)
+    data = (ethernet() / IPv6(src="fdcb:bb00:0:1::1", dst="fdcb:bb00:0:9::1", tc=ECT0)
+            / UDP(sport=0xC001, dport=4791, chksum=0) / Raw(bytes(1000)))  # fmt: skip
+    before = client.count("MrcEgress.ecn_marks", DOWNLINK)
+    for _ in range(20):
+        switch.send(INGRESS, bytes(data))
+    got = drain(switch, DOWNLINK, 20)
+    client.delete(entry)
+    marked = [frame for frame in got if frame[IPv6].tc & 3 == CE]
+    assert 0 < len(marked) < 20
+    assert client.count("MrcEgress.ecn_marks", DOWNLINK) - before == len(marked)
+    assert all(bytes(frame[UDP]) == bytes(data[UDP]) for frame in got)
 
 
 def test_traffic_that_is_not_ecn_capable_is_never_marked(switch):

@@ -9,16 +9,16 @@ from dataplane_cases import CASES
 from dataplane_setup import on_soft
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_programs import Maker
+from random_programs import CLONES, MULTICAST, Maker
 from reference import Reference
 from reference_setup import on_reference
 from softbench import SHORTEST, SoftBench
 
-from softswitch.runtime_api import ActionCall, TableEntry
+from softswitch.runtime_api import ActionCall, CloneSession, Replica, TableEntry
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
-UNPREDICTABLE = {"externs", "hashes"}  # meters and random numbers; selector groups are not in the reference
+UNPREDICTABLE = {"externs", "metering", "hashes"}  # meters and random numbers; selector groups are not in the reference
 FRAMES_PER_PROGRAM = 12
 
 
@@ -40,6 +40,11 @@ def compare(seed: int, frames: int = FRAMES_PER_PROGRAM) -> None:
         call = ActionCall(reference.actions[number]["name"], args)
         bench.switch.table_insert(table, TableEntry(match, call, priority))
         reference.entries[table].append((match, priority, number, args))
+    for session, replicas in CLONES.items():
+        bench.switch.clone_insert(CloneSession(session, tuple(Replica(*replica) for replica in replicas)))
+    for group, replicas in MULTICAST.items():
+        bench.switch.multicast_insert(group, [Replica(*replica) for replica in replicas])
+    reference.clones, reference.multicast = dict(CLONES), dict(MULTICAST)
     for _ in range(frames):
         frame, port = maker.frame(), maker.random.randrange(1, 4)
         expected = outputs(reference.process(port, frame))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from softswitch import cache, hashing
+from softswitch import cache, hashing, traffic_manager
 from softswitch.match import matcher
 from softswitch.meters import GREEN, RED, YELLOW, Meter
 from softswitch.pipeline import MAX_CELLS, compile_program
@@ -78,6 +78,24 @@ def test_queue_holds_packets_back_by_rate_and_drops_what_it_cannot_hold():
     assert sent == [("a", 0), ("urgent", 1)]
     assert traffic.dropped() == {(1, 0): 2}
     assert traffic.deadline is not None
+
+
+@pytest.mark.parametrize("interval", [0.0094, 0.0098, 0.01])
+def test_packets_may_leave_a_little_early_and_the_rate_still_holds(monkeypatch, interval):
+    """100 packets per second: offered somewhat faster they pass one by one, and after a while the queue fills."""
+    now = [1000.0]
+    monkeypatch.setattr(traffic_manager, "monotonic", lambda: now[0])
+    traffic, left = TrafficManager(priorities=1, clock_us=lambda: 0), []
+    traffic.set_rate(100)
+    traffic.set_depth(1000)
+    for number in range(300):
+        now[0] = 1000.0 + number * interval
+        while traffic.deadline is not None and traffic.deadline <= now[0]:
+            traffic.run()
+        traffic.enqueue(1, 0, (lambda *_: left.append(now[0]),))
+    early = [moment - 1000.0 - number * 0.01 for number, moment in enumerate(left)]
+    assert min(early) >= -traffic_manager.EARLY_SECONDS - 1e-9
+    assert len(left) == 300 if interval == 0.01 else 300 > len(left) >= 300 * interval / 0.01 - 2
 
 
 def damaged(change):

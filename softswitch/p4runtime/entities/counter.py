@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, counter_to_proto
+from softswitch.p4runtime.entities.cells import CellHandler, Wanted
+from softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, counter_to_proto, on_target
 from softswitch.p4runtime.entities.direct import DirectHandler
 from softswitch.p4runtime.p4info import Counter, Table
-from softswitch.p4runtime.state import Apply, PipelineState
-from softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id, target_error
+from softswitch.p4runtime.state import Apply
+from softswitch.p4runtime.status import invalid, target_error
 from softswitch.p4runtime.stubs import p4r
 from softswitch.runtime_api import CounterValue, RuntimeApiError, TableEntry
 
-READ_BATCH = 512  # cells fetched at once, between two packets
-NEGATIVE_INDEX = "A negative number is not a valid index value"
 WRITE_FAILED = "Error when writing to counter"
 
 
@@ -24,63 +23,45 @@ def merged(info: Counter, data: p4r.CounterData, current: CounterValue) -> Count
     )
 
 
-class CounterHandler:
-    """`p4.v1.CounterEntry`."""
+class CounterHandler(CellHandler[Counter, p4r.CounterEntry, CounterValue]):
+    """`p4.v1.CounterEntry`: MODIFY sets the cell, DELETE clears it, as in PI."""
 
-    def __init__(self, state: PipelineState) -> None:
-        self._state = state
-        self._switch = state.switch
+    kind = "counter"
+    read_failure = "Error when reading counter from target"
 
-    def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
-        """Check an update: MODIFY sets the cell, DELETE clears it, as in PI."""
-        message = entity.counter_entry
-        counter = self._state.index.counters.get(message.counter_id)
-        if counter is None:
-            raise invalid_id()
-        if not message.HasField("index"):
-            raise P4RuntimeError(Code.UNIMPLEMENTED, "Wildcard write is not supported for indirect counters yet")
-        index = message.index.index
-        if index < 0:
-            raise invalid(NEGATIVE_INDEX)
-        check_update_type(update_type)
+    def arrays(self) -> dict[int, Counter]:
+        """Return the program's counters by id."""
+        return self._state.index.counters
+
+    def message_of(self, entity: p4r.Entity) -> p4r.CounterEntry:
+        """Return the message within an entity."""
+        return entity.counter_entry
+
+    def wanted(self, message: p4r.CounterEntry) -> Wanted:
+        """Return what a message names."""
+        return Wanted(message.counter_id, message.index.index if message.HasField("index") else None)
+
+    def cell(self, name: str, index: int) -> CounterValue:
+        """Read one cell."""
+        return self._switch.counter_read(name, index)
+
+    def to_entity(self, array: Counter, index: int, value: CounterValue) -> p4r.Entity:
+        """Return what a read says of one cell."""
+        message = p4r.CounterEntry(counter_id=array.id, data=counter_to_proto(value))
+        message.index.index = index
+        return p4r.Entity(counter_entry=message)
+
+    def update(self, update_type: int, array: Counter, index: int, message: p4r.CounterEntry) -> Apply:
+        """Check what a write wants of one cell."""
         if update_type == INSERT:
             raise invalid("INSERT update type not supported for counters")
 
-        def apply() -> None:
-            try:
-                current = self._switch.counter_read(counter.name, index)
-                value = CounterValue(0, 0) if update_type == DELETE else merged(counter, message.data, current)
-                self._switch.counter_write(counter.name, index, value)
-            except RuntimeApiError as error:
-                raise target_error(WRITE_FAILED, error) from error
+        def write() -> None:
+            current = self._switch.counter_read(array.name, index)
+            value = CounterValue(0, 0) if update_type == DELETE else merged(array, message.data, current)
+            self._switch.counter_write(array.name, index, value)
 
-        return apply
-
-    def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
-        """Yield one cell, all cells of a counter (no index), or those of all counters (id 0)."""
-        wanted = entity.counter_entry
-        if wanted.counter_id and wanted.counter_id not in self._state.index.counters:
-            raise invalid_id()
-        for counter in self._state.index.counters.values():
-            if wanted.counter_id in {0, counter.id}:
-                yield from self._read_counter(wanted, counter)
-
-    def _read_counter(self, wanted: p4r.CounterEntry, counter: Counter) -> Iterator[p4r.Entity]:
-        indexes = range(counter.size)
-        if wanted.HasField("index"):
-            if wanted.index.index < 0:
-                raise invalid(NEGATIVE_INDEX)
-            indexes = range(wanted.index.index, wanted.index.index + 1)
-        for start in range(0, len(indexes), READ_BATCH):
-            batch = indexes[start : start + READ_BATCH]
-            try:
-                values = self._switch.run(lambda b=batch: [self._switch.counter_read(counter.name, i) for i in b])  # type: ignore[misc]
-            except RuntimeApiError as error:
-                raise target_error("Error when reading counter from target", error) from error
-            for index, value in zip(batch, values, strict=True):
-                message = p4r.CounterEntry(counter_id=counter.id, data=counter_to_proto(value))
-                message.index.index = index
-                yield p4r.Entity(counter_entry=message)
+        return on_target(WRITE_FAILED, write)
 
 
 class DirectCounterHandler(DirectHandler):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from softswitch.p4runtime.entities.cells import CellHandler, Wanted
 from softswitch.p4runtime.entities.common import (
     DELETE,
     INSERT,
@@ -12,13 +13,12 @@ from softswitch.p4runtime.entities.common import (
     meter_to_proto,
     on_target,
 )
-from softswitch.p4runtime.entities.counter import NEGATIVE_INDEX, READ_BATCH
 from softswitch.p4runtime.entities.direct import DirectHandler
 from softswitch.p4runtime.p4info import Meter, Table
-from softswitch.p4runtime.state import Apply, PipelineState
-from softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id, target_error
+from softswitch.p4runtime.state import Apply
+from softswitch.p4runtime.status import invalid
 from softswitch.p4runtime.stubs import p4r
-from softswitch.runtime_api import RuntimeApiError, TableEntry
+from softswitch.runtime_api import MeterConfig, TableEntry
 
 
 def _check_modify(update_type: int) -> None:
@@ -28,53 +28,39 @@ def _check_modify(update_type: int) -> None:
         raise invalid(f"{name} update type not supported for meters")
 
 
-class MeterHandler:
-    """`p4.v1.MeterEntry`."""
+class MeterHandler(CellHandler[Meter, p4r.MeterEntry, MeterConfig | None]):
+    """`p4.v1.MeterEntry`: MODIFY sets the configuration, or makes the meter always green if none is given."""
 
-    def __init__(self, state: PipelineState) -> None:
-        self._state = state
-        self._switch = state.switch
+    kind = "meter"
+    read_failure = "Error when reading meter spec from target"
 
-    def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
-        """Check an update: MODIFY sets the configuration, or makes the meter always green if none is given."""
-        message = entity.meter_entry
-        meter = self._state.index.meters.get(message.meter_id)
-        if meter is None:
-            raise invalid_id()
-        if not message.HasField("index"):
-            raise P4RuntimeError(Code.UNIMPLEMENTED, "Wildcard write is not supported for indirect meters yet")
-        if message.index.index < 0:
-            raise invalid(NEGATIVE_INDEX)
+    def arrays(self) -> dict[int, Meter]:
+        """Return the program's meters by id."""
+        return self._state.index.meters
+
+    def message_of(self, entity: p4r.Entity) -> p4r.MeterEntry:
+        """Return the message within an entity."""
+        return entity.meter_entry
+
+    def wanted(self, message: p4r.MeterEntry) -> Wanted:
+        """Return what a message names."""
+        return Wanted(message.meter_id, message.index.index if message.HasField("index") else None)
+
+    def cell(self, name: str, index: int) -> MeterConfig | None:
+        """Read one cell."""
+        return self._switch.meter_read(name, index)
+
+    def to_entity(self, array: Meter, index: int, value: MeterConfig | None) -> p4r.Entity:
+        """Return what a read says of one cell."""
+        message = p4r.MeterEntry(meter_id=array.id, config=meter_to_proto(value) if value else None)
+        message.index.index = index
+        return p4r.Entity(meter_entry=message)
+
+    def update(self, update_type: int, array: Meter, index: int, message: p4r.MeterEntry) -> Apply:
+        """Check what a write wants of one cell."""
         _check_modify(update_type)
         config = meter_from_proto(message.config) if message.HasField("config") else None
-        index = message.index.index
-        return on_target("Error when writing meter spec", lambda: self._switch.meter_write(meter.name, index, config))
-
-    def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
-        """Yield one cell, all cells of a meter (no index), or those of all meters (id 0)."""
-        wanted = entity.meter_entry
-        if wanted.meter_id and wanted.meter_id not in self._state.index.meters:
-            raise invalid_id()
-        for meter in self._state.index.meters.values():
-            if wanted.meter_id in {0, meter.id}:
-                yield from self._read_meter(wanted, meter)
-
-    def _read_meter(self, wanted: p4r.MeterEntry, meter: Meter) -> Iterator[p4r.Entity]:
-        indexes = range(meter.size)
-        if wanted.HasField("index"):
-            if wanted.index.index < 0:
-                raise invalid(NEGATIVE_INDEX)
-            indexes = range(wanted.index.index, wanted.index.index + 1)
-        for start in range(0, len(indexes), READ_BATCH):
-            batch = indexes[start : start + READ_BATCH]
-            try:
-                configs = self._switch.run(lambda b=batch: [self._switch.meter_read(meter.name, i) for i in b])  # type: ignore[misc]
-            except RuntimeApiError as error:
-                raise target_error("Error when reading meter spec from target", error) from error
-            for index, config in zip(batch, configs, strict=True):
-                message = p4r.MeterEntry(meter_id=meter.id, config=meter_to_proto(config) if config else None)
-                message.index.index = index
-                yield p4r.Entity(meter_entry=message)
+        return on_target("Error when writing meter spec", lambda: self._switch.meter_write(array.name, index, config))
 
 
 class DirectMeterHandler(DirectHandler):
