@@ -11,6 +11,7 @@ header begins at 320, the inner UDP header at 640. They hold for the lab's IPv6-
 headers.
 """
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ _INNER_LABEL = 336  # its low 16 bits
 _INNER_SOURCE_PORT = 640
 _PPM = 1_000_000
 _MAX_COUNT = 2**32 - 1
+_LONGEST_CYCLE = 2**20  # packets
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,39 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class SeededLoss:
+    """Lose each packet with a probability, drawn in advance from a seed: the same packet numbers every time.
+
+    `draws` losses are drawn, over a cycle of packets that then repeats. Both directions of a cable draw the same
+    numbers, each counting its own packets.
+    """
+
+    probability: float
+    seed: str
+    draws: int = 2048  # each takes the kernel some hundred bytes
+
+    def __post_init__(self) -> None:
+        _check_probability(self.probability)
+        if self.draws < 1:
+            raise ValueError(f"a seeded loss needs at least one draw, not {self.draws}")
+
+    def numbers(self) -> tuple[int, list[int]]:
+        """The cycle in packets, and which of it are lost, counted from 0."""
+        cycle = min(_LONGEST_CYCLE, max(2, round(self.draws / self.probability))) if self.probability else 2
+        draw = random.Random(self.seed)
+        return cycle, sorted(draw.sample(range(cycle), round(cycle * self.probability)))
+
+    def rule(self, counter: str) -> str:
+        """The action as an nft rule."""
+        if self.probability >= 1:
+            return f"{counter} drop"
+        cycle, lost = self.numbers()
+        if not lost:
+            return f"numgen inc mod {cycle} >= {cycle} {counter} drop"
+        return f"numgen inc mod {cycle} {{ {', '.join(map(str, lost))} }} {counter} drop"
+
+
+@dataclass(frozen=True)
 class EveryNth:
     """Lose packets number first, first + n, first + 2n… counted from 1: repeatable."""
 
@@ -166,7 +201,7 @@ class RateLimit:
         return f"limit rate over {self.packets_per_second}/second burst {self.burst} packets {counter} drop"
 
 
-Action = Drop | Loss | EveryNth | Packets | Corrupt | RateLimit
+Action = Drop | Loss | SeededLoss | EveryNth | Packets | Corrupt | RateLimit
 
 EVERY_PACKET = Match()
 

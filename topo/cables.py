@@ -9,7 +9,7 @@ c<k>a towards `link.a` and c<k>b towards `link.b`. "up" is the direction from a 
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,6 +64,7 @@ class Cables:
         sides = (f"{link.index}{side}" for link in fabric.links for side in "ab")
         self._index = {side: _FIRST_INDEX + place for place, side in enumerate(sides)}
         self._down: set[int] = set()
+        self._held: dict[int, set[str]] = {}  # cable → who wants it down
         self._faults: dict[int, Fault] = {}
         self._detours: dict[str, bool] = {}  # direction → in use
         self._next_fault = 1
@@ -110,6 +111,23 @@ class Cables:
         """Give the carrier back; returns the monotonic time when it is done."""
         return self._carrier(links, up=True)
 
+    def hold_down(self, owner: str, *links: Link | str) -> float:
+        """Take the carrier from these cables for as long as `owner` holds them, whoever else does. Returns the time."""
+        for link in links:
+            self._held.setdefault(self._resolve(link).index, set()).add(owner)
+        return self.down(*links)
+
+    def let_go(self, owner: str) -> float:
+        """Give the carrier back to the cables that `owner` held and nobody else does. Returns the time."""
+        free = []
+        for index, owners in list(self._held.items()):
+            if owner in owners:
+                owners.discard(owner)
+                if not owners:
+                    del self._held[index]
+                    free.append(self._fabric.links[index])
+        return self.up(*free)
+
     def is_up(self, link: Link | str) -> bool:
         """Whether the cable has not been taken down."""
         return self._resolve(link).index not in self._down
@@ -134,31 +152,45 @@ class Cables:
         self, link: Link | str, action: Action, *, match: Match = EVERY_PACKET, direction: Direction = "both"
     ) -> Fault:
         """Let something happen to packets on a cable from now on. Faults on one cable add up in the order they came."""
-        with self._lock:
-            fault = Fault(self._next_fault, self._resolve(link), _SIDES[direction], match, action)
-            batch = "".join(cablefaults.install(_TABLE, name, match, action) for name in fault.names())
-            batch += "".join(
-                f"add rule {_TABLE} f{fault.link.index}{side} jump m{fault.number}{side}\n" for side in fault.sides
-            )
-            kernel.nft_batch(self.descriptor, batch)
-            self._next_fault += 1
-            self._faults[fault.number] = fault
-        return fault
+        return self.inject_all([(link, action)], match=match, direction=direction)[0]
 
-    def heal(self, fault: Fault) -> Count:
-        """End a fault; returns what it did. A fault that was healed already gives zeros."""
+    def inject_all(
+        self,
+        places: Sequence[tuple[Link | str, Action]],
+        *,
+        match: Match = EVERY_PACKET,
+        direction: Direction = "both",
+    ) -> list[Fault]:
+        """The same on several cables at the same moment, an action for each."""
         with self._lock:
-            if self._faults.pop(fault.number, None) is None:
+            faults = [
+                Fault(number, self._resolve(link), _SIDES[direction], match, action)
+                for number, (link, action) in enumerate(places, self._next_fault)
+            ]
+            batch = ""
+            for fault in faults:
+                batch += "".join(cablefaults.install(_TABLE, name, match, fault.action) for name in fault.names())
+                batch += "".join(_jump(fault, side) for side in fault.sides)
+            kernel.nft_batch(self.descriptor, batch)
+            self._next_fault += len(faults)
+            self._faults.update({fault.number: fault for fault in faults})
+        return faults
+
+    def heal(self, *faults: Fault) -> Count:
+        """End faults; returns what they did, all together and exactly. One that was healed already adds nothing."""
+        with self._lock:
+            mine = [fault for fault in faults if self._faults.pop(fault.number, None) is not None]
+            if not mine:
                 return Count(0, 0)
             batch = ""
-            for side in fault.sides:
-                chain = f"f{fault.link.index}{side}"
-                still = [f for f in self._faults.values() if f.link.index == fault.link.index and side in f.sides]
-                batch += f"flush chain {_TABLE} {chain}\n"
-                batch += "".join(f"add rule {_TABLE} {chain} jump m{f.number}{side}\n" for f in still)
-            count = self._count(fault)
-            removal = "".join(cablefaults.uninstall(_TABLE, name) for name in fault.names())
-            kernel.nft_batch(self.descriptor, batch + removal)
+            for index, side in {(fault.link.index, side) for fault in mine for side in fault.sides}:
+                batch += f"flush chain {_TABLE} f{index}{side}\n"
+                still = [f for f in self._faults.values() if f.link.index == index and side in f.sides]
+                batch += "".join(_jump(fault, side) for fault in still)
+            kernel.nft_batch(self.descriptor, batch)  # no packet reaches the counters from here on
+            count = self._count(*mine)
+            removal = "".join(cablefaults.uninstall(_TABLE, name) for fault in mine for name in fault.names())
+            kernel.nft_batch(self.descriptor, removal)
         return count
 
     def heal_all(self) -> None:
@@ -174,12 +206,13 @@ class Cables:
                         if me in self._detours:
                             self._detours[me] = False
                         self._join(me)
+        self._held.clear()
         self.up(*(link for link in self._fabric.links if link.index in self._down))
 
-    def count(self, fault: Fault) -> Count:
-        """What a fault in force has done so far, both directions together."""
+    def count(self, *faults: Fault) -> Count:
+        """What faults in force have done so far, all together."""
         with self._lock:
-            return self._count(fault)
+            return self._count(*faults)
 
     def swap(self, one: Link | str, other: Link | str) -> None:
         """Plug the far (b) ends of two cables into each other's ports; swapping again mends it."""
@@ -261,7 +294,12 @@ class Cables:
         rules = "".join(f"add rule {_TABLE} in{me} {rule.strip()}\n" for rule in self._forward(me).split(";") if rule)
         kernel.nft_batch(self.descriptor, f"flush chain {_TABLE} in{me}\n{rules}")
 
-    def _count(self, fault: Fault) -> Count:
+    def _count(self, *faults: Fault) -> Count:
         counters = kernel.nft_counters(self.descriptor)
-        seen = sum(counters[f"s{name}"] for name in fault.names())
-        return Count(seen, sum(counters[f"n{name}"] for name in fault.names()))
+        names = [name for fault in faults for name in fault.names()]
+        return Count(sum(counters[f"s{name}"] for name in names), sum(counters[f"n{name}"] for name in names))
+
+
+def _jump(fault: Fault, side: str) -> str:
+    """The line of an nft batch by which frames of one side meet a fault."""
+    return f"add rule {_TABLE} f{fault.link.index}{side} jump m{fault.number}{side}\n"

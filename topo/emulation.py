@@ -177,11 +177,11 @@ class Emulation:
         alive = [process.pid for process in self._switches.values() if process.poll() is None]
         return all(processes.is_real_time(pid) for pid in alive)
 
-    # --- switch processes -------------------------------------------------------------------------------------------
+    # --- failures of processes ----------------------------------------------------------------------------------------
 
-    def kill(self, switch: str) -> float:
-        """SIGKILL a switch process: a crash. Returns the monotonic time; nothing happens where it is dead already."""
-        process = self._switch_process(switch)
+    def kill(self, name: str) -> float:
+        """SIGKILL a switch or another process: a crash. Returns the time; nothing happens where it is dead already."""
+        process = self._process(name)
         now = time.monotonic()
         if process is not None and process.poll() is None:
             process.kill()
@@ -189,15 +189,27 @@ class Emulation:
             process.wait()
         return now
 
-    def freeze(self, switch: str) -> float:
-        """SIGSTOP a switch: ports up, nothing forwarded. Returns the monotonic time at which it stands."""
-        process = self._signal(switch, signal.SIGSTOP)
+    def terminate(self, name: str, grace: float = _GRACE) -> None:
+        """SIGTERM a process and wait until it has ended; SIGKILL where that takes more than `grace` seconds."""
+        process = self._process(name)
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(grace)
+        except subprocess.TimeoutExpired:
+            self.kill(name)
+
+    def freeze(self, name: str) -> float:
+        """SIGSTOP: ports of a switch stay up, nothing is forwarded. Returns the monotonic time at which it stands."""
+        process = self._signal(name, signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # a signal takes effect a little later
         return time.monotonic()
 
-    def thaw(self, switch: str) -> float:
+    def thaw(self, name: str) -> float:
         """SIGCONT after `freeze`. Returns the monotonic time."""
-        self._signal(switch, signal.SIGCONT)
+        self._signal(name, signal.SIGCONT)
         return time.monotonic()
 
     def restart(self, switch: str) -> None:
@@ -205,9 +217,9 @@ class Emulation:
         self.kill(switch)
         self._start_switches([switch], lambda *_: None)
 
-    def is_alive(self, switch: str) -> bool:
-        """Whether the switch's process runs (a frozen one does)."""
-        process = self._switch_process(switch)
+    def is_alive(self, name: str) -> bool:
+        """Whether the process of a switch, or another one, runs (a frozen one does)."""
+        process = self._process(name)
         return process is not None and process.poll() is None
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -297,14 +309,17 @@ class Emulation:
             if waiting:
                 _wait_for_end(self._switches[name] for name in waiting)
 
-    def _switch_process(self, switch: str) -> "subprocess.Popen[bytes] | None":
-        self.fabric.switch(switch)
-        return self._switches.get(switch)
+    def _process(self, name: str) -> "subprocess.Popen[bytes] | None":
+        with self._lock:
+            if name in self._others:
+                return self._others[name]
+            self.fabric.switch(name)
+            return self._switches.get(name)
 
-    def _signal(self, switch: str, number: signal.Signals) -> "subprocess.Popen[bytes]":
-        process = self._switch_process(switch)
+    def _signal(self, name: str, number: signal.Signals) -> "subprocess.Popen[bytes]":
+        process = self._process(name)
         if process is None or process.poll() is not None:
-            raise EmulationError(f"switch {switch} is not running")
+            raise EmulationError(f"{name} is not running")
         process.send_signal(number)
         return process
 

@@ -135,9 +135,24 @@ class EvProfile(_Part):
         return self.active_per_plane + self.backup_per_plane
 
 
+class DcqcnSection(_Part):
+    """DCQCN of the RoCEv2 baseline, in base RTTs and shares of the line rate; docs/roce.md says why these values."""
+
+    g: Annotated[float, Field(gt=0, le=1)] = 1 / 64  # weight of one alpha update
+    cnp_interval_rtts: Annotated[float, Field(ge=0)] = 2.0  # least time between two CNPs of a QP
+    alpha_period_rtts: Annotated[float, Field(gt=0)] = 2.2  # without a CNP for this long, alpha decays
+    increase_period_rtts: Annotated[float, Field(gt=0)] = 3.5  # the increase timer
+    byte_counter_bdps: Annotated[float, Field(gt=0)] = 4.0  # the byte counter
+    fast_recovery_steps: Positive = 5
+    additive_share: Annotated[float, Field(gt=0, le=1)] = 0.005
+    hyper_share: Annotated[float, Field(gt=0, le=1)] = 0.025
+    least_share: Annotated[float, Field(gt=0, le=1)] = 0.001  # no rate below this
+
+
 class TransportSection(_Part):
     """Defaults of a QP; `create_qp` may override them."""
 
+    kind: Literal["mrc", "roce"] = "mrc"  # which transport the host's agent runs
     mpr: Annotated[int, Field(ge=1, le=255)]  # in units of 128 PSNs, as requestor and as responder
     wimm: Positive = 128  # outstanding WRITE_WITH_IMM messages
     timeout_exponent: Annotated[int, Field(ge=0, le=24)]  # t: local ACK timeout = 1.024 µs × 2^t
@@ -151,8 +166,21 @@ class TransportSection(_Part):
     cc_profile: str = "uet-1.0-nscc"
     ev_profile: str = "default"
     trimming: bool  # the fabric trims, and a QP negotiates TRIM_NACK
+    dynamic_mpr: bool = False  # SACKs carry the responder's window
+    reorder_cap_rtts: Annotated[float, Field(gt=0)] = 6.0  # spurious retransmissions widen the time rule up to this
+    same_ev_rule: bool = True  # a packet is lost when a later one on the same EV was SACKed
+    # Ablations: what MRC does, each to be switched off by itself.
+    spray: bool = True  # off: one EV carries everything; the other paths of its plane are backups
+    ecn_skip: bool = True  # off: neither an ECN mark nor a trim in the core makes an EV SKIP
+    ecn_echo: bool = True  # off: the receiver keeps ECN marks to itself, so they steer neither paths nor window
+    sack_loss: bool = True  # off: SACKs declare nothing lost, only NACKs and the local ACK timeout do
+    quick_adapt: bool = True  # off: NSCC never sets its window to what was delivered
+    port_status_update: bool = True  # off: peers are not told of a port that went down
     trim_threshold: Positive  # packets queued at which a core port trims
     drop_threshold: Positive  # packets queued at which a port drops
+    retry_count: Annotated[int, Field(ge=0, le=7)] = 7  # RoCE: timeouts in a row after which a QP is in error
+    ack_packets: Positive = 4  # RoCE: every so many packets one asks for an ACK
+    dcqcn: DcqcnSection = DcqcnSection()  # RoCE with cc_profile "dcqcn"
 
     @property
     def ack_timeout(self) -> float:

@@ -16,8 +16,11 @@ from topo.relay import Counts, Impairment
 class Relayed:
     """A cable whose frames take the detour through a relay, until `heal`. Made by `impair`."""
 
-    def __init__(self, lab: Emulation, link: Link, direction: Direction, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(
+        self, lab: Emulation, link: Link, direction: Direction, process: "subprocess.Popen[bytes]", name: str
+    ) -> None:
         self.link = link
+        self.name = name  # of its process in the lab
         self._lab, self._direction, self._process = lab, direction, process
 
     @property
@@ -65,4 +68,4 @@ def impair(
         raise EmulationError(f"the relay on {found.name} did not start; see {lab.run_dir / 'log' / name}.log")
     processes.to_real_time(process.pid)
     lab.cables.use_detour(found, direction, use=True)
-    return Relayed(lab, found, direction, process)
+    return Relayed(lab, found, direction, process, name)

@@ -53,7 +53,8 @@ class LinkSpec(_Strict):
 class QueueSpec(_Strict):
     """Queues of a switch port, in packets. 0 stands for: computed from the bandwidth-delay product."""
 
-    depth: int = Field(default=0, ge=0, description="data queue; tail drop beyond")
+    depth: int = Field(default=0, ge=0, description="data queue; tail drop beyond; default depth_bdps × BDP")
+    depth_bdps: float = Field(default=4.0, ge=1, le=1000, description="depth in BDPs where it is not given in packets")
     control_depth: int = Field(default=CONTROL_DEPTH, ge=1, le=100_000, description="control and trimmed packets")
     trim_threshold: int = Field(default=0, ge=0, description="trim at this data queue depth; default 1 × BDP")
     last_hop_trim_threshold: int = Field(default=0, ge=0, description="the same towards a host; default 1.5 × BDP")
@@ -70,9 +71,10 @@ class QueueSpec(_Strict):
         ecn_max = self.ecn_max or max(ecn_min + 2, round(0.8 * bdp))
         trim = self.trim_threshold or max(ecn_max + 1, round(bdp))
         last = self.last_hop_trim_threshold or max(trim, round(1.5 * bdp))
-        depth = self.depth or max(32, 2 * last, round(4 * bdp))
+        depth = self.depth or max(32, 2 * last, round(self.depth_bdps * bdp))
         return QueueSpec(
             depth=depth,
+            depth_bdps=self.depth_bdps,
             control_depth=self.control_depth,
             trim_threshold=trim,
             last_hop_trim_threshold=last,
@@ -92,6 +94,7 @@ class FabricSpec(_Strict):
     link: LinkSpec = LinkSpec()
     queue: QueueSpec = QueueSpec()
     trimming: bool = True
+    last_hop_ecn: bool = Field(default=False, description="T0 ports towards hosts mark ECN as those between switches")
 
     @model_validator(mode="after")
     def _consistent(self) -> "FabricSpec":

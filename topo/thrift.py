@@ -15,7 +15,7 @@ from topo.errors import EmulationError
 _VERSION = 0x8001_0000
 _CALL, _REPLY, _EXCEPTION = 1, 2, 3
 _STOP = 0
-_I32, _I64 = 8, 10
+_I32, _I64, _STRING = 8, 10, 11
 _TIMEOUT = 5.0  # seconds
 
 
@@ -85,11 +85,22 @@ class Client:
         version, length = struct.unpack("!Ii", self._take(8))
         self._take(length + 4)  # name and sequence number
         if version != _VERSION | _REPLY:
-            raise EmulationError(f"BMv2 refused the Thrift call {method}")
+            raise EmulationError(f"the switch refused the Thrift call {method}: {self._read_exception()}")
         while (kind := self._take(1)[0]) != _STOP:
             if kind not in {_I32, _I64}:
                 raise EmulationError(f"BMv2 answered the Thrift call {method} with an unexpected type {kind}")
             self._take(2 + (4 if kind == _I32 else 8))
+
+    def _read_exception(self) -> str:
+        """Read a TApplicationException; return its message."""
+        text = ""
+        while (kind := self._take(1)[0]) != _STOP:
+            self._take(2)
+            if kind == _STRING:
+                text = self._take(int.from_bytes(self._take(4), "big")).decode(errors="replace")
+            else:
+                self._take(8 if kind == _I64 else 4)
+        return text
 
     def _take(self, count: int) -> bytes:
         data = self._file.read(count)

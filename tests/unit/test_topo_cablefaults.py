@@ -1,7 +1,7 @@
 import pytest
 
 from topo import cablefaults, srv6
-from topo.cablefaults import Corrupt, EveryNth, Loss, Match, Packets, RateLimit
+from topo.cablefaults import Corrupt, EveryNth, Loss, Match, Packets, RateLimit, SeededLoss
 
 
 def test_the_empty_match_is_every_packet():
@@ -52,3 +52,23 @@ def test_what_is_installed_can_be_removed_by_name():
     removed = {line.split()[-1] for line in cablefaults.uninstall("netdev t", "7a").splitlines()}
     made = {line.split()[4] for line in text.splitlines() if line.split()[1] in {"chain", "counter"}}
     assert removed == made == {"s7a", "n7a", "m7a", "x7a"}
+
+
+def test_seeded_losses_are_the_same_packets_for_the_same_seed():
+    action = SeededLoss(0.01, "1/gray/h1-p1")
+    cycle, lost = action.numbers()
+    assert len(lost) == round(0.01 * cycle) == 2048
+    assert lost == sorted(set(lost))
+    assert max(lost) < cycle
+    assert SeededLoss(0.01, "1/gray/h1-p1").numbers() == (cycle, lost)
+    assert SeededLoss(0.01, "2/gray/h1-p1").numbers() != (cycle, lost)
+    assert action.rule("counter").startswith(f"numgen inc mod {cycle} {{ {lost[0]}, ")
+
+
+def test_a_seeded_loss_of_nothing_and_of_everything():
+    assert SeededLoss(0.0, "x").rule("counter") == "numgen inc mod 2 >= 2 counter drop"
+    assert SeededLoss(1.0, "x").rule("counter") == "counter drop"
+    assert len(SeededLoss(1e-6, "x").numbers()[1]) == 1
+    for probability, draws in ((1.1, 10), (0.5, 0)):
+        with pytest.raises(ValueError, match=r"probability|draw"):
+            SeededLoss(probability, "x", draws)
