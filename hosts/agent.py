@@ -21,11 +21,11 @@ from typing import Any
 from hosts.agent_api import HostOperations, operations
 from hosts.history import History
 from hosts.mapper import Mapper
-from hosts.mrc.endpoint import Endpoint
 from hosts.nic import Nic
 from hosts.packetsocket import PacketSocketError
 from hosts.punctual import be_punctual
 from hosts.sampling import INTERVAL_S, Sampler
+from hosts.transports import endpoint
 from rpc.errors import RpcError
 from rpc.server import Server
 from topo.nodeconfig import NodeConfig, NodeConfigError, load
@@ -36,16 +36,19 @@ log = logging.getLogger("agent")
 class Agent:
     """One host. `run` serves until SIGTERM or the `shutdown` operation."""
 
-    def __init__(self, config_path: Path, socket_path: Path, history_path: Path, seed: int) -> None:
+    def __init__(
+        self, config_path: Path, socket_path: Path, history_path: Path, seed: int, transport: str | None = None
+    ) -> None:
         config = load(config_path)
         self._history = History(history_path, config.host.name)
         rng = random.Random(f"{seed}/{config.host.name}")
-        self._endpoint = Endpoint(config, rng, self._record)
+        self._endpoint = endpoint(config, rng, self._record, transport)
         self._nic = Nic(config, self._endpoint)
         self._waker = _stop_on_signals(self._nic)
         sampler = Sampler(self._nic, self._endpoint, self._log_record)
         host = HostOperations(config, config_path, self._nic, sampler, self._use_config)
-        self._server = Server(socket_path, operations(host, self._endpoint, self._nic))
+        served = operations(host, self._endpoint, self._nic, self._tell, self._log_record)
+        self._server = Server(socket_path, served)
         self._nic.watch(self._server.fileno(), self._server.service)
         self._nic.every(INTERVAL_S, functools.partial(self._sample, sampler))
         self._probe_links(config)
@@ -93,6 +96,11 @@ class Agent:
             self._server.publish(whole)
         return whole
 
+    def _tell(self, event: dict[str, Any]) -> None:
+        """Tell listeners of something that is not worth a record."""
+        if self._server.has_subscribers:
+            self._server.publish({"t": round(self._nic.now, 6), **event})
+
     def _use_config(self, config: NodeConfig) -> None:
         self._nic.configure(config)
         self._endpoint.update_config(config, self._nic.now)
@@ -122,12 +130,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--socket", type=Path, required=True, help="Unix socket to serve")
     parser.add_argument("--history", type=Path, required=True, help="JSON lines to append events and samples to")
     parser.add_argument("--seed", type=int, default=0, help="of the EV draws")
+    parser.add_argument("--transport", choices=["mrc", "roce"], help="instead of what the node config says")
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     options = parser.parse_args(argv)
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     be_punctual()
     try:
-        Agent(options.node_config, options.socket, options.history, options.seed).run()
+        Agent(options.node_config, options.socket, options.history, options.seed, options.transport).run()
     except (NodeConfigError, PacketSocketError, RpcError) as error:
         log.error("%s", error)
         return 1

@@ -13,16 +13,20 @@ from typing import Any
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
+from hosts.agent_ctl import CtlOperations
 from hosts.agent_verbs import VerbOperations
-from hosts.mrc.endpoint import Endpoint
+from hosts.mrc.endpoint import Endpoint as MrcEndpoint
 from hosts.mrc.errors import VerbsError
 from hosts.nic import Nic
 from hosts.regions import STEP_INTERVAL_S
 from hosts.sampling import Sampler
+from hosts.transports import Endpoint
+from hosts.workloads.api import WorkloadOperations
 from rpc.errors import RpcError
 from topo.nodeconfig import NodeConfig, NodeConfigError, load, loads
 
 Result = dict[str, Any]
+Record = Callable[[dict[str, Any]], Any]
 API_VERSION = 1
 
 
@@ -91,13 +95,22 @@ class HostOperations:
         return {"version": self._config.version}
 
 
-def operations(host: HostOperations, endpoint: Endpoint, nic: Nic) -> dict[str, Callable[..., Any]]:
-    """Return all operations of an agent by name, for an rpc server."""
+def operations(
+    host: HostOperations, endpoint: Endpoint, nic: Nic, tell: Record, record: Record
+) -> dict[str, Callable[..., Any]]:
+    """Return all operations of an agent by name, for an rpc server.
+
+    `record` writes a record into the history and tells listeners of it, `tell` only tells listeners.
+    """
     in_background = functools.partial(nic.until_done, STEP_INTERVAL_S)
     verbs = VerbOperations(endpoint, host._directory, in_background)  # noqa: SLF001 - underscored: it is no operation
+    workloads = WorkloadOperations(endpoint, nic.soon, nic.until_done, host._directory, record, tell)  # noqa: SLF001
+    parts: list[object] = [host, verbs, workloads]
+    if isinstance(endpoint, MrcEndpoint):
+        parts.append(CtlOperations(endpoint, verbs._address, record))  # noqa: SLF001
     return {
         name: _checked(name, method, endpoint, nic)
-        for part in (host, verbs)
+        for part in parts
         for name, method in inspect.getmembers(part, inspect.ismethod)
         if not name.startswith("_")
     }

@@ -10,10 +10,10 @@ from typing import Any
 
 from hosts import regions
 from hosts.mrc.completion import Completion
-from hosts.mrc.endpoint import Endpoint
 from hosts.mrc.errors import VerbsError
 from hosts.mrc.memory import Access
-from hosts.mrc.verbs import FULL_ACCESS
+from hosts.resources import FULL_ACCESS
+from hosts.transports import Endpoint
 from rpc.errors import RpcError
 
 Result = dict[str, Any]

@@ -3,11 +3,15 @@
 One raw socket per port, so that the kernel never chooses an egress; pacing per port; the links' delay on arrival;
 carrier events; answers to link checks; and the process's only event loop. The transport is asked for a frame only when
 a port can send it.
+
+Waking up costs more than what there is to do for one frame. So one wake-up serves all ports, and everything that is
+due within a little slack of the first: a part of a packet time, as frames wait for each other in a real NIC too.
 """
 
 import logging
 import select
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,7 +28,7 @@ BATCH = 32
 """Frames that a port may receive, or send, before another one has its turn."""
 
 BUSY_FRAMES = 8
-"""A pass of the loop that moved this many frames is followed by another without waiting."""
+"""A pass of the loop that moved this many frames without a delay line is followed by another without waiting."""
 
 MAX_BUSY_PASSES = 16
 """Passes in a row after which the descriptors are looked at even so."""
@@ -35,8 +39,23 @@ RETRY_S = 0.001
 BUSY_FOR_S = 0.01
 """How long after a frame the NIC counts as busy."""
 
-_IPV6 = b"\x86\xdd"
-_LINK_CHECK = b"\x88\xb5"
+SLACK_PACKETS = 0.5
+"""How late anything may be so that one wake-up serves it with something else, in packet times of a link."""
+
+LEAST_SLACK_S = 0.00025
+"""Slack where packet times are shorter than what a wake-up takes."""
+
+SLACK_DELAYS = 0.25
+"""Slack at most, in delays of a link: what it adds to a round trip must stay small."""
+
+LEAST_REST_S = 0.00005
+"""A NIC with a delay line sleeps at least so long: a process in real-time priority that never rests is held back."""
+
+LONGEST_UNSEEN_S = 0.02
+"""The rings are looked at so often at least while the NIC is busy, so that they do not overflow."""
+
+_IPV6 = 0x86DD
+_LINK_CHECK = 0x88B5
 _HOP_LIMIT = 14 + 7
 _OPCODE = 14 + 40 + 40 + 8
 _ENDPOINT_REQUEST = 0xD8
@@ -51,6 +70,9 @@ class Transport(Protocol):
 
     def next_frame(self, port: int, now: float) -> Frame | None:
         """Give the frame to send on a port that has space now; None when there is nothing to send there."""
+
+    def has_work(self, port: int, now: float) -> bool:
+        """Say whether `next_frame` would find something for this port if it had space now; True where in doubt."""
 
     def next_deadline(self) -> float | None:
         """Say when `on_timer` wants to be called."""
@@ -86,16 +108,26 @@ class Nic:
         self._rate_pps = config.link.rate_pps
         self._path_mtu = config.path_mtu
         self.ports = tuple(Port(port, config) for port in config.ports)
+        self._up: tuple[Port, ...] = ()
         self._by_interface = {port.config.name: port for port in self.ports}
         self.delay_line = DelayLine(config.link.delay)
         self._carrier = CarrierWatch(self._by_interface)
         self._readers: dict[int, Callable[[], None]] = {self._carrier.fileno(): self._carrier_changed}
         self._port_descriptors = [port.socket.fileno() for port in self.ports]
-        self._last_moved = self.now
+        self._last_moved = self._looked = self.now
         self._periodic: list[_Task] = []
+        self._soon: deque[Callable[[], None]] = deque()
         self._taker: Callable[[bytes | memoryview, float], bool] | None = None
         self._running = False
+        self._least_links = min((template.links for template in config.templates), default=1)
+        self._set_slack()
         self.worst_receive_late = 0.0
+
+    def _set_slack(self) -> None:
+        """How much later than due anything may happen, and how long a frame that arrives is not due for certain."""
+        packets = max(SLACK_PACKETS / self._rate_pps, LEAST_SLACK_S)
+        self._slack = min(packets, SLACK_DELAYS * self.delay_line.link_delay)
+        self._unseen = min(self._least_links * self.delay_line.link_delay, LONGEST_UNSEEN_S)
 
     def watch(self, descriptor: int, reader: Callable[[], None]) -> None:
         """Call `reader` whenever `descriptor` is readable."""
@@ -114,6 +146,10 @@ class Nic:
     def every(self, interval: float, work: Callable[[float], None]) -> None:
         """Call `work(now)` every `interval` seconds; a late call does not shift the next."""
         self._periodic.append(_Task(self.now + interval, interval, work))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Call `work()` once, before the next frame is sent."""
+        self._soon.append(work)
 
     def until_done(self, interval: float, step: Callable[[], bool]) -> None:
         """Call `step()` every `interval` seconds until it returns False."""
@@ -134,6 +170,7 @@ class Nic:
             self._rate_pps = config.link.rate_pps
             for port in self.ports:
                 port.set_rate(config)
+        self._set_slack()
 
     def stop(self) -> None:
         """Make `run` return after the current pass."""
@@ -144,28 +181,66 @@ class Nic:
         self._running = True
         busy_passes = 0
         while self._running:
-            moved, wake = self._pass()
-            if moved >= BUSY_FRAMES and busy_passes < MAX_BUSY_PASSES:
+            moved = self._pass()
+            if moved:
+                self._last_moved = self.now
+            wake = self._wake_at()
+            busy = wake <= self.now if self.delay_line.link_delay > 0 else moved >= BUSY_FRAMES
+            if busy and busy_passes < MAX_BUSY_PASSES:
                 busy_passes += 1
                 continue
             busy_passes = 0
-            self._wait(wake, moved > 0)
+            self._wait(wake)
 
-    def _wait(self, wake: float, moved: bool) -> None:
+    def _wake_at(self) -> float:
+        """When to wake up: with the last of what is due within the slack of the first."""
+        now = self.now
+        due = [task.due for task in self._periodic]
+        deadline = self._transport.next_deadline()
+        if deadline is not None:
+            due.append(deadline)
+        self._add_sends(due, now)
+        line = self.delay_line
+        if line.link_delay > 0:
+            arrival = line.next_due()
+            if arrival is not None:
+                due.append(arrival)
+            if now - self._last_moved < BUSY_FOR_S:
+                # What arrives from now on is due a delay later, so nobody needs to be woken when it arrives.
+                due.append(self._looked + self._unseen)
+        if not due:
+            return _FOREVER
+        limit = min(due) + self._slack
+        wake = max([at for at in due if at <= limit])
+        return max(wake, line.last_due_by(limit))
+
+    def _add_sends(self, due: list[float], now: float) -> None:
+        """Add the times at which ports with work can send again; what has none is idle."""
+        has_work = self._transport.has_work
+        for port in self._up:
+            pacer = port.pacer
+            if port.waiting is not None:
+                due.append(now + RETRY_S)
+            elif pacer.free_at <= now:
+                if not port.served:  # it was asked, and had nothing
+                    pacer.idle()
+                else:
+                    due.append(now)
+            elif port.injected or has_work(port.number, now):
+                due.append(pacer.free_at)
+            else:
+                pacer.idle()
+
+    def _wait(self, wake: float) -> None:
         """Sleep until `wake` (never, if infinite) or until something comes; serve the watched descriptors.
 
-        Where links have a delay, a busy NIC does not wait for frames but looks for them in time, and rests a little
-        between two passes: waking up costs more than what there is to do for one frame.
+        Where links have a delay, a busy NIC does not wait for frames but looks for them in time.
         """
         now = time.monotonic()
-        if moved:
-            self._last_moved = now
         descriptors = [*self._readers]
         rest = 0.0
-        delay = self.delay_line.link_delay
-        if delay > 0 and now - self._last_moved < BUSY_FOR_S:
-            wake = min(wake, now + delay / 2)
-            rest = min(delay, 1 / self._rate_pps) / 3
+        if self.delay_line.link_delay > 0 and now - self._last_moved < BUSY_FOR_S:
+            rest = LEAST_REST_S
         else:
             descriptors += self._port_descriptors
         timeout = None if wake == _FOREVER else max(rest, wake - now)
@@ -182,23 +257,26 @@ class Nic:
             port.socket.close()
         self._carrier.close()
 
-    def _pass(self) -> tuple[int, float]:
-        """Do everything that can be done now; return frames moved and when there is more to do."""
-        moved = sum(self._receive(port) for port in self.ports)
+    def _pass(self) -> int:
+        """Do everything that can be done now; return how many frames moved."""
+        moved = 0
+        self._looked = time.monotonic()
+        for port in self.ports:
+            if port.socket.waiting():
+                moved += self._receive(port)
         if self.delay_line.link_delay > 0:
             moved += self._deliver_due()
-        self._advance(time.monotonic())
+        now = self._advance(time.monotonic())
         deadline = self._transport.next_deadline()
-        if deadline is not None and deadline <= self.now:
-            self._transport.on_timer(self.now)
-        self._run_periodic()
-        sent, wake = self._transmit()
-        for due in (self._transport.next_deadline(), self.delay_line.next_due()):
-            if due is not None and due < wake:
-                wake = due
+        if deadline is not None and deadline <= now:
+            self._transport.on_timer(now)
         for task in self._periodic:
-            wake = min(wake, task.due)
-        return moved + sent, wake
+            if task.due <= now:
+                self._run_periodic()
+                break
+        while self._soon:
+            self._soon.popleft()()
+        return moved + self._transmit()
 
     def _advance(self, now: float) -> float:
         """Move the time on; frames that came before something already handled are handled at its time."""
@@ -207,13 +285,12 @@ class Nic:
 
     def _receive(self, port: Port) -> int:
         """Take what waits in a port's ring: link checks are answered, packets delivered or put into the delay line."""
-        count = 0
+        count = size = 0
         delayed = self.delay_line.link_delay > 0
         for arrival, frame in port.socket.frames(time.monotonic(), BATCH):
             count += 1
-            port.rx_packets += 1
-            port.rx_bytes += len(frame)
-            ethertype = frame[12:14]
+            size += len(frame)
+            ethertype = frame[12] << 8 | frame[13]
             if ethertype == _IPV6 and len(frame) > _HOP_LIMIT:
                 if delayed:
                     self.delay_line.put(port.number, bytes(frame), frame[_HOP_LIMIT], arrival)
@@ -223,6 +300,8 @@ class Nic:
                 self._answer_link_check(port, frame)
             else:
                 port.foreign += 1
+        port.rx_packets += count
+        port.rx_bytes += size
         return count
 
     def _deliver_due(self) -> int:
@@ -261,38 +340,27 @@ class Nic:
             task.due += ((self.now - task.due) // task.interval + 1) * task.interval
             task.work(self.now)
 
-    def _transmit(self) -> tuple[int, float]:
-        """Send what ports may send now, in turns; return how many frames, and when a port may send again.
+    def _transmit(self) -> int:
+        """Send what ports may send now, in turns; return how many frames.
 
-        A port counts as idle only when none sends: the transport keeps planes in step, so one may wait for another.
+        A port that had nothing is asked again after another sent: the transport keeps planes in step.
         """
-        ports = [port for port in self.ports if port.up]
-        in_a_row = BATCH if len(ports) == 1 else 1
-        total, sent = 0, 1
+        next_frame = self._transport.next_frame
+        ports = self._up
+        total, sent = 0, True
         while sent and total < BATCH * len(ports):
-            sent = sum([self._transmit_port(port, in_a_row) for port in ports])
-            total += sent
-        wake = self.now if sent else _FOREVER
-        for port in ports:
-            if port.waiting is not None:
-                wake = min(wake, self.now + RETRY_S)
-            elif port.pacer.free_at > self.now:
-                wake = min(wake, port.pacer.free_at)
-            elif not sent:
-                port.pacer.idle()
-        return total, wake
-
-    def _transmit_port(self, port: Port, limit: int) -> int:
-        transport, pacer, number = self._transport, port.pacer, port.number
-        for count in range(limit):
+            sent = False
             now = self._advance(time.monotonic())
-            if pacer.free_at > now:
-                return count
-            own = port.waiting is not None or port.injected
-            frame = port.take_own() if own else transport.next_frame(number, now)
-            if frame is None or not port.send(frame, now):
-                return count
-        return limit
+            for port in ports:
+                if port.pacer.free_at > now:
+                    continue
+                own = port.waiting is not None or port.injected
+                frame = port.take_own() if own else next_frame(port.number, now)
+                port.served = frame is not None and port.send(frame, now)
+                if port.served:
+                    total += 1
+                    sent = True
+        return total
 
     def _carrier_changed(self) -> None:
         for interface, up in self._carrier.changes():
@@ -302,5 +370,6 @@ class Nic:
             port.injected.clear()
             port.socket.clear_error()
             port.pacer.reset()
+            self._up = tuple(port for port in self.ports if port.up)
             log.info("%s: carrier %s", interface, "up" if up else "lost")
             self._transport.port_event(port.number, up, self.now)

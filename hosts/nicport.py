@@ -14,6 +14,9 @@ log = logging.getLogger(__name__)
 HEADER_BYTES = 142
 """What a full packet adds to its payload: Ethernet 14, IPv6 80, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, ICRC 4."""
 
+ROCE_HEADER_BYTES = 78
+"""The same for RoCEv2: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4."""
+
 
 class Frame(Protocol):
     """A frame to send, in parts; `payload` is a view of the memory it is sent from."""
@@ -59,13 +62,15 @@ class Port:
         self.socket = PacketSocket(config.name, node.path_mtu + MTU_HEADROOM)
         self.set_rate(node)
         self.up = False
+        self.served = False  # a frame left when it was last asked for one
         self.waiting: Frame | None = None
         self.injected: deque[Frame] = deque()
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.tx_errors = self.foreign = 0
 
     def set_rate(self, node: NodeConfig) -> None:
-        """Pace at the link rate of a node config."""
-        self.pacer = Pacer(node.link.rate_pps, node.path_mtu + HEADER_BYTES)
+        """Pace at the link rate of a node config: so many full packets of its transport per second."""
+        headers = ROCE_HEADER_BYTES if node.transport.kind == "roce" else HEADER_BYTES
+        self.pacer = Pacer(node.link.rate_pps, node.path_mtu + headers)
 
     def send(self, frame: Frame, now: float) -> bool:
         """Hand a frame to the interface; return False when it takes no more for the moment."""

@@ -26,7 +26,7 @@ TP_STATUS_KERNEL = 0
 TP_STATUS_USER = 1
 ETH_P_ALL = 0x0003
 
-_HEADER = struct.Struct("=IIIHHII")  # tp_status, tp_len, tp_snaplen, tp_mac, tp_net, tp_sec, tp_nsec
+_HEADER = struct.Struct("=4xIIH2xII")  # tp_status, tp_len, tp_snaplen, tp_mac, tp_net, tp_sec, tp_nsec
 _RING_HEADROOM = 128  # tpacket2_hdr, sockaddr_ll and what aligns the Ethernet header
 _BLOCK_BYTES = 65536
 SEND_BUFFER_BYTES = 4 * 1024 * 1024
@@ -86,28 +86,36 @@ class PacketSocket:
         """Return the descriptor, which is readable when a frame waits."""
         return self._socket.fileno()
 
+    def waiting(self) -> bool:
+        """Whether `frames` would find something."""
+        return bool(self._words[self._offsets[self._next] >> 2] & TP_STATUS_USER)
+
     def frames(self, now: float, limit: int) -> Iterator[tuple[float, memoryview]]:
         """Yield (arrival, frame) of up to `limit` frames that wait; arrival is the kernel's, in monotonic seconds.
 
         A frame is valid until the next one is asked for: its slot then goes back to the kernel.
         """
-        words, offsets, unpack = self._words, self._offsets, _HEADER.unpack_from
+        words, offsets, unpack, slots = self._words, self._offsets, _HEADER.unpack_from, self.slots
         since, to_monotonic = self._seen_until, now - time.time()
         self._seen_until = now
+        at = self._next
         for _ in range(limit):
-            offset = offsets[self._next]
+            offset = offsets[at]
             if not words[offset >> 2] & TP_STATUS_USER:
                 return
-            _, length, captured, mac, _, seconds, nanoseconds = unpack(self._map, offset)
+            length, captured, mac, seconds, nanoseconds = unpack(self._map, offset)
             if length == captured:
+                arrival = seconds + nanoseconds * 1e-9 + to_monotonic
                 # A step of the wall clock must not move a frame out of the time in which it can have come.
-                arrival = min(now, max(since, seconds + nanoseconds * 1e-9 + to_monotonic))
+                if arrival > now or arrival < since:
+                    arrival = min(now, max(since, arrival))
                 start = offset + mac
                 yield arrival, self._bytes[start : start + captured]
             else:
                 self.truncated += 1
             words[offset >> 2] = TP_STATUS_KERNEL
-            self._next = (self._next + 1) % self.slots
+            at = at + 1 if at + 1 < slots else 0
+            self._next = at
 
     def clear_error(self) -> None:
         """Forget that the interface was down: the socket would stay readable with nothing to read."""

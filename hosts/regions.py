@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from hosts import guard
 from rpc.errors import RpcError
 
 Access = Literal["read", "write"]
@@ -28,8 +29,9 @@ Buffer = mmap.mmap | bytearray
 def map_file(path: str, length: int | None, access: Access) -> Buffer:
     """Map a file's first `length` bytes (None: all of it).
 
-    With access "write" the file is made where it is missing and gets exactly `length` bytes. An empty region is an
-    empty bytearray, since nothing can be mapped. Raises RpcError with the errno's name; the text names the path.
+    With access "write" the file is made where it is missing and gets exactly `length` bytes. What is read keeps its
+    bytes also when the file shrinks (see hosts.guard). An empty region is an empty bytearray, since nothing can be
+    mapped. Raises RpcError with the errno's name; the text names the path.
     """
     if not Path(path).is_absolute():
         raise RpcError("EINVAL", f"path {path!r} is relative; give an absolute path, the agent has its own directory")
@@ -52,6 +54,7 @@ def map_file(path: str, length: int | None, access: Access) -> Buffer:
 def unmap(buffer: Buffer) -> None:
     """Give a region's memory back, at the latest when the last view of it goes; everything written is in the file."""
     if isinstance(buffer, mmap.mmap):
+        guard.forget(buffer)
         with contextlib.suppress(BufferError):  # a view is left, as in what a destroyed QP remembers of a packet
             buffer.close()
 
@@ -70,7 +73,9 @@ def _map(descriptor: int, path: str, length: int | None, access: Access) -> Buff
     size = status.st_size if length is None else length
     if size == 0:
         return bytearray()
-    return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ if access == "read" else mmap.ACCESS_WRITE)
+    if access == "write":
+        return mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE)
+    return guard.map_guarded(descriptor, size)
 
 
 def populate(buffer: Buffer, access: Access) -> Callable[[], bool]:

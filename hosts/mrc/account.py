@@ -16,23 +16,20 @@ from hosts.mrc.sent import SentPacket
 class Account:
     """Bytes and packets in flight of one QP, mirrored in the shared controller."""
 
-    __slots__ = ("_rcvd_units", "bytes", "cc", "packets")
+    __slots__ = ("_on_send", "_rcvd_units", "bytes", "cc", "packets")
 
     def __init__(self, cc: Controller) -> None:
         self.cc = cc
+        self._on_send = cc.on_send
         self.packets = 0  # sent and neither acknowledged nor declared lost
         self.bytes = 0
         self._rcvd_units = 0  # unwrapped
 
-    def sent(self, packet: SentPacket, now: float) -> None:
-        """A packet goes out."""
+    def sent(self, nominal: int, now: float) -> None:
+        """A packet of this size goes out."""
         self.packets += 1
-        self.bytes += packet.nominal
-        self.cc.on_send(packet.nominal, now)
-
-    def acked(self) -> None:
-        """A packet in flight is acknowledged; its bytes go when the receiver's count tells."""
-        self.packets -= 1
+        self.bytes += nominal
+        self._on_send(nominal, now)
 
     def lost(self, packet: SentPacket) -> int:
         """A packet is declared lost; the controller takes the size returned off its side."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hosts.mrc.errors import VerbsError
@@ -30,6 +31,7 @@ class CompletionQueue:
         self.depth = depth
         self.users = 0
         self.overflowed = False
+        self.notify: Callable[[], None] | None = None  # called whenever an entry was added
         self._entries: deque[Completion] = deque()
 
     def push(self, completion: Completion) -> bool:
@@ -38,6 +40,8 @@ class CompletionQueue:
             self.overflowed = True
             return False
         self._entries.append(completion)
+        if self.notify is not None:
+            self.notify()
         return True
 
     def poll(self, most: int) -> list[Completion]:

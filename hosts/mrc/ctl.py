@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_BATCH: Final = 256
 MAX_PROBE_TIMEOUT: Final = 10.0  # seconds
+_PROBE_CLASSES: Final = ("NO_TRIM", "CONTROL")
 
 
 class Ctl:
@@ -62,7 +63,7 @@ class Ctl:
             raise VerbsError("EINVAL", f"there is no EV profile {number}") from None
 
     def modify_ev_profile(self, number: int, state: ProfileState) -> None:
-        """One step of INIT → OFFLINE ⇄ ONLINE."""
+        """One step of INIT ⇄ OFFLINE ⇄ ONLINE."""
         self.ev_profile(number).go(state)
 
     def destroy_ev_profile(self, number: int) -> None:
@@ -141,6 +142,18 @@ class Ctl:
         self._cc_profiles[number] = (algorithm, config)
         return number
 
+    def cc_profile_users(self, number: int) -> int:
+        """QPs made with this profile."""
+        self.cc_profile(number)
+        return sum(qp.cc_profile == number for qp in self._endpoint.qps.values())
+
+    def destroy_cc_profile(self, number: int) -> None:
+        """EBUSY while QPs use it."""
+        users = self.cc_profile_users(number)
+        if users:
+            raise VerbsError("EBUSY", f"congestion control profile {number} serves {users} QPs; destroy them first")
+        del self._cc_profiles[number]
+
     def cc_profile(self, number: int) -> tuple[str, dict[str, Any]]:
         """Algorithm and parameters; EINVAL if there is no such profile."""
         try:
@@ -151,9 +164,20 @@ class Ctl:
     # --- EV probes ------------------------------------------------------------------------------------
 
     def probe_evs(
-        self, peer: str, evs: list[int], timeout: float, done: Callable[[list[ProbeResult]], None], now: float
+        self,
+        peer: str,
+        evs: list[int],
+        timeout: float,
+        done: Callable[[list[ProbeResult]], None],
+        now: float,
+        dscp: str = "NO_TRIM",
     ) -> None:
-        """Probe a batch of EVs (32-bit values) of a peer; `done` gets all results, in order, when the last is known."""
+        """Probe a batch of EVs (32-bit values) of a peer; `done` gets all results, in order, when the last is known.
+
+        `dscp` NO_TRIM takes the queues of data, CONTROL those of acknowledgements.
+        """
+        if dscp not in _PROBE_CLASSES:
+            raise VerbsError("EINVAL", f"dscp {dscp!r} is none for probes; it is one of {', '.join(_PROBE_CLASSES)}")
         if not 1 <= len(evs) <= _MAX_BATCH:
             raise VerbsError("E2BIG", f"a batch has 1…{_MAX_BATCH} probes, not {len(evs)}")
         if not 0 < timeout <= MAX_PROBE_TIMEOUT:
@@ -171,7 +195,7 @@ class Ctl:
                 done(results)
 
         for at, path in enumerate(paths):
-            self._endpoint.ops.probe(entry, path, timeout, partial(one, at), now)
+            self._endpoint.ops.probe(entry, path, timeout, partial(one, at), now, control=dscp == "CONTROL")
 
     def _path(self, peer: Peer, value: int) -> Any:
         fields = srv6.ev_fields(value)
@@ -185,6 +209,11 @@ class Ctl:
         """Disable a port administratively, or allow it again; peers are told as if the link had failed."""
         self._plane(port)
         self._endpoint.port_admin(port, enabled, now)
+
+    def query_port(self, port: int) -> dict[str, bool]:
+        """Administrative state and carrier of a port; up is both."""
+        self._plane(port)
+        return self._endpoint.port_state(port)
 
 
 API_STATES: Final = {

@@ -19,7 +19,7 @@ from hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
 from hosts.mrc.errors import VerbsError
 from hosts.mrc.ev import EvState
 from hosts.mrc.icrc import Verifier
-from hosts.mrc.packet import DiscardError, Packet, parse
+from hosts.mrc.packet import DiscardError, Packet, Parser
 from hosts.mrc.paths import Frame
 from hosts.mrc.peer import Peer
 from hosts.mrc.qp import QueuePair
@@ -40,12 +40,12 @@ def _ignore(result: ProbeResult) -> None:
 class Port:
     """One NIC port as the transport sees it."""
 
-    __slots__ = ("carrier", "control", "counters", "enabled", "number", "placed_bytes", "plane", "route", "up")
+    __slots__ = ("carrier", "control", "counters", "enabled", "number", "parse", "placed_bytes", "plane", "up")
 
-    def __init__(self, number: int, plane: int, route: bytes) -> None:
+    def __init__(self, number: int, plane: int, parser: Parser) -> None:
         self.number = number
         self.plane = plane
-        self.route = route  # leading 48 bits of the outer destination of what is for this port
+        self.parse = parser.parse
         self.carrier = False
         self.enabled = True  # by the controller
         self.up = False  # both
@@ -59,15 +59,16 @@ class Endpoint(Verbs):
 
     def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
         self._address = srv6.to_bytes(srv6.from_text(config.host.address))
-        self._icrc = Verifier(self._address)
-        self._ports = {
-            port.number: Port(
-                port.number, port.plane, srv6.nic_route(port.plane, config.host.downlink).to_bytes(6, "big")
-            )
-            for port in config.ports
-        }
+        verifier = Verifier(self._address)
+        self._ports: dict[int, Port] = {}
+        for port in config.ports:
+            # leading 48 bits of the outer destination of what is for this port
+            route = srv6.nic_route(port.plane, config.host.downlink).to_bytes(6, "big")
+            parser = Parser(port.number, route, self._address, verifier)
+            self._ports[port.number] = Port(port.number, port.plane, parser)
         self._by_plane = {port.plane: port for port in self._ports.values()}
         self._active: deque[QueuePair] = deque()
+        self.urgent = False  # a QP may have a retransmission or a probe to send
         super().__init__(config, rng, log)
         self.ops = EndpointOps(self)
         self.ctl = Ctl(self)
@@ -80,31 +81,31 @@ class Endpoint(Verbs):
         self.now = now
         entry = self._ports[port]
         try:
-            packet = parse(memoryview(frame), port, entry.route, self._address, self._icrc)
-            self._dispatch(entry, packet, now)
+            packet = entry.parse(memoryview(frame))
+            qp = self.qps.get(packet.dqpn)
+            if qp is None or packet.source != qp.peer.address_bytes:
+                self._dispatch_other(packet, now)
+                return
+            placed = qp.on_packet(packet, now)
+            if placed:
+                entry.placed_bytes += placed
+                if now - qp.peer.reverse_probe_at >= qp.settings.base_rtt:
+                    self._probe_reverse(qp, now)
         except DiscardError as discard:
             entry.counters[str(discard)] += 1
         except struct.error:
             entry.counters["malformed"] += 1
 
-    def _dispatch(self, port: Port, packet: Packet, now: float) -> None:
-        if packet.dqpn == h.ENDPOINT_QPN:
-            self.ops.on_packet(packet, now)
-            return
-        qp = self.qps.get(packet.dqpn)
-        if qp is None or packet.source != qp.peer.address_bytes:
+    def _dispatch_other(self, packet: Packet, now: float) -> None:
+        if packet.dqpn != h.ENDPOINT_QPN:
             raise DiscardError("no_qp")
-        before = qp.stats.placed_bytes
-        qp.on_packet(packet, now)
-        if qp.stats.placed_bytes != before:
-            port.placed_bytes += qp.stats.placed_bytes - before
-            self._probe_reverse(qp, now)
+        self.ops.on_packet(packet, now)
 
     def _probe_reverse(self, qp: QueuePair, now: float) -> None:
         """A QP that receives but sends nothing learns of good paths for its control packets by one EV probe per RTT."""
         peer = qp.peer
         rtt = qp.settings.base_rtt
-        if now - peer.reverse_probe_at < rtt or now - qp.requestor.last_sent < rtt:
+        if now - qp.requestor.last_sent < rtt:
             return
         peer.reverse_probe_at = now
         port = self.rng.choice(list(self._ports.values()))
@@ -115,20 +116,15 @@ class Endpoint(Verbs):
     # --- packets out ------------------------------------------------------------------------------
 
     def has_work(self, port: int, now: float) -> bool:
-        """Whether next_frame for this port would find something."""
+        """Whether next_frame for this port may find something: True where only its plane's turn could be in the way."""
         del now
         entry = self._ports[port]
         if not entry.up:
             return False
         if entry.control:
             return True
-        plane = entry.plane
-        for qp in self._active:
-            if qp.prober.wants(plane):
-                return True
-            if qp.requestor.has_lost() and qp.evs.usable(plane):
-                return True
-            if qp.requestor.has_new() and qp.evs.in_turn(plane):
+        for qp in self._active:  # noqa: SIM110  a generator costs three times as much, once per port and wake-up
+            if self.urgent or qp.requestor.has_new():
                 return True
         return False
 
@@ -138,20 +134,36 @@ class Endpoint(Verbs):
         entry = self._ports[port]
         if not entry.up:
             return None
-        while entry.control:
+        if entry.control:
             item, peer = entry.control.popleft()
             path = item.path if isinstance(item, OpItem) and item.path is not None else peer.reverse[entry.plane]
             return item.frame(path, now)
-        for qp in self._active:
-            if qp.requestor.lost or qp.prober.tail_wanted or qp.prober.queued:
-                frame = self._urgent_frame(entry.plane, now)
-                if frame is not None:
-                    return frame
-                break
-        return self._data_frame(entry.plane, now)
+        plane = entry.plane
+        if self.urgent:
+            frame = self._urgent_frame(plane, now)
+            if frame is not None:
+                return frame
+        active = self._active
+        for _ in range(len(active)):
+            qp = active[0]
+            frame = qp.requestor.new_frame(plane, now)
+            if frame is None and qp.idle:
+                active.popleft()
+                qp.awake = False
+                continue
+            if len(active) > 1:
+                active.rotate(-1)
+            if frame is not None:
+                return frame
+        return None
 
     def _urgent_frame(self, plane: int, now: float) -> Frame | None:
+        """A probe or a retransmission; where no QP has any, `urgent` is over."""
+        self.urgent = False
         for qp in self._active:
+            if not (qp.requestor.lost or qp.prober.waiting):
+                continue
+            self.urgent = True
             if qp.prober.wants(plane):
                 frame = qp.prober.frame(plane, now)
                 if frame is not None:
@@ -160,23 +172,6 @@ class Endpoint(Verbs):
                 frame = qp.requestor.lost_frame(plane, now)
                 if frame is not None:
                     return frame
-        return None
-
-    def _data_frame(self, plane: int, now: float) -> Frame | None:
-        active = self._active
-        for _ in range(len(active)):
-            qp = active[0]
-            if qp.requestor.has_new() and qp.evs.in_turn(plane):
-                frame = qp.requestor.new_frame(plane, now)
-                if len(active) > 1:
-                    active.rotate(-1)
-                if frame is not None:
-                    return frame
-            elif qp.idle:
-                active.popleft()
-                qp.awake = False
-            else:
-                active.rotate(-1)
         return None
 
     def wake(self, qp: QueuePair) -> None:
@@ -243,6 +238,11 @@ class Endpoint(Verbs):
         entry.enabled = enabled
         self._port_changed(entry, now)
 
+    def port_state(self, port: int) -> dict[str, bool]:
+        """Carrier, the controller's word, and both."""
+        entry = self._ports[port]
+        return {"enabled": entry.enabled, "carrier": entry.carrier, "up": entry.up}
+
     def _port_changed(self, entry: Port, now: float) -> None:
         up = entry.carrier and entry.enabled
         if entry.up == up:
@@ -258,8 +258,9 @@ class Endpoint(Verbs):
         delays = {qp.settings.remap_delay for qp in self.qps.values()} if not up else {0.0}
         for delay in delays:
             self._remap(delay if not up else None, now)
-        for peer in self.peers.values():
-            self.ops.announce_ports(peer, now)
+        told = dict.fromkeys(qp.peer.address_bytes for qp in self.qps.values() if qp.settings.port_status_update)
+        for address in told:
+            self.ops.announce_ports(self.peers[address], now)
 
     def _remap(self, delay: float | None, now: float) -> None:
         """Bring the QPs with this remap delay (None: all) in line with the ports, after it."""
@@ -304,7 +305,7 @@ class Endpoint(Verbs):
 
     def connected(self, qp: QueuePair) -> None:
         """A peer that has not heard of a port that is down should."""
-        if self.port_mask != (1 << len(self._ports)) - 1:
+        if qp.settings.port_status_update and self.port_mask != (1 << len(self._ports)) - 1:
             self.ops.announce_ports(qp.peer, self.now)
 
     def forget(self, qp: QueuePair) -> None:

@@ -49,11 +49,12 @@ class OpItem:
 
 @dataclass
 class ProbeResult:
-    """Outcome of one EV probe; `rtt` in seconds, None where no answer came in time."""
+    """Outcome of one EV probe; `rtt` in seconds, less the peer's service time, None where no answer came in time."""
 
     ev: int
     rtt: float | None = None
     mark: int = h.Mark.NONE
+    port: int | None = None  # that the answer came in by
 
 
 @dataclass
@@ -86,8 +87,16 @@ class EndpointOps:
         self._updates[peer.address_bytes] = request_id
         self._send_update(request_id, request, now)
 
-    def probe(self, peer: Peer, path: Path, timeout: float, done: Callable[[ProbeResult], None], now: float) -> None:
-        """Probe one path of a peer; `done` is called with the result."""
+    def probe(
+        self,
+        peer: Peer,
+        path: Path,
+        timeout: float,
+        done: Callable[[ProbeResult], None],
+        now: float,
+        control: bool = False,
+    ) -> None:
+        """Probe one path of a peer, in the data class unless told; `done` is called with the result."""
         request_id, request = self._new(peer, self._probe_failed)
         request.result = ProbeResult(path.value)
         request.done = done
@@ -98,7 +107,7 @@ class EndpointOps:
             return h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(at)).pack()
 
         self._endpoint.send_control(
-            OpItem(h.Op.ENDPOINT_REQUEST, request_id, body, path, data_class=True), peer, path.port
+            OpItem(h.Op.ENDPOINT_REQUEST, request_id, body, path, data_class=not control), peer, path.port
         )
 
     def forget(self, peer: Peer) -> None:
@@ -184,6 +193,7 @@ class EndpointOps:
             self._updates.pop(request.peer.address_bytes, None)
         else:
             request.result.rtt = now - request.sent_at - response.service_time * 1e-9
+            request.result.port = packet.port
             request.peer.use_reverse(response.entropy)
         self._drop(packet.psn)
         if request.done is not None and request.result is not None:

@@ -87,7 +87,7 @@ class Plane:
         self.target = target  # active EVs when all is well
         self.active: list[Ev] = []
         self.at = 0  # next in rotation
-        self.share = 0  # new packets sent, kept level with the other planes
+        self.share = 0  # data packets sent, kept level with the other planes
         self.up = True
         self.down_at = 0.0
 
@@ -97,8 +97,9 @@ class Plane:
         return self.up and bool(self.active)
 
     def backup(self) -> Ev | None:
-        """A GOOD EV that is not in rotation."""
-        return next((ev for ev in self.evs if not ev.active and ev.state is EvState.GOOD), None)
+        """A GOOD EV that is not in rotation: of several the one whose last mark is longest ago."""
+        waiting = [ev for ev in self.evs if not ev.active and ev.state is EvState.GOOD]
+        return min(waiting, key=lambda ev: ev.skip_until) if waiting else None
 
 
 Change = Callable[[Ev, str, str, str], None]  # (ev, old, new, reason)
@@ -147,20 +148,50 @@ class EvSet:
                 return False
         return True
 
+    def in_turn_again(self, plane_number: int, avoid: Ev | None) -> bool:
+        """The same for a packet that is sent again: planes that have nothing but `avoid` for it do not count."""
+        plane = self.planes[plane_number]
+        share = plane.share
+        for other in self._plane_list:
+            if other.share < share and other.up and any(ev is not avoid for ev in other.active):
+                return False
+        return True
+
+    def take(self, plane_number: int) -> Ev | None:
+        """The EV for new data in this plane; None if the plane is not in turn or has none."""
+        plane = self.planes.get(plane_number)
+        if plane is None or not plane.up:
+            return None
+        share = plane.share
+        for other in self._plane_list:
+            if other.share < share and other.up and other.active:
+                return None
+        ev = self._next(plane, None)
+        if ev is not None:
+            plane.share = share + 1
+        return ev
+
     def select(self, plane_number: int, avoid: Ev | None = None) -> Ev | None:
         """The EV for the next packet in this plane; None if there is none but `avoid`.
 
         A SKIP EV that is passed over becomes GOOD, one per call, and is taken only if there is nothing else.
         """
         plane = self.planes.get(plane_number)
-        if plane is None or not plane.up:
-            return None
-        at, active = plane.at, plane.active
-        if at < len(active):
-            ev = active[at]
-            if ev.state is _GOOD and ev is not avoid:
-                plane.at = at + 1
-                return ev
+        return self._next(plane, avoid) if plane is not None and plane.up else None
+
+    def _next(self, plane: Plane, avoid: Ev | None) -> Ev | None:
+        active, at = plane.active, plane.at
+        if at >= len(active):
+            if not active:
+                return None
+            if len(active) > 1:
+                self._rng.shuffle(active)
+            at = 0
+        ev = active[at]
+        if ev.state is _GOOD and ev is not avoid:
+            plane.at = at + 1
+            return ev
+        plane.at = at
         return self._search(plane, avoid)
 
     def _search(self, plane: Plane, avoid: Ev | None) -> Ev | None:
@@ -189,10 +220,22 @@ class EvSet:
     # --- feedback ---------------------------------------------------------------------------------
 
     def skip(self, ev: Ev, now: float, hold: float, reason: str) -> None:
-        """Congestion on this path: leave it out once. `hold` seconds long further marks do not count."""
+        """Congestion on this path: leave it out once. `hold` seconds long further marks do not count.
+
+        Where it is the only one in rotation in its plane, leaving it out means that a backup takes its place.
+        """
         if ev.state is not EvState.GOOD or now < ev.skip_until:
             return
-        if ev.active and 2 * (self._skipped + 1) > self.active_count():
+        plane = self.planes[ev.plane]
+        if not ev.active:  # it waits as backup: news of packets that it carried before
+            ev.skip_until = now + hold
+            return
+        backup = plane.backup() if len(plane.active) == 1 else None
+        if backup is not None:
+            ev.skip_until = now + hold
+            self._swap(plane, ev, backup, reason)
+            return
+        if 2 * (self._skipped + 1) > self.active_count():
             self.skips_ignored += 1
             return
         ev.skip_until = now + hold
@@ -225,7 +268,7 @@ class EvSet:
         plane = self.planes[ev.plane]
         if len(plane.active) < plane.target:
             self._join(plane, ev)
-        self._set(ev, EvState.SKIP if skip else EvState.GOOD, reason)
+        self._set(ev, EvState.SKIP if skip and ev.active else EvState.GOOD, reason)
 
     # --- the controller's and the ports' word -----------------------------------------------------
 
@@ -239,6 +282,7 @@ class EvSet:
         self._set(ev, EvState.DENIED, "controller")
         if backup is not None and backup is not ev:
             self._activate(plane, backup, reason="replacement")
+        self._keep_one()
 
     def allow(self, ev: Ev) -> None:
         """The controller lifts its word."""
@@ -258,6 +302,7 @@ class EvSet:
         plane.down_at = now
         for ev in plane.active:
             self._on_change(ev, ev.shown_state, "PORT_DOWN", reason)
+        self._keep_one()
 
     def plane_up(self, number: int, reason: str, shadow: float) -> None:
         """The port is back and its EVs at once, also those retired from `shadow` seconds before it went down on."""
@@ -277,6 +322,17 @@ class EvSet:
     def active_count(self) -> int:
         """EVs in rotation in planes that are up."""
         return sum(len(plane.active) for plane in self.planes.values() if plane.up)
+
+    def _keep_one(self) -> None:
+        """Where nothing is left to send by, the EV that was retired longest ago returns before its probes allow it.
+
+        A port or the controller can take the last good one; a loss cannot, for that there is the floor.
+        """
+        if self.active_count():
+            return
+        bad = [ev for p in self._plane_list if p.up for ev in p.evs if ev.state is EvState.ASSUMED_BAD]
+        if bad:
+            self.restore(min(bad, key=lambda ev: ev.bad_since), "last resort")
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -299,6 +355,13 @@ class EvSet:
         self._join(plane, ev)
         if reason:
             self._on_change(ev, old, ev.shown_state, reason)
+
+    def _swap(self, plane: Plane, ev: Ev, backup: Ev, reason: str) -> None:
+        """A backup goes into rotation, and what it replaces becomes one."""
+        old = ev.shown_state
+        self._deactivate(plane, ev)
+        self._on_change(ev, old, ev.shown_state, reason)
+        self._activate(plane, backup, reason="replacement")
 
     def _deactivate(self, plane: Plane, ev: Ev) -> None:
         if not ev.active:

@@ -1,8 +1,8 @@
 """EV profiles of the control interface: arrays of EVs that a controller fills, or a generator, and that QPs draw from.
 
-Facts: OCP headers (`mrc_ctl.h`), docs/mrc-protocol.md §1.4.1. States INIT → OFFLINE → ONLINE; an explicit entry starts
-unpopulated and must be replaced before ONLINE; `ev_min_active` guards against too many ASSUMED_BAD; events only for
-GOOD and ASSUMED_BAD.
+Facts: OCP headers (`mrc_ctl.h`), docs/mrc-protocol.md §1.4.1. States INIT → OFFLINE → ONLINE and back; an explicit
+entry starts unpopulated and must be replaced before ONLINE; `ev_min_active` guards against too many ASSUMED_BAD; events
+only for GOOD and ASSUMED_BAD.
 """
 
 from __future__ import annotations
@@ -115,11 +115,15 @@ class EvProfile:
                 entry.port, entry.value, entry.state = port, value, ApiState.GOOD
 
     def go(self, target: ProfileState) -> None:
-        """INIT → OFFLINE ⇄ ONLINE; EINVAL for other steps, EBUSY for going offline under QPs."""
+        """INIT ⇄ OFFLINE ⇄ ONLINE; EINVAL for other steps, EBUSY for going offline under QPs.
+
+        Back in INIT an explicit array is unpopulated again.
+        """
         steps = {
             (ProfileState.INIT, ProfileState.OFFLINE),
             (ProfileState.OFFLINE, ProfileState.ONLINE),
             (ProfileState.ONLINE, ProfileState.OFFLINE),
+            (ProfileState.OFFLINE, ProfileState.INIT),
         }
         if (self.state, target) not in steps:
             raise VerbsError("EINVAL", f"EV profile {self.number} cannot go from {self.state.value} to {target.value}")
@@ -131,6 +135,8 @@ class EvProfile:
                 )
         elif self.users:
             raise VerbsError("EBUSY", f"EV profile {self.number} serves {self.users} QPs; destroy them first")
+        if target is ProfileState.INIT and self.mode is Mode.EXPLICIT:
+            self.entries = [Entry() for _ in range(self.ev_count)]
         self.state = target
 
     def generate(self, ports: list[int], rng: random.Random) -> None:

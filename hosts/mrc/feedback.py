@@ -6,6 +6,7 @@ shows missing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hosts.mrc import headers as h
@@ -57,12 +58,10 @@ class Feedback:
         else:
             rtt = self._trigger(cack + sack.offset, sack.timestamp, now)
         shown = cack + sack.bitmap_offset
-        for packet in window.cumulative(cack):
-            self._ack(packet, now)
+        self._ack_all(window.cumulative(cack), now)
         for packet in window.slide(shown, sack.bitmap):
             self._loss.left_behind(packet)
-        for packet in window.bitmap(shown, sack.bitmap):
-            self._ack(packet, now)
+        self._ack_all(window.bitmap(shown, sack.bitmap), now)
         self._judge(shown, now)
         if stats.acked_packets != before:
             self._progress(now)
@@ -85,8 +84,7 @@ class Feedback:
             stats.bogus_control += 1
             return
         news = window.cumulative(cack)
-        for packet in news:
-            self._ack(packet, now)
+        self._ack_all(news, now)
         if news:
             self._progress(now)
         self._judge(window.next, now)
@@ -104,7 +102,7 @@ class Feedback:
         size = self._r.declare_lost(packet, "nack", now)
         packet.ev.nacked += 1
         qp.cc.on_nack(size, trimmed, rtt, now)
-        if nack.reason == h.Reason.TRIMMED:
+        if nack.reason == h.Reason.TRIMMED and qp.settings.ecn_skip:
             reflected = qp.evs.by_value.get(nack.entropy)
             if reflected is not None:
                 qp.evs.skip(reflected, now, self._loss.rtt_base, "trimmed")
@@ -135,26 +133,26 @@ class Feedback:
             self._news.append(packet)
         if packet.state is _ACKED:
             return None
-        self._ack(packet, now)
+        self._ack_all((packet,), now)
+        self._window.arrived(packet)
         return now - packet.sent_at if last_copy else None
 
-    def _ack(self, packet: SentPacket, now: float) -> None:
-        """A packet has arrived, by whichever of its copies."""
-        stats = self._stats
-        state = packet.state
-        if state is _FLIGHT:
-            self._account.acked()
-            if packet.sends == 1:
-                self._news.append(packet)
-            elif not packet.settled and now - packet.sent_at < TOO_SOON * self._loss.rtt_base:
-                self._spurious(packet)  # the answer came sooner than the last copy can have arrived
-        elif state is _LOST:
-            self._late(packet)
-        packet.state = _ACKED
-        self._window.arrived(packet)
-        packet.ev.acked += 1
-        stats.acked_packets += 1
-        stats.acked_bytes += packet.size
+    def _ack_all(self, packets: Iterable[SentPacket], now: float) -> None:
+        """These have arrived, each by whichever of its copies."""
+        stats, news, account = self._stats, self._news, self._account
+        for packet in packets:
+            if packet.state is _FLIGHT:
+                account.packets -= 1  # its bytes go when the receiver's count tells
+                if packet.sends == 1:
+                    news.append(packet)
+                elif not packet.settled and now - packet.sent_at < TOO_SOON * self._loss.rtt_base:
+                    self._spurious(packet)  # the answer came sooner than the last copy can have arrived
+            elif packet.state is _LOST:
+                self._late(packet)
+            packet.state = _ACKED
+            packet.ev.acked += 1
+            stats.acked_packets += 1
+            stats.acked_bytes += packet.size
 
     # --- losses -----------------------------------------------------------------------------------
 
@@ -200,6 +198,7 @@ class Feedback:
             return
         ev.marked += 1
         if sack.mark == _SKIP_ONCE:
-            qp.evs.skip(ev, now, self._loss.rtt_base, "ecn")
+            if qp.settings.ecn_skip:
+                qp.evs.skip(ev, now, self._loss.rtt_base, "ecn")
         elif sack.mark == _ALWAYS_SKIP:
             qp.evs.lost(ev, now, "responder")

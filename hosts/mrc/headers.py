@@ -178,7 +178,7 @@ class Sack(NamedTuple):
             SETH.unpack_from(packet, at)
         )
         reply = bool(flags & 2)
-        return cls(
+        fields = (
             flags >> 5 & 3,
             reply,
             offset & 0xFFFF if reply else offset,
@@ -194,6 +194,7 @@ class Sack(NamedTuple):
             penalty & 0xFFFFFF,
             cc >> 4,
         )
+        return tuple.__new__(cls, fields)  # a third of the time of the constructor that NamedTuple makes
 
 
 class Nack(NamedTuple):

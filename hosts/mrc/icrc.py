@@ -62,10 +62,7 @@ class Verifier:
     def verify(self, packet: memoryview, udp_at: int, udp_len: int, source: bytes) -> bool:
         """Whether the last four bytes of the UDP datagram at `udp_at` are the ICRC of the inner packet."""
         end = udp_at + udp_len - 4
-        known = self._known.get((source, udp_len))
-        if known is None:
-            known = self._learn(source, udp_len)
-        prefix, correction = known
+        prefix, correction = self.constants(source, udp_len)
         if (
             packet[udp_at + _UDP_CHECKSUM_AT]
             or packet[udp_at + _UDP_CHECKSUM_AT + 1]
@@ -75,6 +72,10 @@ class Verifier:
         else:
             state = crc32(packet[udp_at:end], prefix)
         return state ^ correction == int.from_bytes(packet[end : end + 4], "little")
+
+    def constants(self, source: bytes, udp_len: int) -> tuple[int, int]:
+        """What all datagrams of this length from this sender have in common: CRC state before UDP, final correction."""
+        return self._known.get((source, udp_len)) or self._learn(source, udp_len)
 
     def _learn(self, source: bytes, udp_len: int) -> tuple[int, int]:
         if len(self._known) >= _KNOWN_LIMIT:

@@ -20,6 +20,7 @@ _GRACE_CAP_RTTS = 2.0
 _ROUNDING = 1e-9  # seconds; sent + timeout = now must count as timed out whatever floats make of it
 _WIDEN_RTTS = 0.5  # per spurious retransmission
 _FORGET_AFTER = 16  # true losses in a row until R is back at its start
+_TIDY_AFTER = 64  # transmissions of one EV that are remembered before one looks which are over
 _FLIGHT = PacketState.FLIGHT
 
 
@@ -28,9 +29,10 @@ class LossDetector:
 
     def __init__(self, settings: QpSettings) -> None:
         self._settings = settings
-        self._same_ev = settings.same_ev_rule
-        self._timeouts: deque[tuple[int, SentPacket]] = deque()  # all in flight
-        self._ranked: deque[tuple[int, SentPacket]] = deque()  # those that the time rule has not looked at yet
+        self._same_ev = settings.same_ev_rule and settings.sack_loss
+        self._by_time = settings.sack_loss
+        self._ranked: deque[tuple[int, SentPacket]] = deque()  # in flight, and the time rule has not looked at them yet
+        self._passed: deque[tuple[int, SentPacket]] = deque()  # all older ones in flight: it did, and let them pass
         self.rtt_base = settings.base_rtt
         self.reorder_rtts = settings.reorder_rtts
         self.newest_arrived = -1.0  # sending time of the youngest packet known to have arrived
@@ -44,11 +46,11 @@ class LossDetector:
     def sent(self, packet: SentPacket) -> None:
         """A packet (order, EV and time set) goes out."""
         entry = (packet.order, packet)
-        self._timeouts.append(entry)
         self._ranked.append(entry)
         fifo = packet.ev.fifo
-        while fifo and _stale(fifo[0]):
-            fifo.popleft()
+        if len(fifo) > _TIDY_AFTER:
+            while fifo and _stale(fifo[0]):
+                fifo.popleft()
         fifo.append(entry)
 
     def arrived(self, packet: SentPacket, now: float) -> None:
@@ -58,7 +60,7 @@ class LossDetector:
         order = packet.order
         while fifo and fifo[0][0] <= order:
             entry = fifo.popleft()
-            if self._same_ev and not _stale(entry):
+            if entry[1] is not packet and self._same_ev and not _stale(entry):
                 self._suspects.append((now, entry))
 
     def overtaken(self, una: int, shown: int, now: float) -> list[SentPacket]:
@@ -82,7 +84,7 @@ class LossDetector:
 
     def clear(self) -> None:
         """Nothing is in flight any more."""
-        self._timeouts.clear()
+        self._passed.clear()
         self._ranked.clear()
         self._suspects.clear()
 
@@ -111,15 +113,20 @@ class LossDetector:
 
     def overdue(self, oldest: SentPacket | None, una: int, shown: int) -> list[SentPacket]:
         """Packets lost by the time rule, oldest first. `oldest` is the packet at `una`, if any."""
+        if not self._by_time:
+            return []
         limit = self.newest_arrived - self.reorder_time
-        found = [packet for packet in _take_older(self._ranked, limit) if self._seen_missing(packet, una, shown)]
+        older = _take_older(self._ranked, limit)
+        self._passed.extend(older)
+        found = [packet for _, packet in older if self._seen_missing(packet, una, shown)]
         if oldest is not None and oldest.state is _FLIGHT and oldest.sent_at <= limit and oldest not in found:
             found.append(oldest)  # its turn was passed over while no SACK could show it
         return found
 
     def timed_out(self, now: float) -> list[SentPacket]:
         """Packets whose local ACK timeout has passed."""
-        return _take_older(self._timeouts, now - self.timeout() + _ROUNDING)
+        limit = now - self.timeout() + _ROUNDING
+        return [packet for queue in (self._passed, self._ranked) for _, packet in _take_older(queue, limit)]
 
     def timeout(self) -> float:
         """The local ACK timeout in force: fixed for the linear retries, then doubled each time."""
@@ -128,10 +135,12 @@ class LossDetector:
 
     def next_timeout(self) -> float | None:
         """When the oldest packet in flight times out."""
-        waiting = self._timeouts
-        while waiting and _stale(waiting[0]):
-            waiting.popleft()
-        return waiting[0][1].sent_at + self.timeout() if waiting else None
+        for waiting in (self._passed, self._ranked):
+            while waiting and _stale(waiting[0]):
+                waiting.popleft()
+            if waiting:
+                return waiting[0][1].sent_at + self.timeout()
+        return None
 
     def retry(self) -> bool:
         """Count a retry; False when the counter is exhausted."""
@@ -149,15 +158,15 @@ class LossDetector:
         return packet.seq >= shown or packet.seq == una or packet.missing_age >= _CLEARLY_RTTS * self.rtt_base
 
 
-def _take_older(queue: deque[tuple[int, SentPacket]], limit: float) -> list[SentPacket]:
-    """Take the packets sent up to `limit` off a queue in order of sending."""
-    found: list[SentPacket] = []
+def _take_older(queue: deque[tuple[int, SentPacket]], limit: float) -> list[tuple[int, SentPacket]]:
+    """Take the transmissions up to `limit` off a queue in order of sending; those no longer in flight are dropped."""
+    found: list[tuple[int, SentPacket]] = []
     while queue:
         entry = queue[0]
         if not _stale(entry):
             if entry[1].sent_at > limit:
                 break
-            found.append(entry[1])
+            found.append(entry)
         queue.popleft()
     return found
 

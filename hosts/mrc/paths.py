@@ -26,6 +26,9 @@ class Frame(NamedTuple):
     wire_len: int  # bytes of the whole Ethernet frame, without FCS
 
 
+_new = tuple.__new__  # a third of the time of the constructor that NamedTuple makes
+
+
 class Path:
     """One EV towards one peer, as bytes."""
 
@@ -67,7 +70,7 @@ class Path:
         if pad:
             state = crc32(pad, state)
         trailer = pad + (state ^ correction).to_bytes(4, "little")
-        return Frame(prefix + body, payload, trailer, h.UDP_AT + udp_len)
+        return _new(Frame, (prefix + body, payload, trailer, h.UDP_AT + udp_len))
 
     def _build(self, traffic_class: int, udp_len: int) -> tuple[bytes, int, int]:
         """The 102 bytes up to and with UDP, the ICRC state behind them, and the correction for the masked fields."""

@@ -98,6 +98,23 @@ class Peer:
                 self.reverse[plane] = path
                 return
 
+    def doubt_reverse(self, entropy: int) -> None:
+        """A packet on this EV shows that the peer did not get our answers: try another path in its plane.
+
+        First the one through the same T1, since cables mostly fail both ways; from that one on, each in turn. §1.4.6
+        learns of good reverse paths from answered probes alone, of which none comes back while all answers are lost.
+        """
+        plane, uplink, _tag = srv6.ev_fields(entropy)
+        paths = self.allowed.get(plane) or self.paths.get(plane)
+        if not paths or plane not in self.reverse:
+            return
+        uplinks = [path.uplink for path in paths]
+        now = self.reverse[plane].uplink
+        if now != uplink and uplink in uplinks:
+            self.reverse[plane] = paths[uplinks.index(uplink)]
+        elif now in uplinks:
+            self.reverse[plane] = paths[(uplinks.index(now) + 1) % len(paths)]
+
     def controller(self, settings: QpSettings, now: float, **config: Any) -> Controller:
         """The congestion controller of this destination for a profile and its parameters, made at first use."""
         key = (settings.cc_profile, repr(sorted(config.items())))
@@ -112,6 +129,7 @@ class Peer:
                 trimming=settings.trimming,
                 drop_threshold=self._config.transport.drop_threshold,
                 plane_bdp_packets=rate * settings.base_rtt,
+                longest_rtt=max(template.base_rtt for template in self._config.templates),
             )
             found = self._controllers[key] = controller(settings.cc_profile, facts, now, **config)
         return found

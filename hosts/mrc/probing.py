@@ -90,7 +90,7 @@ class Prober:
         self._tail_plane = next((plane for plane in planes if plane > self._tail_plane), planes[0])
         self.tail_backoff = min(2 * self.tail_backoff, 1 << 20)
         self.tail_wanted = True
-        self._qp.wake()
+        self._qp.urgent()
 
     def stop(self) -> None:
         """The QP ends."""
@@ -112,7 +112,7 @@ class Prober:
             waiting = self.queued.setdefault(ev.plane, [])
             if ev not in waiting:
                 waiting.append(ev)
-            self._qp.wake()
+            self._qp.urgent()
         state.timer.arm(now + state.interval)
 
     def _failed(self, ev: Ev, state: ProbeState, now: float) -> None:
@@ -126,6 +126,11 @@ class Prober:
         self._qp.log("probe.lost", ev=ev.value, next_in=state.interval)
 
     # --- frames -----------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a probe waits for a port."""
+        return self.tail_wanted or bool(self.queued)
 
     def wants(self, plane: int) -> bool:
         """Whether a probe could go out in this plane."""

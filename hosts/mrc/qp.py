@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Any, Protocol
 
 from hosts.mrc import headers as h
+from hosts.mrc.cc import NSCC
 from hosts.mrc.completion import Completion, CompletionQueue
 from hosts.mrc.control import AckItem, ControlItem
 from hosts.mrc.ev import Ev, EvSet
@@ -27,6 +28,8 @@ from hosts.mrc.timers import Timers
 from topo import srv6
 from topo.nodeconfig import NodeConfig
 
+_RTS = QpState.RTS
+
 
 class Services(Protocol):
     """What a QP asks of the endpoint it lives in."""
@@ -36,6 +39,7 @@ class Services(Protocol):
     timers: Timers
     memory: MemoryTable
     now: float  # time of the call being handled
+    urgent: bool  # a QP may have a retransmission or a probe to send
 
     def log(self, record: dict[str, Any]) -> None:
         """Append a history record."""
@@ -85,8 +89,9 @@ class QueuePair:
         self.first_psn: int | None = None  # drawn when the peer is told
         self.awake = False  # in the endpoint's list of QPs that may have something to send
         self.overhead = HEADER_BYTES if settings.timestamps else HEADER_BYTES - 4
-        self.cc = peer.controller(settings, now, **(cc_config or {}))
+        self.cc = peer.controller(settings, now, **_cc_parameters(settings, cc_config))
         self.ev_profile = ev_profile
+        self.cc_profile: int | None = None  # number of the profile made by Ctl, if it is one
         self.evs = self._draw_evs()
         self.requestor = Requestor(self)
         self.responder = Responder(self)
@@ -136,7 +141,11 @@ class QueuePair:
         profile = self.ev_profile
         if profile is None:
             evs = self._random_evs(policy.ev_count)
-            made = EvSet(evs, policy.active_per_plane, policy.ev_min_active, self.host.rng, self._ev_changed)
+            active = policy.active_per_plane
+            if not self.settings.spray:
+                plane = self.host.rng.choice(evs).plane
+                evs, active = [ev for ev in evs if ev.plane == plane], 1
+            made = EvSet(evs, active, policy.ev_min_active, self.host.rng, self._ev_changed)
         else:
             evs = self._profile_evs(profile)
             made = EvSet(evs, profile.ev_count, profile.ev_min_active, self.host.rng, self._ev_changed)
@@ -178,8 +187,9 @@ class QueuePair:
             self.prober.watch(ev, self.host.now)
         elif old == "ASSUMED_BAD":
             self.prober.unwatch(ev)
-        if self.ev_profile is not None and new in _EVENT_WORDS and old != "SKIP":
-            self.ev_profile.changed(ev.path.port, ev.api_value, _EVENT_WORDS[new])
+        shown = _EVENT_WORDS.get(new)
+        if self.ev_profile is not None and shown is not None and shown is not _EVENT_WORDS.get(old):
+            self.ev_profile.changed(ev.path.port, ev.api_value, shown)
         if {old, new} == {"GOOD", "SKIP"}:
             return  # counted per EV (marked); a record each would drown the rest
         self.log("ev.state", ev=ev.value, plane=ev.plane, uplink=ev.uplink, old=old, new=new, reason=reason)
@@ -195,6 +205,7 @@ class QueuePair:
                 self.evs.plane_down(number, now, reason)
                 if requeue:
                     self.requestor.requeue_plane(number, now)
+        self.requestor.watch_paths(now)
         self.wake()
 
     # --- services for the halves ------------------------------------------------------------------
@@ -205,6 +216,12 @@ class QueuePair:
 
     def wake(self) -> None:
         """There may be something to send."""
+        if not self.awake:
+            self.host.wake(self)
+
+    def urgent(self) -> None:
+        """A retransmission or a probe waits: it goes before new data of any QP."""
+        self.host.urgent = True
         self.host.wake(self)
 
     def send_control(self, item: ControlItem) -> None:
@@ -257,18 +274,19 @@ class QueuePair:
 
     # --- packets ----------------------------------------------------------------------------------
 
-    def on_packet(self, packet: Packet, now: float) -> None:
-        """Whatever came for this QP."""
+    def on_packet(self, packet: Packet, now: float) -> int:
+        """Whatever came for this QP; return how many new bytes of payload were placed."""
         if packet.op in h.WRITES:
-            if self.state is QpState.RTS or self.state is QpState.RTR:
-                self.responder.on_write(packet, now)
-            elif self.state is QpState.ERROR and not packet.trimmed:
+            if self.state is _RTS or self.state is QpState.RTR:
+                return self.responder.on_write(packet, now)
+            if self.state is QpState.ERROR and not packet.trimmed:
                 self.send_control(AckItem(self, h.Syndrome.NAK_REMOTE_OPERATION, packet.psn, self.responder.msn))
-            return
+            return 0
         handler = _HANDLERS.get(packet.op)
         if handler is not None:
             handler(self, packet, now)
             self.wake()
+        return 0
 
     def on_sack(self, packet: Packet, now: float) -> None:
         """A SACK for the sending half."""
@@ -348,6 +366,14 @@ class QueuePair:
         ]
 
 
+def _cc_parameters(settings: QpSettings, config: dict[str, Any] | None) -> dict[str, Any]:
+    """Parameters of the congestion controller: those of the profile, and what the QP's own switches say."""
+    chosen = dict(config or {})
+    if not settings.quick_adapt and settings.cc_profile == NSCC:
+        chosen["disable_qa"] = True
+    return chosen
+
+
 _HANDLERS: dict[int, Callable[[QueuePair, Packet, float], None]] = {
     h.Op.SACK: QueuePair.on_sack,
     h.Op.NACK: QueuePair.on_nack,
@@ -355,7 +381,13 @@ _HANDLERS: dict[int, Callable[[QueuePair, Packet, float], None]] = {
     h.Op.PROBE: QueuePair.on_probe,
 }
 
-_EVENT_WORDS = {"GOOD": ApiState.GOOD, "STANDBY": ApiState.GOOD, "ASSUMED_BAD": ApiState.ASSUMED_BAD}
+_EVENT_WORDS = {
+    "GOOD": ApiState.GOOD,
+    "STANDBY": ApiState.GOOD,
+    "SKIP": ApiState.GOOD,
+    "PORT_DOWN": ApiState.GOOD,
+    "ASSUMED_BAD": ApiState.ASSUMED_BAD,
+}
 
 _NAKS = {
     h.Syndrome.NAK_REMOTE_ACCESS: ("REM_ACCESS_ERR", "the peer refused access to its memory"),

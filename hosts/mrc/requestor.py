@@ -31,17 +31,16 @@ _TC_RETX = h.Dscp.TRIMMABLE_RETX << 2 | h.ECN_ECT
 _TC_NO_TRIM = h.Dscp.NO_TRIM << 2 | h.ECN_ECT
 _TRANSPORT_VERSION = 0x40  # BTH: migration state as RC sends it, version 0
 
-# opcode by (first packet of its message, last packet, with immediate)
+# opcode by (first packet of its message, last packet, with immediate); all others are WRITE_MIDDLE
 _OPCODES: dict[tuple[bool, bool, bool], int] = {
     (True, False, False): int(h.Op.WRITE_FIRST),
     (True, False, True): int(h.Op.WRITE_FIRST),
-    (False, False, False): int(h.Op.WRITE_MIDDLE),
-    (False, False, True): int(h.Op.WRITE_MIDDLE),
     (False, True, False): int(h.Op.WRITE_LAST),
     (False, True, True): int(h.Op.WRITE_LAST_IMM),
     (True, True, False): int(h.Op.WRITE_ONLY),
     (True, True, True): int(h.Op.WRITE_ONLY_IMM),
 }
+_MIDDLE = int(h.Op.WRITE_MIDDLE)
 _LOSS_COUNTER = {
     "time": "lost_time",
     "same-ev": "lost_same_ev",
@@ -59,7 +58,10 @@ class Requestor:
         self.qp = qp
         s = qp.settings
         self._mtu = s.path_mtu
+        self._full_nominal = s.path_mtu + (-s.path_mtu & 3) + qp.overhead
         self._timestamps = s.timestamps
+        self._stats = qp.stats
+        self._wants_ack = qp.cc.wants_ack
         self._class_new, self._class_retx = (_TC_DATA, _TC_RETX) if s.trimming else (_TC_NO_TRIM, _TC_NO_TRIM)
         self.first_psn = 0  # of the wire, set at RTS
         self.psn_window = s.mpr_psns - 1  # the responder takes [cack + 1, cack + MPR)
@@ -75,7 +77,9 @@ class Requestor:
         self.last_sent = float("-inf")
         self._order = 0
         self._msn = self._rqmsn = 0
+        self._retried_at = float("-inf")  # when a timeout last counted as a retry
         self._timer = qp.timers.timer(self._on_timer)
+        self._stranded = qp.timers.timer(self._on_stranded)
 
     # --- posting ----------------------------------------------------------------------------------
 
@@ -90,6 +94,7 @@ class Requestor:
         self.unsent.append(message)
         self.incomplete.append(message)
         self.qp.stats.posted_bytes += message.length
+        self.watch_paths(self.qp.host.now)
 
     def restart(self, first_psn: int) -> None:
         """Set the first PSN on the wire (at RTS)."""
@@ -122,17 +127,23 @@ class Requestor:
         return bool(self.unsent) and window.next - window.una < self.psn_window and self.qp.cc.allows(self._mtu)
 
     def lost_frame(self, plane: int, now: float) -> Frame | None:
-        """The oldest lost packet on a path other than the one it was lost on; None if this plane has none for it."""
+        """The oldest lost packet on a path other than the one it was lost on.
+
+        None if this plane has none for it, or another one is in turn: else the first port would carry all of them.
+        """
         packet = self.window.get(self.lost[0])
         if packet is None:
             return None
         evs = self.qp.evs
+        if not evs.usable(plane) or not evs.in_turn_again(plane, packet.lost_ev):
+            return None
         ev = evs.select(plane, packet.lost_ev)
         if ev is None and not evs.has_other(packet.lost_ev):
             ev = evs.select(plane)
         if ev is None:
             return None
         heappop(self.lost)
+        evs.planes[plane].share += 1
         self.qp.stats.retx_packets += 1
         ev.retransmitted += 1
         old = packet.ev.value
@@ -141,28 +152,35 @@ class Requestor:
         return frame
 
     def new_frame(self, plane: int, now: float) -> Frame | None:
-        """The next packet of the send queue; None if the plane has no EV for it."""
-        qp = self.qp
-        ev = qp.evs.select(plane)
+        """The next packet of the send queue; None where a window is closed, or the plane not in turn or without EV."""
+        window = self.window
+        if not self.unsent or window.next - window.una >= self.psn_window or not self.qp.cc.allows(self._mtu):
+            return None
+        ev = self.qp.evs.take(plane)
         if ev is None:
             return None
-        packet = self.window.take()
-        if packet.seq == self.window.una:
+        packet = window.take()
+        if packet.seq == window.una:
             self.last_progress = now  # nothing was in flight: silence starts now
         self._fill(packet)
-        qp.evs.planes[plane].share += 1
         return self._transmit(packet, ev, now, self._class_new, 0)
 
     def _fill(self, packet: SentPacket) -> None:
         """Give a new packet the next piece of the send queue."""
-        message = self.unsent[0]
+        message = packet.message = self.unsent[0]
         index = message.sent
         message.sent = index + 1
+        packet.offset = index * self._mtu
+        if 0 < index < message.packets - 1:
+            packet.size, packet.op, packet.nominal = self._mtu, _MIDDLE, self._full_nominal
+        else:
+            self._fill_edge(packet, message, index)
+
+    def _fill_edge(self, packet: SentPacket, message: Message, index: int) -> None:
+        """The first or the last piece of a message."""
         last = message.sent == message.packets
         with_imm = message.imm is not None
-        packet.message = message
-        packet.offset = offset = index * self._mtu
-        packet.size = size = min(self._mtu, message.length - offset)
+        packet.size = size = min(self._mtu, message.length - packet.offset)
         packet.op = _OPCODES[index == 0, last, with_imm]
         packet.nominal = size + (-size & 3) + self.qp.overhead + (4 if last and with_imm else 0)
         if index == 0:
@@ -172,7 +190,6 @@ class Requestor:
             self.unsent.popleft()
 
     def _transmit(self, packet: SentPacket, ev: Ev, now: float, traffic_class: int, flags: int) -> Frame:
-        qp = self.qp
         self._order = packet.order = self._order + 1
         packet.ev = ev
         packet.sent_at = self.last_sent = now
@@ -182,24 +199,20 @@ class Requestor:
         packet.state = _FLIGHT
         packet.missing_age = -1.0
         self.loss.sent(packet)
-        self.account.sent(packet, now)
+        self.account.sent(packet.nominal, now)
         ev.sent += 1
         size = packet.size
-        stats = qp.stats
+        stats = self._stats
         stats.sent_packets += 1
         stats.sent_bytes += size
         window = self.window
-        if not self.unsent or window.next - window.una >= self.psn_window or qp.cc.wants_ack():
+        if not self.unsent or window.next - window.una >= self.psn_window or self._wants_ack():
             flags |= h.FLAG_ACK_REQUEST
-        offset = packet.offset
-        frame = ev.path.frame(
-            traffic_class,
-            self._headers(packet, flags),
-            packet.message.view[offset : offset + size] if size else None,
-        )
         if self._timer.deadline is None:
             self._arm(now)
-        return frame
+        offset = packet.offset
+        payload = packet.message.view[offset : offset + size] if size else None
+        return ev.path.frame(traffic_class, self._headers(packet, flags), payload)
 
     def _headers(self, packet: SentPacket, flags: int) -> bytes:
         """BTH to RETH, and the immediate where there is one."""
@@ -230,6 +243,7 @@ class Requestor:
         packet.lost_ev = packet.ev
         packet.settled = False
         heappush(self.lost, packet.seq)
+        self.qp.urgent()
         stats.lost_packets += 1
         counter = _LOSS_COUNTER[reason]
         setattr(stats, counter, getattr(stats, counter) + 1)
@@ -254,6 +268,19 @@ class Requestor:
             if packet.state is _FLIGHT and packet.ev.plane == plane:
                 self.qp.cc.on_requeue(self.declare_lost(packet, "port", now))
         self.account.settle()
+
+    def watch_paths(self, now: float) -> None:
+        """Planes came or went: without any, retries are counted as if what waits had been sent and not answered."""
+        waits = bool(self.unsent) or self.in_flight
+        if not waits or any(plane.usable for plane in self.qp.evs.planes.values()):
+            self._stranded.cancel()
+        elif self._stranded.deadline is None:
+            self._stranded.arm(now + self.loss.timeout())
+
+    def _on_stranded(self, now: float) -> None:
+        self.qp.stats.timeouts += 1
+        if self.may_retry():
+            self.watch_paths(now)
 
     def may_retry(self) -> bool:
         """Count a retry; False where there were too many and the QP is in ERROR now."""
@@ -293,19 +320,22 @@ class Requestor:
     def _probe_at(self) -> float:
         """When to ask for the tail: after a silence that doubles, up to the ACK timeout, until somebody answers."""
         prober, settings = self.qp.prober, self.qp.settings
-        silence = settings.tail_probe_rtts * self.loss.rtt_base
+        silence = settings.tail_probe_rtts * max(self.loss.rtt_base, self.feedback.srtt)
         longer = min(silence * prober.tail_backoff, max(silence, settings.ack_timeout))
         return max(self.last_progress + silence, prober.last_tail + longer)
 
     def _on_timer(self, now: float) -> None:
         expired = self.loss.timed_out(now)
         if expired:
-            self.qp.stats.timeouts += 1
+            newest = max(packet.sent_at for packet in expired)
             for packet in expired:
                 self.qp.cc.on_loss(self.declare_lost(packet, "timeout", now), now)
             self.account.settle()
-            if not self.may_retry():
-                return
+            if newest >= self._retried_at:  # else they were on their way already when the last retry was counted
+                self._retried_at = now
+                self.qp.stats.timeouts += 1
+                if not self.may_retry():
+                    return
         if self.in_flight and now >= self._probe_at():
             self.qp.prober.tail(now)
         self._arm(now)
@@ -325,6 +355,7 @@ class Requestor:
 
     def _clear(self) -> deque[Message]:
         self._timer.cancel()
+        self._stranded.cancel()
         self.unsent.clear()
         self.lost.clear()
         self.loss.clear()

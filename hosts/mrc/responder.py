@@ -23,6 +23,8 @@ _LEAST_COUNTED = 1024  # bytes that even a small packet adds to the SACK trigger
 _SLIDE_MARGIN = 8  # packets that may still come in before a waiting SACK is sent
 _NONE_LOWER = 1 << 62
 _IDLE_RTTS = 0.25  # a SACK is due when nothing came for this long
+_ASKS = h.FLAG_ACK_REQUEST | h.FLAG_RTX
+_ENDS_MESSAGE = h.ENDS_MESSAGE
 
 
 class Responder:
@@ -35,6 +37,7 @@ class Responder:
         self.bits = 0  # bit i: base + i has arrived
         self.highest = -1
         self.window = qp.settings.mpr_psns - 1
+        self._echo = qp.settings.ecn_echo
         self.receives: deque[int] = deque()  # wr_ids of posted receives
         self.rcvd_bytes = 0
         self.msn = 0  # messages received completely, in order
@@ -45,8 +48,11 @@ class Responder:
         self._waiting: SackItem | None = None  # queued, without a mark, and still open
         self._low = _NONE_LOWER  # lowest seq that arrived since the last SACK was made
         self._unreported = 0  # bytes towards the SACK trigger
-        self._held: SackItem | None = None  # a SACK not yet due
+        self._threshold = qp.settings.sack_gen_threshold
+        self._held = False  # a SACK is not yet due; what it will reflect:
+        self._held_entropy = self._held_timestamp = self._held_seq = 0
         self._idle = qp.timers.timer(self._on_idle)
+        self._idle_after = _IDLE_RTTS * qp.settings.base_rtt
 
     def restart(self, first_psn: int) -> None:
         """Set the first PSN expected (at RTR)."""
@@ -54,55 +60,64 @@ class Responder:
 
     # --- packets ----------------------------------------------------------------------------------
 
-    def on_write(self, packet: Packet, now: float) -> None:
-        """A data packet whose ICRC is right, or a trimmed one."""
-        qp = self.qp
-        stats = qp.stats
+    def on_write(self, packet: Packet, now: float) -> int:
+        """A data packet whose ICRC is right, or a trimmed one; return how many bytes were placed."""
+        stats = self.qp.stats
         stats.received_packets += 1
         seq = unwrap(packet.psn - self.first_psn, self.base)
         distance = seq - self.base
         if packet.trimmed:
             self._on_trimmed(packet, seq, distance)
-            return
+            return 0
         if distance < 0 or self.bits >> distance & 1:
             stats.duplicate_packets += 1
+            self.qp.peer.doubt_reverse(packet.entropy)
             self._sack(packet, seq)
-            return
+            return 0
         if distance >= self.window:
             stats.out_of_window += 1
             self._nack(packet, h.Reason.PSN_OOR_WINDOW)
-            return
-        with_imm = packet.op in h.WITH_IMM
-        if with_imm and self._immediates >= len(self.receives):
+            return 0
+        ends = packet.op in _ENDS_MESSAGE
+        if ends and packet.op in h.WITH_IMM and self._immediates >= len(self.receives):
             stats.no_resource += 1
             self._nack(packet, h.Reason.NO_RESOURCE)
-            return
-        if not self._place(packet):
-            return
-        stats.placed_packets += 1
-        stats.placed_bytes += packet.size
-        if stats.placed_packets > 1:
-            self.max_gap = max(self.max_gap, now - self.last_placed)
-        self.last_placed = now
-        self.rcvd_bytes += packet.nominal
+            return 0
+        size = packet.size
+        target = self.qp.memory.remote_target(packet.rkey, packet.va, size, self.qp.pd)
+        if target is None:
+            stats.access_errors += 1
+            self.qp.refuse(packet, h.Syndrome.NAK_REMOTE_ACCESS)
+            return 0
+        at = packet.body_at
+        target[:] = packet.view[at : at + size]
+        self._count(packet, seq, now)
         self.bits |= 1 << distance
-        self.highest = max(self.highest, seq)
-        self._low = min(self._low, seq)
-        if packet.op in h.ENDS_MESSAGE:
-            self._immediates += with_imm
-            heappush(self._ends, (seq, packet.msn, packet.imm if with_imm else None, packet.dma_length))
+        if ends:
+            self._note_end(packet, seq)
         if self.bits & 1:
             self._advance()
         self._trigger(packet, seq, now)
+        return size
 
-    def _place(self, packet: Packet) -> bool:
-        target = self.qp.memory.remote_target(packet.rkey, packet.va, packet.size, self.qp.pd)
-        if target is None:
-            self.qp.stats.access_errors += 1
-            self.qp.refuse(packet, h.Syndrome.NAK_REMOTE_ACCESS)
-            return False
-        target[:] = packet.payload()
-        return True
+    def _count(self, packet: Packet, seq: int, now: float) -> None:
+        """A new packet is in memory."""
+        stats = self.qp.stats
+        stats.placed_packets += 1
+        stats.placed_bytes += packet.size
+        gap = now - self.last_placed
+        if gap > self.max_gap and stats.placed_packets > 1:
+            self.max_gap = gap
+        self.last_placed = now
+        self.rcvd_bytes += packet.nominal
+        self.highest = max(self.highest, seq)
+        self._low = min(self._low, seq)
+
+    def _note_end(self, packet: Packet, seq: int) -> None:
+        """The last packet of a message: it is complete once everything up to here has arrived."""
+        with_imm = packet.op in h.WITH_IMM
+        self._immediates += with_imm
+        heappush(self._ends, (seq, packet.msn, packet.imm if with_imm else None, packet.dma_length))
 
     def _advance(self) -> None:
         """The oldest gap is closed: move on, and deliver the messages that are now complete."""
@@ -132,33 +147,37 @@ class Responder:
 
     def _trigger(self, packet: Packet, seq: int, now: float) -> None:
         """The specification's five reasons for a SACK; else one is due when the packets stop coming."""
-        self._unreported += max(packet.size, _LEAST_COUNTED)
+        size = packet.size
+        self._unreported += max(_LEAST_COUNTED, size)
         if (
-            self._unreported > self.qp.settings.sack_gen_threshold
-            or packet.ce
-            or packet.flags & (h.FLAG_ACK_REQUEST | h.FLAG_RTX)
-            or self.base <= seq < self._first_shown()
+            self._unreported > self._threshold
+            or packet.flags & _ASKS
+            or (packet.ce and self._echo)
+            or self.base <= seq <= self.highest - h.BITMAP_BITS
         ):
             self._sack(packet, seq)
         else:
-            self._held = SackItem(self.qp, h.Mark.NONE, packet.entropy, packet.timestamp, seq, None)
-            self._idle.arm(now + _IDLE_RTTS * self.qp.settings.base_rtt)
+            self._held = True
+            self._held_entropy, self._held_timestamp, self._held_seq = packet.entropy, packet.timestamp, seq
+            self._idle.arm(now + self._idle_after)
 
     def _on_idle(self, now: float) -> None:
         del now
-        if self._held is not None:
-            item, self._held = self._held, None
+        if self._held:
+            self._held = False
             self._unreported = 0
-            self._queue_sack(item)
+            entropy, timestamp = self._held_entropy, self._held_timestamp
+            self._queue_sack(SackItem(self.qp, h.Mark.NONE, entropy, timestamp, self._held_seq, None))
 
     def _sack(self, packet: Packet, seq: int) -> None:
         self._unreported = 0
-        self._held = None
+        self._held = False
         self._idle.cancel()
         mark = h.Mark.NONE
         if packet.ce:
-            mark = h.Mark.SKIP_ONCE
             self.qp.stats.ecn_packets += 1
+            if self._echo:
+                mark = h.Mark.SKIP_ONCE
         self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None))
 
     def _nack(self, packet: Packet, reason: h.Reason) -> None:
@@ -167,7 +186,8 @@ class Responder:
     def on_probe(self, packet: Packet, probe: h.Probe) -> None:
         """A reliability probe: answer at once, with the state of the moment."""
         self.qp.stats.probes_answered += 1
-        mark = h.Mark.SKIP_ONCE if packet.ce else h.Mark.NONE
+        self.qp.peer.doubt_reverse(packet.entropy)
+        mark = h.Mark.SKIP_ONCE if packet.ce and self._echo else h.Mark.NONE
         self.qp.send_control(SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id))
 
     def _queue_sack(self, item: SackItem) -> None:
@@ -222,7 +242,7 @@ class Responder:
     def stop(self) -> None:
         """The QP ends."""
         self._idle.cancel()
-        self._held = None
+        self._held = False
 
     def snapshot(self) -> dict[str, Any]:
         """Numbers for samples."""

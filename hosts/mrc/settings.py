@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from pydantic import ValidationError
 
 from hosts.mrc.errors import VerbsError
-from topo.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT, EvProfile, NodeConfig, Template
+from topo.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT, EvProfile, NodeConfig, Template, TransportSection
 
-RETRY_ENDLESS = 25  # exp_cnt that means: never give up
+RETRY_ENDLESS: Final = 25  # exp_cnt that means: never give up
 
 
 @dataclass(frozen=True)
 class QpSettings:
-    """Attributes of a QP. Times in seconds, sizes in bytes, `…_rtts` in base RTTs."""
+    """Attributes of a QP. Times in seconds, sizes in bytes, `…_rtts` in base RTTs.
+
+    Those that TransportSection has too mean what is said there.
+    """
 
     path_mtu: int
     base_rtt: float
+    ev: EvProfile
     mpr: int  # units of 128 PSNs
     wimm: int
     timeout_exponent: int
@@ -25,14 +31,19 @@ class QpSettings:
     sack_gen_threshold: int
     trimming: bool
     cc_profile: str
-    ev: EvProfile
-    reorder_rtts: float  # time rule: lost when a packet sent so much later has arrived
-    tail_probe_rtts: float  # silence with data in flight before a reliability probe
+    reorder_rtts: float
+    reorder_cap_rtts: float
+    same_ev_rule: bool
+    tail_probe_rtts: float
     timestamps: bool
-    remap_delay: float  # from a local port's failure to the first packet elsewhere
-    reorder_cap_rtts: float = 6.0  # spurious retransmissions widen the time rule up to this
-    same_ev_rule: bool = True
-    dynamic_mpr: bool = False  # SACKs carry the responder's window
+    remap_delay: float
+    dynamic_mpr: bool
+    spray: bool
+    ecn_skip: bool
+    ecn_echo: bool
+    sack_loss: bool
+    quick_adapt: bool
+    port_status_update: bool
 
     @property
     def ack_timeout(self) -> float:
@@ -45,46 +56,39 @@ class QpSettings:
         return self.mpr * MPR_UNIT
 
 
-_CALLER_MAY_SET = frozenset(f.name for f in fields(QpSettings)) - {"base_rtt", "ev"} | {"ev_profile"}
-_LIMITS = {
-    "mpr": (1, 255),
-    "wimm": (1, 0xFFFF),
-    "timeout_exponent": (0, 24),
-    "retry_linear": (0, 7),
-    "retry_exponential": (0, RETRY_ENDLESS),
-}
+_FROM_CONFIG: Final = frozenset(f.name for f in fields(QpSettings)) & frozenset(TransportSection.model_fields)
+_CALLER_MAY_SET: Final = _FROM_CONFIG | {"ev_profile", "path_mtu"}
+_LEAST_MTU: Final = 256
 
 
 def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> QpSettings:
-    """Defaults of the node config for a destination, and `overrides`: fields of QpSettings, or `ev_profile` by name."""
+    """Defaults of the node config for a destination with `overrides`: fields of TransportSection, `path_mtu` in bytes.
+
+    EINVAL for a name that does not exist and for a value that the node config could not hold either.
+    """
     unknown = sorted(set(overrides) - _CALLER_MAY_SET)
     if unknown:
         raise VerbsError("EINVAL", f"a QP has no attribute {unknown[0]!r}; it has {', '.join(sorted(_CALLER_MAY_SET))}")
-    for name, (low, high) in _LIMITS.items():
-        if name in overrides and not low <= overrides[name] <= high:
-            raise VerbsError("EINVAL", f"{name} {overrides[name]} is outside {low}…{high}")
-    profile_name = overrides.pop("ev_profile", config.transport.ev_profile)
+    path_mtu = overrides.pop("path_mtu", config.path_mtu)
+    if not isinstance(path_mtu, int) or not _LEAST_MTU <= path_mtu <= config.path_mtu:
+        raise VerbsError("EINVAL", f"path_mtu {path_mtu} is outside {_LEAST_MTU}…{config.path_mtu}")
+    section = _checked(config.transport, overrides)
     try:
-        profile = config.profile(profile_name)
+        profile = config.profile(section.ev_profile)
     except KeyError:
         names = ", ".join(p.name for p in config.ev_profiles)
-        raise VerbsError("EINVAL", f"there is no EV profile {profile_name!r}; there are {names}") from None
-    t = config.transport
-    settings = QpSettings(
-        path_mtu=config.path_mtu,
-        base_rtt=template.base_rtt,
-        mpr=t.mpr,
-        wimm=t.wimm,
-        timeout_exponent=t.timeout_exponent,
-        retry_linear=t.retry_linear,
-        retry_exponential=t.retry_exponential,
-        sack_gen_threshold=t.sack_gen_threshold,
-        trimming=t.trimming,
-        cc_profile=t.cc_profile,
-        ev=profile,
-        reorder_rtts=t.reorder_rtts,
-        tail_probe_rtts=t.tail_probe_rtts,
-        timestamps=t.timestamps,
-        remap_delay=t.remap_delay,
-    )
-    return replace(settings, **overrides)
+        raise VerbsError("EINVAL", f"there is no EV profile {section.ev_profile!r}; there are {names}") from None
+    chosen = {name: getattr(section, name) for name in _FROM_CONFIG}
+    return QpSettings(path_mtu=path_mtu, base_rtt=template.base_rtt, ev=profile, **chosen)
+
+
+def _checked(section: TransportSection, overrides: dict[str, Any]) -> TransportSection:
+    """The section with `overrides`, held to its own limits and types."""
+    if not overrides:
+        return section
+    try:
+        return TransportSection.model_validate(section.model_dump() | overrides, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise VerbsError("EINVAL", f"{name} {overrides.get(name)!r}: {first['msg']}") from None

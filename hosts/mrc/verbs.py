@@ -7,57 +7,35 @@ RDMA_WRITE and RDMA_WRITE_WITH_IMM can be posted.
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-from hosts.mrc.completion import Completion, CompletionQueue
 from hosts.mrc.control import ControlItem
 from hosts.mrc.ctl import Ctl
 from hosts.mrc.errors import VerbsError
 from hosts.mrc.evprofile import EvProfile, ProfileState
-from hosts.mrc.memory import Access, MemoryRegion, MemoryTable
 from hosts.mrc.peer import Peer
 from hosts.mrc.psn import PSN_MASK
 from hosts.mrc.qp import QueuePair
 from hosts.mrc.sent import Message
 from hosts.mrc.settings import qp_settings
 from hosts.mrc.states import QpState, check_transition
-from hosts.mrc.timers import Timers
+from hosts.resources import FIRST_QPN, MAX_CQE, MAX_MESSAGE, MAX_QP, MAX_RECV_WR, MAX_SEND_WR, Resources, check_request
 from topo import srv6
 from topo.nodeconfig import MPR_UNIT, NodeConfig
 
-MAX_QP: Final = 1024
-MAX_MESSAGE: Final = 1 << 31
-MAX_SEND_WR: Final = 4096
-MAX_RECV_WR: Final = 4096
-MAX_CQE: Final = 1 << 20
-_DEFAULT_CQE: Final = 8192
-_FIRST_QPN: Final = 0x100
 
-FULL_ACCESS: Final = Access.LOCAL_WRITE | Access.REMOTE_WRITE
-
-
-class Verbs:
+class Verbs(Resources):
     """Tables of a host and the calls on them. The packet side is in Endpoint."""
 
     ctl: Ctl
+    urgent: bool
 
     def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
-        self.config = config
-        self.rng = rng
-        self.log = log
-        self.now = 0.0
-        self.timers = Timers()
-        self.memory = MemoryTable(rng)
+        super().__init__(config, rng, log)
         self.peers: dict[bytes, Peer] = {}
         self.qps: dict[int, QueuePair] = {}
-        self._cqs: dict[int, CompletionQueue] = {}
-        self._events: deque[dict[str, Any]] = deque(maxlen=1024)
-        self._next_qpn = _FIRST_QPN
-        self._next_cq = 1
-        self.default_pd = self.memory.alloc_pd()
-        self.default_cq = self.create_cq(_DEFAULT_CQE)
+        self._next_qpn = FIRST_QPN
 
     # --- hooks that the packet side fills in ------------------------------------------------------
 
@@ -104,69 +82,6 @@ class Verbs:
             "ev_profiles": [profile.name for profile in config.ev_profiles],
         }
 
-    def async_event(self, event: dict[str, Any]) -> None:
-        """Keep an event for poll_async and log it."""
-        self._events.append(event)
-        self.log({"kind": "async", **event})
-
-    def poll_async(self) -> list[dict[str, Any]]:
-        """Take all asynchronous events so far."""
-        events = list(self._events)
-        self._events.clear()
-        return events
-
-    # --- protection domains, memory, completion queues --------------------------------------------
-
-    def alloc_pd(self) -> int:
-        """A new protection domain."""
-        return self.memory.alloc_pd()
-
-    def dealloc_pd(self, pd: int) -> None:
-        """EBUSY while something uses it."""
-        self.memory.dealloc_pd(pd)
-
-    def reg_mr(
-        self, buffer: Any, access: Access = FULL_ACCESS, pd: int | None = None, va: int | None = None
-    ) -> MemoryRegion:
-        """Register a buffer (anything that memoryview takes); the region has lkey, rkey, va and length."""
-        return self.memory.register(buffer, self.default_pd if pd is None else pd, access, va)
-
-    def dereg_mr(self, lkey: int) -> None:
-        """EBUSY while work requests use it."""
-        self.memory.deregister(lkey)
-
-    def create_cq(self, depth: int = _DEFAULT_CQE) -> int:
-        """A new completion queue."""
-        if depth > MAX_CQE:
-            raise VerbsError("EINVAL", f"a completion queue of depth {depth} is deeper than {MAX_CQE}")
-        cq = self._cqs[self._next_cq] = CompletionQueue(self._next_cq, depth)
-        self._next_cq += 1
-        return cq.number
-
-    def destroy_cq(self, number: int) -> None:
-        """EBUSY while a QP uses it."""
-        cq = self._cq(number)
-        if cq.users:
-            raise VerbsError("EBUSY", f"completion queue {number} still serves {cq.users} QPs; destroy them first")
-        del self._cqs[number]
-
-    def poll_cq(self, number: int | None = None, most: int = 16) -> list[Completion]:
-        """Take up to `most` completions; an overflowed queue raises EOVERFLOW once it is empty."""
-        cq = self._cq(self.default_cq if number is None else number)
-        found = cq.poll(most)
-        if not found and cq.overflowed:
-            raise VerbsError(
-                "EOVERFLOW",
-                f"completion queue {cq.number} overflowed and lost completions; make it deeper than {cq.depth}",
-            )
-        return found
-
-    def _cq(self, number: int) -> CompletionQueue:
-        try:
-            return self._cqs[number]
-        except KeyError:
-            raise VerbsError("EINVAL", f"there is no completion queue {number}") from None
-
     # --- QPs --------------------------------------------------------------------------------------
 
     def create_qp(
@@ -191,12 +106,14 @@ class Verbs:
         entry = Peer(self.config, peer, self.rng)
         if entry.address == srv6.from_text(self.config.host.address):
             raise VerbsError("EINVAL", f"{peer} is this host itself; a QP needs another one")
+        cc_profile = attributes.get("cc_profile")
         ev_profile, cc_config = self._profiles(attributes)
         settings = qp_settings(self.config, entry.template, **attributes)
         entry = self.peers.get(entry.address_bytes, entry)
         qp = QueuePair(self, self._next_qpn, entry, settings, pd, send, recv, self.now, ev_profile, cc_config)
         if ev_profile is not None:
             ev_profile.users += 1
+        qp.cc_profile = cc_profile if isinstance(cc_profile, int) else None
         self._next_qpn += 1
         self.qps[qp.qpn] = qp
         self.peers[entry.address_bytes] = entry
@@ -322,18 +239,7 @@ class Verbs:
     ) -> None:
         """Post RDMA_WRITE or RDMA_WRITE_WITH_IMM of `length` bytes at `offset` of the region `lkey`."""
         qp = self.qp(number)
-        if opcode not in {"RDMA_WRITE", "RDMA_WRITE_WITH_IMM"}:
-            raise VerbsError(
-                "EOPNOTSUPP", f"{opcode} cannot be posted: MRC has RDMA_WRITE and RDMA_WRITE_WITH_IMM only"
-            )
-        if (imm is not None) != (opcode == "RDMA_WRITE_WITH_IMM"):
-            raise VerbsError("EINVAL", f"{opcode} {'needs' if imm is None else 'takes no'} imm")
-        if imm is not None and not 0 <= imm <= 0xFFFFFFFF:
-            raise VerbsError("EINVAL", f"imm {imm} does not fit 32 bits")
-        if length > MAX_MESSAGE:
-            raise VerbsError("EMSGSIZE", f"{length} bytes are more than the {MAX_MESSAGE} of one message; split it")
-        if not 0 <= remote_va <= (1 << 64) - 1 - length:
-            raise VerbsError("EINVAL", f"remote address {remote_va:#x} is no 64-bit address")
+        check_request("MRC", opcode, length, remote_va, imm)
         region, view = self.memory.local(lkey, offset, length, qp.pd)
         if qp.state is QpState.ERROR:
             message = Message(wr_id, opcode, None, view, remote_va, rkey, None, 1)

@@ -74,11 +74,12 @@ class SendWindow:
         return news
 
     def bitmap(self, base: int, bitmap: int) -> list[SentPacket]:
-        """A SACK's bitmap with its first seq; return what was not known to have arrived."""
+        """A SACK's bitmap with its first seq: this has arrived; return what was not known to have."""
         una = self.una
         shift = base - una
         bits = bitmap << shift if shift >= 0 else bitmap >> -shift
         bits &= (1 << (self.next - una)) - 1 & ~self.sacked
+        self.sacked |= bits
         return self._select(una, bits)
 
     def slide(self, base: int, bitmap: int) -> list[SentPacket]:

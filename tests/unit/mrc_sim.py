@@ -164,9 +164,9 @@ class Simulation:
         self.keep_sent = False
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
-        self.configs = {f"h{n}": node_config(n, **config) for n in numbers}
+        self.configs = {f"h{n}": self.adapt(node_config(n, **config)) for n in numbers}
         self.hosts = {
-            name: Endpoint(cfg, random.Random(seed * 1000 + index), self._logger(name))
+            name: self.make_endpoint(cfg, random.Random(seed * 1000 + index), self._logger(name))
             for index, (name, cfg) in enumerate(self.configs.items())
         }
         self._by_address = {srv6.from_text(cfg.host.address): name for name, cfg in self.configs.items()}
@@ -177,6 +177,14 @@ class Simulation:
         for name, cfg in self.configs.items():
             for port in cfg.ports:
                 self.hosts[name].port_event(port.number, True, 0.0)
+
+    def make_endpoint(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> Any:
+        """The transport of one host; for simulations of others."""
+        return Endpoint(config, rng, log)
+
+    def adapt(self, config: NodeConfig) -> NodeConfig:
+        """A host's config as this simulation wants it."""
+        return config
 
     def _logger(self, name: str) -> Callable[[dict[str, Any]], None]:
         return lambda record: self.records.append({"t": self.now, "node": name, **record})
@@ -269,10 +277,18 @@ class Transfer:
     """One buffer at the sender, one of the same size at the receiver, and the writes between them."""
 
     def __init__(
-        self, sim: Simulation, a: str, b: str, size: int, seed: int = 7, guard: int = 0, **attributes: Any
+        self,
+        sim: Simulation,
+        a: str,
+        b: str,
+        size: int,
+        seed: int = 7,
+        guard: int = 0,
+        first_psn: int | None = None,
+        **attributes: Any,
     ) -> None:
         self.sim, self.a, self.b = sim, a, b
-        self.qa, self.qb = sim.connect(a, b, **attributes)
+        self.qa, self.qb = sim.connect(a, b, first_psn, **attributes)
         self.source = bytearray(random.Random(seed).randbytes(size))
         self._around = bytearray(b"\xa5" * (size + 2 * guard))
         self.guard = guard

@@ -116,10 +116,12 @@ def test_a_profile_goes_from_init_over_offline_to_online_and_back(host):
     number = explicit(host, (1, stev(1, 1)), online=False)
     profile = host.ctl.ev_profile(number)
     assert profile.state is ProfileState.OFFLINE
-    refused("EINVAL", host.ctl.modify_ev_profile, number, ProfileState.INIT)
     host.ctl.modify_ev_profile(number, ProfileState.ONLINE)
+    refused("EINVAL", host.ctl.modify_ev_profile, number, ProfileState.INIT)
     refused("EINVAL", host.ctl.modify_ev_profile, number, ProfileState.ONLINE)
     host.ctl.modify_ev_profile(number, ProfileState.OFFLINE)
+    host.ctl.modify_ev_profile(number, ProfileState.INIT)
+    assert [entry.value for entry in host.ctl.query_ev_array(number)] == [None], "an explicit array is empty again"
     host.ctl.destroy_ev_profile(number)
     refused("EINVAL", host.ctl.ev_profile, number)
 
@@ -258,6 +260,17 @@ def test_only_events_that_were_asked_for_are_kept(host):
     assert [e.state for e in host.ctl.poll_ev_events(number)] == [ApiState.GOOD]
 
 
+def test_what_is_good_to_the_control_interface_before_and_after_makes_no_event(host):
+    evs = [(1, stev(1, 1)), (1, stev(1, 2)), (2, stev(2, 1))]
+    number = explicit(host, *evs, events={ApiState.ASSUMED_BAD, ApiState.GOOD})
+    qp = host.qp(host.create_qp(PEER, ev_profile=number))
+    ev = next(iter(qp.evs.by_value.values()))
+    qp.evs.skip(ev, 1.0, 0.1, "ecn")
+    qp.evs.plane_down(1, 1.0, "port")
+    qp.evs.plane_up(1, "port", shadow=0.0)
+    assert host.ctl.poll_ev_events(number) == []
+
+
 # --- congestion control profiles ----------------------------------------------------------------
 
 
@@ -268,6 +281,11 @@ def test_a_congestion_profile_carries_its_parameters_to_the_qp(host):
     refused("EINVAL", host.ctl.create_cc_profile, "uet-1.0-nscc", gama=1)
     refused("EINVAL", host.ctl.create_cc_profile, "none", gamma=1)
     refused("EINVAL", host.create_qp, PEER, cc_profile=number + 1)
+    assert host.ctl.cc_profile_users(number) == 1
+    refused("EBUSY", host.ctl.destroy_cc_profile, number)
+    host.destroy_qp(qp.qpn)
+    host.ctl.destroy_cc_profile(number)
+    refused("EINVAL", host.ctl.destroy_cc_profile, number)
 
 
 def test_qps_to_one_destination_share_their_controller_and_others_do_not(host):

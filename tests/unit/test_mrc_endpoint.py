@@ -453,3 +453,51 @@ def test_the_same_seed_gives_the_same_run():
         return sim.now, sim.records
 
     assert history() == history()
+
+
+def test_packets_that_were_on_their_way_together_cost_one_retry():
+    sim = Simulation()
+    sim.fate = lambda _transit: []
+    transfer = Transfer(sim, "h1", "h3", 40 * FULL_SIZE, timeout_exponent=16, retry_linear=2, retry_exponential=1)
+    transfer.write(0, 40 * FULL_SIZE)
+    sim.run(until=30, done=transfer.done)
+    assert [c.status for c in transfer.completions] == ["RETRY_EXC_ERR"]
+    timeout = 1.024e-6 * 2**16
+    assert sim.now == pytest.approx(timeout * (1 + 1 + 1 + 2), rel=0.15)
+
+
+@pytest.mark.parametrize("posted", ["before", "after"])
+def test_a_sender_without_any_port_gives_up_after_its_retries(posted):
+    sim = Simulation()
+    transfer = Transfer(sim, "h1", "h3", 400 * FULL_SIZE, timeout_exponent=16, retry_linear=2, retry_exponential=1)
+
+    def fail():
+        for port in range(1, 5):
+            sim.hosts["h1"].port_event(port, False, sim.now)
+
+    if posted == "before":
+        transfer.write(0, 400 * FULL_SIZE)
+        sim.at(0.1, fail)
+    else:
+        fail()
+        transfer.write(0, 400 * FULL_SIZE)
+    sim.run(until=30, done=transfer.done)
+    assert [c.status for c in transfer.completions] == ["RETRY_EXC_ERR"]
+    began = 0.1 if posted == "before" else 0.0
+    assert sim.now - began == pytest.approx(1.024e-6 * 2**16 * (1 + 1 + 1 + 2), rel=0.05)
+
+
+def test_a_sender_whose_ports_return_in_time_goes_on():
+    sim = Simulation()
+    transfer = Transfer(sim, "h1", "h3", 400 * FULL_SIZE, timeout_exponent=16, retry_linear=2, retry_exponential=1)
+    transfer.write(0, 400 * FULL_SIZE)
+
+    def ports(up):
+        for port in range(1, 5):
+            sim.hosts["h1"].port_event(port, up, sim.now)
+
+    sim.at(0.1, lambda: ports(False))
+    sim.at(0.2, lambda: ports(True))
+    sim.run(until=30, done=transfer.done)
+    assert [c.status for c in transfer.completions] == ["SUCCESS"]
+    assert transfer.target.tobytes() == bytes(transfer.source)

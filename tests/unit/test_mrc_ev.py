@@ -135,6 +135,38 @@ def test_with_nothing_but_a_skipped_ev_that_one_is_taken():
 # --- ASSUMED_BAD --------------------------------------------------------------------------------
 
 
+def test_a_mark_on_the_only_ev_in_rotation_brings_a_backup_in_and_both_stay_good():
+    ev_set, changes = made(uplinks=3, active=1)
+    first = of(ev_set, 1, 1)
+    ev_set.skip(first, 1.0, 0.05, "ecn")
+    assert (first.state, first.shown_state) == (EvState.GOOD, "STANDBY")
+    assert {pick(ev_set, 1) for _ in range(6)} == {2}
+    assert changes == [(1, 1, "GOOD", "STANDBY", "ecn"), (1, 2, "STANDBY", "GOOD", "replacement")]
+    ev_set.skip(first, 2.0, 0.05, "ecn")  # news of what it carried before
+    assert first.shown_state == "STANDBY"
+    ev_set.skip(of(ev_set, 1, 2), 2.0, 0.05, "ecn")
+    assert {pick(ev_set, 1) for _ in range(6)} == {3}, "the one without a mark so far comes first"
+
+
+def test_an_ev_that_a_marked_probe_restores_as_backup_is_good():
+    ev_set, _ = made(uplinks=2, active=1)
+    bad = of(ev_set, 1, 1)
+    ev_set.lost(bad, 1.0, "time")
+    ev_set.restore(bad, "probe", skip=True)
+    assert bad.shown_state == "STANDBY"
+    ev_set.lost(of(ev_set, 1, 2), 2.0, "time")
+    assert pick(ev_set, 1) == 1
+
+
+def test_planes_share_retransmissions_too():
+    ev_set, _ = made(planes=2, uplinks=1, active=1)
+    bad = of(ev_set, 1, 1)
+    ev_set.planes[2].share = 1
+    assert ev_set.in_turn_again(1, None)
+    assert not ev_set.in_turn_again(2, None)
+    assert ev_set.in_turn_again(2, bad), "the plane that is behind has nothing else for this packet"
+
+
 def test_one_loss_retires_an_ev_and_a_backup_of_the_same_plane_takes_its_place():
     ev_set, changes = made(active=2)
     assert ev_set.lost(of(ev_set, 1, 1), 1.0, "time")
@@ -231,3 +263,23 @@ def test_evs_retired_in_the_shadow_of_a_port_failure_return_with_the_port():
     ev_set.plane_up(1, "port", shadow=0.2)
     assert late.state is EvState.GOOD
     assert early.state is EvState.ASSUMED_BAD
+
+
+def test_when_the_last_good_plane_loses_its_port_the_path_that_was_bad_for_longest_is_tried_again():
+    ev_set, changes = made(planes=2, uplinks=2, active=2)
+    for now, uplink in ((1.0, 2), (2.0, 1)):
+        assert ev_set.lost(of(ev_set, 1, uplink), now, "time")
+    ev_set.plane_down(2, 3.0, "port")
+    assert changes[-1] == (1, 2, "ASSUMED_BAD", "GOOD", "last resort")
+    assert pick(ev_set, 1) == 2
+    ev_set.plane_up(2, "port", 0.0)
+    assert ev_set.lost(of(ev_set, 1, 2), 4.0, "time")  # it was bad after all, and there are others again
+
+
+def test_a_denial_of_the_last_good_path_tries_a_bad_one_too_and_nothing_where_all_ports_are_down():
+    ev_set, _ = made(planes=2, uplinks=1, active=1)
+    ev_set.lost(of(ev_set, 1, 1), 1.0, "time")
+    ev_set.deny(of(ev_set, 2, 1))
+    assert pick(ev_set, 1) == 1
+    ev_set.plane_down(1, 2.0, "port")
+    assert ev_set.active_count() == 0

@@ -11,7 +11,7 @@ from mrc_sim import FULL_SIZE, Simulation, Transfer, Transit
 from hosts.mrc.ev import EvState
 from topo.nodeconfig import EvProfile
 
-EXAMPLES = int(os.environ.get("MRCLAB_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("MRCLAB_EXAMPLES", "300"))  # a nightly run sets thousands
 GUARD = 64  # bytes around the target region that nothing may touch
 
 

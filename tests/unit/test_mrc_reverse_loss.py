@@ -65,3 +65,28 @@ def test_questions_about_the_tail_go_out_in_one_plane_after_the_other():
     sim.run(until=1.0)
     assert len(probes) >= 3
     assert len(set(probes[:3])) == 3
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_where_one_path_is_left_both_ends_find_it(seed):
+    """Both directions of all T1s but one die one after the other, in the only plane; nothing tells the receiver."""
+    sim = Simulation(seed=seed, planes=1, uplinks=4)
+    transfer = Transfer(sim, "h1", "h3", PACKETS * FULL_SIZE)
+    dead = set()
+    arrivals = []
+
+    def fate(transit):
+        if transit.uplink in dead:
+            return []
+        if transit.is_write:
+            arrivals.append(sim.now + sim.delay(transit))
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    for number, uplink in enumerate((1, 2, 3)):
+        sim.at(20 * RTT * (number + 1), lambda gone=uplink: dead.add(gone))
+    transfer.write(0, PACKETS * FULL_SIZE)
+    sim.run(done=transfer.done)
+    assert transfer.target == transfer.source
+    timeout = sim.configs["h1"].transport.ack_timeout
+    assert max(b - a for a, b in itertools.pairwise(arrivals)) < 3 * timeout

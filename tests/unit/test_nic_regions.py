@@ -2,6 +2,8 @@
 
 import os
 import resource
+import subprocess
+import sys
 
 import pytest
 
@@ -39,6 +41,46 @@ def test_a_written_region_has_exactly_its_length(tmp_path, before):
     path.write_bytes(before)
     map_file(str(path), 5000, "write")
     assert path.stat().st_size == 5000
+
+
+def truncate(path) -> None:
+    """As another process does it."""
+    subprocess.run([sys.executable, "-c", "import os, sys; os.truncate(sys.argv[1], 10)", str(path)], check=True)
+
+
+def test_a_file_that_is_truncated_keeps_its_bytes_in_the_region(tmp_path):
+    path = tmp_path / "source"
+    content = os.urandom(100_000)
+    path.write_bytes(content)
+    buffer = map_file(str(path), None, "read")
+    view = memoryview(buffer)
+    truncate(path)
+    assert path.stat().st_size == 10
+    assert bytes(view) == content
+    view.release()
+    unmap(buffer)
+
+
+def test_a_file_that_somebody_writes_to_is_copied_at_once(tmp_path):
+    path = tmp_path / "source"
+    content = os.urandom(100_000)
+    path.write_bytes(content)
+    with path.open("r+b") as writer:
+        buffer = map_file(str(path), None, "read")
+        writer.truncate(10)
+    assert bytes(buffer) == content
+    unmap(buffer)
+
+
+def test_a_file_can_be_written_to_once_its_region_is_gone(tmp_path):
+    path = tmp_path / "source"
+    path.write_bytes(bytes(100_000))
+    first, second = map_file(str(path), None, "read"), map_file(str(path), None, "read")
+    unmap(first)
+    truncate(path)
+    assert bytes(second) == bytes(100_000)
+    unmap(second)
+    truncate(path)
 
 
 @pytest.mark.parametrize("access", ["read", "write"])

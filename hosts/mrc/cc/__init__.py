@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from hosts.mrc.errors import VerbsError
+
+NO_CONTROL: Final = "none"
+NSCC: Final = "uet-1.0-nscc"
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class PathFacts:
     trimming: bool
     drop_threshold: int = 0  # packets queued at which a port drops
     plane_bdp_packets: float = 1.0  # BDP of one plane in packets
+    longest_rtt: float = 0.0  # seconds, idle, to the farthest host; 0: this path is as long as any
 
 
 class Controller(Protocol):
@@ -62,7 +66,7 @@ def controller(name: str, facts: PathFacts, now: float, **config: Any) -> Contro
     from hosts.mrc.cc.none import NoControl  # noqa: PLC0415  the registry must not import its members at load
     from hosts.mrc.cc.nscc import Nscc  # noqa: PLC0415
 
-    profiles: dict[str, Callable[..., Controller]] = {"none": NoControl, "uet-1.0-nscc": Nscc}
+    profiles: dict[str, Callable[..., Controller]] = {NO_CONTROL: NoControl, NSCC: Nscc}
     if name not in profiles:
         raise VerbsError(
             "EINVAL", f"there is no congestion control profile {name!r}; there are {', '.join(sorted(profiles))}"

@@ -10,6 +10,7 @@ below are the algorithm and look at nothing else. `Nscc` puts them behind the re
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ class Parameters:
     """The tunables, with the names of the OCP headers. Bytes and seconds."""
 
     mtu: int
-    base_rtt: float
+    base_rtt: float  # as configured, the same for all destinations; State.base_rtt is what the path has
     target_delay: float
     alpha: float  # bytes per second of slack; not in the headers, so derived
     fi: float  # bytes added per RTT by fair increase
@@ -44,6 +45,18 @@ class Parameters:
     adjust_bytes_threshold: int
     adjust_period_threshold: float
     disable_qa: bool = False
+
+
+_SETTABLE: Final = frozenset(f.name for f in fields(Parameters)) - {"mtu", "alpha"}
+_LIMITS: Final = {
+    "base_rtt": (1e-6, 60.0),
+    "target_delay": (1e-6, 60.0),
+    "gamma": (0.0, 1.0),
+    "max_md_jump": (0.0, 1.0),
+    "max_cwnd": (1.0, math.inf),
+    "qa_gate": (0, 31),
+    "adjust_period_threshold": (1e-6, 60.0),
+}
 
 
 @dataclass
@@ -70,10 +83,9 @@ class State:
 
 def parameters(facts: PathFacts, **config: Any) -> Parameters:
     """The defaults for a path, with `config` over them; EINVAL for a field that does not exist."""
-    unknown = sorted(set(config) - {f.name for f in fields(Parameters)})
-    if unknown:
-        raise VerbsError("EINVAL", f"NSCC has no parameter {unknown[0]!r}")
-    base_rtt = config.get("base_rtt", facts.base_rtt)
+    for name, value in config.items():
+        _check(name, value)
+    base_rtt = config.get("base_rtt", facts.longest_rtt or facts.base_rtt)
     bdp = facts.bdp * base_rtt / facts.base_rtt
     a = bdp / facts.mtu / _REFERENCE_PACKETS
     if facts.trimming:
@@ -91,13 +103,31 @@ def parameters(facts: PathFacts, **config: Any) -> Parameters:
         fi_scale=0.25 * a,
         gamma=0.8,
         max_md_jump=0.5,
-        max_cwnd=max(_MAX_WINDOW_BDP * bdp, facts.mtu),
+        max_cwnd=_window_cap(facts, config.get("base_rtt", facts.base_rtt)),
         qa_gate=3,
         qa_threshold=qa_threshold,
         adjust_bytes_threshold=8 * facts.mtu,
         adjust_period_threshold=base_rtt,
     )
     return replace(made, **config)
+
+
+def _check(name: str, value: object) -> None:
+    """EINVAL for what is no field of the config struct, or a value that the algorithm could not work with."""
+    if name not in _SETTABLE:
+        raise VerbsError("EINVAL", f"NSCC has no parameter {name!r}; it has {', '.join(sorted(_SETTABLE))}")
+    if name == "disable_qa":
+        if not isinstance(value, bool):
+            raise VerbsError("EINVAL", f"disable_qa {value!r} is neither true nor false")
+        return
+    low, high = _LIMITS.get(name, (0.0, math.inf))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high or value == math.inf:
+        raise VerbsError("EINVAL", f"{name} {value!r} is no number of {low:g}…{high:g}")
+
+
+def _window_cap(facts: PathFacts, rtt: float) -> float:
+    """The largest window of a path with this base RTT, in bytes."""
+    return max(_MAX_WINDOW_BDP * facts.bdp * rtt / facts.base_rtt, facts.mtu)
 
 
 # --- the algorithm ------------------------------------------------------------------------------
@@ -131,7 +161,7 @@ def on_sack(
 
 def _proportional(s: State, p: Parameters, newly: int, delay: float) -> None:
     """No mark and little delay: grow with the slack, and fast after a whole window without any delay."""
-    if delay < _NO_DELAY * s.base_rtt:
+    if delay < _NO_DELAY * p.base_rtt:
         s.fi_count += newly
         if s.increase or s.fi_count > s.cwnd:
             s.cwnd = min(p.max_cwnd, s.cwnd + newly * p.fi_scale)
@@ -231,7 +261,7 @@ class Nscc:
         self.parameters = parameters(facts, **config)
         self.state = State(
             cwnd=self.parameters.max_cwnd,
-            base_rtt=self.parameters.base_rtt,
+            base_rtt=config.get("base_rtt", facts.base_rtt),
             last_adjust_time=now,
             last_dec_time=now,
         )
@@ -299,7 +329,9 @@ class Nscc:
             return
         self._sampled = True
         s.base_rtt = min(s.base_rtt, rtt)
+        if "max_cwnd" in self._config:
+            return
         grown = s.cwnd >= self.parameters.max_cwnd
-        self.parameters = parameters(self._facts, **{**self._config, "base_rtt": s.base_rtt})
+        self.parameters = replace(self.parameters, max_cwnd=_window_cap(self._facts, s.base_rtt))
         if grown or s.cwnd > self.parameters.max_cwnd:
             s.cwnd = self.parameters.max_cwnd

@@ -1,0 +1,98 @@
+"""Files that are sent from keep their bytes, also when somebody truncates them meanwhile.
+
+A page of a mapping that lies behind the file's end is no memory any more: touching it kills the process (SIGBUS,
+mmap(2)). So a file lease is taken (fcntl(2), F_SETLEASE): who wants to write to the file or to truncate it is held by
+the kernel until this process has put a copy of its bytes where the mapping was, which takes milliseconds. Sending
+itself pays nothing. Where there can be no lease, since somebody writes to the file already or the file system knows
+none, the bytes are copied at once.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import mmap
+import os
+import signal
+import threading
+
+_MAP_FIXED = 0x10
+_PYBUF_SIMPLE = 0
+_leased: dict[int, tuple[mmap.mmap, int]] = {}  # by address: the mapping and a descriptor of its file
+
+
+def map_guarded(descriptor: int, size: int) -> mmap.mmap:
+    """Map the first `size` bytes of a file for reading; OSError where it cannot be mapped or read."""
+    made = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    address = _address(made)
+    own = os.dup(descriptor)
+    try:
+        _take_lease(own)
+    except OSError:
+        try:
+            _copy_over(address, own, size)
+        finally:
+            os.close(own)
+        return made
+    _leased[address] = made, own
+    return made
+
+
+def forget(buffer: mmap.mmap) -> None:
+    """The mapping is needed no more: its file is anybody's again."""
+    for address, (guarded, own) in list(_leased.items()):
+        if guarded is buffer:
+            del _leased[address]
+            os.close(own)
+
+
+def _take_lease(descriptor: int) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise OSError("the signal that a lease is broken by reaches the main thread only")
+    signal.signal(signal.SIGIO, _on_break)
+    fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+
+
+def _on_break(_signal: int, _frame: object) -> None:
+    """Somebody wants to change a file: keep its bytes, and let him."""
+    for address, (guarded, own) in list(_leased.items()):
+        if fcntl.fcntl(own, fcntl.F_GETLEASE) != fcntl.F_RDLCK:
+            del _leased[address]
+            with contextlib.suppress(OSError):  # not readable: the mapping stays as good as it is
+                _copy_over(address, own, len(guarded))
+            fcntl.fcntl(own, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            os.close(own)
+
+
+def _copy_over(address: int, descriptor: int, size: int) -> None:
+    """Put private memory with the file's bytes where its mapping was; views of the mapping see it."""
+    copy = bytearray(size)
+    done = 0
+    while done < size and (got := os.preadv(descriptor, [memoryview(copy)[done:]], done)):
+        done += got
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    number = ctypes.c_int
+    libc.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, number, number, number, ctypes.c_long
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
+    if libc.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) != address:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    ctypes.memmove(address, (ctypes.c_char * size).from_buffer(copy), size)
+
+
+class _PyBuffer(ctypes.Structure):
+    """Py_buffer of Python's C API."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p), ("obj", ctypes.py_object), ("len", ctypes.c_ssize_t), ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int), ("ndim", ctypes.c_int), ("format", ctypes.c_char_p), ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p), ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+def _address(buffer: mmap.mmap) -> int:
+    """Where a mapping lies; ctypes itself tells that of writable ones only."""
+    view = _PyBuffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buffer), ctypes.byref(view), _PYBUF_SIMPLE)
+    address = int(view.buf or 0)
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(view))
+    return address

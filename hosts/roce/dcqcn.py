@@ -1,0 +1,187 @@
+"""DCQCN, the rate control of RoCEv2 (Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015).
+
+A sender cuts its rate when a congestion notification packet (CNP) comes, and raises it in stages by a timer and a byte
+counter: fast recovery halves the way back to the rate before the cut, additive increase adds a little, hyper increase
+more and more. Published constants speak of 50 µs, 10 MB and 40 Mb/s; here they are multiples of base RTT,
+bandwidth-delay product and line rate (reference: 12 µs as for NSCC, 40 Gb/s, hence 60 kB), so that the law is the same
+per RTT in a network thousands of times slower. The values and why some differ from the published ones: docs/roce.md.
+
+`Parameters` and `State` are plain values and the functions the algorithm; time is always an argument. Nothing runs by a
+timer: what the timers would have done is caught up with before anything else is looked at (`advance`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from topo.nodeconfig import DcqcnSection
+
+_AS_GOOD_AS_LINE: Final = 0.999  # of the line rate: the limiter is released
+_NEVER: Final = float("inf")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The tunables of one QP. Bytes, seconds, bytes per second."""
+
+    line_rate: float
+    least_rate: float
+    g: float
+    alpha_period: float
+    increase_period: float
+    byte_counter: float
+    fast_recovery_steps: int
+    additive: float
+    hyper: float
+
+
+@dataclass
+class State:
+    """What one rate limiter remembers. `rate` is the current rate, `target` the one before the last cut, or beyond."""
+
+    rate: float
+    target: float
+    alpha: float = 1.0
+    limited: bool = False
+    timer_stage: int = 0
+    byte_stage: int = 0
+    bytes_left: float = 0.0  # until the byte counter ticks
+    alpha_due: float = _NEVER
+    increase_due: float = _NEVER
+    cuts: int = 0
+
+
+def parameters(config: DcqcnSection, line_rate: float, base_rtt: float) -> Parameters:
+    """The constants of a node config for a line rate (bytes per second) and base RTT (seconds)."""
+    return Parameters(
+        line_rate=line_rate,
+        least_rate=config.least_share * line_rate,
+        g=config.g,
+        alpha_period=config.alpha_period_rtts * base_rtt,
+        increase_period=config.increase_period_rtts * base_rtt,
+        byte_counter=config.byte_counter_bdps * line_rate * base_rtt,
+        fast_recovery_steps=config.fast_recovery_steps,
+        additive=config.additive_share * line_rate,
+        hyper=config.hyper_share * line_rate,
+    )
+
+
+def start(p: Parameters) -> State:
+    """A new flow sends at line rate."""
+    return State(rate=p.line_rate, target=p.line_rate)
+
+
+def on_cnp(s: State, p: Parameters, now: float) -> None:
+    """A CNP: remember the rate, cut it by alpha/2, and begin to recover from the start."""
+    advance(s, p, now)
+    s.target = s.rate
+    s.rate = max(s.rate * (1 - s.alpha / 2), p.least_rate)
+    s.alpha = (1 - p.g) * s.alpha + p.g
+    s.timer_stage = s.byte_stage = 0
+    s.bytes_left = p.byte_counter
+    s.alpha_due = now + p.alpha_period
+    s.increase_due = now + p.increase_period
+    s.limited = True
+    s.cuts += 1
+
+
+def on_sent(s: State, p: Parameters, size: int) -> None:
+    """Bytes left; every `byte_counter` of them raise the rate once."""
+    if not s.limited:
+        return
+    s.bytes_left -= size
+    while s.limited and s.bytes_left <= 0:
+        s.bytes_left += p.byte_counter
+        s.byte_stage += 1
+        _increase(s, p)
+
+
+def advance(s: State, p: Parameters, now: float) -> None:
+    """Do what the two timers would have done until `now`, in order."""
+    while s.limited and min(s.alpha_due, s.increase_due) <= now:
+        if s.alpha_due <= s.increase_due:
+            s.alpha *= 1 - p.g
+            s.alpha_due += p.alpha_period
+        else:
+            s.timer_stage += 1
+            s.increase_due += p.increase_period
+            _increase(s, p)
+
+
+def _increase(s: State, p: Parameters) -> None:
+    """One step up: which kind depends on how far timer and byte counter have come since the last cut."""
+    steps = p.fast_recovery_steps
+    low, high = sorted((s.timer_stage, s.byte_stage))
+    if low > steps:
+        s.target += (low - steps) * p.hyper
+    elif high > steps:
+        s.target += p.additive
+    s.target = min(s.target, p.line_rate)
+    s.rate = (s.rate + s.target) / 2
+    if s.rate >= _AS_GOOD_AS_LINE * p.line_rate:
+        s.rate = s.target = p.line_rate
+        s.limited = False
+        s.alpha_due = s.increase_due = _NEVER
+
+
+class Dcqcn:
+    """One QP's limiter behind the calls that the requestor makes."""
+
+    def __init__(self, p: Parameters) -> None:
+        self.parameters = p
+        self.state = start(p)
+
+    def rate(self, now: float) -> float | None:
+        """Bytes per second that the QP may send now; None for as fast as the port goes."""
+        s = self.state
+        if not s.limited:
+            return None
+        advance(s, self.parameters, now)
+        return s.rate if s.limited else None
+
+    def on_sent(self, size: int, now: float) -> None:
+        """A packet of `size` bytes leaves."""
+        del now
+        on_sent(self.state, self.parameters, size)
+
+    def on_cnp(self, now: float) -> None:
+        """The receiver saw a mark."""
+        on_cnp(self.state, self.parameters, now)
+
+    def snapshot(self) -> dict[str, float]:
+        """Rate (bytes per second), target and alpha, for samples."""
+        s = self.state
+        return {"rate": round(s.rate), "target_rate": round(s.target), "alpha": round(s.alpha, 4)}
+
+
+class NoControl:
+    """Line rate whatever happens; CNPs are counted by the QP and have no effect."""
+
+    def __init__(self, line_rate: float) -> None:
+        self._line_rate = line_rate
+
+    def rate(self, now: float) -> float | None:
+        """No limit."""
+        del now
+        return None
+
+    def on_sent(self, size: int, now: float) -> None:
+        """Nothing to count."""
+
+    def on_cnp(self, now: float) -> None:
+        """Nothing to cut."""
+
+    def snapshot(self) -> dict[str, float]:
+        """The line rate."""
+        return {"rate": round(self._line_rate)}
+
+
+RateControl = Dcqcn | NoControl
+
+
+def rate_control(profile: str, config: DcqcnSection, line_rate: float, base_rtt: float) -> RateControl:
+    """The rate control with this name: "dcqcn" or "none"."""
+    if profile == "none":
+        return NoControl(line_rate)
+    return Dcqcn(parameters(config, line_rate, base_rtt))

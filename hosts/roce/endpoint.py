@@ -1,0 +1,237 @@
+"""One host's RoCEv2 transport, sans I/O: frames and the time go in, frames, records and the next deadline come out.
+
+Shaped as hosts.mrc.endpoint, so that the same NIC carries it. Order on a port: ACKs and CNPs, then data; QPs that their
+rate limiters let go take turns.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import Counter, deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any, NoReturn
+
+from hosts.mrc.errors import VerbsError
+from hosts.mrc.icrc import Verifier
+from hosts.mrc.packet import DiscardError
+from hosts.mrc.paths import Frame
+from hosts.mrc.states import QpState
+from hosts.roce.packet import parse
+from hosts.roce.qp import ControlItem, QueuePair
+from hosts.roce.verbs import Verbs
+from topo import srv6
+from topo.nodeconfig import NodeConfig
+
+
+class Port:
+    """One NIC port as the transport sees it."""
+
+    __slots__ = ("carrier", "control", "counters", "enabled", "number", "paced", "placed_bytes", "plane", "ready", "up")
+
+    def __init__(self, number: int, plane: int) -> None:
+        self.number = number
+        self.plane = plane
+        self.carrier = False
+        self.enabled = True  # by the controller
+        self.up = False  # both
+        self.control: deque[ControlItem] = deque()
+        self.ready: deque[QueuePair] = deque()  # have something to send
+        self.paced: list[tuple[float, int, QueuePair]] = []  # heap of those that their rate limiters hold back
+        self.placed_bytes = 0
+        self.counters: Counter[str] = Counter()
+
+
+class Endpoint(Verbs):
+    """The transport of one host."""
+
+    def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
+        self._address = srv6.to_bytes(srv6.from_text(config.host.address))
+        self._icrc = Verifier(self._address)
+        self._ports = {port.number: Port(port.number, port.plane) for port in config.ports}
+        super().__init__(config, rng, log)
+        self._pacing = self.timers.timer(self._let_go)
+        self.ctl = Ctl(self)
+
+    # --- packets in -------------------------------------------------------------------------------
+
+    def receive(self, port: int, frame: bytes | bytearray | memoryview, now: float) -> None:
+        """Take a whole Ethernet frame. No reference to it is kept."""
+        self.now = now
+        entry = self._ports[port]
+        try:
+            packet = parse(memoryview(frame), port, self._address, self._icrc)
+            qp = self.qps.get(packet.dqpn)
+            if qp is None or packet.source != qp.peer_bytes:
+                entry.counters["no_qp"] += 1
+                return
+            before = qp.stats.placed_bytes
+            qp.on_packet(packet, now)
+            entry.placed_bytes += qp.stats.placed_bytes - before
+        except DiscardError as discard:
+            entry.counters[str(discard)] += 1
+        except struct.error:
+            entry.counters["malformed"] += 1
+
+    # --- packets out ------------------------------------------------------------------------------
+
+    def has_work(self, port: int, now: float) -> bool:
+        """Whether next_frame for this port would find something; True where it has to look."""
+        entry = self._ports[port]
+        if not entry.up:
+            return False
+        return bool(entry.control or entry.ready or (entry.paced and entry.paced[0][0] <= now))
+
+    def next_frame(self, port: int, now: float) -> Frame | None:
+        """The frame that this port should send now, or None."""
+        self.now = now
+        entry = self._ports[port]
+        if not entry.up:
+            return None
+        if entry.control:
+            return entry.control.popleft()()
+        if entry.paced:
+            self._release(entry, now)
+        ready = entry.ready
+        while ready:
+            qp = ready[0]
+            requestor = qp.requestor
+            if not requestor.sendable():
+                ready.popleft()
+                qp.queued = False
+            elif requestor.next_at > now:
+                ready.popleft()
+                self._hold(entry, qp)
+            else:
+                if len(ready) > 1:
+                    ready.rotate(-1)
+                return requestor.frame(now)
+        return None
+
+    def _hold(self, entry: Port, qp: QueuePair) -> None:
+        """Keep a QP until its rate limiter lets it go."""
+        due = qp.requestor.next_at
+        heappush(entry.paced, (due, qp.qpn, qp))
+        deadline = self._pacing.deadline
+        if deadline is None or due < deadline:
+            self._pacing.arm(due)
+
+    @staticmethod
+    def _release(entry: Port, now: float) -> None:
+        """The QPs whose time has come are ready again."""
+        paced = entry.paced
+        while paced and paced[0][0] <= now:
+            entry.ready.append(heappop(paced)[2])
+
+    def _let_go(self, now: float) -> None:
+        """The pacing timer: NICs ask for frames after every timer; what is left is when to wake them next."""
+        for entry in self._ports.values():
+            self._release(entry, now)
+        upcoming = [entry.paced[0][0] for entry in self._ports.values() if entry.paced]
+        if upcoming:
+            self._pacing.arm(min(upcoming))
+
+    def wake(self, qp: QueuePair) -> None:
+        """The QP may have something to send."""
+        if not qp.queued and qp.requestor.sendable():
+            qp.queued = True
+            self._ports[qp.port.number].ready.append(qp)
+
+    def send_control(self, port: int, item: ControlItem) -> None:
+        """Queue a control packet; a port that is down loses it."""
+        entry = self._ports[port]
+        if entry.up:
+            entry.control.append(item)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When on_timer should be called next."""
+        return self.timers.next_deadline()
+
+    def on_timer(self, now: float) -> None:
+        """Do what is due."""
+        self.now = now
+        self.timers.run(now)
+
+    # --- ports ------------------------------------------------------------------------------------
+
+    def plane_up(self, plane: int) -> bool:
+        """Whether the local port of a plane is up."""
+        return any(port.up for port in self._ports.values() if port.plane == plane)
+
+    def port_event(self, port: int, up: bool, now: float) -> None:
+        """Carrier came or went. QPs stay bound to their port: what it should have sent runs into the retry timer."""
+        self.now = now
+        entry = self._ports[port]
+        entry.carrier = up
+        self._port_changed(entry)
+
+    def port_admin(self, port: int, enabled: bool, now: float) -> None:
+        """The controller disables a port, or allows it again."""
+        self.now = now
+        entry = self._ports[port]
+        entry.enabled = enabled
+        self._port_changed(entry)
+
+    def _port_changed(self, entry: Port) -> None:
+        up = entry.carrier and entry.enabled
+        if entry.up == up:
+            return
+        entry.up = up
+        self.log({"kind": "port.state", "port": entry.number, "up": up})
+        if not up:
+            for item in entry.control:
+                item()  # an ACK that waits is made, and lost: the next one is queued anew
+            entry.control.clear()
+
+    def update_config(self, config: NodeConfig, now: float) -> None:
+        """A new node config: it counts for QPs made from now on; there are no EVs that it could deny."""
+        self.now = now
+        self.config = config
+
+    # --- views ------------------------------------------------------------------------------------
+
+    def stats(self, reset_gaps: bool = False) -> dict[str, Any]:
+        """Counters of QPs, paths and ports, cumulative; `reset_gaps` starts a new interval for each QP's max_gap."""
+        found = {
+            "qps": [qp.snapshot() for qp in self.qps.values()],
+            "paths": [qp.path_snapshot(self._ports[qp.port.number].up) for qp in self.qps.values()],
+            "ports": {port.number: _port_snapshot(port) for port in self._ports.values()},
+        }
+        if reset_gaps:
+            for qp in self.qps.values():
+                qp.responder.max_gap = 0.0
+        return found
+
+    def in_error(self) -> list[int]:
+        """QPs in ERROR."""
+        return [qp.qpn for qp in self.qps.values() if qp.state is QpState.ERROR]
+
+
+def _port_snapshot(port: Port) -> dict[str, Any]:
+    kinds = ("icrc_errors", "malformed", "foreign", "misdelivered", "no_qp")
+    return {"up": port.up, "placed_bytes": port.placed_bytes, **{kind: port.counters[kind] for kind in kinds}}
+
+
+class Ctl:
+    """The control interface of a host without EVs: port admin state works, everything else is EOPNOTSUPP."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    def set_port_admin(self, port: int, enabled: bool, now: float) -> None:
+        """Disable a port administratively, or allow it again."""
+        if all(port != known.number for known in self._endpoint.config.ports):
+            raise VerbsError("EINVAL", f"this host has no port {port}; it has 1…{len(self._endpoint.config.ports)}")
+        self._endpoint.port_admin(port, enabled, now)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def refuse(*_arguments: Any, **_named: Any) -> NoReturn:
+            raise VerbsError("EOPNOTSUPP", f"{name} is MRC's: RoCEv2 has no EVs and no congestion control profiles")
+
+        return refuse

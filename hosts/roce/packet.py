@@ -1,0 +1,88 @@
+"""A received RoCEv2 frame, checked and parsed once: layout and address, lengths, ICRC."""
+
+from __future__ import annotations
+
+import struct
+
+from hosts.mrc.icrc import Verifier
+from hosts.mrc.packet import DiscardError
+from hosts.mrc.psn import PSN_MASK
+from hosts.roce import headers as h
+
+
+class Packet:
+    """One received packet. `payload_at` and `size` frame what a write carries; RETH fields are set where it has one."""
+
+    __slots__ = (
+        "ack_request", "body_at", "ce", "dma_length", "dqpn", "end", "imm", "op", "payload_at", "port", "psn", "rkey",
+        "size", "source", "va", "view",
+    )  # fmt: skip
+
+    view: memoryview
+    port: int
+    source: bytes
+    op: int
+    psn: int
+    dqpn: int
+    ack_request: bool
+    ce: bool
+    body_at: int
+    end: int  # offset of the ICRC
+    payload_at: int
+    size: int
+    imm: int
+    va: int
+    rkey: int
+    dma_length: int
+
+
+def parse(view: memoryview, port: int, address: bytes, icrc: Verifier) -> Packet:
+    """Parse a frame that came in by `port` for the host with this address; DiscardError names the counter."""
+    try:
+        (
+            ethertype, word, length, next_header, source, destination,
+            _sport, dport, udp_len, _checksum,
+            op, pad_byte, p_key, dqpn, flags_psn,
+        ) = h.FRAME.unpack_from(view)  # fmt: skip
+    except struct.error:
+        raise DiscardError("malformed") from None
+    if ethertype != h.ETHERTYPE_IPV6 or next_header != h.NEXT_UDP or dport != h.UDP_PORT:
+        raise DiscardError("foreign")
+    if destination != address:
+        raise DiscardError("misdelivered")
+    end = h.UDP_AT + udp_len - h.ICRC_LEN
+    if length != udp_len or end < h.BODY_AT or len(view) < end + h.ICRC_LEN or p_key != h.P_KEY:
+        raise DiscardError("malformed")
+    if not icrc.verify(view, h.UDP_AT, udp_len, source):
+        raise DiscardError("icrc_errors")
+    packet = Packet()
+    packet.view = view
+    packet.port = port
+    packet.source = source
+    packet.op = op
+    packet.dqpn = dqpn & PSN_MASK
+    packet.psn = flags_psn & PSN_MASK
+    packet.ack_request = bool(flags_psn >> 31)
+    packet.ce = word >> 20 & 3 == h.ECN_CE
+    packet.body_at = h.BODY_AT
+    packet.end = end
+    if op in h.WRITES:
+        _parse_write(packet, pad_byte >> h.PAD_SHIFT & 3)
+    return packet
+
+
+def _parse_write(packet: Packet, pad: int) -> None:
+    at = h.BODY_AT
+    try:
+        if packet.op in h.STARTS_MESSAGE:
+            packet.va, packet.rkey, packet.dma_length = h.RETH.unpack_from(packet.view, at)
+            at += h.RETH.size
+        if packet.op in h.WITH_IMM:
+            packet.imm = h.IMMEDIATE.unpack_from(packet.view, at)[0]
+            at += h.IMMEDIATE.size
+    except struct.error:
+        raise DiscardError("malformed") from None
+    packet.payload_at = at
+    packet.size = packet.end - pad - at
+    if packet.size < 0:
+        raise DiscardError("malformed")

@@ -1,0 +1,320 @@
+"""The sending half of a RoCEv2 QP: messages to packets, go-back-N, the retry timer, completion.
+
+InfiniBand RC: PSNs in order, ACKs cumulative, a NAK names the PSN that the responder expects, and everything from
+there on is sent again. Counts in unwrapped PSNs ("seq") from 0; the wire adds the QP's first PSN. Nothing is kept per
+packet: what a seq carries follows from its message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from hosts.mrc.memory import MemoryRegion
+from hosts.mrc.paths import Frame
+from hosts.mrc.psn import PSN_MASK, unwrap, wrap
+from hosts.roce import headers as h
+
+if TYPE_CHECKING:
+    from hosts.roce.qp import QueuePair
+
+_RTT_GAIN: Final = 0.125  # weight of one sample in the smoothed RTT
+_PACING_CREDIT: Final = 2.0  # packets at its own rate that a QP served late may make up for
+_ACK: Final = 0  # high bits of a syndrome
+_RNR: Final = 1
+_NAKS: Final[dict[int, tuple[str, str]]] = {
+    h.Syndrome.NAK_INVALID_REQUEST: ("REM_INV_REQ_ERR", "the peer found the request invalid"),
+    h.Syndrome.NAK_REMOTE_ACCESS: ("REM_ACCESS_ERR", "the peer refused access to its memory"),
+    h.Syndrome.NAK_REMOTE_OPERATION: ("REM_OP_ERR", "the peer's QP is in error"),
+}
+
+# opcode by (first packet of its message, last packet, with immediate)
+_OPCODES: Final[dict[tuple[bool, bool, bool], int]] = {
+    (True, False, False): int(h.Op.WRITE_FIRST),
+    (True, False, True): int(h.Op.WRITE_FIRST),
+    (False, False, False): int(h.Op.WRITE_MIDDLE),
+    (False, False, True): int(h.Op.WRITE_MIDDLE),
+    (False, True, False): int(h.Op.WRITE_LAST),
+    (False, True, True): int(h.Op.WRITE_LAST_IMM),
+    (True, True, False): int(h.Op.WRITE_ONLY),
+    (True, True, True): int(h.Op.WRITE_ONLY_IMM),
+}
+
+
+class Message:
+    """One posted write until its last packet is acknowledged."""
+
+    __slots__ = (
+        "first_seq", "imm", "last_seq", "length", "opcode", "region", "remote_va", "rkey", "start", "successor", "view",
+        "wr_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        wr_id: int,
+        opcode: str,
+        region: MemoryRegion | None,
+        view: memoryview,
+        remote_va: int,
+        rkey: int,
+        imm: int | None,
+    ) -> None:
+        self.wr_id = wr_id
+        self.opcode = opcode
+        self.region = region
+        self.view = view
+        self.length = len(view)
+        self.remote_va = remote_va
+        self.rkey = rkey
+        self.imm = imm
+        self.first_seq = self.last_seq = -1
+        self.start = 0  # payload bytes posted on the QP before it
+        self.successor: Message | None = None
+
+    def release(self) -> None:
+        """The message is over: neither its region nor the buffer behind it is needed any more."""
+        if self.region is not None:
+            self.region.users -= 1
+            self.region = None
+        self.view.release()
+
+
+class Requestor:
+    """Send queue and go-back-N."""
+
+    def __init__(self, qp: QueuePair) -> None:
+        self.qp = qp
+        s = qp.settings
+        self._mtu = s.path_mtu
+        self._window = s.window
+        self._ack_every = s.ack_packets
+        self.first_psn = 0  # of the wire, set at RTS
+        self.una = 0  # oldest seq that is not acknowledged
+        self.next = 0  # next seq to send; goes back
+        self.high = 0  # first seq that was never sent
+        self.end = 0  # first seq without a message
+        self.next_at = float("-inf")  # the rate limiter lets the next packet go at this time
+        self.messages: deque[Message] = deque()  # all that are not completed, in order
+        self._cursor: Message | None = None  # the one that `next` is in
+        self._retries = 0
+        self._resending = False  # gone back and not sent yet
+        self._ack_requested_at = float("-inf")
+        self._sample: tuple[int, float] | None = None  # a packet sent once that asked for an ACK, and when
+        self.rtt: float | None = None
+        self.last_sent = float("-inf")
+        self._timer = qp.timers.timer(self._on_timeout)
+
+    # --- posting ----------------------------------------------------------------------------------
+
+    def post(self, message: Message) -> None:
+        """Queue a message."""
+        stats = self.qp.stats
+        message.first_seq = self.end
+        self.end += max(1, -(-message.length // self._mtu))
+        message.last_seq = self.end - 1
+        message.start = stats.posted_bytes
+        stats.posted_bytes += message.length
+        if self.messages:
+            self.messages[-1].successor = message
+        self.messages.append(message)
+        if self._cursor is None:
+            self._cursor = message
+
+    def restart(self, first_psn: int) -> None:
+        """Set the first PSN on the wire (at RTS)."""
+        self.first_psn = first_psn
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    def sendable(self) -> bool:
+        """Whether there is a packet that may go as soon as the rate limiter lets it."""
+        return self.next < self.end and self.next - self.una < self._window
+
+    def frame(self, now: float) -> Frame:
+        """The next packet. Only when `sendable`."""
+        qp = self.qp
+        message = self._cursor
+        assert message is not None
+        seq = self.next
+        offset = (seq - message.first_seq) * self._mtu
+        size = min(self._mtu, message.length - offset)
+        last = seq == message.last_seq
+        frame = qp.path.frame(
+            h.TC_DATA,
+            self._headers(message, seq, offset, size, self._wants_ack(seq, last, now)),
+            message.view[offset : offset + size] if size else None,
+        )
+        self.next = seq + 1
+        if last:
+            self._cursor = message.successor
+        self._count(seq, size, now)
+        self._pace(frame.wire_len, now)
+        if self._timer.deadline is None:
+            self._timer.arm(now + qp.settings.ack_timeout)
+        return frame
+
+    def _wants_ack(self, seq: int, last: bool, now: float) -> bool:
+        """The last of a message, every n-th, the last that the window allows, and the first after a round trip."""
+        if not (
+            last
+            or seq % self._ack_every == 0
+            or seq + 1 - self.una >= self._window
+            or now - self._ack_requested_at > self.qp.settings.base_rtt
+        ):
+            return False
+        self._ack_requested_at = now
+        if self._sample is None and seq >= self.high:
+            self._sample = (seq, now)
+        return True
+
+    def _headers(self, message: Message, seq: int, offset: int, size: int, ack: bool) -> bytes:
+        """BTH, RETH in the first packet of a message, the immediate in the last."""
+        first, last = offset == 0, seq == message.last_seq
+        op = _OPCODES[first, last, message.imm is not None]
+        psn = seq + self.first_psn & PSN_MASK | ack << 31
+        padding = h.MIGRATED | (-size & 3) << h.PAD_SHIFT
+        if not first:
+            body = h.BTH.pack(op, padding, h.P_KEY, self.qp.remote_qpn, psn)
+        else:
+            body = h.BTH_RETH.pack(
+                op, padding, h.P_KEY, self.qp.remote_qpn, psn, message.remote_va, message.rkey, message.length
+            )
+        return body + h.IMMEDIATE.pack(message.imm) if op in h.WITH_IMM else body
+
+    def _count(self, seq: int, size: int, now: float) -> None:
+        stats = self.qp.stats
+        stats.sent_packets += 1
+        stats.sent_bytes += size
+        self.last_sent = now
+        if seq >= self.high:
+            self.high = seq + 1
+            return
+        stats.retx_packets += 1
+        if self._resending:
+            self._resending = False
+            ev = self.qp.ev
+            psn = wrap(seq + self.first_psn)
+            self.qp.log("packet.retx", psn=psn, ev=ev, old_ev=ev, count=self.high - seq)
+
+    def _pace(self, size: int, now: float) -> None:
+        """Account for a packet with the rate limiter, which may let a late QP catch up a little."""
+        cc = self.qp.cc
+        rate = cc.rate(now)
+        cc.on_sent(size, now)
+        if rate is not None:
+            cost = size / rate
+            self.next_at = max(self.next_at, now - _PACING_CREDIT * cost) + cost
+
+    # --- feedback ---------------------------------------------------------------------------------
+
+    def on_ack(self, psn: int, syndrome: int, now: float) -> None:
+        """An ACK, RNR NAK or NAK."""
+        seq = unwrap(psn - self.first_psn, self.una)
+        kind = syndrome >> 5
+        stats = self.qp.stats
+        if kind == _ACK:
+            stats.acks_received += 1
+            if seq < self.high:
+                self._acknowledge(seq + 1, now)
+            else:
+                stats.bogus_control += 1
+            return
+        stats.nacks_received += 1
+        if not self.una <= seq < self.high:
+            stats.bogus_control += seq >= self.high
+            return
+        if syndrome == h.Syndrome.NAK_SEQUENCE:
+            self._acknowledge(seq, now)
+            self._go_back("nack", now)
+        elif kind == _RNR:
+            self._acknowledge(seq, now)
+            self._go_back("rnr", now)
+            self.next_at = now + self.qp.settings.base_rtt
+        else:
+            refused = ("REM_INV_REQ_ERR", f"the peer refused a request (syndrome {syndrome:#04x})")
+            self.qp.fail(*_NAKS.get(syndrome, refused))
+
+    def _acknowledge(self, until: int, now: float) -> None:
+        """Everything before `until` has arrived."""
+        if until <= self.una:
+            return
+        stats = self.qp.stats
+        stats.acked_packets += until - self.una
+        self.una = until
+        self._retries = 0
+        if self._sample is not None and until > self._sample[0]:
+            sample = now - self._sample[1]
+            self.rtt = sample if self.rtt is None else self.rtt + _RTT_GAIN * (sample - self.rtt)
+            self._sample = None
+        messages = self.messages
+        while messages and messages[0].last_seq < until:
+            self.qp.complete(messages.popleft(), "SUCCESS")
+        oldest = messages[0] if messages else None
+        if self.next < until:  # sent again, and the first copy arrived after all
+            self.next = until
+            self._cursor = oldest
+        if oldest is None:
+            stats.acked_bytes = stats.posted_bytes
+        else:
+            stats.acked_bytes = oldest.start + max(0, until - oldest.first_seq) * self._mtu
+        if self.next > until:
+            self._timer.arm(now + self.qp.settings.ack_timeout)
+        else:
+            self._timer.cancel()
+
+    def _go_back(self, reason: str, now: float) -> None:
+        """Send everything from the oldest unacknowledged packet on once more."""
+        stats = self.qp.stats
+        if reason != "rnr":
+            stats.lost_packets += 1
+            stats.lost_nack += reason == "nack"
+            stats.lost_timeout += reason == "timeout"
+            psn = wrap(self.una + self.first_psn)
+            self.qp.log(
+                "packet.lost", psn=psn, ev=self.qp.ev, reason=reason, sent=self.last_sent, count=self.high - self.una
+            )
+        self.next = self.una
+        self._cursor = self.messages[0] if self.messages else None
+        self._resending = True
+        self._sample = None
+        self._timer.arm(now + self.qp.settings.ack_timeout)
+        self.qp.wake()
+
+    def _on_timeout(self, now: float) -> None:
+        if self.next <= self.una and self.qp.port_up():
+            return  # nothing on its way: the rate limiter holds the packet back; a dead port instead swallows it
+        self.qp.stats.timeouts += 1
+        self._retries += 1
+        if self._retries > self.qp.settings.retry_count:
+            self.qp.fail("RETRY_EXC_ERR", "Retry Counter Exceeded")
+            return
+        self._go_back("timeout", now)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def flush(self, status: str, rest: str) -> None:
+        """The QP failed: the oldest message completes with `status`, all others with `rest`."""
+        for message in self._clear():
+            self.qp.complete(message, status)
+            status = rest
+
+    def drop(self) -> None:
+        """The QP goes: outstanding messages end without completion."""
+        for message in self._clear():
+            message.release()
+
+    def _clear(self) -> deque[Message]:
+        self._timer.cancel()
+        self.una = self.next = self.high = self.end
+        self._cursor = None
+        messages, self.messages = self.messages, deque()
+        return messages
+
+    def snapshot(self) -> dict[str, Any]:
+        """Numbers for samples."""
+        outstanding = self.next - self.una
+        return {
+            "inflight": outstanding * (self._mtu + h.HEADER_BYTES),
+            "rtt": self.rtt,
+            "outstanding": outstanding,
+        }

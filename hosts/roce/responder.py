@@ -1,0 +1,126 @@
+"""The receiving half of a RoCEv2 QP: packets in order only, one NAK per gap, ACKs where asked for, CNPs for marks."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from hosts.mrc.psn import unwrap, wrap
+from hosts.roce import headers as h
+
+if TYPE_CHECKING:
+    from hosts.roce.packet import Packet
+    from hosts.roce.qp import QueuePair
+
+_RNR_CODE: Final = 1  # IBTA's timer code for 10 µs; the requestor waits a round trip
+
+
+class Responder:
+    """Expected PSN, and the message that is coming in."""
+
+    def __init__(self, qp: QueuePair) -> None:
+        self.qp = qp
+        self.first_psn = 0
+        self.expected = 0  # seq
+        self.msn = 0  # messages received completely
+        self.receives: deque[int] = deque()  # wr_ids of posted receives
+        self.last_placed = 0.0  # time of the last new payload
+        self.max_gap = 0.0  # longest time between two, since somebody last set it to 0
+        self._nak_sent = False  # for the gap at `expected`
+        self._in_message = False
+        self._va = self._rkey = self._left = self._length = 0  # of the message that is coming in
+        self._cnp_interval = qp.settings.dcqcn.cnp_interval_rtts * qp.settings.base_rtt
+        self._cnp_at = float("-inf")
+
+    def restart(self, first_psn: int) -> None:
+        """Set the first PSN expected (at RTR)."""
+        self.first_psn = first_psn
+
+    def on_write(self, packet: Packet, now: float) -> None:
+        """A data packet whose ICRC is right."""
+        qp = self.qp
+        stats = qp.stats
+        stats.received_packets += 1
+        if packet.ce:
+            self._notify(packet, now)
+        seq = unwrap(packet.psn - self.first_psn, self.expected)
+        if seq != self.expected:
+            self._out_of_turn(packet, seq)
+            return
+        if packet.op in h.WITH_IMM and not self.receives:
+            stats.no_resource += 1
+            self._nak_sent = True  # one NAK of either kind per gap
+            qp.reply(packet.port, h.Syndrome.RNR_NAK | _RNR_CODE, packet.psn, self.msn)
+            return
+        if not self._begin(packet) or not self._place(packet):
+            return
+        self._nak_sent = False
+        self.expected = seq + 1
+        stats.placed_packets += 1
+        stats.placed_bytes += packet.size
+        if stats.placed_packets > 1:
+            self.max_gap = max(self.max_gap, now - self.last_placed)
+        self.last_placed = now
+        if packet.op in h.ENDS_MESSAGE:
+            self._in_message = False
+            self.msn += 1
+            if packet.op in h.WITH_IMM:
+                qp.complete_receive(self.receives.popleft(), packet.imm, self._length)
+        if packet.ack_request:
+            qp.acknowledge(packet.port)
+
+    def _out_of_turn(self, packet: Packet, seq: int) -> None:
+        """A packet that was here before is acknowledged again; one that comes too early draws one NAK per gap."""
+        if seq < self.expected:
+            self.qp.stats.duplicate_packets += 1
+            self.qp.acknowledge(packet.port)
+            return
+        self.qp.stats.out_of_order += 1
+        if not self._nak_sent:
+            self._nak_sent = True
+            self.qp.stats.nacks_sent += 1
+            self.qp.reply(packet.port, h.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn)
+
+    def _begin(self, packet: Packet) -> bool:
+        """Check that opcode and length fit the message so far; take up what a first packet says."""
+        starts = packet.op in h.STARTS_MESSAGE
+        if starts is self._in_message:
+            self.qp.refuse(packet, h.Syndrome.NAK_INVALID_REQUEST, "its packets are out of sequence")
+            return False
+        if starts:
+            self._va, self._rkey = packet.va, packet.rkey
+            self._left = self._length = packet.dma_length
+            self._in_message = True
+        ends = packet.op in h.ENDS_MESSAGE
+        if packet.size != (self._left if ends else self.qp.settings.path_mtu) or packet.size > self._left:
+            self.qp.refuse(packet, h.Syndrome.NAK_INVALID_REQUEST, "its packets and its length do not fit")
+            return False
+        return True
+
+    def _place(self, packet: Packet) -> bool:
+        size = packet.size
+        if not size:
+            return True
+        target = self.qp.memory.remote_target(self._rkey, self._va, size, self.qp.pd)
+        if target is None:
+            self.qp.stats.access_errors += 1
+            text = f"a write to {self._va:#x} is outside the memory this QP may write"
+            self.qp.refuse(packet, h.Syndrome.NAK_REMOTE_ACCESS, text)
+            return False
+        target[:] = packet.view[packet.payload_at : packet.payload_at + size]
+        self._va += size
+        self._left -= size
+        return True
+
+    def _notify(self, packet: Packet, now: float) -> None:
+        """A mark: one CNP per interval and QP."""
+        stats = self.qp.stats
+        stats.ecn_packets += 1
+        if now - self._cnp_at >= self._cnp_interval:
+            self._cnp_at = now
+            stats.cnps_sent += 1
+            self.qp.notify(packet.port)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Numbers for samples."""
+        return {"last_placed": self.last_placed, "max_gap": self.max_gap}

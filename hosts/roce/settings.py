@@ -1,0 +1,86 @@
+"""What a RoCEv2 QP needs to know, gathered from the node config and the caller's overrides into one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from hosts.mrc.errors import VerbsError
+from hosts.roce import headers as h
+from topo.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT, DcqcnSection, NodeConfig, Template
+
+CC_PROFILES = ("dcqcn", "none")
+
+
+@dataclass(frozen=True)
+class QpSettings:
+    """Attributes of a QP. Times in seconds, sizes in bytes."""
+
+    path_mtu: int
+    base_rtt: float
+    line_rate: float  # bytes per second of a port
+    mpr: int  # packets in flight at most, in units of 128
+    wimm: int
+    timeout_exponent: int
+    retry_count: int
+    ack_packets: int  # every so many packets one asks for an ACK
+    cc_profile: str
+    dcqcn: DcqcnSection
+    port: int | None = None  # NIC port; None: by QP number
+    udp_sport: int | None = None  # None: drawn
+
+    @property
+    def ack_timeout(self) -> float:
+        """Local ACK timeout, 1.024 µs × 2^t."""
+        return ACK_TIMEOUT_UNIT * float(1 << self.timeout_exponent)
+
+    @property
+    def window(self) -> int:
+        """Packets in flight at most."""
+        return self.mpr * MPR_UNIT
+
+
+_CALLER_MAY_SET = frozenset(f.name for f in fields(QpSettings)) - {"base_rtt", "line_rate", "path_mtu", "dcqcn"}
+_LIMITS = {
+    "mpr": (1, 255),
+    "wimm": (1, 0xFFFF),
+    "timeout_exponent": (0, 24),
+    "retry_count": (0, 7),
+    "ack_packets": (1, 0x7FFFFF),
+    "udp_sport": (h.FIRST_SPORT, 0xFFFF),
+}
+
+
+def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> QpSettings:
+    """Defaults of the node config for a destination, and `overrides`: fields of QpSettings."""
+    if "ev_profile" in overrides:
+        raise VerbsError("EOPNOTSUPP", "a RoCEv2 QP has no EVs; leave ev_profile out, or use MRC")
+    unknown = sorted(set(overrides) - _CALLER_MAY_SET)
+    if unknown:
+        raise VerbsError("EINVAL", f"a QP has no attribute {unknown[0]!r}; it has {', '.join(sorted(_CALLER_MAY_SET))}")
+    for name, (low, high) in _LIMITS.items():
+        value = overrides.get(name, low)
+        if not isinstance(value, int) or not low <= value <= high:
+            raise VerbsError("EINVAL", f"{name} {value!r} is outside {low}…{high}")
+    port = overrides.get("port")
+    if port is not None and all(port != known.number for known in config.ports):
+        raise VerbsError("EINVAL", f"this host has no port {port}; it has {[p.number for p in config.ports]}")
+    t = config.transport
+    settings = QpSettings(
+        path_mtu=config.path_mtu,
+        base_rtt=template.base_rtt,
+        line_rate=config.link.rate_pps * (config.path_mtu + h.HEADER_BYTES),
+        mpr=t.mpr,
+        wimm=t.wimm,
+        timeout_exponent=t.timeout_exponent,
+        retry_count=t.retry_count,
+        ack_packets=t.ack_packets,
+        cc_profile=t.cc_profile if t.kind == "roce" else CC_PROFILES[0],
+        dcqcn=t.dcqcn,
+    )
+    settings = replace(settings, **overrides)
+    if settings.cc_profile not in CC_PROFILES:
+        raise VerbsError(
+            "EINVAL", f"RoCE has no congestion control {settings.cc_profile!r}; it has {' and '.join(CC_PROFILES)}"
+        )
+    return settings

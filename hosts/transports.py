@@ -1,0 +1,20 @@
+"""The transports that an agent can run, as the node config names them: MRC, or RoCEv2 behind the same calls."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from hosts.mrc.endpoint import Endpoint as MrcEndpoint
+from hosts.roce.endpoint import Endpoint as RoceEndpoint
+from topo.nodeconfig import NodeConfig
+
+Endpoint = MrcEndpoint | RoceEndpoint
+
+
+def endpoint(
+    config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None], kind: str | None = None
+) -> Endpoint:
+    """The transport that a node config asks for, or `kind`: "mrc" or "roce"."""
+    if (kind or config.transport.kind) == "roce":
+        return RoceEndpoint(config, rng, log)
+    return MrcEndpoint(config, rng, log)

@@ -1,0 +1,147 @@
+"""The agent's operations on workloads.
+
+A workload is one traffic's part in this host. `prepare_workload` makes QPs and regions, `connect_workload` joins them
+with the peers', `start_workload` lets it run by itself from a moment on, `workload_status` says what became of it and
+`release_workload` gives everything back. History records: `messages` {traffic, flow, done: [[posted, done, bytes]…]},
+`pingpong` {traffic, flow, rtt: […]}, `iteration` {traffic, iteration, began, ended, sha256}, `flow.done` {traffic,
+flow, began, ended, bytes, error} and `flow.failed`; `workload.progress` {traffic, bytes} goes to listeners only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from hosts.mrc.errors import VerbsError
+from hosts.workloads.channel import Transport
+from hosts.workloads.workload import FlowSpec, Workload, WorkloadSpec
+from rpc.errors import RpcError
+
+Result = dict[str, Any]
+PROGRESS_S = 0.025
+"""Time between two looks at how far workloads are, for whoever waits for a share of one."""
+
+_MOST = 4096  # completions taken at once
+_CQ_DEPTH = 1 << 17
+
+
+class WorkloadOperations:
+    """Methods without underscore are operations.
+
+    `soon(work)` has the loop call something once before it sends again, `until_done(interval, step)` now and then until
+    the step returns False. `directory` maps host names to inner addresses. `record` writes history and tells listeners,
+    `tell` tells listeners only.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        soon: Callable[[Callable[[], None]], None],
+        until_done: Callable[[float, Callable[[], bool]], None],
+        directory: Callable[[], Mapping[str, str]],
+        record: Callable[[dict[str, Any]], Any],
+        tell: Callable[[dict[str, Any]], Any],
+    ) -> None:
+        self._transport = transport
+        self._soon = soon
+        self._until_done = until_done
+        self._directory = directory
+        self._record = record
+        self._tell = tell
+        self._workloads: dict[str, Workload] = {}
+        self._by_qp: dict[int, Workload] = {}
+        self._told: dict[str, int] = {}
+        self._waiting = self._watching = False
+        self._cq: int | None = None
+
+    def prepare_workload(self, name: str, spec: dict[str, Any], flows: list[dict[str, Any]]) -> Result:
+        """Make a workload's ends; returns {flow: {qps, region?}}, for the peers' `connect_workload`."""
+        if name in self._workloads:
+            raise RpcError("EEXIST", f"there is a workload {name!r} already; release it first")
+        directory = self._directory()
+        try:
+            workload = Workload(name, WorkloadSpec.model_validate(spec), self._transport, self._queue(), self._record)
+            given = [FlowSpec.model_validate(flow) for flow in flows]
+        except ValidationError as error:
+            raise RpcError("EINVAL", f"workload {name}: {error}") from None
+        wanted = [flow.model_copy(update={"address": directory.get(flow.peer, flow.peer)}) for flow in given]
+        self._workloads[name] = workload
+        try:
+            made = {flow.name: workload.add(flow) for flow in wanted}
+        except (VerbsError, RpcError):
+            self.release_workload(name)
+            raise
+        self._by_qp |= dict.fromkeys(workload.by_qp, workload)
+        return {"flows": made}
+
+    def connect_workload(self, name: str, flows: dict[str, Any]) -> None:
+        """Join every flow's end with its peer's."""
+        workload = self._workload(name)
+        for flow, remote in flows.items():
+            workload.connect(flow, remote)
+
+    def start_workload(self, name: str, at: float) -> None:
+        """Begin at a monotonic time."""
+        self._workload(name).start(at)
+        if not self._watching:
+            self._watching = True
+            self._until_done(PROGRESS_S, self._tell_progress)
+
+    def stop_workload(self, name: str) -> None:
+        """Send nothing new."""
+        self._workload(name).stop(self._transport.now)
+
+    def workload_status(self, name: str) -> Result:
+        """Return {flows: {flow: {role, bytes, sha256, error}}, acked_bytes}."""
+        workload = self._workload(name)
+        return {"flows": workload.results(), "acked_bytes": workload.acked_bytes}
+
+    def release_workload(self, name: str) -> None:
+        """Give QPs and regions back."""
+        workload = self._workloads.pop(name, None)
+        if workload is not None:
+            self._told.pop(name, None)
+            self._by_qp = {qp: owner for qp, owner in self._by_qp.items() if owner is not workload}
+            workload.release()
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def _tell_progress(self) -> bool:
+        """Tell listeners of every workload that got further; whether one goes on."""
+        for name, workload in self._workloads.items():
+            acked = workload.acked_bytes
+            if acked != self._told.get(name, 0):
+                self._told[name] = acked
+                self._tell({"kind": "workload.progress", "traffic": name, "bytes": acked})
+        self._watching = any(workload.running for workload in self._workloads.values())
+        return self._watching
+
+    def _queue(self) -> int:
+        """The completion queue of all workloads."""
+        if self._cq is None:
+            self._cq = self._transport.create_cq(_CQ_DEPTH)
+            self._transport.notify_cq(self._cq, self._note)
+        return self._cq
+
+    def _note(self) -> None:
+        if not self._waiting:
+            self._waiting = True
+            self._soon(self._take)
+
+    def _take(self) -> None:
+        """Hand completions to their workloads, those too that come of it."""
+        self._waiting = False
+        while found := self._transport.poll_cq(self._cq, _MOST):
+            for completion in found:
+                workload = self._by_qp.get(completion.qp)
+                if workload is not None:
+                    workload.take(completion, self._transport.now)
+
+    def _workload(self, name: str) -> Workload:
+        try:
+            return self._workloads[name]
+        except KeyError:
+            known: Mapping[str, Workload] = self._workloads
+            raise RpcError("EINVAL", f"there is no workload {name!r}; there are: {', '.join(known)}") from None

@@ -1,0 +1,324 @@
+"""One flow's two ends: QPs used in turn, a bounded region that is used again and again, and a digest of every byte.
+
+A flow sends numbered messages. A message goes whole by the QP whose turn it is, or split into one piece per QP. The
+immediate tells the receiver the number, and the number tells both where in the receiver's region the bytes are: slot
+number modulo slots. A sender posts into a slot only when what was there before is acknowledged; by then the receiver
+has digested it, since its agent takes in completions before it lets the acknowledgement go out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hosts.mrc.completion import Completion
+from hosts.mrc.memory import Access, MemoryRegion
+from hosts.mrc.timers import Timers
+
+SHIFT = 4096  # bytes by which the contents of messages are shifted against each other at most
+_STEP = 67  # prime to SHIFT, so that as many messages differ
+_PAGE = 4096
+_SPARE_RECEIVES = 2  # per QP, posted beyond what can be outstanding
+
+REASONS = {
+    "RETRY_EXC_ERR": "Retry Counter Exceeded",
+    "WR_FLUSH_ERR": "flushed, the QP is in error",
+    "REM_ACCESS_ERR": "the peer refused access to its memory",
+    "REM_OP_ERR": "the peer's QP is in error",
+}
+
+
+class Transport(Protocol):
+    """The verbs that workloads need; every transport's endpoint has them."""
+
+    now: float
+    timers: Timers
+
+    def create_qp(self, peer: str, pd: int | None, send_cq: int | None, recv_cq: int | None, **attributes: Any) -> int:
+        """Make a QP."""
+
+    def local_info(self, number: int) -> dict[str, Any]:
+        """What the peer needs to connect."""
+
+    def connect(self, number: int, remote: dict[str, Any]) -> None:
+        """Bring a QP to RTS."""
+
+    def destroy_qp(self, number: int) -> None:
+        """End a QP."""
+
+    def qp(self, number: int) -> Any:
+        """The QP itself; its `stats.acked_bytes` counts."""
+
+    def reg_mr(self, buffer: Any, access: Access = ...) -> MemoryRegion:
+        """Register a buffer."""
+
+    def dereg_mr(self, lkey: int) -> None:
+        """Give a region back."""
+
+    def post_send(
+        self,
+        number: int,
+        wr_id: int,
+        opcode: str,
+        lkey: int,
+        offset: int,
+        length: int,
+        remote_va: int,
+        rkey: int,
+        imm: int | None = None,
+    ) -> None:
+        """Post a write."""
+
+    def post_recv(self, number: int, wr_id: int) -> None:
+        """Post a receive."""
+
+    def create_cq(self, depth: int = ...) -> int:
+        """Make a completion queue."""
+
+    def poll_cq(self, number: int | None = None, most: int = 16) -> list[Completion]:
+        """Take completions."""
+
+    def notify_cq(self, number: int, notify: Callable[[], None] | None) -> None:
+        """Have somebody called when a completion was added."""
+
+
+def content(seed: str, size: int) -> bytearray:
+    """Reproducible random bytes from which messages of up to `size` bytes can be taken at any shift."""
+    return bytearray(random.Random(seed).randbytes(size + SHIFT))
+
+
+def shift(number: int) -> int:
+    """Where in `content` message `number` begins."""
+    return number * _STEP % SHIFT
+
+
+def touched(size: int) -> bytearray:
+    """Zeroed memory whose pages are all there."""
+    memory = bytearray(size)
+    memory[::_PAGE] = bytes(len(range(0, size, _PAGE)))
+    return memory
+
+
+def pieces(length: int, qps: int) -> list[tuple[int, int]]:
+    """(offset, length) of a split message, one per QP; fewer where it is shorter than that."""
+    count = min(qps, max(1, length))
+    edges = [length * place // count for place in range(count + 1)]
+    return [(edges[place], edges[place + 1] - edges[place]) for place in range(count)]
+
+
+@dataclass
+class Slots:
+    """How a flow's messages lie in the receiver's region."""
+
+    count: int
+    size: int
+    split: bool  # every message over all QPs; else each by the next QP in turn
+    digest: bool = True  # the agents digest what they send and receive; else files are compared afterwards
+
+    def at(self, number: int) -> int:
+        """Offset of a message in the region."""
+        return number % self.count * self.size
+
+
+class _End:
+    """What both ends of a flow have."""
+
+    def __init__(self, transport: Transport, name: str, peer: str, qps: list[int], slots: Slots) -> None:
+        self.transport = transport
+        self.name = name
+        self.peer = peer
+        self.qps = qps
+        self.slots = slots
+        self.bytes = 0  # of whole messages: acknowledged, or received
+        self.error = ""
+        self.place = {qp: place for place, qp in enumerate(qps)}
+        self._digests = [hashlib.sha256() for _ in qps]  # of what each QP carried, in its order
+
+    def infos(self) -> list[dict[str, Any]]:
+        """What the peer needs, QP by QP."""
+        return [{"qp": qp, **self.transport.local_info(qp)} for qp in self.qps]
+
+    def connect(self, remotes: list[dict[str, Any]]) -> None:
+        """Connect every QP with its counterpart."""
+        for qp, remote in zip(self.qps, remotes, strict=True):
+            self.transport.connect(qp, remote)
+
+    def fails(self, completion: Completion) -> bool:
+        """Whether a completion is an error; the first one is kept."""
+        if completion.status == "SUCCESS":
+            return False
+        reason = REASONS.get(completion.status, completion.status)
+        self.error = self.error or f"QP {completion.qp} to {self.peer}: {reason}"
+        return True
+
+    def sha256(self) -> str:
+        """Digest of all messages so far, over those of the QPs; empty where files are compared instead."""
+        if not self.slots.digest:
+            return ""
+        return hashlib.sha256(b"".join(digest.digest() for digest in self._digests)).hexdigest()
+
+    def release(self) -> None:
+        """Give the QPs back."""
+        for qp in self.qps:
+            self.transport.destroy_qp(qp)
+
+
+@dataclass
+class _Posted:
+    """A message on its way."""
+
+    number: int
+    at: float
+    length: int
+    left: int  # pieces without completion
+
+
+@dataclass
+class Sent:
+    """A message that is acknowledged."""
+
+    number: int
+    posted: float
+    done: float
+    length: int
+
+
+class Sender(_End):
+    """The sending end. `memory` is what `post` takes its offsets in."""
+
+    def __init__(
+        self, transport: Transport, name: str, peer: str, qps: list[int], slots: Slots, memory: MemoryRegion
+    ) -> None:
+        super().__init__(transport, name, peer, qps, slots)
+        self._memory = memory
+        self._remote_va = self._rkey = 0
+        self._posted: dict[int, _Posted] = {}
+        self._order: deque[int] = deque()  # numbers on their way, oldest first; done ones are dropped late
+
+    def aim(self, region: dict[str, int]) -> None:
+        """Learn where the receiver's region is."""
+        self._remote_va, self._rkey = region["va"], region["rkey"]
+
+    @property
+    def outstanding(self) -> int:
+        """Messages on their way."""
+        return len(self._posted)
+
+    def oldest(self) -> int | None:
+        """The least number on its way."""
+        while self._order and self._order[0] not in self._posted:
+            self._order.popleft()
+        return self._order[0] if self._order else None
+
+    def may_post(self, number: int) -> bool:
+        """Whether the slot of a message is free again."""
+        oldest = self.oldest()
+        return oldest is None or number < oldest + self.slots.count
+
+    def post(self, number: int, length: int, offset: int, memory: MemoryRegion | None = None) -> None:
+        """Send `length` bytes at `offset` of the memory (this end's own where none is given) as message `number`."""
+        source = memory or self._memory
+        parts = pieces(length, len(self.qps)) if self.slots.split else [(0, length)]
+        first = 0 if self.slots.split else number % len(self.qps)
+        self._posted[number] = _Posted(number, self.transport.now, length, len(parts))
+        self._order.append(number)
+        target = self._remote_va + self.slots.at(number)
+        for place, (begin, size) in enumerate(parts, first):
+            if self.slots.digest:
+                self._digests[place].update(source.view[offset + begin : offset + begin + size])
+            self.transport.post_send(
+                self.qps[place], number, "RDMA_WRITE_WITH_IMM", source.lkey, offset + begin, size,
+                target + begin, self._rkey, number,
+            )  # fmt: skip
+
+    def completed(self, completion: Completion) -> Sent | None:
+        """Take in a completion; the message where it is whole now. None also after an error, see `error`."""
+        posted = self._posted.get(completion.wr_id)
+        if self.fails(completion) or posted is None:
+            return None
+        posted.left -= 1
+        if posted.left:
+            return None
+        del self._posted[posted.number]
+        self.bytes += posted.length
+        return Sent(posted.number, posted.at, completion.t, posted.length)
+
+    def acked_bytes(self) -> int:
+        """Bytes acknowledged so far, parts of messages too."""
+        return sum(int(self.transport.qp(qp).stats.acked_bytes) for qp in self.qps)
+
+
+@dataclass
+class Received:
+    """A message that has arrived whole, and where it is."""
+
+    number: int
+    view: memoryview
+    at: float
+
+
+class Receiver(_End):
+    """The receiving end. `length_of` gives the length of a split message by its number."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        name: str,
+        peer: str,
+        qps: list[int],
+        slots: Slots,
+        memory: MemoryRegion,
+        length_of: Callable[[int], int],
+    ) -> None:
+        super().__init__(transport, name, peer, qps, slots)
+        self.memory = memory
+        self.messages = 0
+        self._length_of = length_of
+        self._missing: dict[int, int] = {}  # pieces that have not come, by message of which some have
+
+    def info(self) -> dict[str, int]:
+        """Where senders write."""
+        return {"va": self.memory.va, "rkey": self.memory.rkey, "length": self.memory.length}
+
+    def accept(self) -> None:
+        """Post receives for everything that can be on its way at once; QPs must be connected."""
+        each = self.slots.count if self.slots.split else -(-self.slots.count // len(self.qps))
+        for qp in self.qps:
+            for _ in range(each + _SPARE_RECEIVES):
+                self.transport.post_recv(qp, 0)
+
+    def received(self, completion: Completion) -> Received | None:
+        """Take in a completion; the message where it is whole now. None also after an error, see `error`."""
+        if self.fails(completion):
+            return None
+        assert completion.imm is not None
+        number, place = completion.imm, self.place[completion.qp]
+        self.transport.post_recv(completion.qp, 0)
+        begin = self.slots.at(number)
+        if not self.slots.split:
+            return self._whole(number, begin, place, completion)
+        length = self._length_of(number)
+        parts = pieces(length, len(self.qps))
+        offset, size = parts[place]
+        if self.slots.digest:
+            view = self.memory.view[begin + offset : begin + offset + size]
+            self._digests[place].update(view)
+        self._missing[number] = self._missing.get(number, len(parts)) - 1
+        if self._missing[number]:
+            return None
+        del self._missing[number]
+        return self._count(number, begin, length, completion.t)
+
+    def _whole(self, number: int, begin: int, place: int, completion: Completion) -> Received:
+        if self.slots.digest:
+            self._digests[place].update(self.memory.view[begin : begin + completion.byte_len])
+        return self._count(number, begin, completion.byte_len, completion.t)
+
+    def _count(self, number: int, begin: int, length: int, at: float) -> Received:
+        self.bytes += length
+        self.messages += 1
+        return Received(number, self.memory.view[begin : begin + length], at)

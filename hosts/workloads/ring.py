@@ -1,0 +1,161 @@
+"""Ring all-reduce of one host: 2(N−1) steps, each of which sends a chunk to the right once the left one's has come.
+
+In the first N−1 steps what comes is reduced into the host's own chunk, in the others it replaces it. The reduction is
+XOR: as dear as an addition in bytes moved, and whoever holds all inputs can say what must come out. Two buffers take
+turns, since the left neighbour may begin an iteration while the last chunks of the one before are not acknowledged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from hosts.mrc.memory import MemoryRegion
+from hosts.workloads.channel import Received, Sender, Sent, shift
+
+_NEVER = float("-inf")
+
+
+def chunk(size: int, count: int, place: int) -> tuple[int, int]:
+    """(offset, length) of chunk `place` (any integer, taken modulo `count`) of a buffer."""
+    place %= count
+    begin = size * place // count
+    return begin, size * (place + 1) // count - begin
+
+
+class Ring:
+    """Drives one host's part, of rank `rank` among `count`.
+
+    `on_iteration(number, began, ended, sha256)` after each with the digest of the result, `on_done` after the last one
+    or a failure. `memory` holds two buffers of `size` bytes, `source` what iterations begin with.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        memory: MemoryRegion,
+        source: bytearray,
+        *,
+        size: int,
+        rank: int,
+        count: int,
+        iterations: int,
+        on_sent: Callable[[Sent], None],
+        on_iteration: Callable[[int, float, float, str], None],
+        on_done: Callable[[], None],
+    ) -> None:
+        self.began = self.ended = _NEVER
+        self._sender = sender
+        self._memory = memory
+        self._source = memoryview(source)
+        self._size = size
+        self._rank = rank
+        self._count = count
+        self._steps = 2 * (count - 1)
+        self._iterations = iterations
+        self._on_sent = on_sent
+        self._on_iteration = on_iteration
+        self._on_done = on_done
+        self._iteration_began = 0.0
+        self._next = 0  # step to send next, counted through all iterations
+        self._arrived = 0  # steps that have come without a gap, counted through all iterations
+        self._early: set[int] = set()  # those beyond a gap
+        self._load(0)
+        if iterations > 1:
+            self._load(1)
+
+    @staticmethod
+    def length_of(step: int, size: int, rank: int, count: int) -> int:
+        """Bytes that the host of a rank receives in a step, counted through all iterations."""
+        return chunk(size, count, rank - 1 - step % (2 * (count - 1)))[1]
+
+    def start(self, now: float) -> None:
+        """Begin the first iteration."""
+        self.began = self._iteration_began = now
+        self._advance(now)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self.began != _NEVER and self.ended == _NEVER
+
+    def stop(self, now: float) -> None:
+        """Give up: whoever waits for this host waits in vain."""
+        self._end(now)
+
+    def sent(self, message: Sent | None, now: float) -> None:
+        """A completion of the sender was taken in."""
+        if message is not None:
+            self._on_sent(message)
+        self._advance(now)
+
+    def received(self, message: Received | None, now: float) -> None:
+        """A completion of the receiver was taken in; over several QPs, steps may overtake each other."""
+        if message is not None:
+            self._take(message)
+            self._early.add(message.number)
+            while self._arrived in self._early:
+                self._early.remove(self._arrived)
+                self._arrived += 1
+        self._advance(now)
+
+    def _take(self, message: Received) -> None:
+        """Reduce what came into the own chunk, or put it in its place."""
+        iteration, step = divmod(message.number, self._steps)
+        begin, length = chunk(self._size, self._count, self._rank - 1 - step)
+        begin += iteration % 2 * self._size
+        mine = self._memory.view[begin : begin + length]
+        if step < self._count - 1:
+            both = int.from_bytes(mine, "little") ^ int.from_bytes(message.view, "little")
+            mine[:] = both.to_bytes(length, "little")
+        else:
+            mine[:] = message.view
+
+    def _advance(self, now: float) -> None:
+        """Send every step whose chunk is there; end iterations whose every chunk has come and gone."""
+        while self.running:
+            if self._sender.error:
+                self._end(now)
+                return
+            iteration, step = divmod(self._next, self._steps)
+            if iteration > 0 and step == 0 and not self._finished(iteration - 1, now):
+                return
+            if self._next > self._arrived or not self._sender.may_post(self._next):
+                return
+            begin, length = chunk(self._size, self._count, self._rank - step)
+            self._sender.post(self._next, length, begin + iteration % 2 * self._size, self._memory)
+            self._next += 1
+
+    def _finished(self, iteration: int, now: float) -> bool:
+        """End an iteration if it is over: all has come, and all that was sent is acknowledged."""
+        if self._arrived < (iteration + 1) * self._steps or self._sender.outstanding:
+            return False
+        begin = iteration % 2 * self._size
+        digest = hashlib.sha256(self._memory.view[begin : begin + self._size]).hexdigest()
+        self._on_iteration(iteration, self._iteration_began, now, digest)
+        self._iteration_began = now
+        if iteration + 1 == self._iterations:
+            self._end(now)
+            return False
+        if iteration + 2 < self._iterations:
+            self._load(iteration + 2)
+        return True
+
+    def _load(self, iteration: int) -> None:
+        """Fill an iteration's buffer with what it begins with."""
+        begin = iteration % 2 * self._size
+        here = shift(iteration)
+        self._memory.view[begin : begin + self._size] = self._source[here : here + self._size]
+
+    def _end(self, now: float) -> None:
+        if self.ended == _NEVER:
+            self.ended = now
+            self._on_done()
+
+
+def expected(sources: list[bytearray], size: int, iteration: int) -> str:
+    """SHA-256 of what an iteration must give every host."""
+    here, result = shift(iteration), 0
+    for source in sources:
+        result ^= int.from_bytes(source[here : here + size], "little")
+    return hashlib.sha256(result.to_bytes(size, "little")).hexdigest()

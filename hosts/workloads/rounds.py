@@ -1,0 +1,87 @@
+"""Collectives without a reduction: in every round a host sends each of its peers so many bytes, and gets as many.
+
+A host begins a round when all that it sent in the one before is acknowledged and all of it has arrived. All-to-all and
+the send/recv ring differ only in who a host's peers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hosts.workloads.channel import Received, Sender, Sent, shift
+
+_NEVER = float("-inf")
+
+
+class Rounds:
+    """Drives one host's part. `on_round(number, began, ended)` after each, `on_done` after the last or a failure."""
+
+    def __init__(
+        self,
+        senders: Mapping[str, Sender],
+        receivers: int,
+        size: int,
+        rounds: int,
+        on_round: Callable[[int, float, float], None],
+        on_done: Callable[[], None],
+    ) -> None:
+        self.began = self.ended = _NEVER
+        self._senders = list(senders.values())
+        self._receivers = receivers
+        self._size = size
+        self._rounds = rounds
+        self._on_round = on_round
+        self._on_done = on_done
+        self._round = 0
+        self._round_began = 0.0
+        self._arrived: dict[int, int] = {}  # messages of a round that have come
+
+    def start(self, now: float) -> None:
+        """Begin the first round."""
+        self.began = now
+        self._begin(now)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self.began != _NEVER and self.ended == _NEVER
+
+    def stop(self, now: float) -> None:
+        """Give up: whoever waits for this host waits in vain."""
+        self._end(now)
+
+    def sent(self, message: Sent | None, now: float) -> None:
+        """A completion of a sender was taken in."""
+        del message
+        self._advance(now)
+
+    def received(self, message: Received | None, now: float) -> None:
+        """A completion of a receiver was taken in."""
+        if message is not None:
+            self._arrived[message.number] = self._arrived.get(message.number, 0) + 1
+        self._advance(now)
+
+    def _begin(self, now: float) -> None:
+        self._round_began = now
+        for sender in self._senders:
+            sender.post(self._round, self._size, shift(self._round))
+
+    def _advance(self, now: float) -> None:
+        if not self.running:
+            return
+        if any(sender.error for sender in self._senders):
+            self._end(now)
+            return
+        while self._arrived.get(self._round, 0) == self._receivers and not any(s.outstanding for s in self._senders):
+            self._arrived.pop(self._round)
+            self._on_round(self._round, self._round_began, now)
+            self._round += 1
+            if self._round == self._rounds:
+                self._end(now)
+                return
+            self._begin(now)
+
+    def _end(self, now: float) -> None:
+        if self.ended == _NEVER:
+            self.ended = now
+            self._on_done()

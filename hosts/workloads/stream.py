@@ -1,0 +1,104 @@
+"""Messages one after the other from one host to another: bulk writes, streams, ping-pong, and all that is made of them.
+
+The next message is posted when one completes, up to so many outstanding and no faster than the rate asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hosts.workloads.channel import Sender, Sent, shift
+
+_NEVER = float("-inf")
+
+
+@dataclass
+class StreamPlan:
+    """How much, how fast, for how long. None: no such bound."""
+
+    message: int  # bytes
+    size: int | None  # bytes in all
+    duration: float | None  # seconds
+    depth: int  # messages outstanding
+    rate: float | None  # bytes per second
+
+
+class Stream:
+    """Drives one sender. `on_done` is called once, when the last message is acknowledged or the flow has failed."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        plan: StreamPlan,
+        on_sent: Callable[[Sent], None],
+        on_done: Callable[[], None],
+    ) -> None:
+        self.sender = sender
+        self.plan = plan
+        self.began = self.ended = _NEVER
+        self._on_sent = on_sent
+        self._on_done = on_done
+        self._next = 0
+        self._count = None if plan.size is None else max(1, -(-plan.size // plan.message))
+        self._deadline: float | None = None
+        self._timer = sender.transport.timers.timer(self._on_timer)
+
+    def start(self, now: float) -> None:
+        """Begin."""
+        self.began = now
+        if self.plan.duration is not None:
+            self._deadline = now + self.plan.duration
+        self._go(now)
+
+    def stop(self, now: float) -> None:
+        """Post no more; what is on its way still counts."""
+        self._deadline = now if self._deadline is None else min(self._deadline, now)
+        self._go(now)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self.began != _NEVER and self.ended == _NEVER
+
+    def completed(self, message: Sent | None, now: float) -> None:
+        """A completion was taken in; it may have made a message whole, or have been an error."""
+        if self.ended != _NEVER:
+            return
+        if message is not None:
+            self._on_sent(message)
+        self._go(now)
+
+    def _on_timer(self, now: float) -> None:
+        if self.running:
+            self._go(now)
+
+    def _go(self, now: float) -> None:
+        """Post what may be posted; end where there is nothing more to come."""
+        plan, sender = self.plan, self.sender
+        while not (sender.error or self._all_posted(now)):
+            if sender.outstanding >= plan.depth or not sender.may_post(self._next):
+                return
+            due = self._due(self._next)
+            if due > now:
+                self._timer.arm(due if self._deadline is None else min(due, self._deadline))
+                return
+            self._post(self._next)
+            self._next += 1
+        if sender.error or not sender.outstanding:
+            self.ended = now
+            self._timer.cancel()
+            self._on_done()
+
+    def _all_posted(self, now: float) -> bool:
+        if self._deadline is not None and now >= self._deadline:
+            return True
+        return self._count is not None and self._next >= self._count
+
+    def _due(self, number: int) -> float:
+        return self.began if self.plan.rate is None else self.began + number * self.plan.message / self.plan.rate
+
+    def _post(self, number: int) -> None:
+        plan = self.plan
+        length = plan.message if plan.size is None else min(plan.message, plan.size - number * plan.message)
+        self.sender.post(number, length, shift(number))

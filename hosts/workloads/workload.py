@@ -1,0 +1,268 @@
+"""One traffic's part in one host: the ends of its flows, the pattern that drives them, and what they leave behind."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hosts import regions
+from hosts.mrc.completion import Completion
+from hosts.mrc.memory import Access, MemoryRegion
+from hosts.resources import FULL_ACCESS
+from hosts.workloads.channel import Receiver, Sender, Sent, Slots, Transport, content, touched
+from hosts.workloads.ring import Ring, chunk
+from hosts.workloads.rounds import Rounds
+from hosts.workloads.stream import Stream, StreamPlan
+
+RING_SLOTS = 4  # chunks that the left neighbour may be ahead, as far as memory goes
+_BATCH = 64  # messages in one record
+Record = dict[str, Any]
+
+
+class FlowSpec(BaseModel):
+    """One end of a flow on this host."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str  # NAME/h1>h3
+    role: Literal["send", "recv"]
+    peer: str  # the other host, by name or inner address
+    address: str = ""  # its inner address, where `peer` is its name
+    qps: int = Field(ge=1)
+    attributes: dict[str, Any] = {}
+    path: str | None = None  # the file that a write comes from, or goes to; else memory of the agent's own
+
+
+class WorkloadSpec(BaseModel):
+    """What a workload does; which fields count depends on `kind`. Sizes in bytes, times in seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["write", "stream", "pingpong", "rounds", "ring"]
+    size: int | None = Field(default=None, ge=0)
+    message: int = Field(default=1, ge=1)
+    duration: float | None = None
+    depth: int = Field(default=1, ge=1)
+    rate: float | None = None  # bytes per second
+    iterations: int = Field(default=1, ge=1)
+    rank: int = 0
+    ranks: int = 1
+    seed: str = ""  # of the contents
+
+
+class Workload:
+    """Ends and pattern. `record` writes history and tells whoever listens."""
+
+    def __init__(
+        self, name: str, spec: WorkloadSpec, transport: Transport, cq: int, record: Callable[[Record], Any]
+    ) -> None:
+        self.name = name
+        self.spec = spec
+        self.senders: dict[str, Sender] = {}
+        self.receivers: dict[str, Receiver] = {}
+        self.by_qp: dict[int, Sender | Receiver] = {}
+        self._transport = transport
+        self._cq = cq
+        self._record = record
+        self._regions: list[MemoryRegion] = []
+        self._files: list[regions.Buffer] = []
+        self._source = bytearray()
+        self._own: MemoryRegion | None = None
+        self._streams: dict[str, Stream] = {}
+        self._collective: Rounds | Ring | None = None
+        self._messages: dict[str, list[tuple[float, float, int]]] = {}
+        self._failed: set[str] = set()
+        self._timer = transport.timers.timer(self._begin)
+
+    # --- set-up -----------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def slots(self) -> Slots:
+        """How messages lie in a receiver's region."""
+        spec, size = self.spec, self.spec.size or 0
+        if spec.kind == "ring":
+            largest = max(chunk(size, spec.ranks, place)[1] for place in range(spec.ranks))
+            return Slots(RING_SLOTS, largest, split=True)
+        if spec.kind in {"write", "rounds"}:
+            return Slots(1, size, split=True, digest=spec.kind == "rounds")
+        return Slots(spec.depth, spec.message, split=False)
+
+    def add(self, flow: FlowSpec) -> Record:
+        """Make one end of a flow; what its peer needs to connect."""
+        qps = [
+            self._transport.create_qp(flow.address or flow.peer, None, self._cq, self._cq, **flow.attributes)
+            for _ in range(flow.qps)
+        ]
+        if flow.role == "send":
+            memory = self._file(flow.path, "read") if flow.path else self._sent_from()
+            sender = Sender(self._transport, flow.name, flow.peer, qps, self.slots, memory)
+            self.senders[flow.name] = sender
+            self.by_qp |= dict.fromkeys(qps, sender)
+            return {"qps": sender.infos()}
+        size = self.slots.count * self.slots.size
+        memory = self._file(flow.path, "write") if flow.path else self._register(touched(size), FULL_ACCESS)
+        receiver = Receiver(self._transport, flow.name, flow.peer, qps, self.slots, memory, self._length_of)
+        self.receivers[flow.name] = receiver
+        self.by_qp |= dict.fromkeys(qps, receiver)
+        return {"qps": receiver.infos(), "region": receiver.info()}
+
+    def connect(self, flow: str, remote: Mapping[str, Any]) -> None:
+        """Join one end with its peer's, given what that one's `add` returned."""
+        if flow in self.senders:
+            self.senders[flow].connect(remote["qps"])
+            self.senders[flow].aim(remote["region"])
+        else:
+            self.receivers[flow].connect(remote["qps"])
+            self.receivers[flow].accept()
+
+    def _length_of(self, number: int) -> int:
+        spec = self.spec
+        if spec.kind == "ring":
+            return Ring.length_of(number, spec.size or 0, spec.rank, spec.ranks)
+        return self.slots.size
+
+    def _file(self, path: str, access: regions.Access) -> MemoryRegion:
+        buffer = regions.map_file(path, self.spec.size, access)
+        self._files.append(buffer)
+        return self._register(buffer, FULL_ACCESS if access == "write" else Access(0))
+
+    def _sent_from(self) -> MemoryRegion:
+        """What all flows of this host send from; of a ring, the two buffers that it reduces."""
+        if self._own is None:
+            spec, size = self.spec, self.spec.size or 0
+            self._source = content(spec.seed, spec.message if spec.kind in {"stream", "pingpong"} else size)
+            self._own = self._register(touched(2 * size) if spec.kind == "ring" else self._source, Access(0))
+        return self._own
+
+    def _register(self, buffer: Any, access: Access) -> MemoryRegion:
+        region = self._transport.reg_mr(buffer, access)
+        self._regions.append(region)
+        return region
+
+    # --- run --------------------------------------------------------------------------------------
+
+    def start(self, at: float) -> None:
+        """Begin at a monotonic time, or at once where it is past."""
+        self._make_patterns()
+        self._timer.arm(max(at, self._transport.now))
+
+    def _make_patterns(self) -> None:
+        spec = self.spec
+        if spec.kind == "rounds":
+            self._collective = Rounds(
+                self.senders, len(self.receivers), spec.size or 0, spec.iterations, self._round, self._collective_done
+            )
+        elif spec.kind == "ring":
+            (sender,) = self.senders.values()
+            memory = self._sent_from()
+            self._collective = Ring(
+                sender, memory, self._source, size=spec.size or 0, rank=spec.rank, count=spec.ranks,
+                iterations=spec.iterations, on_sent=functools.partial(self._sent, sender.name),
+                on_iteration=self._round, on_done=self._collective_done,
+            )  # fmt: skip
+        else:
+            message = spec.size if spec.kind == "write" else spec.message
+            for name, sender in self.senders.items():
+                plan = StreamPlan(max(1, message or 0), spec.size, spec.duration, spec.depth, spec.rate)
+                on_sent, on_done = functools.partial(self._sent, name), functools.partial(self._flow_done, name)
+                self._streams[name] = Stream(sender, plan, on_sent, on_done)
+
+    def _patterns(self) -> list[Stream | Rounds | Ring]:
+        return [*self._streams.values(), *([self._collective] if self._collective else [])]
+
+    @property
+    def running(self) -> bool:
+        """Whether it is to begin, or has begun and not ended."""
+        return self._timer.deadline is not None or any(pattern.running for pattern in self._patterns())
+
+    def _begin(self, now: float) -> None:
+        for pattern in self._patterns():
+            pattern.start(now)
+
+    def stop(self, now: float) -> None:
+        """Send nothing new."""
+        self._timer.cancel()
+        for pattern in self._patterns():
+            pattern.stop(now)
+
+    def take(self, completion: Completion, now: float) -> None:
+        """Take in a completion of one of the QPs."""
+        end = self.by_qp[completion.qp]
+        if isinstance(end, Sender):
+            sent = end.completed(completion)
+            if self._collective is not None:
+                self._collective.sent(sent, now)
+            elif end.name in self._streams:
+                self._streams[end.name].completed(sent, now)
+        else:
+            received = end.received(completion)
+            if self._collective is not None:
+                self._collective.received(received, now)
+        if end.error and end.name not in self._failed:
+            self._failed.add(end.name)
+            self._record({"kind": "flow.failed", "traffic": self.name, "flow": end.name, "error": end.error})
+
+    @property
+    def acked_bytes(self) -> int:
+        """Bytes acknowledged so far, parts of messages too."""
+        return sum(sender.acked_bytes() for sender in self.senders.values())
+
+    # --- what it leaves behind --------------------------------------------------------------------
+
+    def _sent(self, flow: str, message: Sent) -> None:
+        batch = self._messages.setdefault(flow, [])
+        batch.append((round(message.posted, 6), round(message.done, 6), message.length))
+        if len(batch) >= _BATCH:
+            self._write_messages(flow)
+
+    def _write_messages(self, flow: str) -> None:
+        done = self._messages.pop(flow, [])
+        if done and self.spec.kind == "pingpong":
+            rtts = [round(end - begin, 6) for begin, end, _ in done]
+            self._record({"kind": "pingpong", "traffic": self.name, "flow": flow, "rtt": rtts})
+        elif done:
+            self._record({"kind": "messages", "traffic": self.name, "flow": flow, "done": done})
+
+    def _flow_done(self, flow: str) -> None:
+        self._write_messages(flow)
+        stream = self._streams[flow]
+        record = {"kind": "flow.done", "traffic": self.name, "flow": flow, "began": stream.began, "ended": stream.ended}
+        self._record({**record, "bytes": stream.sender.bytes, "error": stream.sender.error})
+
+    def _round(self, number: int, began: float, ended: float, sha256: str = "") -> None:
+        record = {"kind": "iteration", "traffic": self.name, "iteration": number, "began": began, "ended": ended}
+        self._record({**record, "sha256": sha256} if sha256 else record)
+
+    def _collective_done(self) -> None:
+        assert self._collective is not None
+        for name, sender in self.senders.items():
+            self._write_messages(name)
+            record = {"kind": "flow.done", "traffic": self.name, "flow": name, "bytes": sender.bytes}
+            times = {"began": self._collective.began, "ended": self._collective.ended}
+            self._record({**record, **times, "error": sender.error})
+
+    def results(self) -> Record:
+        """What became of every flow's end here."""
+        ends: list[Sender | Receiver] = [*self.senders.values(), *self.receivers.values()]
+        return {
+            end.name: {
+                "role": "send" if isinstance(end, Sender) else "recv",
+                "bytes": end.bytes,
+                "sha256": end.sha256(),
+                "error": end.error,
+            }
+            for end in ends
+        }
+
+    def release(self) -> None:
+        """Give QPs, regions and files back."""
+        self._timer.cancel()
+        for end in [*self.senders.values(), *self.receivers.values()]:
+            end.release()
+        for region in self._regions:
+            self._transport.dereg_mr(region.lkey)
+        for buffer in self._files:
+            regions.unmap(buffer)

@@ -1,0 +1,50 @@
+"""Samples in the history say only what changed; whoever reads them knows as much as from full ones."""
+
+import random
+
+from hosts.sampling import Changes
+from lab.history import History, Record
+from lab.measure.samples import Samples
+
+
+def full_rows(draw: random.Random, row: dict[str, object]) -> dict[str, object]:
+    """The next state of a QP: it moves, or stands still for a while."""
+    if draw.random() < 0.4:
+        return {**row, "max_gap": 0.0}
+    return {
+        **row,
+        "placed_bytes": row["placed_bytes"] + draw.randrange(4096),
+        "cwnd": draw.choice([10, 20]),
+        "max_gap": round(draw.random(), 6),
+    }
+
+
+def test_a_row_that_did_not_move_is_left_out_and_a_new_one_is_told_without_zeros():
+    changes = Changes("qp")
+    row = {"qp": 1, "state": "RTS", "sent": 0, "acked": 5}
+    assert changes.of([row]) == [{"qp": 1, "state": "RTS", "acked": 5}]
+    assert changes.of([dict(row)]) == []
+    assert changes.of([{**row, "sent": 3}]) == [{"qp": 1, "sent": 3}]
+    assert changes.of([{**row, "sent": 0}]) == [{"qp": 1, "sent": 0}]  # back to zero is a change like any other
+
+
+def test_numbers_are_rounded_to_microseconds():
+    assert Changes("qp").of([{"qp": 1, "rtt": 0.05307165266331745}]) == [{"qp": 1, "rtt": 0.053072}]
+
+
+def test_lean_samples_read_back_as_the_full_ones():
+    draw = random.Random(7)
+    changes, lean, full = Changes("qp"), [], []
+    rows = [{"qp": qp, "placed_bytes": 0, "cwnd": 10, "max_gap": 0.0} for qp in (1, 2, 3)]
+    for tick in range(200):
+        rows = [full_rows(draw, row) for row in rows]
+        full.append(Record(tick / 10, "h1", "sample", {"qps": rows}))
+        lean.append(Record(tick / 10, "h1", "sample", {"qps": changes.of(rows)}))
+    told, whole = Samples(History(lean)), Samples(History(full))
+    for qp in (1, 2, 3):
+        moments = [tick / 10 + draw.random() / 10 for tick in range(199)]
+        for t in moments:
+            ours = told.qps["h1", qp].count("placed_bytes").at(t)
+            assert abs(ours - whole.qps["h1", qp].count("placed_bytes").at(t)) < 1e-6
+        assert told.qps["h1", qp].gaps == whole.qps["h1", qp].gaps
+    assert sum(len(record["qps"]) for record in lean) < sum(len(record["qps"]) for record in full)

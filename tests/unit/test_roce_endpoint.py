@@ -1,0 +1,495 @@
+"""RoCEv2 RC between two endpoints in a simulated fabric: base RTT 18 ms, one port of 2000 packets/s, so 36 per RTT."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from mrc_sim import FULL_SIZE, Transfer
+from roce_sim import PORT_RATE, RTT, Simulation
+
+from hosts.mrc.errors import VerbsError
+from hosts.mrc.states import QpState
+from hosts.roce import headers as h
+from hosts.roce.endpoint import Endpoint
+
+KIB = 1 << 10
+MIB = 1 << 20
+
+
+def of_kind(sim, kind, node="h1"):
+    return [record for record in sim.records if record["kind"] == kind and record["node"] == node]
+
+
+def losing(sim, *lost):
+    """The n-th transmission of a seq is lost, for each (seq, n) in `lost`; the first PSN must be 0."""
+    seen = {}
+
+    def fate(transit):
+        if transit.is_write:
+            seen[transit.psn] = count = seen.get(transit.psn, 0) + 1
+            if (transit.psn, count) in lost:
+                return []
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    return seen
+
+
+def transfer(sim, packets, a="h1", b="h3", **attributes):
+    made = Transfer(sim, a, b, packets * FULL_SIZE, first_psn=0, **attributes)
+    made.write(0, packets * FULL_SIZE)
+    return made
+
+
+# --- a clean network ------------------------------------------------------------------------------
+
+
+def test_a_clean_transfer_uses_the_whole_line_and_sends_nothing_twice():
+    sim = Simulation()
+    one = transfer(sim, 1024)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert sim.now < 1024 / PORT_RATE + 1.2 * RTT
+    assert (one.stats().sent_packets, one.stats().retx_packets, one.stats().timeouts) == (1024, 0, 0)
+
+
+def test_every_fourth_packet_and_the_last_of_a_message_draw_an_ack():
+    sim = Simulation()
+    sim.keep_sent = True
+    one = transfer(sim, 42)
+    sim.run(done=one.done)
+    asking = [t.psn for t in sim.sent if t.is_write and t.asks_for_ack]
+    assert asking == [*range(0, 42, 4), 41]
+    assert one.stats().acks_received == len(asking)
+
+
+def test_a_slow_sender_asks_for_an_ack_once_per_round_trip():
+    sim = Simulation()
+    sim.keep_sent = True
+    one = Transfer(sim, "h1", "h3", 40 * FULL_SIZE, first_psn=0)
+    sim.hosts["h1"].qps[one.qa].cc.rate = lambda _now: (FULL_SIZE + h.HEADER_BYTES) / (2 * RTT)
+    one.write(0, 40 * FULL_SIZE)
+    sim.run(until=20 * RTT)
+    sent = [t for t in sim.sent if t.is_write]
+    assert 9 <= len(sent) <= 13
+    assert all(t.asks_for_ack for t in sent[4:])
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, FULL_SIZE - 1, FULL_SIZE, FULL_SIZE + 1, 3 * FULL_SIZE + 2])
+@pytest.mark.parametrize("imm", [None, 0xDEADBEEF])
+def test_messages_of_every_shape_arrive_inside_their_bounds(size, imm):
+    sim = Simulation()
+    one = Transfer(sim, "h1", "h3", size, guard=64)
+    sim.hosts["h3"].post_recv(one.qb, 7)
+    one.write(0, size, imm)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert one.guards_intact()
+    received = [(done.wr_id, done.imm, done.byte_len) for done in sim.hosts["h3"].poll_cq()]
+    assert received == ([] if imm is None else [(7, imm, size)])
+
+
+def test_two_qps_share_the_port_fairly():
+    sim = Simulation()
+    one, two = transfer(sim, 200), transfer(sim, 200)
+    sim.run(until=0.1)
+    assert abs(one.stats().sent_packets - two.stats().sent_packets) <= 1
+    sim.run(until=5)
+    assert one.target == one.source
+    assert two.target == two.source
+
+
+def test_no_more_is_in_flight_than_the_window_takes():
+    sim = Simulation()
+    one = Transfer(sim, "h1", "h3", 400 * FULL_SIZE, mpr=1)
+    sim.fate = lambda _transit: []
+    one.write(0, 400 * FULL_SIZE)
+    sim.run(until=0.2)
+    assert one.stats().sent_packets == 128
+
+
+# --- go-back-N ------------------------------------------------------------------------------------
+
+
+def test_a_gap_draws_one_nak_and_everything_from_it_on_is_sent_again():
+    sim = Simulation()
+    seen = losing(sim, (100, 1))
+    one = transfer(sim, 400)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    stats = one.stats()
+    assert (stats.nacks_received, stats.lost_nack, stats.timeouts) == (1, 1, 0)
+    in_flight = round(RTT * PORT_RATE)
+    assert abs(stats.retx_packets - in_flight) <= 3
+    twice = [psn for psn, count in seen.items() if count == 2]
+    assert twice == list(range(100, 100 + stats.retx_packets))
+    responder = sim.hosts["h3"].qps[one.qb].stats
+    assert (responder.nacks_sent, responder.placed_packets, responder.duplicate_packets) == (1, 400, 0)
+    assert responder.out_of_order == stats.retx_packets - 1
+    (lost,), (resent,) = of_kind(sim, "packet.lost"), of_kind(sim, "packet.retx")
+    assert (lost["psn"], lost["reason"], lost["count"]) == (100, "nack", stats.retx_packets)
+    assert (resent["psn"], resent["count"]) == (100, stats.retx_packets)
+
+
+def test_a_packet_lost_twice_waits_for_the_retry_timer():
+    sim = Simulation()
+    losing(sim, (100, 1), (100, 2))
+    one = transfer(sim, 400)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    stats = one.stats()
+    assert (stats.lost_nack, stats.lost_timeout, stats.timeouts) == (1, 1, 1)
+    timeout = sim.hosts["h1"].qps[one.qa].settings.ack_timeout
+    assert 10 * RTT <= timeout <= 20 * RTT
+    assert sim.now > timeout
+
+
+def test_a_lost_nak_costs_the_retry_timer():
+    sim = Simulation()
+    naks = []
+    losing(sim, (50, 1))
+    data = sim.fate
+
+    def fate(transit):
+        if transit.op == h.Op.ACK and transit.data[h.BODY_AT] == h.Syndrome.NAK_SEQUENCE:
+            naks.append(transit.serial)
+            return []
+        return data(transit)
+
+    sim.fate = fate
+    one = transfer(sim, 200)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert (len(naks), one.stats().nacks_received, one.stats().timeouts) == (1, 0, 1)
+
+
+def test_lost_last_packet_is_found_by_the_timer():
+    sim = Simulation()
+    losing(sim, (199, 1))
+    one = transfer(sim, 200)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert (one.stats().timeouts, one.stats().retx_packets) == (1, 3)  # 196 asked for the last ACK
+
+
+def test_lost_last_ack_is_repeated_for_the_duplicate_and_nothing_is_placed_twice():
+    sim = Simulation()
+    one = transfer(sim, 8)
+    lost = []
+
+    def fate(transit):
+        if transit.op == h.Op.ACK and transit.psn == 7 and not lost:
+            lost.append(transit)
+            one.target[7 * FULL_SIZE :] = b"\x55" * FULL_SIZE  # the application has gone on with its memory
+            return []
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    sim.run(done=one.done)
+    assert lost
+    assert one.target[: 7 * FULL_SIZE] == one.source[: 7 * FULL_SIZE]
+    assert one.target[7 * FULL_SIZE :] == b"\x55" * FULL_SIZE
+    responder = sim.hosts["h3"].qps[one.qb].stats
+    assert (responder.placed_packets, responder.duplicate_packets > 0) == (8, True)
+
+
+def test_an_ack_that_overtakes_the_resending_is_believed():
+    """After a spurious time-out the ACKs of the first copies come in: the requestor skips what has arrived."""
+    sim = Simulation()
+    held = []
+
+    def fate(transit):
+        late = transit.op == h.Op.ACK and sim.now < 0.3
+        held.extend([transit] * late)
+        return [sim.delay(transit) + (0.4 - sim.now if late else 0)]
+
+    sim.fate = fate
+    one = transfer(sim, 2000)
+    sim.run(done=one.done)
+    assert held
+    assert one.target == one.source
+    assert one.stats().timeouts == 1
+    assert 0 < one.stats().retx_packets < 100
+
+
+def test_reordering_within_the_path_counts_as_a_gap():
+    sim = Simulation()
+    sim.fate = lambda t: [sim.delay(t) + (3 / PORT_RATE if t.is_write and t.psn == 20 else 0)]
+    one = transfer(sim, 100)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert one.stats().lost_nack >= 1
+    assert sim.hosts["h3"].qps[one.qb].stats.placed_packets == 100
+
+
+def test_duplicates_are_acknowledged_and_harmless():
+    sim = Simulation()
+    sim.fate = lambda t: [sim.delay(t), sim.delay(t) + 0.003]
+    one = transfer(sim, 100)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert one.stats().retx_packets == 0
+    sim.run(until=sim.now + 1)
+    assert sim.hosts["h3"].qps[one.qb].stats.duplicate_packets == 100
+
+
+@pytest.mark.parametrize("first", [0xFFFFFF, 0xFFFFF0, 0xFFFF80])
+def test_psns_wrap_without_anybody_noticing(first):
+    sim = Simulation()
+    rng = random.Random(first)
+    sim.fate = lambda t: [] if rng.random() < 0.02 else [sim.delay(t)]
+    one = Transfer(sim, "h1", "h3", 300 * FULL_SIZE, first_psn=first)
+    for n in range(30):
+        one.write(10 * n * FULL_SIZE, 10 * FULL_SIZE)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert [done.wr_id for done in one.completions] == list(range(30))
+    assert one.stats().retx_packets > 0
+
+
+def test_a_corrupted_packet_counts_as_lost():
+    sim = Simulation()
+    hit = []
+
+    def fate(transit):
+        if transit.is_write and transit.psn == 30 and not hit:
+            hit.append(transit)
+            transit.data[500] ^= 4
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    one = transfer(sim, 100)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert sim.hosts["h3"].stats()["ports"][1]["icrc_errors"] == 1
+    assert one.stats().lost_nack == 1
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def test_a_dead_path_ends_in_error_after_the_retries_and_flushes_what_waits():
+    sim = Simulation()
+    sim.fate = lambda _transit: []
+    one = Transfer(sim, "h1", "h3", 40 * FULL_SIZE, retry_count=3)
+    for n in range(4):
+        one.write(10 * n * FULL_SIZE, 10 * FULL_SIZE)
+    sim.run(done=one.done)
+    assert [done.status for done in one.completions] == ["RETRY_EXC_ERR", *["WR_FLUSH_ERR"] * 3]
+    qp = sim.hosts["h1"].qps[one.qa]
+    assert qp.state is QpState.ERROR
+    assert one.stats().timeouts == 4
+    assert of_kind(sim, "qp.state")[-1]["reason"] == "Retry Counter Exceeded"
+    assert sim.hosts["h1"].poll_async()[-1]["event"] == "QP_FATAL"
+
+
+def test_progress_gives_all_retries_back():
+    sim = Simulation()
+    losing(sim, *[(n * 10 + 5, copy) for n in range(5) for copy in (1, 2)])
+    one = Transfer(sim, "h1", "h3", 50 * FULL_SIZE, first_psn=0, retry_count=1)
+    for n in range(5):
+        one.write(10 * n * FULL_SIZE, 10 * FULL_SIZE)
+        sim.run(done=one.done)
+    assert [done.status for done in one.completions] == ["SUCCESS"] * 5
+    assert one.stats().timeouts == 5
+
+
+def test_a_write_outside_the_region_puts_both_ends_into_error():
+    sim = Simulation()
+    one = Transfer(sim, "h1", "h3", 4 * FULL_SIZE, guard=2 * FULL_SIZE)
+    sim.hosts["h1"].post_send(
+        one.qa, 1, "RDMA_WRITE", one.local.lkey, 0, 4 * FULL_SIZE, one.remote.va + FULL_SIZE, one.remote.rkey
+    )
+    one.posted = 1
+    sim.run(done=one.done)
+    assert one.completions[0].status == "REM_ACCESS_ERR"
+    assert {sim.hosts["h1"].qps[one.qa].state, sim.hosts["h3"].qps[one.qb].state} == {QpState.ERROR}
+    assert one.guards_intact()
+
+
+def test_immediates_without_a_posted_receive_wait_for_one():
+    sim = Simulation()
+    one = Transfer(sim, "h1", "h3", 30 * FULL_SIZE)
+    for n in range(3):
+        one.write(10 * n * FULL_SIZE, 10 * FULL_SIZE, imm=n)
+    sim.run(until=0.2)
+    assert not one.done()
+    assert sim.hosts["h3"].qps[one.qb].stats.no_resource >= 1
+    for n in range(3):
+        sim.hosts["h3"].post_recv(one.qb, 10 + n)
+    sim.run(done=one.done)
+    assert [(done.wr_id, done.imm) for done in sim.hosts["h3"].poll_cq()] == [(10, 0), (11, 1), (12, 2)]
+    assert one.target == one.source
+    assert one.stats().lost_packets == 0
+
+
+def test_packets_of_strangers_and_for_others_are_counted_and_dropped():
+    sim = Simulation(numbers=(1, 3, 4))
+    one = transfer(sim, 4)
+    frames = []
+    sim.fate = lambda t: frames.append(bytes(t.data)) or [sim.delay(t)]
+    sim.run(done=one.done)
+    data = frames[0]
+    h4, h3 = sim.hosts["h4"], sim.hosts["h3"]
+    h4.receive(1, data, sim.now)
+    assert h4.stats()["ports"][1]["misdelivered"] == 1
+    h3.destroy_qp(one.qb)
+    h3.receive(1, data, sim.now)
+    h3.receive(1, data[:70], sim.now)
+    h3.receive(1, data[:80], sim.now)
+    assert [h3.stats()["ports"][1][kind] for kind in ("no_qp", "malformed")] == [1, 2]
+
+
+# --- ports, paths, resources ----------------------------------------------------------------------
+
+
+def test_a_qp_is_bound_to_one_port_and_stays_on_it():
+    sim = Simulation(planes=4, rate=500.0)
+    flows = [transfer(sim, 50) for _ in range(8)]
+    sim.keep_sent = True
+    sim.run(done=lambda: min([flow.done() for flow in flows]))
+    ports = {flow.qa: sim.hosts["h1"].qps[flow.qa].port.number for flow in flows}
+    assert sorted(ports.values()) == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert all(flow.target == flow.source for flow in flows)
+    per_port = [port["placed_bytes"] for port in sim.hosts["h3"].stats()["ports"].values()]
+    assert per_port == [100 * FULL_SIZE] * 4
+
+
+def test_a_dead_port_stops_its_qps_and_no_other():
+    sim = Simulation(planes=2, rate=500.0)
+    dead, alive = transfer(sim, 200, port=1), transfer(sim, 200, port=2)
+    sim.at(0.1, lambda: sim.hosts["h1"].port_event(1, False, sim.now))
+    sim.run(until=30)
+    assert alive.done()
+    assert alive.target == alive.source
+    assert dead.stats().timeouts == 8
+    assert sim.hosts["h1"].in_error() == [dead.qa]
+
+
+def test_a_port_that_returns_in_time_goes_on_where_it_stopped():
+    sim = Simulation()
+    one = transfer(sim, 400)
+    for at, up in ((0.05, False), (0.5, True)):
+        sim.at(at, lambda up=up: sim.hosts["h1"].port_event(1, up, sim.now))
+    sim.fate = lambda t: [] if 0.03 < sim.now < 0.5 else [sim.delay(t)]
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert one.completions[0].status == "SUCCESS"
+
+
+def test_source_ports_differ_between_qps_and_follow_the_seed():
+    def sports(seed):
+        host = Simulation(seed=seed).hosts["h1"]
+        return [host.qps[host.create_qp("fdcb:bb00:0:2::1")].sport for _ in range(16)]
+
+    assert sports(1) == sports(1) != sports(2)
+    assert len(set(sports(1))) == 16
+    assert all(0xC000 <= sport <= 0xFFFF for sport in sports(1))
+
+
+def test_nothing_is_left_of_a_destroyed_qp():
+    sim = Simulation()
+    one = transfer(sim, 400)
+    sim.run(until=0.05)
+    sim.hosts["h1"].destroy_qp(one.qa)
+    sim.hosts["h3"].destroy_qp(one.qb)
+    sim.run(until=3)
+    for host in (sim.hosts["h1"], sim.hosts["h3"]):
+        assert not host.qps
+        assert host.next_deadline() is None
+        assert not host.has_work(1, sim.now)
+        host.dereg_mr(one.local.lkey if host is sim.hosts["h1"] else one.remote.lkey)
+
+
+def test_a_reset_qp_can_be_connected_again():
+    sim = Simulation()
+    one = transfer(sim, 100)
+    sim.run(until=0.02)
+    h1, h3 = sim.hosts["h1"], sim.hosts["h3"]
+    h1.modify_qp(one.qa, "RESET")
+    h3.modify_qp(one.qb, "RESET")
+    sim.run(until=0.1)
+    ends = h1.local_info(one.qa), h3.local_info(one.qb)
+    h1.connect(one.qa, ends[1])
+    h3.connect(one.qb, ends[0])
+    one.write(0, 100 * FULL_SIZE)
+    one.posted, one.completions = 1, []
+    sim.run(done=one.done)
+    assert one.target == one.source
+
+
+def test_marks_draw_one_cnp_per_interval():
+    sim = Simulation()
+
+    def fate(transit):
+        if transit.is_write:
+            transit.mark()
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    one = transfer(sim, 2000)
+    sim.run(done=one.done)
+    settings = sim.hosts["h3"].qps[one.qb].settings
+    interval = settings.dcqcn.cnp_interval_rtts * settings.base_rtt
+    assert one.stats().cnps_received == pytest.approx(2000 / PORT_RATE / interval, abs=1)
+    assert sim.hosts["h3"].qps[one.qb].stats.ecn_packets == 2000
+
+
+def test_a_limited_qp_is_paced_and_leaves_the_port_to_others():
+    sim = Simulation()
+    slow, fast = transfer(sim, 400), transfer(sim, 400)
+    rate = PORT_RATE / 10
+    sim.hosts["h1"].qps[slow.qa].cc.rate = lambda _now: rate * (FULL_SIZE + h.HEADER_BYTES)
+    sim.keep_sent = True
+    sim.run(until=0.2)
+    times = [t.sent_at for t in sim.sent if t.is_write and int.from_bytes(t.data[67:70], "big") == slow.qb]
+    gaps = [b - a for a, b in pairwise(times[3:])]
+    assert min(gaps) > 0.8 / rate
+    assert max(gaps) < 1.2 / rate
+    assert fast.stats().sent_packets == pytest.approx(0.9 * 0.2 * PORT_RATE, rel=0.05)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("attributes", "code", "words"), [
+    ({"ev_profile": "default"}, "EOPNOTSUPP", "no EVs"),
+    ({"cc_profile": "uet-1.0-nscc"}, "EINVAL", "dcqcn and none"),
+    ({"port": 9}, "EINVAL", "no port 9"),
+    ({"udp_sport": 80}, "EINVAL", "outside"),
+    ({"retry_count": 8}, "EINVAL", "outside 0…7"),
+    ({"retry_count": "many"}, "EINVAL", "'many' is outside 0…7"),
+    ({"sack_gen_threshold": 1}, "EINVAL", "no attribute 'sack_gen_threshold'"),
+])  # fmt: skip
+def test_attributes_that_make_no_sense_are_refused(attributes, code, words):
+    with pytest.raises(VerbsError, match=words) as refusal:
+        Simulation().hosts["h1"].create_qp("fdcb:bb00:0:2::1", **attributes)
+    assert refusal.value.code == code
+
+
+def test_calls_of_mrcs_control_interface_are_refused_but_for_the_ports():
+    sim = Simulation()
+    host: Endpoint = sim.hosts["h1"]
+    with pytest.raises(VerbsError, match="create_ev_profile is MRC's") as refusal:
+        host.ctl.create_ev_profile("EXPLICIT", "SRV6", 4, 1)
+    assert refusal.value.code == "EOPNOTSUPP"
+    host.ctl.set_port_admin(1, False, 0.0)
+    assert not host.plane_up(1)
+
+
+@pytest.mark.parametrize(("call", "arguments", "code"), [
+    ("create_qp", ("fdcb:bb00:0:1::1",), "EINVAL"),
+    ("create_qp", ("2001:db8::1",), "EINVAL"),
+    ("modify_qp", (0x100, "RTS"), "EINVAL"),
+    ("post_send", (0x100, 1, "RDMA_READ", 0, 0, 0, 0, 0), "EOPNOTSUPP"),
+    ("post_send", (0x100, 1, "RDMA_WRITE", 0, 0, 0, 0, 0, 5), "EINVAL"),
+    ("post_recv", (0x100, 1), "EINVAL"),
+    ("connect", (0x100, {"qpn": 1}), "EINVAL"),
+    ("qp", (5,), "EINVAL"),
+])  # fmt: skip
+def test_calls_are_refused_as_mrc_refuses_them(call, arguments, code):
+    host = Simulation().hosts["h1"]
+    host.create_qp("fdcb:bb00:0:2::1")
+    with pytest.raises(VerbsError) as refusal:
+        getattr(host, call)(*arguments)
+    assert refusal.value.code == code
