@@ -15,12 +15,15 @@ from controller.app import Controller
 from controller.errors import ControllerError
 from controller.history import History
 from controller.metrics import MetricsServer
+from controller.policy import POLICIES
 from controller.program import Program
 from rpc.aserver import AsyncServer
 from rpc.errors import RpcError
-from topo import spec
+from topo import spec, transport
+from topo.errors import TopoError
 from topo.model import Fabric
 from topo.spec import SpecError
+from topo.transport import TransportSpec
 
 BUILD = Path(__file__).resolve().parent.parent / "p4src" / "build"
 ELECTION_ID = 100  # room below for people who attach as backup
@@ -47,6 +50,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--run-dir", type=Path, required=True, help="sockets, node configs and history are in here")
     parser.add_argument("--fabric", type=Path, help="fabric description in YAML (default: RUN_DIR/fabric.yaml)")
+    parser.add_argument("--transport", type=Path, help=f"what hosts run, JSON (default: RUN_DIR/{transport.FILE_NAME})")
     parser.add_argument("--p4info", type=Path, default=BUILD / "mrc.p4info.txtpb", help="P4Info text of the program")
     parser.add_argument("--p4json", type=Path, default=BUILD / "mrc.json", help="BMv2 JSON of the program")
     parser.add_argument(
@@ -57,8 +61,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--mapper-cycle", type=float, default=0.0, help="seconds between Clustermapper's probes; 0: off"
     )
+    parser.add_argument(
+        "--mapper-policy", default="default", choices=list(POLICIES), help="what is denied on Clustermapper's word"
+    )
     parser.add_argument("--audit", type=float, default=10.0, help="seconds between looks at all table entries; 0: none")
-    parser.add_argument("--telemetry", type=float, default=2.0, help="seconds between counter records; 0: none")
+    parser.add_argument("--telemetry", type=float, default=1.0, help="seconds between counter records; 0: none")
     parser.add_argument(
         "--metrics-port", type=int, default=0, help="on 127.0.0.1; 0 (default): any, see the operation `metrics`"
     )
@@ -79,6 +86,14 @@ def load_fabric(path: Path) -> Fabric:
     return Fabric(spec.load(data))
 
 
+def load_transport(given: Path | None, run_dir: Path) -> TransportSpec:
+    """Read what the hosts run; MRC with its defaults where nobody says anything. TransportError says what is wrong."""
+    default = run_dir / transport.FILE_NAME
+    if given is None and not default.exists():
+        return transport.DEFAULT_TRANSPORT
+    return transport.load(given or default)
+
+
 async def serve(options: argparse.Namespace) -> None:
     """Run until a signal comes; ControllerError, SpecError or RpcError where it cannot start."""
     stop = asyncio.Event()
@@ -96,6 +111,8 @@ async def serve(options: argparse.Namespace) -> None:
         mapper_cycle=options.mapper_cycle,
         telemetry=options.telemetry,
         audit=options.audit,
+        policy=POLICIES[options.mapper_policy],
+        transport=load_transport(options.transport, options.run_dir),
     )
     metrics = MetricsServer(options.metrics_port, controller.metrics)
     api = {**operations(controller), "metrics": lambda: {"url": f"http://127.0.0.1:{metrics.port}/metrics"}}
@@ -126,7 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     try:
         asyncio.run(serve(options))
-    except (ControllerError, SpecError, RpcError, OSError) as error:
+    except (ControllerError, TopoError, RpcError, OSError) as error:
         print(f"controller: {error}", file=sys.stderr)  # noqa: T201 - the command line's last word
         return 1
     return 0

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_INTERVAL = 0.5  # seconds between tries while no agent serves the socket
 CALL_TIMEOUT = 5.0
+GONE = {"ENOTCONN", "ETIMEDOUT", "ECONNRESET"}  # codes of this end; any other is an answer
 
 EventHandler = Callable[[dict[str, Any]], None]
 
@@ -78,6 +79,8 @@ class AsyncClient:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "event" in message:
+            if not isinstance(message["event"], dict):
+                raise RpcError("EPROTO", "it sent an event that is no object")
             self._on_event(message["event"])
             return
         call = self._calls.get(message.get("id", -1))
@@ -114,6 +117,8 @@ class AgentLink:
         self._news = asyncio.Event()
         self._told = asyncio.Event()
         self._client: AsyncClient | None = None
+        self._refused = 0  # version that the agent would not take
+        self._complaint = ""
 
     @property
     def connected(self) -> bool:
@@ -147,7 +152,7 @@ class AgentLink:
             except (FileNotFoundError, ConnectionRefusedError):
                 pass
             except (OSError, RpcError) as error:
-                log.warning("%s: %s", self.host, error)
+                self._complain(str(error))
             finally:
                 self._client = None
                 await client.close()
@@ -164,7 +169,8 @@ class AgentLink:
         if self._kinds:
             await client.call("subscribe", kinds=list(self._kinds))
         self._client = client
-        self.version = int(hello.get("config_version", 1))
+        self.version = _version(hello.get("config_version", 1))
+        self._refused, self._complaint = 0, ""
         self._history.record("agent.up", host=self.host, version=self.version)
         ended = asyncio.create_task(client.ended(), name=f"agent {self.host}")
         try:
@@ -179,8 +185,26 @@ class AgentLink:
 
     async def _bring_up_to_date(self, client: AsyncClient) -> None:
         wanted = self._wanted
-        if wanted is not None and wanted.version > self.version:
-            answer = await client.call("update_config", config=wanted.model_dump(mode="json"))
-            self.version = int(answer["version"])
-            self._history.record("agent.told", host=self.host, version=self.version)
+        if wanted is not None and wanted.version > max(self.version, self._refused):
+            try:
+                answer = await client.call("update_config", config=wanted.model_dump(mode="json"))
+                self.version = _version(answer.get("version"))
+                self._history.record("agent.told", host=self.host, version=self.version)
+            except RpcError as error:
+                if error.code in GONE:
+                    raise
+                self._refused = wanted.version  # it keeps what it has; asking again would not change its mind
+                self._history.record("agent.refused", host=self.host, version=wanted.version, reason=error.message)
         self._told.set()
+
+    def _complain(self, what: str) -> None:
+        """Say it, once: an agent that is wrong now is mostly as wrong half a second later."""
+        if what != self._complaint:
+            self._complaint = what
+            log.warning("%s: %s", self.host, what)
+
+
+def _version(value: object) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise RpcError("EPROTO", f"the agent says that it uses node config version {value!r}, which is no version")
+    return value

@@ -14,6 +14,7 @@ from controller.elements import Element, element
 from controller.errors import ControllerError
 from controller.evwatch import WatchError
 from controller.maintenance import MaintenanceError
+from controller.mapper import Clustermapper
 from rpc.errors import RpcError
 from topo.model import UnknownName
 
@@ -56,10 +57,11 @@ class ControllerApi:
         """Compare what switches hold with what they should."""
         return {"entries": await self._controller.audit()}
 
-    async def repair(self) -> Result:
-        """Write what an audit would complain about."""
-        done = await self._controller.fleet.repair()
-        await self._controller.audit()
+    async def repair(self, switch: str | None = None) -> Result:
+        """Write what an audit would complain about, on all switches or on one, which waits for no other."""
+        done = await self._controller.fleet.repair(switch)
+        if switch is None:
+            await self._controller.audit()
         counts = {n: {"inserted": d.inserted, "modified": d.modified, "deleted": d.deleted} for n, d in done.items()}
         return {"switches": counts}
 
@@ -113,9 +115,17 @@ class ControllerApi:
 
     def map(self) -> Result:
         """Health of every link by Clustermapper's probes, and what is at fault."""
+        return self._mapper().map()
+
+    def forget(self) -> Result:
+        """Have Clustermapper forget what it has seen so far: after a repair, or between two experiments."""
+        self._mapper().begin()
+        return {}
+
+    def _mapper(self) -> Clustermapper:
         if self._controller.mapper is None:
             raise RpcError("ENOTSUP", "Clustermapper is off; start the controller with --mapper-cycle SECONDS")
-        return self._controller.mapper.map()
+        return self._controller.mapper
 
     @property
     def _version(self) -> int:

@@ -15,10 +15,12 @@ from controller.history import History
 from controller.maintenance import Maintenance
 from controller.mapper import Clustermapper
 from controller.nodes import Nodes
+from controller.policy import Policy
 from controller.prober import CableProber
 from controller.program import Program
 from controller.worker import State, Worker
 from topo.model import Fabric
+from topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +38,17 @@ class Controller:
         mapper_cycle: float = 0.0,
         telemetry: float = 0.0,
         audit: float = 0.0,
+        policy: Policy | None = None,
+        transport: TransportSpec = DEFAULT_TRANSPORT,
     ) -> None:
         self.fabric = fabric
         self.history = history
         self.fleet = Fleet(fabric, run_dir, program, history, election_id, self._packet_in, self._worker_changed)
         self.ev_watch = EvWatch(self.fleet, program)
         self.cables = CableProber(fabric, self.fleet, history, self._notify)
-        self.nodes = Nodes(fabric, run_dir, history, self._agent_event, nodefiles.mapper(fabric, mapper_cycle))
-        self.mapper = Clustermapper(fabric, self.nodes, history, mapper_cycle) if mapper_cycle else None
+        mapper = nodefiles.mapper(fabric, mapper_cycle)
+        self.nodes = Nodes(fabric, run_dir, history, self._agent_event, mapper, transport)
+        self.mapper = Clustermapper(fabric, self.nodes, history, mapper_cycle, policy) if mapper_cycle else None
         self.maintenance = Maintenance(fabric, self.fleet, self.cables, self.nodes, history)
         self._telemetry = telemetry
         self._audit_interval = audit
@@ -164,12 +169,15 @@ class Controller:
             await self.audit()
 
     async def _sample(self) -> None:
-        """Put the counters of all switches into the history at a steady pace; a beat that was missed is left out."""
+        """Put the counters of all switches into the history at a steady pace; a beat that was missed is left out.
+
+        One switch that stands still must not stop the others' records, so each has half a beat to answer.
+        """
         due = time.monotonic()
         while True:
             due = max(due + self._telemetry, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
-            if totals := await self.fleet.totals():
+            if totals := await self.fleet.totals(self._telemetry / 2):
                 self.history.record("switches", switches=totals)
 
     # --- state ------------------------------------------------------------------------------------------------------

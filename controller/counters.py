@@ -58,11 +58,12 @@ def summary(switch: Switch, reading: Reading) -> dict[str, Any]:
 
 
 def totals(switch: Switch, reading: Reading) -> dict[str, Any]:
-    """The same in short, for a record every second: sums over all ports, and the drop reasons that are not zero."""
+    """The same in short, for a record every second: sums, ports without classes, drop reasons; zeros are left out."""
     told = summary(switch, reading)
-    ports = told["ports"].values()
-    sums = {name: sum(port[name] for port in ports) for name in TOTALS}
-    return {**sums, "drops": {reason: packets for reason, packets in told["drops"].items() if packets}}
+    ports = {number: {name: port[name] for name in TOTALS} for number, port in told["ports"].items()}
+    sums = {name: sum(port[name] for port in ports.values()) for name in TOTALS}
+    busy = {number: _not_zero(port) for number, port in ports.items() if any(port.values())}
+    return {**sums, "ports": busy, "drops": _not_zero(told["drops"])}
 
 
 def lost_in_queues(switch: Switch, reading: Reading) -> int:
@@ -102,6 +103,10 @@ def _port(reading: Reading, port: int) -> dict[str, Any]:
         "ecn_marked": _packets(reading, "ecn_marks", port),
         "class": classes,
     }
+
+
+def _not_zero(counts: dict[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}
 
 
 def _packets(reading: Reading, counter: str, index: int) -> int:

@@ -95,9 +95,13 @@ class Fleet:
         results = await self.on_ready(self._audit)
         return [sentence for sentences in results.values() for sentence in sentences]
 
-    async def repair(self) -> dict[str, Provisioned]:
-        """Write what the audit complains about; by switch, where something had to be written."""
-        results = await self.on_ready(lambda worker: worker.reprovision())
+    async def repair(self, only: str | None = None) -> dict[str, Provisioned]:
+        """Write what the audit complains about, on all switches or `only` one; by switch, where there was something."""
+        if only is not None:
+            name = self._fabric.switch(only).name
+            results = {name: await self.workers[name].reprovision()}
+        else:
+            results = await self.on_ready(lambda worker: worker.reprovision())
         return {name: done for name, done in results.items() if not done.untouched}
 
     async def misroute(self, name: str, port: int, to: int) -> str:
@@ -116,11 +120,11 @@ class Fleet:
         await worker.write([Change(Op.MODIFY, wrong)])
         return f"{name} now holds {intent.describe(self._fabric, switch, wrong)}"
 
-    async def totals(self) -> dict[str, dict[str, Any]]:
-        """Counters in short by switch."""
+    async def totals(self, timeout: float = COUNTER_TIMEOUT) -> dict[str, dict[str, Any]]:
+        """Counters in short by switch; those that do not answer within `timeout` seconds are left out."""
 
         async def read(worker: Worker) -> dict[str, Any]:
-            return counters.totals(worker.switch, await self._read_counters(worker))
+            return counters.totals(worker.switch, await self._read_counters(worker, timeout))
 
         return await self.on_ready(read)
 
@@ -133,9 +137,14 @@ class Fleet:
     async def _counters_of(self, worker: Worker) -> dict[str, Any]:
         return counters.summary(worker.switch, await self._read_counters(worker))
 
-    async def _read_counters(self, worker: Worker) -> Reading:
+    async def _read_counters(self, worker: Worker, timeout: float = COUNTER_TIMEOUT) -> Reading:
         wanted = counters.request(self._program, worker.switch)
-        return counters.decode(self._program, await worker.require_session().read(wanted, COUNTER_TIMEOUT))
+        found = await worker.require_session().read(wanted, timeout)
+        try:
+            return counters.decode(self._program, found)
+        except LookupError as error:
+            text = f"answered a read with a counter that the program does not have: {error}"
+            raise SwitchError(worker.name, text, "DATA_LOSS") from None
 
     async def _audit(self, worker: Worker) -> list[str]:
         found = await worker.require_session().read_entries()

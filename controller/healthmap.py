@@ -12,6 +12,8 @@ from controller.localise import Localiser, Path, Tally, Thresholds, Verdict
 from topo.model import Fabric
 
 LOSS_DIGITS = 4
+MOST_PROBES = 10_000  # over one path in one cycle; more is no honest report
+MOST_RTT = 3600.0  # seconds
 
 
 class ReportError(ControllerError):
@@ -96,7 +98,9 @@ class HealthMap:
         rtt = probe.get("rtt")
         if not (1 <= plane <= self._fabric.planes and 0 <= uplink <= self._fabric.uplinks):
             raise ReportError(f"report of {host} ignored: there is no plane {plane}, uplink {uplink}")
-        if not 0 <= lost <= sent or not (rtt is None or (isinstance(rtt, (int, float)) and rtt >= 0)):
+        if not 0 <= lost <= sent <= MOST_PROBES or not (
+            rtt is None or (isinstance(rtt, (int, float)) and 0 <= rtt <= MOST_RTT)
+        ):
             raise ReportError(f"report of {host} ignored: {lost} lost of {sent} sent with RTT {rtt} is impossible")
         return Path(host, plane, uplink), Cycle(sent, lost, None if rtt is None else float(rtt))
 

@@ -11,7 +11,7 @@ from ipaddress import IPv6Address
 
 from topo import srv6
 from topo.model import Fabric, Switch, SwitchPort
-from topo.spec import QueueSpec
+from topo.spec import FabricSpec
 
 GROUP_PREFIX_BITS = 64
 ADDRESS_BITS = 128
@@ -55,7 +55,7 @@ def entries(fabric: Fabric, switch: Switch) -> tuple[Entry, ...]:
     return (
         *_usid_routes(switch),
         *_plain_routes(fabric, switch),
-        *_queue_policies(fabric.spec.queue, fabric.spec.trimming, switch),
+        *_queue_policies(fabric.spec, switch),
         _own_usid(switch),
     )
 
@@ -104,14 +104,15 @@ def _plain(address: int, prefix: int, ports: list[SwitchPort]) -> Entry:
     return Entry("ipv6_fib", (("hdr.ipv6.dst", (address, prefix)),), acts, one_shot=True)
 
 
-def _queue_policies(queue: QueueSpec, trimming: bool, switch: Switch) -> Iterator[Entry]:
-    """Per port: when to trim, and between switches when to mark; a port towards a NIC never marks."""
+def _queue_policies(spec: FabricSpec, switch: Switch) -> Iterator[Entry]:
+    """Per port: when to trim, and between switches when to mark; a port towards a NIC marks only where asked."""
+    queue = spec.queue
     for port in switch.ports:
-        if trimming:
+        if spec.trimming:
             threshold = queue.last_hop_trim_threshold if port.to_host else queue.trim_threshold
             params = (("threshold", threshold), ("last_hop", int(port.to_host)))
             yield Entry("trim_policy", (("std.egress_spec", port.number),), (Act("set_trim", params),))
-        if not port.to_host:
+        if not port.to_host or spec.last_hop_ecn:
             span = queue.ecn_max - queue.ecn_min
             params = (("min_depth", queue.ecn_min), ("last", span - 1))
             yield Entry("ecn_policy", (("std.egress_port", port.number),), (Act("mark_between", params),))

@@ -7,7 +7,7 @@ Evidence is a log-likelihood ratio in nats against the network that the elements
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -112,16 +112,45 @@ class Localiser:
             if not ranked or not self._suffices(ranked[0]):
                 return verdicts
             best = ranked[0]
-            rivals = tuple(fit.element for fit in ranked[1:] if fit.paths == best.paths)
-            # What shares no lost probe with the best is another fault, not another explanation.
-            shared = {path for path in best.paths if tallies[path].lost}
-            others = [fit for fit in ranked[1:] if fit.paths != best.paths and fit.paths & shared]
-            if others and best.gain - others[0].gain < limits.margin:
+            chosen = [best]
+            if best.rate < limits.down_rate:
+                # Two dead cables of one T0 look like that T0 losing half; the dead explain exactly which half.
+                dead = self._dead(tallies, survival, ranked[1:])
+                lead = sum(fit.gain for fit in dead) - limits.evidence * (len(dead) - 1) - best.gain
+                if len(dead) > 1 and lead > 0:
+                    chosen = dead
+                if len(dead) > 1 and abs(lead) < limits.margin:
+                    return verdicts
+            if chosen == [best] and self._is_contested(best, ranked, tallies):
                 return verdicts
-            state: Literal["down", "lossy"] = "down" if best.rate >= limits.down_rate else "lossy"
-            verdicts.append(Verdict(best.element, state, best.rate, best.gain, rivals))
-            for path in best.paths:
-                survival[path] *= 1 - min(best.rate, MOST_LOSS)
+            for fit in chosen:
+                state: Literal["down", "lossy"] = "down" if fit.rate >= limits.down_rate else "lossy"
+                rivals = tuple(o.element for o in ranked if o.paths == fit.paths and o.element != fit.element)
+                verdicts.append(Verdict(fit.element, state, fit.rate, fit.gain, rivals))
+                _explained(fit, survival)
+
+    def _is_contested(self, best: "_Fit", ranked: Sequence["_Fit"], tallies: Mapping[Path, Tally]) -> bool:
+        """Whether another element explains the same losses nearly as well."""
+        # What shares no lost probe with the best is another fault, not another explanation.
+        shared = {path for path in best.paths if tallies[path].lost}
+        others = [fit for fit in ranked[1:] if fit.paths != best.paths and fit.paths & shared]
+        return bool(others) and best.gain - others[0].gain < self.thresholds.margin
+
+    def _dead(
+        self, tallies: Mapping[Path, Tally], survival: Mapping[Path, float], ranked: Sequence["_Fit"]
+    ) -> list["_Fit"]:
+        """Which of some elements together explain losses by being dead, the most evident first."""
+        left = dict(survival)
+        found: list[_Fit] = []
+        while True:
+            known = {fit.element for fit in found}
+            rest = (fit for fit in ranked if fit.element not in known)
+            fits = [_fit(fit.element, fit.paths, tallies, left, RATES[:1]) for fit in rest]
+            best = max(fits, key=lambda fit: fit.gain, default=None)
+            if best is None or best.gain < self.thresholds.evidence:
+                return found
+            found.append(best)
+            _explained(best, left)
 
     def _suffices(self, fit: "_Fit") -> bool:
         limits = self.thresholds
@@ -167,15 +196,28 @@ class _Fit(NamedTuple):
     cycles: int
 
 
-def _fit(element: Element, over: Sequence[Path], tallies: Mapping[Path, Tally], survival: Mapping[Path, float]) -> _Fit:
+def _fit(
+    element: Element,
+    over: Collection[Path],
+    tallies: Mapping[Path, Tally],
+    survival: Mapping[Path, float],
+    rates: Sequence[float] = RATES,
+) -> _Fit:
     def gain(rate: float) -> float:
         through = 1 - min(rate, MOST_LOSS)
         return sum(_gain(tallies[path], survival[path], survival[path] * through) for path in over)
 
-    rate = max(RATES, key=gain)
+    gains = {rate: gain(rate) for rate in rates}
+    rate = max(gains, key=gains.__getitem__)
     losses = sum(tallies[path].lost for path in over)
     cycles = reduce(or_, (tallies[path].cycles for path in over), 0)
-    return _Fit(element, frozenset(over), rate, gain(rate), losses, cycles)
+    return _Fit(element, frozenset(over), rate, gains[rate], losses, cycles)
+
+
+def _explained(fit: _Fit, survival: dict[Path, float]) -> None:
+    """Take an element as at fault: its paths let so much less through."""
+    for path in fit.paths:
+        survival[path] *= 1 - min(fit.rate, MOST_LOSS)
 
 
 def _gain(tally: Tally, before: float, after: float) -> float:

@@ -11,28 +11,35 @@ from controller.healthmap import HealthMap, ReportError
 from controller.history import History
 from controller.localise import Verdict
 from controller.nodes import MAPPER_REPORT, Nodes
-from controller.policy import Decider
+from controller.policy import Decider, Policy
 from topo.model import Fabric
 
 log = logging.getLogger(__name__)
 
 SOURCE = "clustermapper"
+MAP_INTERVAL = 1.0  # seconds between records of the map while something in it is not well
 
 
 class Clustermapper:
     """Collects for one controller. `interval` is the hosts' probe cycle in seconds; `run` judges once in each."""
 
-    def __init__(self, fabric: Fabric, nodes: Nodes, history: History, interval: float) -> None:
+    def __init__(
+        self, fabric: Fabric, nodes: Nodes, history: History, interval: float, policy: Policy | None = None
+    ) -> None:
         self.health = HealthMap(fabric)
-        self.decider = Decider()
+        self.decider = Decider(policy)
         self._fabric = fabric
         self._nodes = nodes
         self._history = history
         self._interval = interval
         self._unsettled: set[str] = set()
         self._known: dict[Element, Verdict] = {}
+        self._undeniable: set[Element] = set()  # at fault, but denying it would cut hosts off; said once
+        self._looks = 0
         self._reports = 0
         self._complaints = 0
+        self._recorded: dict[str, str] = {}
+        self._recorded_at = 0.0
 
     def event(self, host: str, event: dict[str, Any]) -> None:
         """Take an event of a host's agent; anything but a report is not for here."""
@@ -53,17 +60,22 @@ class Clustermapper:
         while True:
             await asyncio.sleep(self._interval)
             if self._reports:
+                self._looks += 1
                 self._tell(self.health.judge())
+                self._record_map(time.monotonic())
                 await self._act()
 
     def begin(self) -> None:
-        """Forget what was lost while the fabric was being set up."""
+        """Forget all that was seen: while the fabric was being set up, or before a repair."""
         self.health = HealthMap(self._fabric)
         self._unsettled = {host.name for host in self._fabric.hosts}
+        self._tell(())
 
     def map(self) -> dict[str, Any]:
-        """Links with their state, and the elements at fault."""
+        """Links with their state, and the elements at fault. `looks` counts the cycles that were judged."""
         return {
+            "looks": self._looks,
+            "cycle": self._interval,
             "reports": self._reports,
             "rejected": self._complaints,
             "links": self.health.links(),
@@ -82,14 +94,26 @@ class Clustermapper:
                 self._history.record("verdict.over", element=str(element))
         self._known = now
 
+    def _record_map(self, now: float) -> None:
+        """Put all links into the history when a verdict comes or goes, and once a second while one stands."""
+        at_fault: dict[str, str] = {str(verdict.element): verdict.state for verdict in self.health.verdicts}
+        if at_fault != self._recorded or (at_fault and now - self._recorded_at >= MAP_INTERVAL):
+            self._recorded, self._recorded_at = at_fault, now
+            links = self.health.links().items()
+            self._history.record("map", links={n: [link["state"], link["loss"], link["rtt"]] for n, link in links})
+
     async def _act(self) -> None:
         denied = [d.element for d in self._nodes.denylist.denials if d.source == SOURCE]
+        self._undeniable &= set(self._known)
         decision = self.decider.decide(self.health.verdicts, denied, time.monotonic())
         for verdict in decision.deny:
             try:
                 await self._nodes.deny(verdict.element, f"{verdict.rate:.0%} of probes lost", SOURCE)
             except DenyError as error:
-                log.warning("%s", error)
+                if verdict.element not in self._undeniable:
+                    self._undeniable.add(verdict.element)
+                    log.warning("%s", error)
+                    self._history.record("deny.refused", element=str(verdict.element), reason=str(error))
         for element in decision.undeny:
             await self._nodes.undeny(element, SOURCE)
 

@@ -27,6 +27,7 @@ class Misbehaviour:
     forget_tables: set[int] = field(default_factory=set)  # ids of tables whose writes are accepted and not kept
     stall: asyncio.Event | None = None  # requests wait for it
     refuse_pipeline: str = ""  # message of an INVALID_ARGUMENT to SetForwardingPipelineConfig
+    invent: list[p4r.Entity] = field(default_factory=list)  # what a read gives beside what was asked for
 
 
 class MemorySwitch(p4r_grpc.P4RuntimeServicer):
@@ -38,6 +39,7 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
         self.config = p4r.ForwardingPipelineConfig()
         self.wrong = Misbehaviour()
         self.writes = 0
+        self.programs = 0  # programs offered, refused ones included
         self._egress = egress
         self._streams: dict[int, asyncio.Queue[p4r.StreamMessageResponse]] = {}
         self._highest = 0
@@ -123,6 +125,7 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
     async def SetForwardingPipelineConfig(self, request: Any, context: Context) -> Any:  # noqa: N802
         """Take a program; all entries are gone."""
         await self._ready(context, request.election_id)
+        self.programs += 1
         if self.wrong.refuse_pipeline:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.wrong.refuse_pipeline)
         self.config.CopyFrom(request.config)
@@ -166,7 +169,7 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
     async def Read(self, request: Any, context: Context) -> AsyncIterator[p4r.ReadResponse]:  # noqa: N802
         """Table entries by table or all; every counter cell reads zero."""
         await self._ready(context)
-        reply = p4r.ReadResponse()
+        reply = p4r.ReadResponse(entities=self.wrong.invent)
         for wanted in request.entities:
             if wanted.HasField("counter_entry"):
                 cell = reply.entities.add().counter_entry

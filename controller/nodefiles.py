@@ -4,7 +4,7 @@ Sizes follow the ratios of the reference: windows in bandwidth-delay products, t
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from topo import nodeconfig, srv6
@@ -22,6 +22,7 @@ from topo.nodeconfig import (
     Template,
     TransportSection,
 )
+from topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
 SWITCH_LATENCY = 0.0003  # seconds a switch process takes for a packet on an idle machine; part of the base RTT
 TIMEOUT_RTTS = 13  # the local ACK timeout in base RTTs, at least; production has 13 to 26
@@ -40,8 +41,9 @@ def node_config(
     version: int = 1,
     denylist: Iterable[DenyRule] = (),
     mapper: MapperSection | None = None,
+    choice: TransportSpec = DEFAULT_TRANSPORT,
 ) -> NodeConfig:
-    """Everything that `host` must know."""
+    """Everything that `host` must know; `choice` is the run's transport."""
     spec = fabric.spec
     return NodeConfig(
         version=version,
@@ -63,8 +65,8 @@ def node_config(
             for port in host.ports
         ),
         templates=tuple(template(fabric, host, group) for group in range(1, spec.t0s + 1)),
-        ev_profiles=(default_profile(fabric),),
-        transport=transport(fabric),
+        ev_profiles=(choice.profile(default_profile(fabric)),),
+        transport=transport(fabric, choice),
         mapper=mapper,
         denylist=tuple(denylist),
         directory={other.name: other.address for other in fabric.hosts},
@@ -111,19 +113,20 @@ def default_profile(fabric: Fabric) -> EvProfile:
     )
 
 
-def transport(fabric: Fabric) -> TransportSection:
-    """Defaults of a QP, scaled to the fabric's round-trip time and bandwidth-delay product."""
+def transport(fabric: Fabric, choice: TransportSpec = DEFAULT_TRANSPORT) -> TransportSection:
+    """Defaults of a QP, scaled to the fabric's round-trip time and bandwidth-delay product, with the run's choice."""
     spec = fabric.spec
     rtt = longest_rtt(fabric)
     in_flight = rtt * spec.link.rate_pps * fabric.planes  # one BDP over all planes, packets
-    return TransportSection(
-        mpr=min(255, max(1, math.ceil(MPR_BDPS * in_flight / MPR_UNIT))),
-        timeout_exponent=timeout_exponent(TIMEOUT_RTTS * rtt),
-        sack_gen_threshold=SACK_PACKETS * spec.path_mtu,
-        trimming=spec.trimming,
-        trim_threshold=spec.queue.trim_threshold,
-        drop_threshold=spec.queue.depth,
-    )
+    defaults = {
+        "mpr": min(255, max(1, math.ceil(MPR_BDPS * in_flight / MPR_UNIT))),
+        "timeout_exponent": timeout_exponent(TIMEOUT_RTTS * rtt),
+        "sack_gen_threshold": SACK_PACKETS * spec.path_mtu,
+        "trimming": spec.trimming,
+        "trim_threshold": spec.queue.trim_threshold,
+        "drop_threshold": spec.queue.depth,
+    }
+    return choice.section(defaults)
 
 
 def mapper(fabric: Fabric, cycle: float) -> MapperSection | None:
@@ -144,14 +147,19 @@ def publish(
     denylists: Mapping[str, Iterable[DenyRule]],
     version: int = 1,
     mapper: MapperSection | None = None,
+    choice: TransportSpec = DEFAULT_TRANSPORT,
+    on_damage: Callable[[str, str], None] = lambda _host, _complaint: None,
 ) -> dict[str, NodeConfig]:
     """Write `<host>.json` of every host into `directory` and return what is in force; OSError where writing fails.
 
     Files that say the same already are left alone with their version, so that a controller that restarts, or stands by,
-    disturbs nobody. Otherwise the new version is `version`, or more where a file has that already.
+    disturbs nobody. Otherwise the new version is `version`, or more where a file has that already. `on_damage` hears of
+    each file (by host, with what is wrong) that is there and cannot be read.
     """
-    held = {host.name: _held(directory / f"{host.name}.json") for host in fabric.hosts}
-    wanted = {host.name: node_config(fabric, host, 1, denylists.get(host.name, ()), mapper) for host in fabric.hosts}
+    held = {host.name: _held(directory / f"{host.name}.json", host.name, on_damage) for host in fabric.hosts}
+    wanted = {
+        host.name: node_config(fabric, host, 1, denylists.get(host.name, ()), mapper, choice) for host in fabric.hosts
+    }
     current = {name: config for name, config in held.items() if config is not None and _same(config, wanted[name])}
     if len(current) == len(wanted):
         return current
@@ -163,11 +171,13 @@ def publish(
     return fresh
 
 
-def _held(path: Path) -> NodeConfig | None:
+def _held(path: Path, host: str, on_damage: Callable[[str, str], None]) -> NodeConfig | None:
     """What a file says; None where there is none that can be read, which is then written anew."""
     try:
         return nodeconfig.load(path)
-    except nodeconfig.NodeConfigError:
+    except nodeconfig.NodeConfigError as error:
+        if path.exists():
+            on_damage(host, str(error))
         return None
 
 

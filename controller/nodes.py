@@ -1,17 +1,21 @@
 """The hosts as the controller serves them: their config files, their agents, and what they are denied."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from controller import nodefiles
 from controller.agents import AgentLink
-from controller.denylist import Denylist
+from controller.denylist import DenyError, Denylist
 from controller.elements import Element
 from controller.history import History
 from topo.model import Fabric
 from topo.nodeconfig import MapperSection
+from topo.transport import DEFAULT_TRANSPORT, TransportSpec
+
+log = logging.getLogger(__name__)
 
 MAPPER_REPORT = "mapper.report"  # kind of the event with one cycle of Clustermapper's probes
 DENYLIST_FILE = "denylist.json"
@@ -27,6 +31,7 @@ class Nodes:
         history: History,
         on_event: Callable[[str, dict[str, Any]], None],
         mapper: MapperSection | None = None,
+        transport: TransportSpec = DEFAULT_TRANSPORT,
     ) -> None:
         self.denylist = Denylist(fabric, run_dir / DENYLIST_FILE)
         self.version = 0
@@ -34,6 +39,7 @@ class Nodes:
         self._directory = run_dir / "node"
         self._history = history
         self._mapper = mapper
+        self._transport = transport
         kinds = [MAPPER_REPORT] if mapper is not None else []
         self.agents = {
             host.name: AgentLink(host.name, run_dir / f"{host.name}.sock", history, on_event, kinds)
@@ -46,7 +52,12 @@ class Nodes:
         self._publish()
 
     async def deny(self, what: Element, reason: str, source: str) -> bool:
-        """Deny `what` and wait until every agent that is there knows; False if `source` denied it before."""
+        """Deny `what` and wait until every agent that is there knows; False if `source` denied it before.
+
+        DenyError where the hosts run a transport whose paths they do not choose.
+        """
+        if self._transport.kind != "mrc":
+            raise DenyError(f"{what} cannot be denied: RoCE's paths are the switches' choice; cut cables, or run MRC")
         self.denylist.load()  # the file is the truth: another controller may have been primary meanwhile
         changed = self.denylist.deny(what, reason, source)
         if changed:
@@ -88,7 +99,13 @@ class Nodes:
 
     def _publish(self) -> None:
         configs = nodefiles.publish(
-            self._fabric, self._directory, self.denylist.by_host(), self.denylist.version, self._mapper
+            self._fabric,
+            self._directory,
+            self.denylist.by_host(),
+            self.denylist.version,
+            self._mapper,
+            self._transport,
+            self._damaged,
         )
         version = max(config.version for config in configs.values())
         if version != self.version:
@@ -96,3 +113,7 @@ class Nodes:
             self._history.record("nodes.written", hosts=len(configs), version=version)
         for name, config in configs.items():
             self.agents[name].tell(config)
+
+    def _damaged(self, host: str, complaint: str) -> None:
+        log.warning("%s; it is written anew", complaint)
+        self._history.record("node.damaged", host=host, reason=complaint)

@@ -20,6 +20,16 @@ class Policy:
     hold_down: float = 30.0  # seconds an element must have been healthy before its denial is lifted
 
 
+POLICIES: Mapping[str, Policy] = {
+    "observe": Policy(deny={}),
+    "default": Policy(),
+    "all": Policy(
+        deny={"nic-link": 0.01, "fabric-link": 0.01, "t1": 0.01, "t0": 0.01}, deny_dead=True
+    ),  # before a job starts: what MRC would find out by itself, at the price of some packets, it need not find out
+}
+"""Policies by the name that the command line knows."""
+
+
 @dataclass(frozen=True)
 class Decision:
     """What to do now."""

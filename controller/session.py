@@ -266,7 +266,12 @@ class Session:
 
     async def read_entries(self) -> tuple[Entry, ...]:
         """All entries in the tables that the controller manages."""
-        return self._program.decode(await self.read(self._program.managed_tables()))
+        found = await self.read(self._program.managed_tables())
+        try:
+            return self._program.decode(found)
+        except (ValueError, LookupError, TypeError) as error:
+            text = f"answered a read with an entry that the program cannot hold: {error}"
+            raise SwitchError(self.name, text, "DATA_LOSS") from None
 
     async def _call(self, method: str, request: object, timeout: float | None = None) -> Any:
         try:

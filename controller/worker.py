@@ -104,11 +104,15 @@ class Worker:
         if error.code == "DEADLINE_EXCEEDED" and not self.silent:
             self.silent = True
             self._history.record("switch.silent", switch=self.name, reason=str(error))
+        elif error.code == "DATA_LOSS" and self.error != str(error):
+            self.error = str(error)
+            self._history.record("switch.error", switch=self.name, error=self.error)
         else:
             log.debug("%s", error)
 
     def answered(self) -> None:
         """Note that the switch answers."""
+        self.error = ""
         if self.silent:
             self.silent = False
             self._history.record("switch.answers", switch=self.name)
@@ -180,11 +184,13 @@ class Worker:
         self._history.record("switch.demoted", switch=self.name, primary=session.highest_election_id)
 
     def _failed(self, error: ControllerError) -> None:
-        self.error = str(error)
-        level = logging.INFO if isinstance(error, SwitchError) and error.code == "UNAVAILABLE" else logging.ERROR
-        log.log(level, "%s", error)
-        if level == logging.ERROR:
-            self._history.record("switch.error", switch=self.name, error=str(error))
+        """Note why a session came to nothing; the history hears of it once, however often it is tried again."""
+        news, self.error = str(error) != self.error, str(error)
+        gone = isinstance(error, SwitchError) and error.code == "UNAVAILABLE"
+        log.log(logging.DEBUG if not news else logging.INFO if gone else logging.ERROR, "%s", error)
+        if not gone:
+            if news:
+                self._history.record("switch.error", switch=self.name, error=self.error)
             self._become(State.FAILED)
 
     def _become(self, state: State) -> None:

@@ -138,6 +138,61 @@ def test_an_agent_of_another_host_is_not_believed(tmp_path: Path, caplog: pytest
     asyncio.run(asyncio.wait_for(body(), WAIT))
 
 
+def test_a_config_that_is_refused_is_said_once_and_not_offered_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as rig:
+            agent = Agent(rig.path)
+            agent.refusal = "ports of a running NIC cannot change; restart the agent"
+            async with agent.server:
+                await rig.until("agent.up")
+                for _ in range(2):
+                    rig.link.tell(config(2))
+                    await asyncio.wait_for(rig.link.told(), WAIT)
+                assert rig.link.connected
+                agent.refusal = ""
+                rig.link.tell(config(3))
+                await rig.until("agent.told")
+            (refused,) = rig.events("agent.refused")
+            assert (refused["host"], refused["version"]) == ("h1", 2)
+            assert "restart the agent" in refused["reason"]
+            assert len(rig.events("agent.up")) == 1
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("version", ["soon", 0, None, 1.5])
+def test_an_agent_that_talks_nonsense_is_not_believed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: object
+) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as rig:
+            agent = Agent(rig.path, version=version)  # type: ignore[arg-type]
+            async with agent.server:
+                while "which is no version" not in caplog.text:
+                    await asyncio.sleep(0.01)
+            assert not rig.link.connected
+
+    asyncio.run(asyncio.wait_for(body(), WAIT))
+    assert caplog.text.count("which is no version") == 1
+
+
+def test_an_event_that_is_no_object_ends_the_connection_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'{"event": "mapper.report"}\n')
+
+    async def body() -> None:
+        async with running(tmp_path) as rig:
+            async with await asyncio.start_unix_server(talk, rig.path):
+                while "an event that is no object" not in caplog.text:
+                    await asyncio.sleep(0.01)
+            async with Agent(tmp_path / "h1.sock").server:
+                await rig.until("agent.up")
+
+    asyncio.run(asyncio.wait_for(body(), WAIT))
+
+
 def test_what_nobody_serves_cannot_be_asked(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path) as rig:

@@ -63,6 +63,13 @@ def test_ports_towards_nics_trim_later_and_never_mark() -> None:
     assert marks == {3: {"min_depth": 3, "last": 4}, 4: {"min_depth": 3, "last": 4}}
 
 
+def test_with_last_hop_ecn_every_port_marks_alike():
+    net = fabric(queue={"ecn_min": 3, "ecn_max": 8}, last_hop_ecn=True)
+    for switch in net.switches:
+        marks = {e.match[0][1]: dict(e.acts[0].params) for e in intent.entries(net, switch) if e.table == "ecn_policy"}
+        assert marks == {port.number: {"min_depth": 3, "last": 4} for port in switch.ports}
+
+
 def test_without_trimming_no_port_has_a_trim_threshold() -> None:
     net = fabric(trimming=False)
     assert not [e for s in net.switches for e in intent.entries(net, s) if e.table == "trim_policy"]

@@ -8,7 +8,7 @@ import pytest
 from controller.elements import Element, element
 from controller.healthmap import HealthMap, ReportError
 from controller.localise import Localiser, Path, Tally, Verdict, crossed
-from controller.policy import Decider, Policy
+from controller.policy import POLICIES, Decider, Policy
 from topo.model import Fabric
 from topo.spec import FabricSpec
 
@@ -101,6 +101,32 @@ def test_of_twenty_double_faults_nearly_all_are_named_and_no_healthy_element_is_
     assert named >= 19
 
 
+@pytest.mark.parametrize("t1s", [2, 4])
+def test_two_dead_cables_of_one_t0_are_named_and_the_t0_is_not(t1s: int) -> None:
+    wide = Fabric(FabricSpec(t1s=t1s))
+    health = HealthMap(wide)
+    dead = {"t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2"}
+    said = set()
+    for _ in range(12):
+        for host in wide.hosts:
+            paths = [Path(host.name, plane, uplink) for plane in range(1, 5) for uplink in range(t1s + 1)]
+            over = {path: {element.name for element in crossed(wide, path)} for path in paths}
+            health.report(
+                host.name,
+                [{"plane": p.plane, "uplink": p.uplink, "sent": 1, "lost": int(bool(over[p] & dead))} for p in paths],
+            )
+        said |= {(verdict.element.name, verdict.state) for verdict in health.judge()}
+    assert said == {(name, "down") for name in dead}
+
+
+def test_a_t0_that_loses_half_of_everything_is_named_and_no_cable_of_it() -> None:
+    lab = Lab(random.Random("half"))
+    said = set()
+    for _ in range(60):
+        said |= {verdict.element.name for verdict in lab.cycle({Element("t0", "t0-p2-1"): 0.5})}
+    assert said == {"t0-p2-1"}
+
+
 def test_a_healthy_network_with_stray_losses_is_not_blamed() -> None:
     lab = Lab(random.Random("stray"), background=0.0005)
     assert not any(lab.cycle({}) for _ in range(400))
@@ -178,6 +204,7 @@ def test_two_losses_are_not_enough() -> None:
         ("h1", [{"plane": 5, "uplink": 0, "sent": 1, "lost": 0}], "no plane 5, uplink 0"),
         ("h1", [{"plane": 1, "uplink": 0, "sent": 1, "lost": 2}], "2 lost of 1 sent"),
         ("h1", [{"plane": 1, "uplink": 0, "sent": 1, "lost": 0, "rtt": -1}], "RTT -1 is impossible"),
+        ("h1", [{"plane": 1, "uplink": 0, "sent": 10**400, "lost": 1}], "is impossible"),
     ],
 )
 def test_a_report_that_cannot_be_right_is_refused_whole(host: str, probes: object, complaint: str) -> None:
@@ -216,6 +243,20 @@ def verdicts_of(name: str, state: str, rate: float) -> Iterator[Verdict]:
 def test_only_what_mrc_cannot_heal_is_denied(name: str, state: str, rate: float, denied: bool) -> None:
     decision = Decider().decide(verdicts_of(name, state, rate), [], now=0.0)
     assert [v.element for v in decision.deny] == ([element(FABRIC, name)] if denied else [])
+
+
+@pytest.mark.parametrize(
+    ("policy", "denied"),
+    [("observe", set()), ("default", {"h1-p2/t0-p2-1"}), ("all", {"h1-p2/t0-p2-1", "t0-p1-1/t1-p1-2", "t1-p3-1"})],
+)
+def test_a_policy_says_which_kinds_are_denied_and_whether_the_dead_are(policy: str, denied: set[str]) -> None:
+    verdicts = [
+        *verdicts_of("h1-p2", "lossy", 0.05),
+        *verdicts_of("t0-p1-1/t1-p1-2", "down", 1.0),
+        *verdicts_of("t1-p3-1", "down", 1.0),
+    ]
+    decision = Decider(POLICIES[policy]).decide(verdicts, [], now=0.0)
+    assert {verdict.element.name for verdict in decision.deny} == denied
 
 
 def test_a_denial_is_lifted_after_the_hold_down_and_not_while_it_flaps() -> None:

@@ -9,6 +9,7 @@ from topo import nodeconfig, srv6
 from topo.model import Fabric
 from topo.nodeconfig import DenyRule
 from topo.spec import FabricSpec
+from topo.transport import TransportSpec
 
 
 def fabric(**changes: object) -> Fabric:
@@ -83,9 +84,30 @@ def test_files_that_say_the_same_are_left_alone_and_others_get_a_higher_version(
     assert {config.version for config in nodefiles.publish(net, tmp_path, {"h1": [RULE]}, 1).values()} == {8}
 
 
-def test_a_damaged_file_is_written_anew(tmp_path: Path) -> None:
+def test_a_damaged_file_is_said_and_written_anew(tmp_path: Path) -> None:
     net = fabric()
     nodefiles.publish(net, tmp_path, {})
     (tmp_path / "h2.json").write_text("{")
-    configs = nodefiles.publish(net, tmp_path, {})
+    said: list[tuple[str, str]] = []
+    configs = nodefiles.publish(net, tmp_path, {}, on_damage=lambda *complaint: said.append(complaint))
     assert nodeconfig.load(tmp_path / "h2.json") == configs["h2"]
+    ((host, complaint),) = said
+    assert host == "h2"
+    assert complaint.startswith(f"{tmp_path / 'h2.json'}: file: ")
+
+
+def test_the_runs_transport_is_what_every_host_is_told(tmp_path: Path) -> None:
+    choice = TransportSpec(kind="roce", congestion_control="none", attributes={"retry_count": 3, "ack_packets": 8})
+    for config in nodefiles.publish(fabric(), tmp_path, {}, choice=choice).values():
+        told = config.transport
+        assert (told.kind, told.cc_profile, told.retry_count, told.ack_packets) == ("roce", "none", 3, 8)
+        assert told.timeout_exponent == nodefiles.transport(fabric()).timeout_exponent
+
+
+def test_mrc_takes_overrides_of_its_ev_profile_and_transport() -> None:
+    net = fabric(t1s=4)
+    choice = TransportSpec(ev_profile={"active_per_plane": 1, "backup_per_plane": 3}, attributes={"remap_delay": 0.5})
+    config = nodefiles.node_config(net, net.host("h1"), choice=choice)
+    assert (config.profile("default").active_per_plane, config.profile("default").backup_per_plane) == (1, 3)
+    assert (config.transport.kind, config.transport.remap_delay) == ("mrc", 0.5)
+    assert config.transport.cc_profile == "uet-1.0-nscc"

@@ -87,3 +87,15 @@ def test_packets_that_neither_left_nor_were_dropped_were_lost_in_a_queue() -> No
     switch = FABRIC.switch("t1-p1-1")
     reading = {("rx", 1): (100, 0), ("tx", 2 * 8 + 1): (90, 0), ("tx", 510 * 8 + 7): (2, 0), ("drops", 3): (3, 0)}
     assert counters.lost_in_queues(switch, reading) == 5
+
+
+def test_a_record_of_the_history_leaves_out_ports_and_reasons_where_nothing_happened() -> None:
+    switch = FABRIC.switch("t1-p1-1")
+    reading = {("rx", 1): (10, 1000), ("tx", 2 * 8 + 1): (9, 900), ("trims", 2): (4, 0), ("drops", 3): (1, 0)}
+    told = counters.totals(switch, reading)
+    assert told["ports"] == {
+        "1": {"rx_packets": 10, "rx_bytes": 1000},
+        "2": {"tx_packets": 9, "tx_bytes": 900, "trimmed": 4},
+    }
+    assert (told["rx_packets"], told["tx_bytes"], told["ecn_marked"]) == (10, 900, 0)
+    assert told["drops"] == {"hop_limit": 1}
