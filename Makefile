@@ -5,11 +5,12 @@ BIN := .venv/bin
 SOURCES := softswitch topo controller hosts lab rpc tests
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help demo test lint bench p4 setup lock clean
+.PHONY: help demo test paper lint bench p4 setup lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
 	@echo "sudo make test    lint, types and all tests"
+	@echo "sudo make paper   run the paper's experiments in miniature (about half an hour) and make their page"
 	@echo "make lint         ruff and mypy only"
 	@echo "sudo make bench   how fast the parts are on this machine"
 	@echo "make p4           compile p4src/ (needs p4c)"
@@ -28,6 +29,9 @@ lint: setup
 
 test: lint
 	$(BIN)/pytest $(ARGS)
+
+paper: setup
+	@$(BIN)/mrclab suite paper --name paper --again 1 $(target_flag) $(ARGS)
 
 bench: setup
 	@$(BIN)/mrclab bench

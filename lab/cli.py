@@ -3,23 +3,25 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from lab import doctor as health
+from lab import operations, runner, scenario, session, suite, suitecli, suitereport, terminal
 from lab import plan as planning
-from lab import results, runner, scenario, session, summary, terminal
+from lab import progress as progressbar
 from lab.attach import RUN_DIR, Lab, attach
 from lab.errors import LabError, RunError, ScenarioError
 from lab.interrupts import guarded
+from lab.mapper_spec import MapperSpec
+from lab.paper import page as paper
 from lab.shell import Shell
+from lab.survey import cli as survey
 from lab.traffic import Transfer
 from lab.units import show_bytes, show_rate, show_seconds
 from rpc.errors import RpcError
@@ -35,6 +37,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(operations.app)
+app.add_typer(survey.app)
+app.add_typer(suitecli.app)
 out = Console(width=None if sys.stdout.isatty() else 120)
 err = Console(stderr=True)
 
@@ -45,7 +50,7 @@ OptionalScenario = Annotated[Path | None, typer.Argument(metavar="SCENARIO", hel
 Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
 Results = Annotated[Path, typer.Option(help="where result directories go")]
 
-_BENCHMARKS = {"host": "hosts.bench", "controller": "controller.bench"}
+_BENCHMARKS = {"host": "hosts.bench", "controller": "controller.bench", "switch": "lab.switchbench"}
 _KNOWN = (LabError, TopoError, SpecError, UnknownName, RpcError)
 
 
@@ -64,22 +69,34 @@ def run(
     path: ScenarioPath,
     target: Target = None,
     seed: Annotated[int | None, typer.Option(min=0, help="instead of the scenario's")] = None,
+    variant: Annotated[str, typer.Option(help="only this variant of the scenario")] = "",
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
 ) -> None:
-    """Run a scenario; the exit status says whether its expectations held."""
+    """Run a scenario, or each of its variants; exit status 0: held, 1: failed or broke off, 3: machine too slow."""
     loaded = scenario.load(path)
     if seed is not None:
         loaded = scenario.with_seed(loaded, seed)
+    chosen = (loaded.pick(variant),) if variant else loaded.runs
     if dry_run:
-        planning.show(loaded.fabric, loaded.scenario, out)
+        for one in chosen:
+            planning.show(one.fabric, one.scenario, out)
         return
     session.check_machine()
-    with _progress() as progress:
-        outcome = runner.run_scenario(loaded, results_dir, progress, _say(progress), target, context.obj)
-    _report(outcome.directory)
+    if len(chosen) > 1:
+        with progressbar.shown(err) as progress:
+            made = suite.Suite(results_dir, progress, progressbar.teller(progress), target, context.obj)
+            result = made.run(chosen, loaded.scenario.name)
+        suitereport.write(result)
+        suitereport.show(result, out)
+        raise typer.Exit(result.status)
+    with progressbar.shown(err) as progress:
+        outcome = runner.run_scenario(
+            chosen[0], results_dir, progress, progressbar.teller(progress), target, context.obj
+        )
+    _report(outcome)
     if not outcome.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(3 if outcome.state == "invalid" else 1)
 
 
 @app.command()
@@ -96,13 +113,22 @@ def plan(
 
 
 @app.command()
-def up(context: typer.Context, path: OptionalScenario = None, target: Target = None) -> None:
+def up(
+    context: typer.Context,
+    path: OptionalScenario = None,
+    target: Target = None,
+    mapper: Annotated[bool, typer.Option("--mapper", help="hosts probe every link: see `mrclab map`")] = False,
+) -> None:
     """Bring a lab up and open a prompt; the lab goes when the prompt ends."""
-    fabric = scenario.load(path).fabric if path else Fabric(FabricSpec())
+    loaded = scenario.load(path) if path else None
+    fabric = loaded.fabric if loaded else Fabric(FabricSpec())
+    probing = getattr(loaded and loaded.scenario, "mapper", None) or (MapperSpec() if mapper else None)
     session.check_machine()
     with ExitStack() as stack:
-        with _progress() as progress:
-            lab = stack.enter_context(session.lab_session(fabric, progress, target=target, run_dir=context.obj))
+        with progressbar.shown(err) as progress:
+            lab = stack.enter_context(
+                session.lab_session(fabric, progress, target=target, run_dir=context.obj, mapper=probing)
+            )
         out.print(f"verified in {lab.bring_up_seconds:.1f} s")
         Shell(lab, out).cmdloop()
 
@@ -126,7 +152,7 @@ def send(
     names = fabric.host(source).name, fabric.host(destination).name
     if names[0] == names[1]:
         raise LabError(f"{source} cannot send to itself; name two hosts")
-    with _progress() as progress:
+    with progressbar.shown(err) as progress:
         if running:
             with guarded():
                 _send(running, names, file, output, progress, timeout)
@@ -162,7 +188,7 @@ def doctor(
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def bench(
-    part: Annotated[str, typer.Argument(help="host or controller; both where it is left out")] = "",
+    part: Annotated[str, typer.Argument(help="host, controller or switch; all where it is left out")] = "",
     options: Annotated[list[str] | None, typer.Argument(help="options of that benchmark, e.g. --help")] = None,
 ) -> None:
     """Measure how fast the parts of the lab are on this machine."""
@@ -186,10 +212,16 @@ def clean(context: typer.Context) -> None:
 
 
 @app.command()
-def report(directory: Annotated[Path, typer.Argument(help="a result directory")]) -> None:
-    """Make the report of a result directory again, and print it."""
+def report(
+    directory: Annotated[Path, typer.Argument(help="a result directory, or that of a suite")],
+    more: Annotated[list[Path] | None, typer.Argument(help="further suites, for one page of all")] = None,
+) -> None:
+    """Make the report of a result directory again and print it; of suites, the page that holds them to the paper."""
+    if more or (directory / "suite.json").is_file():
+        out.print(f"The paper's figures: {paper.write(directory, *(more or []))[0]}", soft_wrap=True)
+        return
     outcome = runner.finish(directory)
-    _report(directory)
+    _report(outcome)
     if not outcome.ok:
         raise typer.Exit(1)
 
@@ -227,28 +259,6 @@ def _send(
     )
 
 
-def _report(directory: Path) -> None:
-    collected = results.load(directory)
-    terminal.show(summary.summarize(collected.measures, collected.judge(), collected.info), directory, out)
-
-
-class _Bar:
-    """One progress bar that is renamed as stages pass; callable as `lab.session.Progress`."""
-
-    def __init__(self, bar: Progress) -> None:
-        self.bar = bar
-        self._task = bar.add_task("starting", total=None)
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        self.bar.update(self._task, description=stage, completed=done, total=total or None)
-
-
-@contextmanager
-def _progress() -> Iterator[_Bar]:
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal, refresh_per_second=4) as bar:
-        yield _Bar(bar)
-
-
-def _say(progress: _Bar) -> Callable[[str], None]:
-    return lambda text: progress.bar.console.print(f"  {escape(text)}", soft_wrap=True, highlight=False)
+def _report(outcome: runner.Outcome) -> None:
+    if outcome.facts:
+        terminal.show(outcome.facts, outcome.directory, out)

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.shell import P4SH_PYTHON
-from topo import selftest, state, targets
+from lab import p4sh
+from lab.faults import selftest
+from topo import state, targets
 
 _SETUP = "run `sudo make setup`"
 
@@ -61,7 +62,7 @@ def backends(checks: list[Check]) -> dict[str, str]:
     return {
         "switches": targets.choose().name,
         "loss, drop and corruption on cables": "nftables" if good["nftables netdev"] else "none",
-        "delay and reordering on cables": "netem" if good["netem"] else "relay process",
+        "delay and reordering on cables": "relay process, whose draws follow the seed",
         "p4c": "make p4" if good["p4c"] else "the committed p4src/build",
     }
 
@@ -118,7 +119,9 @@ def _nftables() -> Check:
 
 def _netem() -> Check:
     ok = _quiet("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
-    return Check("netem", ok, "works" if ok else "the kernel has none", "none needed: a relay takes its place", False)
+    return Check(
+        "netem", ok, "works" if ok else "the kernel has none", "none needed: a relay process delays and reorders", False
+    )
 
 
 def _bmv2() -> Check:
@@ -132,7 +135,7 @@ def _p4c() -> Check:
 
 
 def _shell() -> Check:
-    path = P4SH_PYTHON
+    path = p4sh.PYTHON
     return Check(
         "p4runtime-shell", path.exists(), str(path.parent.parent) if path.exists() else "not set up", _SETUP, False
     )

@@ -4,7 +4,9 @@ Each process appends JSON lines to a file of its own, `<node>.jsonl`, with `t` (
 `kind`. Here they are read, merged by time, and stored again as one file.
 """
 
+import heapq
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -35,16 +37,27 @@ class History:
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.records = sorted(records, key=lambda record: record.t)
+        self._by_kind: dict[str, list[Record]] = {}
+        for record in self.records:
+            self._by_kind.setdefault(record.kind, []).append(record)
 
     def of(self, *kinds: str, node: str | None = None) -> Iterator[Record]:
-        """Records of these kinds, of one node where it is given."""
-        return (r for r in self.records if r.kind in kinds and (node is None or r.node == node))
+        """Records of these kinds in the order of time, of one node where it is given."""
+        found = [self._by_kind.get(kind, []) for kind in dict.fromkeys(kinds)]
+        records = iter(found[0]) if len(found) == 1 else heapq.merge(*found, key=lambda record: record.t)
+        return records if node is None else (r for r in records if r.node == node)
 
     def store(self, path: Path) -> None:
         """Write all records as one file of JSON lines."""
         with path.open("w", encoding="utf-8") as file:
-            for r in self.records:
-                file.write(json.dumps({"t": r.t, "node": r.node, "kind": r.kind, **r.data}) + "\n")
+            file.writelines(_line(record) + "\n" for record in self.records)
+
+
+_TIME = re.compile(r'\{"t": ?([0-9.eE+-]+), ?"node": ?"[^"]*", ?"kind"')
+
+
+def _line(record: Record) -> str:
+    return json.dumps({"t": record.t, "node": record.node, "kind": record.kind, **record.data})
 
 
 def parse(lines: Iterable[str]) -> Iterator[Record]:
@@ -61,6 +74,24 @@ def load(path: Path) -> History:
     """Read one file, or all `*.jsonl` of a directory."""
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     return History(record for file in files for record in parse(file.read_text(encoding="utf-8").splitlines()))
+
+
+def merge(directory: Path, path: Path) -> None:
+    """Write all `*.jsonl` of a directory as one file in the order of time, leaving out lines that are no records.
+
+    Lines are moved as they are: every writer puts `t` first, so that most need not be parsed.
+    """
+    lines = []
+    for file in sorted(directory.glob("*.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            head = _TIME.match(line)
+            if head and line.endswith("}"):
+                lines.append((float(head[1]), line))
+            else:
+                lines += [(record.t, _line(record)) for record in parse([line])]
+    lines.sort(key=lambda entry: entry[0])
+    with path.open("w", encoding="utf-8") as merged:
+        merged.writelines(line + "\n" for _, line in lines)
 
 
 class Writer:

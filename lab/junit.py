@@ -6,10 +6,14 @@ from xml.etree import ElementTree
 from lab.expectations import Verdict
 
 
-def render(suite: str, verdicts: Sequence[Verdict]) -> str:
-    """The XML text of one scenario."""
+def render(suite: str, verdicts: Sequence[Verdict], invalid: Sequence[str] = ()) -> str:
+    """The XML text of one scenario; a run that is no result has an error, which CI systems tell from a failure."""
     failures = sum(not verdict.ok for verdict in verdicts)
-    root = ElementTree.Element("testsuite", name=suite, tests=str(len(verdicts)), failures=str(failures))
+    counts = {"tests": len(verdicts) + bool(invalid), "failures": failures, "errors": int(bool(invalid))}
+    root = ElementTree.Element("testsuite", {"name": suite, **{name: str(count) for name, count in counts.items()}})
+    if invalid:
+        case = ElementTree.SubElement(root, "testcase", classname=suite, name="0 the machine keeps up with the run")
+        ElementTree.SubElement(case, "error", message="INVALID: " + invalid[0]).text = "\n".join(invalid)
     for number, verdict in enumerate(verdicts, 1):
         case = ElementTree.SubElement(
             root, "testcase", classname=suite, name=f"{number} {verdict.wanted or verdict.kind}"

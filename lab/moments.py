@@ -1,8 +1,9 @@
-"""When something happens: triggers of faults, and the windows of time over which expectations are judged.
+"""When something happens: triggers of faults and traffics, and the windows over which expectations are judged.
 
-A trigger is known only while the run goes on (`3s` after the traffic began, `25% of file`). A moment is looked up when
-it is over: `start`, `end`, a fault's name (it struck) or `name.end` (it was healed), each with an offset, in seconds or
-in round-trip times: `core-link + 5 rtt`. A window is `moment .. moment`.
+A trigger is known only while the run goes on: `3s` after the first traffic began, `25% of file`, `after file + 1s` when
+a traffic has ended or a fault was healed, `cut + 1s` when a traffic has begun or a fault struck. A moment is looked up
+when the run is over: `start`, `end`, the name of a fault or traffic (it struck, it began) or `name.end`, each with an
+offset, in seconds or in round-trip times: `core-link + 5 rtt`. A window is `moment .. moment`.
 """
 
 import re
@@ -16,19 +17,42 @@ from topo.spec import parse_duration
 
 _PROGRESS = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
 _MOMENT = re.compile(r"\s*([A-Za-z_][\w-]*(?:\.end)?)\s*(?:([+-])\s*(.+?))?\s*")
+_AFTER = re.compile(r"\s*(?:(after)\s+)?([A-Za-z][\w-]*)(\.end)?\s*(?:\+\s*(.+?))?\s*")
 _RTTS = re.compile(r"(\d+(?:\.\d*)?)\s*rtts?")
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """Seconds after the traffic began, or the fraction of a transfer that has arrived."""
+    """Seconds after the first traffic began, or after a moment; or the fraction of a traffic that is done."""
 
     seconds: float = 0.0
     fraction: float | None = None
     traffic: str = ""
+    moment: str = ""  # NAME or NAME.end
+
+    def due(self, seconds: float, progress: Mapping[str, float], moments: Mapping[str, float]) -> bool:
+        """Whether the time has come, `seconds` after the first traffic began.
+
+        `progress` gives the share of each traffic that is done, `moments` the seconds at which named things happened.
+        """
+        if self.fraction is not None:
+            return progress.get(self.traffic, 0.0) >= self.fraction
+        if self.moment:
+            return self.moment in moments and seconds >= moments[self.moment] + self.seconds
+        return seconds >= self.seconds
+
+    @property
+    def name(self) -> str:
+        """The traffic or fault that it waits for; empty where it is a time."""
+        return self.traffic or self.moment.removesuffix(".end")
 
     def __str__(self) -> str:
-        return f"{self.seconds:g}s" if self.fraction is None else f"{self.fraction * 100:g}% of {self.traffic}"
+        if self.fraction is not None:
+            return f"{self.fraction * 100:g}% of {self.traffic}"
+        if self.moment:
+            name = f"after {self.name}" if self.moment.endswith(".end") else self.moment
+            return f"{name} + {self.seconds:g}s" if self.seconds or name == self.moment else name
+        return f"{self.seconds:g}s"
 
 
 @dataclass(frozen=True)
@@ -64,7 +88,7 @@ class Window:
 
 
 def parse_trigger(value: object) -> object:
-    """`3s`, `25% of file` → Trigger."""
+    """`3s`, `25% of file`, `after file + 1s`, `cut + 500ms` → Trigger."""
     if isinstance(value, Trigger):
         return value
     match = _PROGRESS.fullmatch(str(value))
@@ -74,12 +98,18 @@ def parse_trigger(value: object) -> object:
             raise ValueError(f"{value!r} never comes; a transfer ends at 100%")
         return Trigger(fraction=fraction, traffic=match[2])
     try:
-        seconds = parse_duration(value if isinstance(value, str) else float(str(value)))
-        return Trigger(seconds=float(str(seconds)))
+        match = _AFTER.fullmatch(str(value))
+        if match and (match[1] or match[3] or match[4]):
+            offset = float(str(parse_duration(match[4]))) if match[4] else 0.0
+            return Trigger(seconds=offset, moment=match[2] + (".end" if match[1] or match[3] else ""))
+        seconds = float(str(parse_duration(value if isinstance(value, str) else float(str(value)))))
     except ValueError:
         raise ValueError(
-            f"{value!r} is no time; write for example 3s, or 25% of NAME where NAME is a traffic"
+            f"{value!r} is no time; write for example 3s, 25% of NAME where NAME is a traffic, or after NAME + 1s"
         ) from None
+    if seconds < 0:
+        raise ValueError(f"{value!r} is before the traffic begins; write for example 3s")
+    return Trigger(seconds=seconds)
 
 
 def parse_moment(value: object) -> Moment:

@@ -1,7 +1,7 @@
-"""Names in a scenario, checked against what the scenario has: hosts, cables, faults, traffics, goodput windows.
+"""Names in a scenario, checked against what the scenario has: hosts, switches, cables, faults, traffics, windows.
 
 The validators read pydantic's validation context: `fabric` (None while the fabric itself is wrong), and lists of the
-names under `traffic`, `faults` and `goodput`.
+names under `traffic`, `faults` and `goodput`. Without a context every name is taken as it is.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from lab.moments import Window, WindowField
+from lab.moments import Trigger, TriggerField, Window, WindowField
 from lab.yamlfile import nearest
 from topo.model import Fabric, UnknownName
 
@@ -35,6 +35,21 @@ def _cable(text: str, info: ValidationInfo) -> str:
         raise ValueError(str(error)) from None
 
 
+def _switch(text: str, info: ValidationInfo) -> str:
+    fabric = _fabric(info)
+    try:
+        return fabric.switch(text).name if fabric else text
+    except UnknownName as error:
+        raise ValueError(str(error)) from None
+
+
+def _plane(number: int, info: ValidationInfo) -> int:
+    fabric = _fabric(info)
+    if fabric and not 1 <= number <= fabric.planes:
+        raise ValueError(f"there is no plane {number}; the fabric has planes 1 to {fabric.planes}")
+    return number
+
+
 def _one_of(section: str, what: str) -> Callable[[str, ValidationInfo], str]:
     def check(text: str, info: ValidationInfo) -> str:
         known = (info.context or {}).get(section)
@@ -47,18 +62,34 @@ def _one_of(section: str, what: str) -> Callable[[str, ValidationInfo], str]:
 
 
 def _moments(window: Window, info: ValidationInfo) -> Window:
-    faults = (info.context or {}).get("faults")
-    if faults is not None:
-        known = ["start", "end", *faults, *(f"{fault}.end" for fault in faults)]
+    context = info.context or {}
+    if "faults" in context:
+        names = [*context["faults"], *context.get("traffic", [])]
+        known = ["start", "end", *names, *(f"{name}.end" for name in names)]
         for moment in (window.begin, window.end):
             if moment.name not in known:
                 raise ValueError(f"no moment is called {moment.name!r}; {nearest(moment.name, known)}")
     return window
 
 
+def _trigger(trigger: Trigger, info: ValidationInfo) -> Trigger:
+    context = info.context or {}
+    traffic = context.get("traffic")
+    if traffic is None or not trigger.name:
+        return trigger
+    known = list(traffic) if trigger.traffic else [*traffic, *context.get("faults", [])]
+    if trigger.name not in known:
+        what = "traffic" if trigger.traffic else "traffic or fault"
+        raise ValueError(f"no {what} is named {trigger.name!r}; {nearest(trigger.name, known)}")
+    return trigger
+
+
 NewName = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$", max_length=40)]
 HostName = Annotated[str, AfterValidator(_host)]
+SwitchName = Annotated[str, AfterValidator(_switch)]
+PlaneNumber = Annotated[int, AfterValidator(_plane)]
 CableName = Annotated[str, AfterValidator(_cable)]
 TrafficName = Annotated[str, AfterValidator(_one_of("traffic", "traffic"))]
 FaultName = Annotated[str, AfterValidator(_one_of("faults", "fault"))]
+KnownTrigger = Annotated[TriggerField, AfterValidator(_trigger)]
 KnownWindow = Annotated[WindowField, AfterValidator(_moments)]

@@ -8,6 +8,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from controller import intent
+from lab.faults.base import FaultBase, LastingFault
+from lab.faults.chaos import Chaos
+from lab.patterns import TrafficBase
 from lab.scenario import Scenario
 from lab.units import show_bytes, show_rate, show_seconds
 from topo import srv6
@@ -24,8 +27,11 @@ def show(fabric: Fabric, scenario: Scenario | None, console: Console, tables: bo
     if tables:
         console.print(_entries(fabric))
     if scenario is not None:
+        for line in _transport(fabric, scenario):
+            console.print(escape(line), soft_wrap=True)
         console.print(_traffic(fabric, scenario))
-        console.print(_time_line(scenario))
+        console.print(_flows(fabric, scenario))
+        console.print(_time_line(fabric, scenario))
         for expectation in scenario.expect:
             fields = expectation.model_dump(mode="json", exclude_none=True, exclude={"kind"})
             said = ", ".join(f"{name} {value}" for name, value in fields.items())
@@ -93,21 +99,75 @@ def _entries(fabric: Fabric) -> Table:
     return table
 
 
+def _transport(fabric: Fabric, scenario: Scenario) -> Iterator[str]:
+    transport, mapper = scenario.transport, scenario.mapper
+    control = transport.congestion_control or {"mrc": "nscc", "roce": "dcqcn"}[transport.kind]
+    per_flow = "1 QP" if transport.qps == 1 else f"{transport.qps} QPs"
+    yield f"transport: {transport.kind}, congestion control {control}, {per_flow} per flow; seed {scenario.seed}"
+    for title, values in (("EV profile", transport.ev_profile), ("attributes", transport.attributes)):
+        if values:
+            yield f"  {title}: " + ", ".join(f"{name} {value}" for name, value in values.items())
+    if mapper is not None:
+        yield f"Clustermapper: every path in {show_seconds(mapper.cycle)}, deny {str(mapper.deny).lower()}"
+    flows = scenario.flows(fabric)
+    qps = {entry.name: entry.qps or transport.qps for entry in scenario.traffic}
+    yield f"traffic: {len(flows)} flows over {sum(qps[flow.traffic] for flow in flows)} QPs"
+
+
 def _traffic(fabric: Fabric, scenario: Scenario) -> Table:
-    table = _table("Traffic", "name", "what", "paths", "address of the first path")
+    table = _table("Traffic", "name", "kind", "what", "begins", "QPs")
     for entry in scenario.traffic:
-        paths = fabric.paths(entry.source, entry.destination)
-        address = fabric.outer_address(entry.source, entry.destination, srv6.ev(*paths[0], srv6.ev_tag(0)))
-        what = f"{entry.source} writes {show_bytes(entry.size)} to {entry.destination}"
-        if entry.start:
-            what += f" from {entry.start:g} s on"
-        table.add_row(entry.name, what, str(len(paths)), srv6.text(address))
+        qps = entry.qps or scenario.transport.qps
+        table.add_row(entry.name, entry.kind_name, escape(_what(fabric, entry, qps)), str(entry.start), str(qps))
+        for name, value in entry.attributes.items():
+            table.add_row("", "", f"{name} {value}", "", "")
     return table
 
 
-def _time_line(scenario: Scenario) -> Table:
-    table = _table("Faults", "name", "kind", "cable", "strikes", "is healed")
+def _what(fabric: Fabric, entry: TrafficBase, qps: int) -> str:
+    """What the agents of a traffic will do."""
+    done = entry.workload(fabric, entry.hosts_in(fabric, 0)[0], qps)
+    if done["kind"] == "write":
+        return f"{show_bytes(done['size'])} as one RDMA write"
+    if done["kind"] == "pingpong":
+        return f"{done['size'] // done['message']} messages of {show_bytes(done['message'])}, one at a time"
+    if done["kind"] == "stream":
+        bound = f"for {show_seconds(done['duration'])}" if done["duration"] else show_bytes(done["size"])
+        rate = f", at {show_rate(done['rate'])}" if done["rate"] else ""
+        return f"{bound} in messages of {show_bytes(done['message'])}, {done['depth']} outstanding{rate}"
+    times = f"{done['iterations']} times" if done["iterations"] > 1 else "once"
+    return f"{show_bytes(done['size'])} per host, {times}" + (
+        f", {2 * (done['ranks'] - 1)} steps each" if done["kind"] == "ring" else ""
+    )
+
+
+def _flows(fabric: Fabric, scenario: Scenario) -> Table:
+    roce = scenario.transport.kind == "roce"
+    address_title = "address" if roce else "address of the first path"
+    table = _table("Flows", "flow", "bytes", "paths", "base RTT", address_title)
+    for flow in scenario.flows(fabric):
+        paths = fabric.paths(flow.source, flow.destination)
+        first = fabric.outer_address(flow.source, flow.destination, srv6.ev(*paths[0], srv6.ev_tag(0)))
+        address = fabric.host(flow.destination).address if roce else srv6.text(first)
+        size = "until its time is over" if flow.size is None else show_bytes(flow.size)
+        rtt = show_seconds(fabric.base_rtt(flow.source, flow.destination))
+        table.add_row(flow.name, size, str(len(paths)), rtt, address)
+    return table
+
+
+def _time_line(fabric: Fabric, scenario: Scenario) -> Table:
+    table = _table("Faults", "name", "kind", "what", "strikes", "is healed")
     for fault in scenario.faults:
-        healed = str(fault.until) if fault.until else "at the end"
-        table.add_row(fault.name, fault.kind, fault.link, str(fault.at), healed)
+        table.add_row(fault.name, fault.kind, escape(fault.text(fabric)), str(fault.at), _healed(fault))
+        if isinstance(fault, Chaos):
+            for part in fault.plan(fabric, scenario.seed):
+                strikes = f"{fault.name} + {part.at}"
+                healed = f"{fault.name} + {part.healed_at}" if part.healed_at else _healed(part)
+                table.add_row(f"  {part.name}", part.kind_name, escape(part.text(fabric)), strikes, healed)
     return table
+
+
+def _healed(fault: FaultBase) -> str:
+    if isinstance(fault, LastingFault):
+        return str(fault.until) if fault.until else "at the end"
+    return "by itself"

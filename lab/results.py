@@ -7,12 +7,14 @@ report.html  *.png                          the same for people
 """
 
 import datetime
+import gc
 import importlib.metadata
 import json
 import os
 import platform
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,11 @@ class CollectedRun:
         """Why the run broke off; empty where it did not."""
         return str(self.info.get("trouble", ""))
 
+    @property
+    def invalid(self) -> list[str]:
+        """Why the run says nothing about the network; empty where the machine kept up with it."""
+        return self.measures.invalid
+
     def judge(self) -> list[Verdict]:
         """The scenario's expectations; a run that broke off has failed one more."""
         verdicts = judge_all(self.measures)
@@ -63,9 +70,12 @@ def collect(session: Session, loaded: Loaded, parent: Path, target: str, trouble
     shutil.copy(session.run_dir / "fabric.yaml", directory)
     for folder in ("log", "node"):
         shutil.copytree(session.run_dir / folder, directory / folder)
-    history.load(session.run_dir / "history").store(directory / "history.jsonl")
+    history.merge(session.run_dir / "history", directory / "history.jsonl")
     info = {
         "scenario": loaded.scenario.name,
+        "base": loaded.base_name,
+        "variant": loaded.variant,
+        "transport": loaded.scenario.transport.kind,
         "source": loaded.source,
         "seed": loaded.scenario.seed,
         "target": target,
@@ -82,6 +92,24 @@ def collect(session: Session, loaded: Loaded, parent: Path, target: str, trouble
 
 def load(directory: Path) -> CollectedRun:
     """Read a result directory; LabError when it is none."""
+    with _without_collection():
+        return _load(directory)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No garbage collection: millions of objects come to stay, and looking through them takes most of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+def _load(directory: Path) -> CollectedRun:
     try:
         info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
         text = (directory / "scenario.yaml").read_text(encoding="utf-8")
@@ -92,18 +120,26 @@ def load(directory: Path) -> CollectedRun:
     return CollectedRun(directory, loaded, Measures(records, loaded.scenario, loaded.fabric), info)
 
 
-def write(run: CollectedRun, verdicts: Sequence[Verdict]) -> None:
-    """Write everything that is computed: numbers, plots, page, JUnit XML."""
+def write(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
+    """Write everything that is computed: numbers, plots, page, JUnit XML; returns what they say."""
     from lab import plots  # noqa: PLC0415 - Matplotlib takes a second to load and wants a home directory
 
     directory, facts = run.directory, summary.summarize(run.measures, verdicts, run.info)
-    result = {"ok": facts.ok, "verdicts": [asdict(verdict) for verdict in verdicts], "facts": asdict(facts)}
+    result = {
+        "state": facts.state,
+        "ok": facts.ok,
+        "invalid": facts.invalid,
+        "verdicts": [asdict(verdict) for verdict in verdicts],
+        "facts": asdict(facts),
+    }
     (directory / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     series = summary.series(run.measures)
     (directory / "series.json").write_text(json.dumps(series) + "\n", encoding="utf-8")
     pictures = plots.draw(run.measures, directory)
     (directory / "report.html").write_text(page.render(facts, pictures), encoding="utf-8")
-    (directory / "junit.xml").write_text(junit.render(run.loaded.scenario.name, verdicts), encoding="utf-8")
+    cases = junit.render(run.loaded.scenario.name, verdicts, facts.invalid)
+    (directory / "junit.xml").write_text(cases, encoding="utf-8")
+    return facts
 
 
 def versions() -> dict[str, str]:

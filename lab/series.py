@@ -1,7 +1,7 @@
-"""Counters over time: a cumulative count that was sampled, read at any time between its samples."""
+"""Numbers over time: cumulative counts and gauges that were sampled, read at any time between their samples."""
 
 import itertools
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,12 +12,21 @@ class Counter:
 
     times: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+    _read: float = 0.0  # the last sample as it was read
+    _base: float = 0.0  # what was counted before the last fall
 
     def add(self, t: float, value: float) -> None:
-        """Append a sample; times must not go back. A count that fell belongs to a process that started anew."""
-        base = self.values[-1] - value if self.values and value < self.values[-1] else 0.0
+        """Append a sample; times must not go back. A count that fell belongs to a process that started at 0 again."""
+        if value < self._read:
+            self._base += self._read
+        self._read = value
         self.times.append(t)
-        self.values.append(value + base)
+        self.values.append(value + self._base)
+
+    def hold(self, t: float) -> None:
+        """The count is known not to have moved until a time."""
+        self.times.append(t)
+        self.values.append(self.values[-1] if self.values else 0.0)
 
     def at(self, t: float) -> float:
         """The count at a time; before the first sample that one, after the last that one."""
@@ -32,9 +41,49 @@ class Counter:
         v0, v1 = self.values[place - 1], self.values[place]
         return v0 + (v1 - v0) * (t - t0) / (t1 - t0) if t1 > t0 else v1
 
+    def at_all(self, moments: Sequence[float]) -> list[float]:
+        """The count at rising times, in one pass."""
+        times, values = self.times, self.values
+        if not times:
+            return [0.0] * len(moments)
+        found, place, last = [], 0, len(times)
+        for t in moments:
+            while place < last and times[place] <= t:
+                place += 1
+            if place == 0:
+                found.append(values[0])
+            elif place == last:
+                found.append(values[-1])
+            else:
+                t0, v0 = times[place - 1], values[place - 1]
+                found.append(v0 + (values[place] - v0) * (t - t0) / (times[place] - t0))
+        return found
+
+    def grew(self, begin: float, end: float) -> float:
+        """Growth between two times."""
+        return self.at(end) - self.at(begin)
+
     def rate(self, begin: float, end: float) -> float:
         """Mean growth per second between two times."""
-        return (self.at(end) - self.at(begin)) / (end - begin) if end > begin else 0.0
+        return self.grew(begin, end) / (end - begin) if end > begin else 0.0
+
+
+@dataclass
+class Gauge:
+    """A number that goes up and down, known at some times."""
+
+    times: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def add(self, t: float, value: float) -> None:
+        """Append a sample; times must not go back."""
+        self.times.append(t)
+        self.values.append(value)
+
+    def between(self, begin: float, end: float) -> list[tuple[float, float]]:
+        """(time, value) of the samples taken between two times."""
+        first, last = bisect_left(self.times, begin), bisect_right(self.times, end)
+        return list(zip(self.times[first:last], self.values[first:last], strict=True))
 
 
 def total(counters: Iterable[Counter], begin: float, end: float) -> float:
@@ -50,4 +99,43 @@ def edges(begin: float, end: float, step: float) -> list[float]:
 
 def binned(counter: Counter, at: Sequence[float]) -> list[float]:
     """Growth per second in each bin."""
-    return [counter.rate(a, b) for a, b in itertools.pairwise(at)]
+    values = counter.at_all(at)
+    return [(v1 - v0) / (t1 - t0) for (t0, t1), (v0, v1) in zip(pairs(at), pairs(values), strict=True)]
+
+
+def binned_total(counters: Iterable[Counter], at: Sequence[float]) -> list[float]:
+    """Growth per second of several counters together, in each bin."""
+    sums = [0.0] * (len(at) - 1)
+    for counter in counters:
+        if counter.times:
+            sums = [a + b for a, b in zip(sums, binned(counter, at), strict=True)]
+    return sums
+
+
+def histogram(times: Iterable[float], at: Sequence[float]) -> list[int]:
+    """How many of the times fall into each bin."""
+    counts = [0] * (len(at) - 1)
+    for t in times:
+        if at[0] <= t < at[-1]:
+            counts[bisect_right(at, t) - 1] += 1
+    return counts
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which a share of them lies, between the two nearest; values need not be sorted, nor be empty."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def jain(values: Sequence[float]) -> float:
+    """Jain's fairness index (Jain, Chiu, Hawe 1984): 1 where all are equal, 1/n where one has everything."""
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 0.0
+
+
+def pairs(values: Sequence[float]) -> list[tuple[float, float]]:
+    """Neighbours."""
+    return list(itertools.pairwise(values))

@@ -17,11 +17,15 @@ from lab import history
 from lab.attach import RUN_DIR, Lab, store_fabric
 from lab.errors import Interrupted, Refused, RunError
 from lab.interrupts import Interrupts, guarded
+from lab.mapper_spec import MapperSpec
 from lab.watch import Watch
 from rpc.client import Client
 from rpc.errors import RpcError
 from topo.emulation import Emulation
 from topo.model import Fabric
+from topo.transport import FILE_NAME as TRANSPORT_FILE
+from topo.transport import TransportSpec
+from topo.transport import store as store_transport
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
@@ -32,9 +36,20 @@ _POLL = 0.05  # seconds between two looks at the controller
 class Session(Lab):
     """The lab that this process owns. Not to be made directly: see `lab_session`."""
 
-    def __init__(self, fabric: Fabric, *, target: str | None = None, seed: int = 1, run_dir: Path = RUN_DIR) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        *,
+        target: str | None = None,
+        seed: int = 1,
+        run_dir: Path = RUN_DIR,
+        mapper: MapperSpec | None = None,
+        transport: TransportSpec | None = None,
+    ) -> None:
         super().__init__(run_dir, fabric)
         self.seed = seed
+        self.transport = transport or TransportSpec()
+        self.mapper = mapper
         self.emulation = Emulation(fabric, run_dir, target)
         self.bring_up_seconds = 0.0
         self.log: history.Writer | None = None
@@ -47,6 +62,7 @@ class Session(Lab):
         for folder in ("history", "node", "files"):
             (self.run_dir / folder).mkdir()
         store_fabric(self.fabric.spec, self.run_dir / "fabric.yaml")
+        store_transport(self.transport, self.run_dir / TRANSPORT_FILE)
         self.log = history.Writer(self.run_dir / "history" / "lab.jsonl")
         self._start_controller(progress)
         self._start_agents(progress)
@@ -65,6 +81,25 @@ class Session(Lab):
     def record_counters(self) -> None:
         """Write the switches' counters into the history."""
         self.record("counters", switches=self.call("controller", "counters")["switches"])
+
+    def launch(self, process: str) -> None:
+        """Start the `controller`, or the agent of the host with this name, anew; returns when it serves."""
+        self.forget(process)
+        if process == "controller":
+            self._run_controller()
+        else:
+            self._run_agent(process)
+        self._wait(functools.partial(self._answers, process), process, "its socket")
+
+    def excuse(self, *processes: str) -> None:
+        """These processes may end from now on without the run being the worse for it: somebody ends them on purpose."""
+        if self._watch is not None:
+            self._watch.excuse(*processes)
+
+    def expect_alive(self, *processes: str) -> None:
+        """These run again and may no longer end."""
+        if self._watch is not None:
+            self._watch.expect_alive(*processes)
 
     def stop(self) -> None:
         """End all processes, namespaces and cables; files stay, to be collected. Stopping twice is allowed."""
@@ -88,8 +123,7 @@ class Session(Lab):
 
     def _start_controller(self, progress: Progress) -> None:
         progress("controller", 0, 1)
-        argv = [sys.executable, "-m", "controller", "--run-dir", str(self.run_dir)]
-        self.emulation.popen(None, argv, log="controller")
+        self._run_controller()
         wanted = [self.run_dir / "node" / f"{host.name}.json" for host in self.fabric.hosts]
         self._wait(lambda: all(path.exists() for path in wanted), "controller", "the node config files")
         progress("controller", 1, 1)
@@ -97,13 +131,21 @@ class Session(Lab):
     def _start_agents(self, progress: Progress) -> None:
         hosts = self.fabric.hosts
         for host in hosts:
-            argv = [sys.executable, "-m", "hosts.agent", "--node-config", f"{self.run_dir}/node/{host.name}.json"]
-            argv += ["--socket", f"{self.run_dir}/{host.name}.sock", "--seed", str(self.seed)]
-            argv += ["--history", f"{self.run_dir}/history/{host.name}.jsonl"]
-            self.emulation.popen(host.name, argv, log=host.name)
+            self._run_agent(host.name)
         for done, host in enumerate(hosts, 1):
             self._wait(functools.partial(self._answers, host.name), host.name, "its socket")
             progress("agents", done, len(hosts))
+
+    def _run_controller(self) -> None:
+        argv = [sys.executable, "-m", "controller", "--run-dir", str(self.run_dir)]
+        argv += self.mapper.options() if self.mapper else []
+        self.emulation.popen(None, argv, log="controller")
+
+    def _run_agent(self, host: str) -> None:
+        argv = [sys.executable, "-m", "hosts.agent", "--node-config", f"{self.run_dir}/node/{host}.json"]
+        argv += ["--socket", f"{self.run_dir}/{host}.sock", "--seed", str(self.seed)]
+        argv += ["--history", f"{self.run_dir}/history/{host}.jsonl"]
+        self.emulation.popen(host, argv, log=host)
 
     def _wait_verified(self, progress: Progress) -> None:
         deadline = time.monotonic() + VERIFY_TIMEOUT
@@ -157,12 +199,19 @@ def check_machine() -> None:
 
 @contextmanager
 def lab_session(
-    fabric: Fabric, progress: Progress, *, target: str | None = None, seed: int = 1, run_dir: Path = RUN_DIR
+    fabric: Fabric,
+    progress: Progress,
+    *,
+    target: str | None = None,
+    seed: int = 1,
+    run_dir: Path = RUN_DIR,
+    mapper: MapperSpec | None = None,
+    transport: TransportSpec | None = None,
 ) -> Iterator[Session]:
     """A lab that is up and verified inside the block, and gone after it: files, processes, namespaces, cables."""
     check_machine()
     with guarded() as interrupts:
-        session = Session(fabric, target=target, seed=seed, run_dir=run_dir)
+        session = Session(fabric, target=target, seed=seed, run_dir=run_dir, mapper=mapper, transport=transport)
         try:
             yield from _up(session, progress, interrupts)
         except KeyboardInterrupt:

@@ -5,27 +5,39 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from lab import operations, p4sh, views
 from lab.errors import LabError
+from lab.faults.live import LiveFaults
 from lab.session import Session
 from lab.traffic import Transfer, random_file
 from lab.units import parse_size, show_bytes, show_rate, show_seconds
 from topo.errors import TopoError
 from topo.model import UnknownName
 
-P4SH_PYTHON = Path(__file__).resolve().parent.parent / ".venv-p4sh" / "bin" / "python"
+_DRAIN = 30.0  # seconds until traffic must be gone, or be back
+_PRECHECK = 10.0
 
 _WORDS = {
-    "status": "switches, cables, hosts",
+    "status": "switches, cables, hosts, denials",
+    "map": "Clustermapper's map: health of every cable, and what is at fault (after mrclab up --mapper)",
+    "deny WHAT": "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1",
+    "undeny WHAT": "lift that",
+    "drain SWITCH": "take a switch out of service without losing a packet",
+    "undrain SWITCH": "let traffic back over it",
+    "precheck": "whether a job may start",
     "links": "every cable and whether it is up",
     "down CABLE": "cut a cable, e.g. down t0-p1-1/t1-p1-2, or down h1-p2",
     "up CABLE": "bring it back",
+    "fault KIND FIELD=…": "strike a fault, e.g. fault loss link=h1-p2 rate=5%, fault switch_freeze switch=t1-p1-1",
+    "heal [NAME]": "heal a fault, or all of them, the last first",
+    "faults": "what is in force; docs/faults.md lists every kind and its fields",
     "send SRC DST WHAT": "write a file, or so many random bytes, e.g. send h1 h3 16MiB",
     "evs HOST": "state of every EV of a host's QPs",
     "counters [SWITCH]": "packets dropped by switches, by reason; of one switch also by port",
@@ -46,11 +58,19 @@ class Shell(cmd.Cmd):
         self._session = session
         self._console = console
         self._cut: set[str] = set()
+        self._faults = LiveFaults(session)
         self._sent = 0
 
     def preloop(self) -> None:
         """Say what can be typed."""
         self.do_help("")
+
+    def cmdloop(self, intro: Any = None) -> None:
+        """Read until the end, and heal what is in force then, Ctrl-C included."""
+        try:
+            super().cmdloop(intro)
+        finally:
+            self._faults.close()
 
     def onecmd(self, line: str) -> bool:
         """Run one line; what goes wrong is said, and the prompt comes back."""
@@ -79,13 +99,38 @@ class Shell(cmd.Cmd):
 
     def do_status(self, arg: str) -> None:  # noqa: ARG002
         """Print the state of everything."""
-        status = self._session.call("controller", "status")
-        down = ", ".join(sorted(self._cut)) or "none"
-        self._console.print(
-            f"{status['switches_ready']} of {status['switches']} switches ready, {status['links_verified']} of"
-            f" {status['links']} cables verified, cut: {down}; files in {self._session.run_dir}",
-            soft_wrap=True,
-        )
+        self._show(views.status(operations.ask(self._session, "status")))
+        self._console.print(f"cut       {', '.join(sorted(self._cut)) or 'nothing'}")
+        self._console.print(f"files     {self._session.run_dir}", soft_wrap=True)
+
+    def do_map(self, arg: str) -> None:  # noqa: ARG002
+        """Print Clustermapper's map."""
+        self._show(views.link_map(operations.ask(self._session, "map")))
+
+    def do_deny(self, arg: str) -> None:
+        """Deny an element."""
+        self._show(views.denied(operations.ask(self._session, "deny", what=_needed(arg, "deny"))))
+
+    def do_undeny(self, arg: str) -> None:
+        """Lift a denial."""
+        told = operations.ask(self._session, "undeny", what=_needed(arg, "undeny"))
+        self._show(views.denied(told, "allowed again"))
+
+    def do_drain(self, arg: str) -> None:
+        """Drain a switch."""
+        switch = _needed(arg, "drain")
+        with self._console.status(f"draining {switch}"):
+            told = operations.ask(self._session, "drain", _DRAIN, switch=switch, timeout=_DRAIN)
+        self._show(views.drained(told))
+
+    def do_undrain(self, arg: str) -> None:
+        """Undrain a switch."""
+        told = operations.ask(self._session, "undrain", _DRAIN, switch=_needed(arg, "undrain"), timeout=_DRAIN)
+        self._show(views.undrained(told))
+
+    def do_precheck(self, arg: str) -> None:  # noqa: ARG002
+        """Print whether a job may start."""
+        self._show(views.precheck(operations.ask(self._session, "precheck", _PRECHECK, timeout=_PRECHECK)))
 
     def do_links(self, arg: str) -> None:  # noqa: ARG002
         """Print every cable."""
@@ -112,6 +157,26 @@ class Shell(cmd.Cmd):
         self._session.record("fault.end", at, fault=link.name, fault_kind="link_down", link=link.name)
         self._cut.discard(link.name)
         self._console.print(f"{link.name} is up")
+
+    def do_fault(self, arg: str) -> None:
+        """Strike a fault."""
+        kind, _, fields = _needed(arg, "fault").strip().partition(" ")
+        self._console.print(escape(self._faults.strike(kind, fields)), highlight=False)
+
+    def do_heal(self, arg: str) -> None:
+        """Heal a fault, or all."""
+        for phrase in self._faults.heal(arg.strip()) or ["nothing to heal"]:
+            self._console.print(escape(phrase), highlight=False)
+
+    def do_faults(self, arg: str) -> None:  # noqa: ARG002
+        """Print what is in force."""
+        active = self._faults.active
+        for name, text in active.items():
+            self._console.print(escape(f"{name}: {text}"), highlight=False)
+        if trouble := self._faults.trouble:
+            raise LabError(trouble)
+        if not active:
+            self._console.print("none")
 
     def do_send(self, arg: str) -> None:
         """Write a file or random bytes from host to host."""
@@ -167,12 +232,7 @@ class Shell(cmd.Cmd):
 
     def do_p4sh(self, arg: str) -> None:
         """Open p4runtime-shell on a switch."""
-        switch = self._session.fabric.switch(arg.strip())
-        if not P4SH_PYTHON.exists():
-            raise ValueError("p4runtime-shell is not set up; run `sudo make setup`")
-        socket = self._session.run_dir / f"{switch.name}.p4rt.sock"
-        words = ["--grpc-addr", f"unix:{socket}", "--device-id", str(switch.device_id), "--election-id", "0,1"]
-        subprocess.run([str(P4SH_PYTHON), "-m", "p4runtime_sh", *words], check=False)
+        p4sh.attach(self._session, _needed(arg, "p4sh"))
 
     def do_mininet(self, arg: str) -> None:  # noqa: ARG002
         """Open Mininet's prompt on the same network."""
@@ -184,9 +244,20 @@ class Shell(cmd.Cmd):
         """End the lab."""
         return True
 
+    def _show(self, what: RenderableType) -> None:
+        self._console.print(escape(what) if isinstance(what, str) else what, highlight=False)
+
     do_exit = do_quit
 
     def do_EOF(self, arg: str) -> bool:  # noqa: ARG002, N802
         """End of input ends the lab."""
         sys.stdout.write("\n")
         return True
+
+
+def _needed(arg: str, word: str) -> str:
+    """What follows a word that needs something; ValueError where nothing does."""
+    if not arg.strip():
+        meant = next(usage for usage in _WORDS if usage.split()[0] == word)
+        raise ValueError(f"say what: {meant}")
+    return arg.strip()

@@ -8,18 +8,29 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab.summary import Facts
+from lab.units import show_seconds
 
 _MAX_CHANGES = 24
+_MAX_FLOWS = 16
+_OUTCOMES = {
+    "held": ("bold green", "HELD"),
+    "failed": ("bold red", "FAILED"),
+    "broken": ("bold red", "BROKEN OFF"),
+    "invalid": ("bold yellow", "INVALID"),  # the machine could not keep up: neither held nor failed
+}
 
 
 def show(facts: Facts, directory: Path, console: Console) -> None:
     """Print the whole report."""
     console.print()
     console.rule(escape(facts.title), align="left")
-    for table in (_phases(facts), _faults(facts), _paths(facts), _changes(facts), _drops(facts), _verdicts(facts)):
+    tables = (_phases, _flows, _completions, _faults, _paths, _changes, _drops, _verdicts)
+    for table in (made(facts) for made in tables):
         if table.row_count:
             console.print(table)
-    style, word = ("bold green", "HELD") if facts.ok else ("bold red", "FAILED")
+    for reason in facts.invalid:
+        console.print(f"[yellow]no result[/]  {escape(reason)}", soft_wrap=True)
+    style, word = _OUTCOMES[facts.state]
     console.print(f"[{style}]{word}[/]  {escape(facts.headline)}", soft_wrap=True)
     console.print(f"Report: {escape(str(directory / 'report.html'))}", soft_wrap=True)
 
@@ -39,6 +50,25 @@ def _phases(facts: Facts) -> Table:
         rates = [f"{rate / 1e6:.2f}" for rate in row["planes"].values()]
         span = f"{row['begin']:.2f}–{row['end']:.2f}"
         table.add_row(row["phase"], span, f"{row['goodput'] / 1e6:.2f}", f"{row['of_line'] * 100:.1f}%", *rates)
+    return table
+
+
+def _flows(facts: Facts) -> Table:
+    table = _table("Flows", "flow", "QPs", "MB/s", "of line", "packets", "lost")
+    for row in facts.flows[:_MAX_FLOWS]:
+        rate = f"{row['goodput'] / 1e6:.2f}"
+        share = f"{row['of_line'] * 100:.1f}%"
+        table.add_row(row["flow"], str(row["qps"]), rate, share, str(row["sent"]), str(row["lost"]))
+    if len(facts.flows) > _MAX_FLOWS:
+        table.caption = f"{len(facts.flows) - _MAX_FLOWS} more in the report"
+    return table
+
+
+def _completions(facts: Facts) -> Table:
+    table = _table("Time until done", "of", "count", "p50", "p99", "max")
+    for row in facts.completions:
+        times = [show_seconds(row[name]) for name in ("p50", "p99", "max")]
+        table.add_row(row["what"], str(row["count"]), *times)
     return table
 
 

@@ -3,12 +3,23 @@
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from topo.spec import Duration
 
-__all__ = ["Duration", "Percent", "Size", "parse_percent", "parse_size", "show_bytes", "show_rate", "show_seconds"]
+__all__ = [
+    "Duration",
+    "LineShare",
+    "Percent",
+    "Size",
+    "parse_percent",
+    "parse_size",
+    "show_bytes",
+    "show_rate",
+    "show_seconds",
+]
 
+_LINE_SHARE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+line\s*")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kKMG]?i?)B?\s*")
 _FACTOR = {
     "": 1,
@@ -45,8 +56,25 @@ def parse_percent(value: object) -> object:
     return float(match[1]) / 100
 
 
+def parse_line_share(value: object) -> object:
+    """`"80% of line"` → 0.8. What is no text is passed on for pydantic to take or refuse."""
+    if not isinstance(value, str):
+        return value
+    match = _LINE_SHARE.fullmatch(value)
+    if match is None:
+        raise ValueError(f"{value!r} is no rate; write for example 80% of line")
+    return float(match[1]) / 100
+
+
+def _show_line_share(share: float) -> str:
+    return f"{share * 100:g}% of line"
+
+
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0, le=2**40)]  # bytes
 Percent = Annotated[float, BeforeValidator(parse_percent), Field(ge=0)]  # as a fraction of one
+LineShare = Annotated[  # of a host's payload line rate, as a fraction of one
+    float, BeforeValidator(parse_line_share), Field(gt=0, le=1), PlainSerializer(_show_line_share, when_used="json")
+]
 
 
 def show_bytes(count: float) -> str:

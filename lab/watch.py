@@ -12,13 +12,15 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """A thread that appends `cpu` records (seconds used so far, by process) and `process.died` to the history."""
+    """A thread that appends `cpu` records (seconds used, by process), `process.died` and `process.ended`."""
 
     def __init__(self, processes: Callable[[], dict[str, int]], log: Writer) -> None:
         self._processes = processes
         self._log = log
         self._stopped = threading.Event()
         self._seen: set[str] = set()
+        self._excused: set[str] = set()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
@@ -36,12 +38,23 @@ class Watch:
         while not self._stopped.wait(INTERVAL):
             self.look()
 
+    def excuse(self, *names: str) -> None:
+        """These processes may end from now on: somebody ends them on purpose."""
+        with self._lock:
+            self._excused.update(names)
+
+    def expect_alive(self, *names: str) -> None:
+        """These may no longer end."""
+        with self._lock:
+            self._excused.difference_update(names)
+
     def look(self) -> None:
-        """Take one sample of all processes; one that was there before and is gone has died."""
-        processes = self._processes()
-        for name in self._seen - set(processes):
-            self._log.add("process.died", process=name)
-        self._seen = set(processes)
+        """Take one sample of all processes; one that was there before and is gone has died, or was ended."""
+        with self._lock:
+            processes = self._processes()
+            for name in self._seen - set(processes):
+                self._log.add("process.ended" if name in self._excused else "process.died", process=name)
+            self._seen = set(processes)
         seconds = {name: cpu_seconds(pid) for name, pid in processes.items()}
         self._log.add("cpu", seconds={name: used for name, used in seconds.items() if used is not None})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -71,17 +71,12 @@ class Document:
             known = isinstance(node, CommentedMap) and part in node
             if isinstance(part, int):
                 text += f"[{part + 1}]"
-            elif known or position == len(location) - 1:
+            elif known or (position == len(location) - 1 and not _is_tag(node, part)):
                 text += f".{part}" if text else str(part)
             else:
                 continue
             node = _child(node, part)
         return text or "scenario"
-
-    def mistakes(self, error: ValidationError, model: type[BaseModel]) -> list[str]:
-        """One line per error, in the order of the file."""
-        items = sorted(error.errors(include_url=False), key=lambda item: self.line(item["loc"]))
-        return [self.at(item["loc"], _message(item, model)) for item in items]
 
 
 def read(path: Path) -> Document:
@@ -108,6 +103,11 @@ def _plain(node: Any) -> Any:
     return node
 
 
+def _is_tag(node: Any, part: str) -> bool:
+    """Whether a part of a location only says which of a union's kinds was meant."""
+    return isinstance(node, CommentedMap) and node.get("kind") == part
+
+
 def _child(node: Any, part: int | str) -> Any:
     try:
         return node[part]
@@ -115,7 +115,8 @@ def _child(node: Any, part: int | str) -> Any:
         return None
 
 
-def _message(item: Any, model: type[BaseModel]) -> str:
+def message(item: Any, model: type[BaseModel]) -> str:
+    """What is wrong, and the remedy, for one of the errors that pydantic lists."""
     kind, given = item["type"], item.get("input")
     if kind == "extra_forbidden":
         return "no such field; " + nearest(str(item["loc"][-1]), sorted(_fields(model, item["loc"][:-1])))
@@ -145,19 +146,29 @@ def _fields(model: type[BaseModel], location: Location) -> set[str]:
     types: list[Any] = [model]
     for part in location:
         types = [inner for kind in types for inner in _step(kind, part)]
-    return {field.alias or name for kind in types for name, field in kind.model_fields.items()}
+    return {name for kind in types for name in _names(kind)}
 
 
-def _step(kind: Any, part: int | str) -> Iterator[type[BaseModel]]:
-    """The models that are reached from a model by one part of a pydantic location."""
+def _names(kind: Any) -> list[str]:
+    """What a mapping of this type may hold: fields of a model, or the names that an annotation knows."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [field.alias or name for name, field in kind.model_fields.items()]
+    return list(kind.names)
+
+
+def _step(kind: Any, part: int | str) -> Iterator[Any]:
+    """What is reached from a model by one part of a pydantic location."""
     if isinstance(part, int):
         yield kind
         return
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}
-    if part in fields:
-        yield from _models(fields[part].annotation)
-    elif _tag(kind) == part:
+    if _tag(kind) == part:  # a kind may have a field of its own name
         yield kind
+    elif part in fields:
+        yield from _models(fields[part].annotation)
+        yield from (mark for mark in fields[part].metadata if hasattr(mark, "names"))
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -24,7 +24,7 @@ def mac(plane: int, host: int) -> str:
     return f"02:0c:{plane:02x}:00:{host:02x}:01"
 
 
-def node_config(host: int, planes: int, rate_pps: float, delay: float) -> dict[str, Any]:
+def node_config(host: int, planes: int, rate_pps: float, delay: float, **transport: Any) -> dict[str, Any]:
     """The node config of host 1 or 2, each the other's neighbour in every plane."""
     peer = 3 - host
     numbers = range(1, planes + 1)
@@ -44,7 +44,7 @@ def node_config(host: int, planes: int, rate_pps: float, delay: float) -> dict[s
         ],
         "ev_profiles": [{"name": "default", "active_per_plane": 1, "backup_per_plane": 0, "ev_min_active": 1}],
         "transport": {"mpr": 8, "timeout_exponent": 16, "sack_gen_threshold": 12288, "trimming": True,
-                      "trim_threshold": 50, "drop_threshold": 200},
+                      "trim_threshold": 50, "drop_threshold": 200} | transport,
         "directory": {f"h{n}": f"fdcb:bb00:0:1::{n}" for n in (1, 2)},
     }  # fmt: skip
 
@@ -52,7 +52,7 @@ def node_config(host: int, planes: int, rate_pps: float, delay: float) -> dict[s
 class AgentPair:
     """Both agents, their clients, and their history files."""
 
-    def __init__(self, directory: Path, planes: int, rate_pps: float, delay: float) -> None:
+    def __init__(self, directory: Path, planes: int, rate_pps: float, delay: float, **transport: Any) -> None:
         self.directory = directory
         self.planes = planes
         self.namespaces = {name: Namespace(name) for name in NAMES}
@@ -62,7 +62,8 @@ class AgentPair:
             ends = ((self.namespaces[name], f"{name}-p{plane}", mac(plane, host)) for host, name in enumerate(NAMES, 1))
             join(*(part for end in ends for part in end))
         for number, name in enumerate(NAMES, 1):
-            self.config_path(name).write_text(json.dumps(node_config(number, planes, rate_pps, delay)))
+            config = node_config(number, planes, rate_pps, delay, **transport)
+            self.config_path(name).write_text(json.dumps(config))
 
     def config_path(self, name: str) -> Path:
         return self.directory / f"{name}.json"
@@ -137,9 +138,11 @@ class AgentPair:
 
 
 @contextlib.contextmanager
-def agent_pair(directory: Path, planes: int = 2, rate_pps: float = 4000, delay: float = 0.0005) -> Iterator[AgentPair]:
-    """Two agents that run; afterwards nothing of them is left."""
-    pair = AgentPair(directory, planes, rate_pps, delay)
+def agent_pair(
+    directory: Path, planes: int = 2, rate_pps: float = 4000, delay: float = 0.0005, **transport: Any
+) -> Iterator[AgentPair]:
+    """Two agents that run, with `transport` over the defaults of their QPs; afterwards nothing of them is left."""
+    pair = AgentPair(directory, planes, rate_pps, delay, **transport)
     try:
         pair.start()
         yield pair

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rpc.client import Client
-from rpc.errors import RpcError
+from rpc.errors import RpcError, RpcUnavailable
 from topo.emulation import Emulation
 from topo.model import Fabric
 from topo.spec import load
@@ -48,8 +48,7 @@ class ControlledLab:
 
     def start_controller(self, name: str = "controller", *options: str) -> None:
         """Start a controller and wait until its API answers."""
-        with contextlib.suppress(KeyError):
-            self._clients.pop(name).close()
+        self._forget(name)
         argv = [sys.executable, "-m", "controller", "--run-dir", str(self.run_dir), "--socket", str(self._socket(name))]
         argv += ["--history", str(self._history(name)), *options]
         self.processes[name] = self.emulation.popen(None, argv, log=name, cwd=ROOT)
@@ -63,9 +62,14 @@ class ControlledLab:
     def start_agents(self) -> None:
         """Start every host's agent; the node configs must be there."""
         for host in self.fabric.hosts:
-            argv = [sys.executable, "-m", "hosts.agent", "--node-config", str(self.run_dir / f"node/{host.name}.json")]
-            argv += ["--socket", str(self.run_dir / f"{host.name}.sock"), "--history", str(self._history(host.name))]
-            self.processes[host.name] = self.emulation.popen(host.name, argv, log=host.name, cwd=ROOT)
+            self.start_agent(host.name)
+
+    def start_agent(self, host: str) -> None:
+        """Start one host's agent, or start it again."""
+        self._forget(host)
+        argv = [sys.executable, "-m", "hosts.agent", "--node-config", str(self.run_dir / f"node/{host}.json")]
+        argv += ["--socket", str(self.run_dir / f"{host}.sock"), "--history", str(self._history(host))]
+        self.processes[host] = self.emulation.popen(host, argv, log=host, cwd=ROOT)
 
     def start(self, *options: str) -> None:
         """Controller and agents, up to the last cable."""
@@ -81,19 +85,44 @@ class ControlledLab:
         self.processes[name].wait()
         return now
 
+    def kill_switch(self, name: str) -> float:
+        """SIGKILL a switch; returns the monotonic time before it: the controller may see it end before we go on."""
+        now = time.monotonic()
+        self.emulation.kill(name)
+        return now
+
+    def recover(self) -> None:
+        """After a test that failed halfway: everything alive, every cable whole, one controller, nothing denied."""
+        self.emulation.cables.heal_all()
+        for switch in self.fabric.switches:
+            self.emulation.restart(switch.name)
+        hosts = {host.name for host in self.fabric.hosts}
+        for name, process in self.processes.items():
+            if name not in hosts and process.poll() is None:
+                self.kill(name)
+        (self.run_dir / "denylist.json").unlink(missing_ok=True)
+        for host in hosts:
+            if self.processes[host].poll() is not None:
+                self.start_agent(host)
+        self.start_controller()
+        assert self.call("controller", "wait_verified", timeout=PATIENCE)["verified"]
+
     def call(self, node: str, op: str, **arguments: Any) -> dict[str, Any]:
-        """Ask a controller or an agent."""
+        """Ask a controller or an agent; an operation with a `timeout` gets its time beside ours."""
         if node not in self._clients:
             self._clients[node] = Client(str(self._socket(node)))
-        return self._clients[node].call(op, **arguments)
+        try:
+            return self._clients[node].call(op, rpc_timeout=PATIENCE + arguments.get("timeout", 0.0), **arguments)
+        except RpcUnavailable:
+            self._forget(node)  # its connection is over; the next call makes a new one
+            raise
 
     def try_call(self, node: str, op: str) -> dict[str, Any] | None:
         """The same; None where nobody answers yet."""
         try:
             return self.call(node, op)
         except RpcError:
-            with contextlib.suppress(KeyError):
-                self._clients.pop(node).close()
+            self._forget(node)
             return None
 
     def events(self, kind: str, since: float = 0.0, node: str = "controller") -> list[dict[str, Any]]:
@@ -120,6 +149,10 @@ class ControlledLab:
                 raise AssertionError(f"not within {PATIENCE:g} s: {condition}")
             time.sleep(POLL)
         return result
+
+    def _forget(self, node: str) -> None:
+        with contextlib.suppress(KeyError):
+            self._clients.pop(node).close()
 
     def _socket(self, name: str) -> Path:
         return self.run_dir / f"{name}.sock"

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="ne
 
 @pytest.fixture(scope="module")
 def result() -> bench.Result:
-    return bench.run(planes=2, packets=3000, seconds=0.1)
+    return bench.run(planes=2, packets=3000, seconds=0.1, paced_seconds=0.2)
 
 
 def test_every_part_is_measured(result):
@@ -22,6 +22,13 @@ def test_every_part_is_measured(result):
     for split in (result.sender, result.receiver):
         assert split.codec > 0
         assert split.total > split.codec
+
+
+def test_hosts_at_the_rate_of_their_links_are_measured_too(result):
+    assert [paced.rate_pps for paced in result.paced] == list(bench.PACED_RATES)
+    for paced in result.paced:
+        assert paced.sender.cpu > 0
+        assert paced.receiver.cpu > 0
 
 
 def test_no_more_arrives_than_was_sent(result):
@@ -34,7 +41,7 @@ def test_the_share_is_the_ratio_of_the_two_rates(result):
 
 def test_the_table_names_both_ends_and_the_goal(result):
     text = bench.table(result)
-    assert all(word in text for word in ("sender", "receiver", "goal 25%", "4238 B frames"))
+    assert all(word in text for word in ("sender", "receiver", "goal 25%", "4238 B frames", "400 packets/s each"))
 
 
 def test_nothing_is_left(result):

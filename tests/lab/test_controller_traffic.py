@@ -113,6 +113,24 @@ def test_controllers_come_and_go_without_a_lost_packet(lab: ControlledLab, traff
     assert traffic.lost == before
 
 
+def sent_in_plane(lab: ControlledLab, traffic: Traffic, plane: int) -> int:
+    """Packets that h1's QP has sent by the EVs of a plane."""
+    paths = [path for path in lab.call("h1", "stats")["paths"] if path["qp"] == traffic.qps["h1"]]
+    return sum(path["sent_packets"] for path in paths if path["plane"] == plane)
+
+
+def test_no_packet_leaves_by_a_denied_plane_once_deny_has_answered(lab: ControlledLab, traffic: Traffic) -> None:
+    for what in ("h2-p2", "plane 1"):
+        plane = 2 if what == "h2-p2" else 1
+        assert sent_in_plane(lab, traffic, plane) > 0
+        lab.call("controller", "deny", what=what, reason="loses packets")
+        before = sent_in_plane(lab, traffic, plane)
+        traffic.flow(300)
+        assert sent_in_plane(lab, traffic, plane) == before
+        lab.call("controller", "undeny", what=what)
+        lab.wait(lambda before=before, plane=plane: sent_in_plane(lab, traffic, plane) > before)  # type: ignore[misc]
+
+
 def test_a_watched_ev_is_counted_at_exactly_the_switches_of_its_path(lab: ControlledLab, traffic: Traffic) -> None:
     path = next(p for p in lab.call("h1", "stats")["paths"] if p["qp"] == traffic.qps["h1"])
     lab.call("controller", "watch_ev", ev=path["ev"])

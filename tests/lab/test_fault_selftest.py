@@ -1,9 +1,13 @@
-"""The self-test of faults holds on this machine, and notices a fault that does not do what it says."""
+"""The self-tests of faults hold on this machine, and notice a fault that does not do what it says."""
 
 import os
 
 import pytest
+from rig import TARGETS
 
+from lab.faults import cableactions, processactions
+from lab.faults import selftest as kinds
+from lab.faults.models import MODELS
 from topo import cablefaults, selftest
 
 pytestmark = [
@@ -12,10 +16,18 @@ pytestmark = [
 ]
 
 
-def test_every_kind_of_fault_holds_on_this_kernel():
+def test_what_faults_need_of_the_kernel_holds():
     verdicts = list(selftest.faults())
     assert [verdict for verdict in verdicts if not verdict.holds] == []
     assert len(verdicts) == len(selftest._CHECKS) + 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_kind_of_fault_does_what_it_says_on_either_target_and_leaves_nothing(target):
+    verdicts = list(kinds.kinds(target))
+    assert [verdict for verdict in verdicts if not verdict.holds] == []
+    known = {str(model.model_fields["kind"].annotation.__args__[0]) for model in MODELS}
+    assert {verdict.name for verdict in verdicts} == known | {"nothing is left of the lab"}
 
 
 def test_a_fault_that_does_nothing_or_is_refused_is_told(monkeypatch):
@@ -25,3 +37,16 @@ def test_a_fault_that_does_nothing_or_is_refused_is_told(monkeypatch):
     assert set(failed) == {"silent drop", "corruption", "loss of one uSID", "loss of one EV", "loss of one path"}
     assert failed["silent drop"].startswith("40 of 40 frames arrived")
     assert failed["corruption"].startswith("nft refused the cable rules")
+
+
+def test_an_action_that_does_nothing_or_is_not_undone_is_told(monkeypatch):
+    monkeypatch.setattr(cablefaults.SeededLoss, "rule", lambda _, counter: counter)
+    monkeypatch.setattr(cableactions.Detour, "strike", lambda _: None)
+    monkeypatch.setattr(processactions.Freeze, "strike", lambda _: None)
+    monkeypatch.setattr(processactions.Misroute, "heal", lambda _: None)
+    monkeypatch.setattr(processactions.SendBackground, "heal", lambda _: None)
+    changed = {"loss", "delay", "switch_freeze", "wrong_entry", "background"}
+    monkeypatch.setattr(kinds, "_TIMEOUT", 1.0)
+    verdicts = {verdict.name: verdict for verdict in kinds.kinds("soft", {*changed, "link_down"})}
+    assert {name for name, verdict in verdicts.items() if not verdict.holds} == changed
+    assert verdicts["wrong_entry"].detail.startswith("still wrong: ['t1-p1-2 ")

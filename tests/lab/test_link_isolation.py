@@ -4,12 +4,13 @@ import os
 import shutil
 
 import pytest
+from fault_ground import Ground, fault
 from mrc_switch import MrcSwitch
 from rig import TARGETS
 from topo_helpers import END, ports, run_dir, small_fabric
 
+from lab.faults.timeline import scoped
 from topo import srv6, thrift
-from topo.cablefaults import Drop
 from topo.emulation import Emulation
 from topo.errors import EmulationError
 from topo.model import mac_bytes
@@ -108,15 +109,40 @@ def test_the_control_channel_answers_while_every_port_is_down(lab, client):
     lab.cables.up(*links)
 
 
+CABLE_FAULTS = {
+    "link_down": {},
+    "flap": {"period": 1, "duty": 0.9},
+    "loss": {"rate": 0.5},
+    "ev_loss": {"usids": [srv6.usid(srv6.UsidType.T0, 1, 2)]},
+    "silent_drop": {},
+    "corrupt": {"rate": 1, "offset": 30},
+    "rate_limit": {"rate_pps": 1, "burst": 1},
+    "delay": {"delay": "20ms"},
+    "jitter": {"delay": "20ms", "jitter": "20ms", "ordered": False},
+    "reorder": {"delay": "20ms", "share": 0.5},
+    "lose_packets": {"packets": [1, 2, 3]},
+}
+OTHER_FAULTS = {
+    "transceiver": {"links": [CUT, "t0-p1-2/t1-p1-1"]},
+    "swap_cables": {"links": [CUT, "t0-p1-2/t1-p1-1"]},
+    "nic_port_down": {"port": "h2-p1"},
+    "host_loss": {"every": 1, "hosts": ["h2"]},
+}
+
+
+@pytest.mark.parametrize("kind", [*CABLE_FAULTS, *OTHER_FAULTS])
 @pytest.mark.usefixtures("client")
-def test_a_cable_that_drops_silently_disturbs_nothing_else(lab):
+def test_no_fault_of_a_cable_disturbs_another_port_of_its_switch(lab, kind):
+    fields = {"link": CUT, **CABLE_FAULTS[kind]} if kind in CABLE_FAULTS else OTHER_FAULTS[kind]
+    ground = Ground(lab)
     with ports(lab, "h1-p1", "t1-p1-2-1") as (nic, kept):
         kept.socket.bind((kept.interface, ETH_P_IPV6))
-        fault = lab.cables.inject(CUT, Drop())
-        for one in numbered(lab, 1, 20):
-            nic.send(one, ETH_P_IPV6)
+        with scoped(ground, fault(ground, "it", kind, **fields)):
+            for one in numbered(lab, 1, 20):
+                nic.send(one, ETH_P_IPV6)  # towards the fault
+            assert forwarded(nic, kept, numbered(lab, 2, 40), mark(lab, 2)) == list(range(40))
         assert forwarded(nic, kept, numbered(lab, 2, 40), mark(lab, 2)) == list(range(40))
-        lab.cables.heal(fault)
+    assert lab.is_alive("t0-p1-1")
 
 
 def test_a_frozen_switch_forwards_nothing_and_everything_again_when_thawed(lab, client):

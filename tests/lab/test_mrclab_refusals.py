@@ -70,7 +70,8 @@ def test_a_plan_needs_no_root_and_starts_nothing(mrclab, tmp_path):
         "4 switches, 2 hosts, 6 cables",
         "t1-p2-1",
         "fcbb:bb00:2101:3102::",
-        "h1 writes 1 byte to h2",
+        "1 byte as one RDMA write",
+        "file/h1>h2",
     ):
         assert text in done.stdout
     assert "usid_fib" in mrclab.run("plan", "--entries", small_scenario(tmp_path, "1")).stdout

@@ -42,6 +42,9 @@ class Endpoint:
         self.sent_at.append(now)
         return self.queues[port].pop(0)
 
+    def has_work(self, port, _now):
+        return bool(self.queues.get(port))
+
     def next_deadline(self):
         return self.deadline
 
@@ -60,6 +63,8 @@ class Config:
         self.host = namedtuple("Host", "name")("h1")
         self.link = namedtuple("Link", "rate_pps delay")(rate_pps, delay)
         self.path_mtu = 4096
+        self.templates = ()
+        self.transport = namedtuple("Transport", "kind")("mrc")
         self.ports = tuple(
             NicPort(number=n, name=f"h1-p{n}", plane=n, mac=f"02:0c:0{n}:00:01:01", peer_switch=f"t0-p{n}-1",
                     peer_port=1, peer_mac=f"02:0a:0{n}:01:00:01")
@@ -202,6 +207,40 @@ def test_pacing_spreads_frames_over_the_link_time(make_bench):
     times = bench.endpoint.sent_at
     assert times[-1] - times[0] >= 0.1 - 1e-3
     assert all(times[n + 25] - times[n] >= 0.003 for n in range(len(times) - 25))
+
+
+def test_one_wake_up_serves_all_that_is_due_within_the_slack(make_bench):
+    bench = make_bench(delay=0.01, rate_pps=400)
+    nic, start = bench.nic, bench.nic.now
+    nic._periodic = []
+    nic._last_moved = start - 1
+    bench.endpoint.deadline = start + 0.0100
+    assert nic._wake_at() == bench.endpoint.deadline
+    for due in (0.0104, 0.0111, 0.0120):
+        nic.delay_line.put(1, ipv6_frame(b""), 64, start + due - 0.01)
+    assert nic._wake_at() == pytest.approx(start + 0.0111)  # half a packet time later at most
+
+
+def test_a_port_that_sent_and_has_no_more_wakes_nobody(make_bench):
+    bench = make_bench(delay=0.01, rate_pps=400)
+    nic = bench.nic
+    nic._periodic = []
+    bench.endpoint.queues = {1: [Frame(ipv6_frame(b""), None, b"", 4096)] * 4}
+    assert nic._transmit() == 2
+    nic._last_moved = nic.now - 1
+    assert nic._wake_at() == pytest.approx(nic.ports[0].pacer.free_at)
+    bench.endpoint.queues[1].clear()
+    assert nic._wake_at() == float("inf")
+
+
+def test_work_for_soon_is_done_once_before_anything_is_sent(make_bench):
+    bench = make_bench()
+    order = []
+    bench.nic.soon(lambda: order.append("soon"))
+    bench.endpoint.next_frame = lambda *_: order.append("sent")
+    bench.run_until(lambda: len(order) > 4)
+    assert order.count("soon") == 1
+    assert order[0] == "soon"
 
 
 def test_link_checks_are_answered_with_host_and_port(make_bench):

@@ -65,7 +65,15 @@ def _samples() -> Iterator[Record]:
         yield Record(t, "h3", "sample", {"ports": ports, "qps": [{"qp": 1, "max_gap": 0.004}], "paths": []})
         sent = round(125 * during)
         paths = [
-            {"qp": 1, "ev": ev(p, u), "plane": p, "uplink": u, "sent_packets": sent, "state": "GOOD"}
+            {
+                "qp": 1,
+                "ev": ev(p, u),
+                "plane": p,
+                "uplink": u,
+                "sent_packets": sent,
+                "acked_packets": sent,
+                "state": "GOOD",
+            }
             for p in (1, 2, 3, 4)
             for u in (1, 2)
         ]

@@ -5,6 +5,7 @@ from lab_history import CORE, END, HEALED, NIC, PLANE_RATE, RTT, START, measures
 
 from lab.expectations import Verdict, judge_all
 from lab.history import Record
+from lab.measure import Selection
 from lab.units import show_rate, show_seconds
 
 
@@ -143,9 +144,11 @@ def test_measures_of_the_history():
     m = measures()
     assert m.line_rate == 4 * PLANE_RATE
     assert m.rtt == pytest.approx(RTT)
-    assert m.goodput(NIC, HEALED, plane=2) == 0
-    assert sum(m.path_packets.values()) == 8 * 125 * 9
-    assert m.drops == {"queue": {"t0-p1-1": 5}, "usid_miss": {"t0-p1-1": 0}}
+    assert m.goodput(NIC, HEALED, Selection(plane=2)) == 0
+    assert sum(m.paths.packets.values()) == 8 * 125 * 9
+    assert m.switches.drops == {"queue": {"t0-p1-1": 5}, "usid_miss": {"t0-p1-1": 0}}
     assert len(m.losses_of("nic-link")) == 6
-    assert sorted(m.times) == ["core-link", "core-link.end", "end", "nic-link", "nic-link.end", "start"]
+    assert sorted(m.times) == [
+        *("core-link", "core-link.end", "end", "file", "file.end", "nic-link", "nic-link.end", "start")
+    ]
     assert len(records()) > 200

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from lab import history, junit
 from lab.expectations import Verdict
-from lab.faults import due
 from lab.history import History, Record, Writer
 from lab.interrupts import guarded
 from lab.moments import Trigger
@@ -29,11 +28,11 @@ def test_a_counter_is_read_between_its_samples():
     assert Counter().at(3) == 0
 
 
-def test_a_counter_that_falls_goes_on_from_where_it_was():
+def test_a_counter_that_falls_began_at_zero_again_and_goes_on_from_where_it_was():
     counter = Counter()
     for t, value in ((0, 0), (1, 10), (2, 3), (3, 5)):
         counter.add(t, value)
-    assert counter.values == [0, 10, 10, 10]
+    assert counter.values == [0, 10, 13, 15]
 
 
 @given(st.floats(0, 1e4), st.floats(0.01, 50), st.floats(0.05, 1))
@@ -91,13 +90,17 @@ def test_percentages_and_numbers_for_people():
     assert [show_seconds(n) for n in (0.016, 2.5, 200)] == ["16 ms", "2.50 s", "3 min 20 s"]
 
 
-def test_triggers_come_due_by_time_or_by_progress():
-    assert not due(Trigger(seconds=3), 2.9, {})
-    assert due(Trigger(seconds=3), 3.0, {})
+def test_triggers_come_due_by_time_by_progress_or_after_a_moment():
+    assert not Trigger(seconds=3).due(2.9, {}, {})
+    assert Trigger(seconds=3).due(3.0, {}, {})
     quarter = Trigger(fraction=0.25, traffic="file")
-    assert not due(quarter, 99, {"file": 0.2})
-    assert due(quarter, 0, {"file": 0.25})
-    assert not due(quarter, 99, {})
+    assert not quarter.due(99, {"file": 0.2}, {})
+    assert quarter.due(0, {"file": 0.25}, {})
+    assert not quarter.due(99, {}, {})
+    later = Trigger(seconds=0.5, moment="cut.end")
+    assert not later.due(99, {}, {"cut": 1.0})
+    assert not later.due(2.4, {}, {"cut.end": 2.0})
+    assert later.due(2.5, {}, {"cut.end": 2.0})
 
 
 def test_the_first_signal_raises_and_those_after_it_do_not():

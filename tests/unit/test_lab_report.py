@@ -5,16 +5,19 @@ import json
 import re
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-from lab_history import PLANE_RATE, measures, records, scenario
+from lab_flows_history import measures as flows_measures
+from lab_history import NIC, PLANE_RATE, RTT, measures, records, scenario
 from PIL import Image
 from rich.console import Console
 
-from lab import plots, results, runner, summary, terminal
+from lab import history, plots, results, runner, summary, terminal
 from lab.errors import LabError
 from lab.expectations import judge_all
 from lab.history import History, Record
+from lab.plots import evs, goodput
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def test_a_report_holds_everything_in_one_page(directory):
     outcome = runner.finish(directory)
     assert outcome.ok
     page = (directory / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == len(list(directory.glob("*.png")))
     assert not re.search(r'(src|href)="(?!data:)', page)
     for text in ("12 of 12 expectations held", "core-link", "t0-p1-1/t1-p1-2", "ASSUMED_BAD", "PORT_DOWN", "usid_miss"):
         assert text in page
@@ -40,10 +43,10 @@ def test_a_report_holds_everything_in_one_page(directory):
 def test_every_picture_is_a_png_of_sensible_size(directory):
     runner.finish(directory)
     pictures = sorted(directory.glob("*.png"))
-    assert [p.name for p in pictures] == ["evs.png", "goodput.png", "losses.png", "paths.png"]
+    assert [p.stem for p in pictures] == ["cpu", "evs", "goodput", "losses", "paths", "switches"]
     for path in pictures:
         with Image.open(path) as image:
-            assert image.width >= 1000
+            assert image.width == 1210  # all alike, so that their time axes line up
             assert image.height >= 200
 
 
@@ -72,11 +75,12 @@ def test_series_have_one_value_per_bin_and_add_up():
 
 
 def test_ev_states_over_time_cover_the_run_without_gaps():
-    spans = plots.state_spans(measures())
+    m = measures()
+    spans = m.paths.spans(m.start, m.end)
     assert len(spans) == 8
     for bars in spans.values():
         assert all(a[1] == b[0] for a, b in pairwise(bars))
-    (bad,) = [bars for key, bars in spans.items() if key[3] == (1, 2)]
+    (bad,) = [bars for key, bars in spans.items() if m.paths.sender_evs[key] == (1, 2)]
     assert [state for *_, state in bad] == ["GOOD", "ASSUMED_BAD", "GOOD"]
 
 
@@ -99,3 +103,78 @@ def test_a_history_without_any_traffic_still_gives_a_report(directory):
 def test_a_folder_that_is_no_result_is_refused(tmp_path):
     with pytest.raises(LabError, match="is no result directory"):
         results.load(tmp_path)
+
+
+def test_many_flows_are_drawn_and_listed(tmp_path):
+    m = flows_measures()
+    facts = summary.summarize(m, [], {})
+    assert [row["flow"] for row in facts.flows] == ["victim/h1>h4", "ring", "incast/h2>h5", "incast/h3>h5"]
+    assert [row["what"] for row in facts.completions] == [
+        *("messages of victim", "iterations of ring", "flows of incast", "latency of near", "latency of far")
+    ]
+    assert facts.ports[0] == {"port": "t0-p1-2 port 2", "link": "h5-p1/t0-p1-2", "trimmed": 40, "marked": 320}
+    made = plots.draw(m, tmp_path)
+    stems = {path.stem for path in made.values()}
+    assert stems == {"goodput", "flows", "evs", "losses", "completions", "paths", "transport", "switches", "cpu"}
+
+
+@pytest.mark.parametrize("count", [12, 60])
+def test_many_faults_are_drawn_too(tmp_path, count):
+    def more(rs):
+        faults = [r for r in rs if r.kind in {"fault.begin", "fault.end"}]
+        copies = [
+            Record(r.t + n / 50, r.node, r.kind, {**r.data, "fault": f"{r['fault']}-{n}"})
+            for r in faults
+            for n in range(count)
+        ]
+        return [*rs, *copies]
+
+    m = measures(change=more)
+    assert len(m.strikes) == 2 * count + 2
+    assert goodput.by_plane(m, tmp_path / "goodput.png")
+    assert goodput.lanes_height(m)[0] < 5
+
+
+def test_a_picture_without_data_is_not_drawn_and_an_old_one_is_removed(tmp_path):
+    (tmp_path / "losses.png").write_bytes(b"of an earlier report")
+    kinds = {"packet.lost", "packet.retx"}
+    made = plots.draw(measures(change=lambda rs: [r for r in rs if r.kind not in kinds]), tmp_path)
+    assert not (tmp_path / "losses.png").exists()
+    assert "Packets declared lost, and sent again" not in made
+
+
+def test_a_run_that_the_machine_held_up_is_no_result_anywhere(directory):
+    late = Record(NIC, "h3", "sample", {"qps": [], "ports": [], "late": 2 * RTT})
+    History([*records(), late]).store(directory / "history.jsonl")
+    outcome = runner.finish(directory)
+    result = json.loads((directory / "result.json").read_text())
+    assert (result["state"], result["ok"]) == ("invalid", False)
+    assert "the machine let h3 wait" in result["invalid"][0]
+    assert not outcome.ok
+    page = (directory / "report.html").read_text()
+    assert "This run is no result" in page
+    suite = ElementTree.parse(directory / "junit.xml").getroot()
+    assert suite.get("errors") == "1"
+    assert "INVALID: the machine let h3 wait" in suite.find(".//error").get("message")
+    console = Console(width=120, record=True, file=io.StringIO())
+    terminal.show(summary.summarize(outcome.measures, outcome.verdicts, {}), directory, console)
+    assert "INVALID" in console.export_text()
+
+
+def test_merging_keeps_the_order_of_time_and_leaves_out_half_a_line(tmp_path):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "a.jsonl").write_text(
+        '{"t": 2.5, "node": "a", "kind": "x"}\n{"t":4,"node":"a","kind":"y","n":1}\n'
+    )
+    (tmp_path / "parts" / "b.jsonl").write_text('{"kind": "z", "node": "b", "t": 3}\n{"t": 9.0, "node": "b", "ki')
+    history.merge(tmp_path / "parts", tmp_path / "whole.jsonl")
+    whole = history.load(tmp_path / "whole.jsonl")
+    assert [(r.t, r.node, r.kind) for r in whole.records] == [(2.5, "a", "x"), (3.0, "b", "z"), (4.0, "a", "y")]
+
+
+def test_the_worst_state_shows_where_many_share_a_pixel():
+    spans = [(0.0, 50.0, "GOOD"), (50.0, 50.001, "ASSUMED_BAD"), (50.001, 100.0, "GOOD")]
+    line = list(evs.raster([spans], 0.0, 100.0)[0])
+    bad = 1 + list(evs.STATE_COLOURS).index("ASSUMED_BAD")
+    assert line.count(bad) == 1
+    assert set(line) == {bad, 1 + list(evs.STATE_COLOURS).index("GOOD")}

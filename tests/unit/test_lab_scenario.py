@@ -58,15 +58,15 @@ def test_an_unknown_key_is_named_with_line_and_nearest_valid_one():
         ("from: h1", "from: h2", "x.yaml:4: traffic[1]: file goes from h2 to itself; name two hosts"),
         ("1 MiB", "1 Mibble", "'1 Mibble' is no size; write for example 64MiB, 4 KiB or 1000"),
         ("t0-p1-1", "t0-p9-1", "faults[1].link: no cable is called 'h1-p1/t0-p9-1'; did you mean 'h1-p1/t0-p1-1'?"),
-        ("of file", "of fil", "cut: no traffic is named 'fil'; did you mean 'file'?"),
+        ("of file", "of fil", "faults[1].at: no traffic is named 'fil'; did you mean 'file'?"),
         ("50% of", "150% of", "never comes"),
         ("50% of file", "soon", "'soon' is no time"),
-        ("link_down", "link_dwon", "x.yaml:6: faults[1].kind: 'link_dwon' is unknown; did you mean 'link_down'?"),
+        ("link_down", "link_dwon", "x.yaml:6: faults[1]: kind 'link_dwon' is unknown; did you mean 'link_down'?"),
         ("traffic: file", "traffic: fiel", "no traffic is named 'fiel'; did you mean 'file'?"),
         ("integrity", "intergity", "x.yaml:8: expect[1]: kind 'intergity' is unknown; did you mean 'integrity'?"),
         ("name: small", "name: Not Small", "x.yaml:1: name: string should match pattern"),
         ("name: file, ", "", "x.yaml:4: traffic[1].name: this field is missing"),
-        ("name: cut, kind: link_down, ", "name: cut, ", "x.yaml:6: faults[1].kind: this field is missing"),
+        ("name: cut, kind: link_down, ", "name: cut, ", "x.yaml:6: faults[1]: the field kind is missing; it says"),
     ],
 )  # fmt: skip
 def test_every_mistake_is_one_sentence_with_its_line(old, new, said):
@@ -84,8 +84,8 @@ def test_windows_and_levels_may_only_name_what_the_scenario_has():
     assert loads(GOOD + good).scenario.expect[1].window == Window(Moment("start"), Moment("end"))
     assert "no moment is called 'cutt'; did you mean 'cut'?" in mistakes(GOOD + good.replace("end,", "cutt,"))[0]
     assert "no goodput is named 'lin'; did you mean 'line'?" in mistakes(GOOD + good.replace("of line", "of lin"))[0]
-    both = good.replace("1% of line", "1% of line, about: 2% of line")
-    assert "needs either at_least or about" in mistakes(GOOD + both)[0]
+    none = good.replace(", at_least: 1% of line", "")
+    assert "at_least" in mistakes(GOOD + none)[0]
     assert "is no window" in mistakes(GOOD + good.replace("start .. end", "start"))[0]
 
 

@@ -1,0 +1,178 @@
+"""What all expectations share: the verdict, the level a figure is held against, and the figure's bounds.
+
+An expectation whose moments never came (a fault that did not strike, a transfer that broke off) has failed.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo
+
+from lab.measure.flows import Selection
+from lab.names import NewName, TrafficName
+from lab.units import show_rate
+from lab.yamlfile import nearest
+
+if TYPE_CHECKING:
+    from lab.measure import Measures
+
+_LEVEL = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
+_RATE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kMG]?)B/s\s*")
+_FACTOR = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+LINE = "line"
+MEAN = "mean"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How one expectation came out. `when` is said in seconds after the traffic began; `value` is the figure judged."""
+
+    kind: str
+    ok: bool
+    wanted: str
+    saw: str
+    when: str = ""
+    value: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A goodput: a share of the line rate (`line`), of the window's `mean` or of a named expectation's; or bytes/s."""
+
+    share: float
+    of: str
+
+    def __str__(self) -> str:
+        return f"{self.share * 100:g}% of {self.of}" if self.of else show_rate(self.share)
+
+
+def parse_level(value: object) -> object:
+    """`90% of line`, `75% of before`, `5 MB/s` → Level."""
+    if isinstance(value, Level):
+        return value
+    match = _LEVEL.fullmatch(str(value))
+    if match:
+        return Level(float(match[1]) / 100, match[2])
+    rate = _RATE.fullmatch(str(value))
+    if rate:
+        return Level(float(rate[1]) * _FACTOR[rate[2]], "")
+    raise ValueError(
+        f"{value!r} is no level; write for example 90% of line, 75% of NAME (an expectation's name), or 5 MB/s"
+    )
+
+
+def _known_level(level: Level, info: ValidationInfo) -> Level:
+    known = [LINE, MEAN, *(info.context or {}).get("goodput", [level.of])]
+    if level.of and level.of not in known:
+        raise ValueError(f"no goodput is named {level.of!r}; {nearest(level.of, known)}")
+    return level
+
+
+def _known_flow(text: str, info: ValidationInfo) -> str:
+    traffic, slash, _ = text.partition("/")
+    known = (info.context or {}).get("traffic")
+    if not slash or ">" not in text:
+        raise ValueError(f"{text!r} is no flow; write TRAFFIC/h1>h3")
+    if known is not None and traffic not in known:
+        raise ValueError(f"no traffic is named {traffic!r}; {nearest(traffic, known)}")
+    return text
+
+
+_text: Any = PlainSerializer(str, return_type=str)
+LevelField = Annotated[Level, BeforeValidator(parse_level), AfterValidator(_known_level), _text]
+FlowName = Annotated[str, AfterValidator(_known_flow)]
+
+
+class BaseExpectation(BaseModel):
+    """One expectation of a scenario."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    name: NewName | None = None
+
+    def check(self, measures: "Measures") -> Verdict:
+        """Judge a run."""
+        try:
+            return self.judge(measures)
+        except KeyError as error:
+            return self.verdict(False, self.wish, f"{error.args[0]} never came")
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """Judge a run in which every moment came; KeyError names one that did not."""
+        raise NotImplementedError
+
+    @property
+    def wish(self) -> str:
+        """What is wanted, where that can be said without a run."""
+        return ""
+
+    def verdict(
+        self, ok: bool, wanted: str, saw: str, when: str = "", value: float | None = None, unit: str = ""
+    ) -> Verdict:
+        """A verdict under this expectation's name, or its kind where it has none."""
+        kind = str(getattr(self, "kind", ""))
+        return Verdict(f"{kind} ({self.name})" if self.name else kind, bool(ok), wanted, saw, when, value, unit)
+
+
+class Selected(BaseExpectation):
+    """An expectation about everything, or about one traffic or flow."""
+
+    traffic: TrafficName | None = None
+    flow: FlowName | None = None
+
+    def selection(self, plane: int | None = None) -> Selection:
+        """What it is about."""
+        return Selection(self.traffic or "", self.flow or "", plane)
+
+    @property
+    def subject(self) -> str:
+        """The same in words, to follow a noun; empty for everything."""
+        said = self.flow or self.traffic
+        return f" of {said}" if said else ""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Limits of a figure: `at_least`, `at_most`, or `about` with the fraction `within` which it must lie."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+    about: float | None = None
+    within: float = 0.05
+
+    def hold(self, value: float) -> bool:
+        """Whether a value keeps all limits."""
+        slack = 1e-9 * abs(value)
+        low = self.at_least is None or value >= self.at_least - slack
+        high = self.at_most is None or value <= self.at_most + slack
+        near = self.about is None or abs(value - self.about) <= self.within * abs(self.about) + slack
+        return low and high and near
+
+    def say(self, show: Any = "{:g}".format) -> str:
+        """`≥ 5, ≤ 7`, `10 ± 5%`."""
+        said = []
+        if self.at_least is not None:
+            said.append(f"≥ {show(self.at_least)}")
+        if self.at_most is not None:
+            said.append(f"≤ {show(self.at_most)}")
+        if self.about is not None:
+            said.append(f"{show(self.about)} ± {self.within * 100:g}%")
+        return ", ".join(said)
+
+
+def needs_one(*names: str, example: str) -> Any:
+    """A validator for models: at least one of some fields is given."""
+
+    def check(model: Any) -> Any:
+        if all(getattr(model, name) is None for name in names):
+            raise ValueError(f"a {model.kind} expectation needs {' or '.join(names)}, such as {example}")
+        return model
+
+    return check
+
+
+def span(measures: "Measures", begin: float, end: float) -> str:
+    """A window in words."""
+    return f"{measures.since_start(begin):.2f} to {measures.since_start(end):.2f} s"

@@ -1,0 +1,133 @@
+"""Expectations of time: completion of messages, iterations and flows, latency of a ping-pong, measured RTT."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, model_validator
+
+from lab.expectations.base import BaseExpectation, Bounds, FlowName, Selected, Verdict, needs_one
+from lab.expectations.limits import LimitField
+from lab.measure.flows import Selection
+from lab.names import KnownWindow, TrafficName
+from lab.series import quantile
+from lab.units import Percent, show_seconds
+
+if TYPE_CHECKING:
+    from lab.measure import Measures
+
+_SIDES = ("at_least", "at_most", "about")
+
+
+class _Duration(BaseExpectation):
+    at_least: LimitField | None = None
+    at_most: LimitField | None = None
+    about: LimitField | None = None
+    within: Percent = 0.05
+
+    _complete = model_validator(mode="after")(needs_one(*_SIDES, example="at_most: 20ms"))
+
+    def held(self, measures: "Measures") -> Bounds:
+        """The limits in seconds."""
+        low, high, near = (
+            None if limit is None else limit.seconds(measures) for limit in (self.at_least, self.at_most, self.about)
+        )
+        return Bounds(low, high, near, self.within)
+
+    @property
+    def limits(self) -> str:
+        """The limits in words."""
+        said = [f"≥ {self.at_least}"] if self.at_least else []
+        said += [f"≤ {self.at_most}"] if self.at_most else []
+        said += [f"{self.about} ± {self.within * 100:g}%"] if self.about else []
+        return ", ".join(said)
+
+    def answer(self, measures: "Measures", figure: str, seconds: float, of: str) -> Verdict:
+        """The verdict on a duration."""
+        saw = f"{show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT {of}".rstrip()
+        return self.verdict(self.held(measures).hold(seconds), f"{figure} {self.limits}", saw, "", seconds, "s")
+
+
+class Completion(_Duration):
+    """A percentile of the times that messages, iterations of a collective or whole flows took."""
+
+    kind: Literal["completion"]
+    traffic: TrafficName
+    flow: FlowName | None = None
+    of: Literal["messages", "iterations", "flows"] = "messages"
+    percentile: float = Field(default=99, ge=0, le=100)
+    window: KnownWindow | None = Field(default=None, description="in which they were done; not for iterations")
+
+    @model_validator(mode="after")
+    def _iterations_have_no_times(self) -> "Completion":
+        if self.of == "iterations" and self.window:
+            raise ValueError("iterations cannot be told by window; leave the window out")
+        return self
+
+    def measured_seconds(self, measures: "Measures") -> float:
+        """The percentile; KeyError where nothing was done."""
+        return quantile(self._times(measures), self.percentile / 100)
+
+    def _times(self, measures: "Measures") -> Sequence[float]:
+        within = measures.window(self.window) if self.window else None
+        times = measures.completions.seconds(self.of, self.traffic, self.flow or "", within)
+        if not times:
+            raise KeyError(f"completion of {self.of} of {self.flow or self.traffic}")
+        return times
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The percentile of the completion times."""
+        count = len(self._times(measures))
+        figure = f"percentile {self.percentile:g} of {self.of} of {self.flow or self.traffic}"
+        return self.answer(measures, figure, self.measured_seconds(measures), f"over {count}")
+
+
+class Latency(_Duration):
+    """A percentile of a ping-pong's latency, half the time there and back; or its distance from another's."""
+
+    kind: Literal["latency"]
+    traffic: TrafficName
+    minus: TrafficName | None = Field(default=None, description="judge the difference from this ping-pong")
+    percentile: float = Field(default=50, ge=0, le=100)
+
+    def measured_seconds(self, measures: "Measures") -> float:
+        """The percentile or difference; KeyError where no round trip was made."""
+        names = [self.traffic, *([self.minus] if self.minus else [])]
+        found = []
+        for name in names:
+            times = measures.completions.round_trips(name)
+            if not times:
+                raise KeyError(f"a round trip of {name}")
+            found.append(quantile(times, self.percentile / 100) / 2)
+        return found[0] - sum(found[1:])
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """Half the round-trip times of the messages."""
+        seconds = self.measured_seconds(measures)
+        figure = f"percentile {self.percentile:g} of the latency of {self.traffic}"
+        figure += f" minus that of {self.minus}" if self.minus else ""
+        return self.answer(measures, figure, seconds, f"over {len(measures.completions.round_trips(self.traffic))}")
+
+
+class Rtt(Selected, _Duration):
+    """A percentile of the RTT that senders measured: what queues add to the base RTT shows here."""
+
+    kind: Literal["rtt"]
+    window: KnownWindow
+    percentile: float = Field(default=50, ge=0, le=100)
+
+    def measured_seconds(self, measures: "Measures") -> float:
+        """The percentile over the samples of all sending QPs; KeyError where there is none."""
+        begin, end = measures.window(self.window)
+        values: list[float] = []
+        for flow in measures.flows.select(Selection(self.traffic or "", self.flow or "")):
+            for key in flow.senders:
+                gauge = measures.samples.qps[key].gauges.get("rtt")
+                values += [value for _, value in gauge.between(begin, end)] if gauge else []
+        if not values:
+            raise KeyError("a measured RTT")
+        return quantile(values, self.percentile / 100)
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The smoothed RTT of the senders' QPs."""
+        figure = f"percentile {self.percentile:g} of the RTT{self.subject}"
+        return self.answer(measures, figure, self.measured_seconds(measures), "")

@@ -1,0 +1,125 @@
+"""Expectations of how a run ended: bytes intact, QPs alive, processes alive, faults healed."""
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from lab.expectations.base import BaseExpectation, Bounds, Verdict
+from lab.history import Record
+from lab.measure.paths import USABLE
+from lab.names import HostName, TrafficName
+
+if TYPE_CHECKING:
+    from lab.measure import Measures
+
+
+class Integrity(BaseExpectation):
+    """Receivers hold what senders sent, by SHA-256: of one traffic, or of all."""
+
+    kind: Literal["integrity"]
+    traffic: TrafficName | None = None
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The digests that both ends took, flow by flow."""
+        wanted = f"{self.traffic or 'all traffic'} arrives bit for bit"
+        names = [self.traffic] if self.traffic else list(dict.fromkeys(flow.traffic for flow in measures.flows))
+        ends = [end for name in names for end in _ends(measures, name)]
+        missing = [name for name in names if not _ends(measures, name)]
+        if missing or not ends:
+            several = f" ({', '.join(missing[:3])})" if len(names) > 1 else ""
+            return self.verdict(False, wanted, f"the transfer did not end{several}")
+        when = f"at {measures.since_start(ends[-1].t):.2f} s"
+        for end in ends:
+            trouble = _damage(end)
+            if trouble:
+                flow = f"{end.get('flow', end['traffic'])}: " if len(ends) > 1 else ""
+                return self.verdict(False, wanted, flow + trouble, f"at {measures.since_start(end.t):.2f} s")
+        digest = ends[0].get("sent_sha256", "")
+        count = sum("flow" in end.data for end in ends)
+        saw = f"sha256 {digest[:12]}… at both ends" if count < 2 else f"{count} flows, each intact by sha256"
+        return self.verdict(True, wanted, saw, when)
+
+
+class QpErrors(BaseExpectation):
+    """QPs that go to ERROR: none, unless they are wanted; then with the reason given."""
+
+    kind: Literal["qp_errors"]
+    at_most: int | None = Field(default=None, ge=0, description="0 where at_least is not given")
+    at_least: int | None = Field(default=None, ge=0)
+    reason: str | None = Field(default=None, description="that each of them names, such as Retry Counter Exceeded")
+    host: HostName | None = None
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """Transitions to ERROR."""
+        errors = [e for e in measures.qp_errors if self.host in {None, e.node}]
+        most = 0 if self.at_most is None and self.at_least is None else self.at_most
+        held = Bounds(self.at_least, most)
+        others = [e for e in errors if self.reason and self.reason.lower() not in str(e.get("reason", "")).lower()]
+        where = f" on {self.host}" if self.host else ""
+        wanted = f"at most {most} QP in error{where}" if self.at_least is None else f"{held.say()} QPs in error{where}"
+        wanted += f" by {self.reason}" if self.reason else ""
+        told = (others or errors)[:1]
+        saw = f"{len(errors)}" + (f": {told[0].get('reason', '')}" if told else "")
+        when = ", ".join(f"{e.node} at {measures.since_start(e.t):.2f} s" for e in errors[:3])
+        return self.verdict(held.hold(len(errors)) and not others, wanted, saw, when, float(len(errors)), "QPs")
+
+
+class Health(BaseExpectation):
+    """No process ended that nobody ended, and the machine kept up: the result is the network's."""
+
+    kind: Literal["health"]
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """Processes and sockets during the traffic."""
+        trouble = [f"{text} died" for text in measures.machine.died] + measures.invalid
+        top = measures.machine.processes[0] if measures.machine.processes else None
+        calm = f"all well; busiest is {top.name} with {top.mean * 100:.0f}% of a core" if top else "all well"
+        wanted = "every process alive and keeping up"
+        return self.verdict(not trouble, wanted, "; ".join(trouble[:3]) or calm, "", float(len(trouble)), "troubles")
+
+
+class Clean(BaseExpectation):
+    """Nothing is left of the faults: all healed, every EV usable again, nothing in flight."""
+
+    kind: Literal["clean"]
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The end of the history."""
+        trouble = [f"{strike.name} was not healed" for strike in measures.strikes.values() if strike.end is None]
+        last = measures.history.records[-1].t if measures.history.records else measures.end
+        broken = {(error.node, error["qp"]) for error in measures.qp_errors}
+        bad = [
+            key
+            for key, state in measures.paths.state_at(last + 1).items()
+            if state not in USABLE and key[:2] not in broken
+        ]
+        if bad:
+            trouble.append(f"{len(bad)} EVs are still out of use, such as one of {bad[0][0]} QP {bad[0][1]}")
+        for r in measures.history.of("faults.healed"):  # cables probed and entries audited after the last fault
+            if not r.get("verified", True):
+                trouble.append(f"the fabric was not verified again: {str(r.get('problems', ''))[:80]}")
+            if r.get("entries"):
+                trouble.append(f"entries differ from what they should be: {str(r['entries'])[:80]}")
+        saw = "; ".join(trouble[:3]) or f"{len(measures.strikes)} faults healed, every EV usable"
+        return self.verdict(not trouble, "no state is left of the faults", saw, "", float(len(trouble)), "troubles")
+
+
+def _ends(measures: "Measures", traffic: str) -> list[Record]:
+    """The ends of a traffic's flows; where records name no flows, its own."""
+    flows = [r for r in measures.history.of("flow.end") if r["traffic"] == traffic]
+    whole = [r for r in measures.history.of("traffic.end") if r["traffic"] == traffic]
+    wanted = {flow.name for flow in measures.flows if flow.traffic == traffic}
+    if not flows:
+        return whole[-1:]
+    complete = wanted <= {r["flow"] for r in flows}
+    summed = [r for r in whole[-1:] if r.get("sent_sha256") or r.get("error")]  # the result of a collective, too
+    return [*flows, *summed] if complete else []
+
+
+def _damage(end: Record) -> str:
+    if end.get("error"):
+        return str(end["error"])
+    sent, got = end.get("sent_sha256") or "", end.get("received_sha256") or ""
+    if not sent:
+        return "no digest was taken"
+    return "" if sent == got else f"sha256 {sent[:12]}… was sent, {got[:12]}… arrived"

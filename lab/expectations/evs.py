@@ -1,0 +1,170 @@
+"""Expectations of EVs: which states they take when, and that a fault touches those over its cables and no others."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, model_validator
+
+from lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one
+from lab.measure.faults import Strike, links_of
+from lab.measure.paths import IN_USE, OUT, USABLE, EvChange, EvKey
+from lab.names import FaultName, KnownWindow
+from lab.units import Duration, show_seconds
+
+if TYPE_CHECKING:
+    from lab.measure import Measures
+
+State = Literal["GOOD", "SKIP", "STANDBY", "ASSUMED_BAD", "PORT_DOWN", "DENIED"]
+
+
+class EvState(BaseExpectation):
+    """EVs over a fault's cables take a state while it lasts, and are usable again afterwards."""
+
+    kind: Literal["ev_state"]
+    fault: FaultName
+    state: State = "ASSUMED_BAD"
+    by_rtts: float | None = Field(default=None, gt=0, description="the first of them, after the fault struck")
+    returns: bool = True
+    returns_within: Duration | None = Field(default=None, gt=0, description="the last, after the fault was healed")
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """Changes of the EVs that cross the cables."""
+        strike = _strike(measures, self.fault)
+        begin = strike.begin
+        healed = measures.times[f"{self.fault}.end"] if self.returns else strike.during(measures.end)[1]
+        changes = [c for c in _changes_over(measures, strike) if c.t >= begin]
+        took = [c for c in changes if c.new == self.state and c.t <= healed]
+        wanted = self._wanted(strike)
+        if not took:
+            return self.verdict(False, wanted, f"no EV went {self.state}")
+        keys = {c.key for c in took}
+        back = [c for c in last_changes(changes) if c.key in keys and c.new in USABLE]
+        saw = f"{len(keys)} went {self.state}" + (f", {len(back)} came back" if self.returns else "")
+        first = took[0].t - begin
+        when = f"{show_seconds(first)} after the fault"
+        ok = self.by_rtts is None or first <= self.by_rtts * measures.rtt
+        if self.returns:
+            ok = ok and len(back) == len(keys)
+            if back:
+                last = max(c.t for c in back) - healed
+                when += f"; back {show_seconds(last)} after it was healed"
+                ok = ok and (self.returns_within is None or last <= self.returns_within)
+        return self.verdict(ok, wanted, saw, when, first / measures.rtt, "RTT")
+
+    def _wanted(self, strike: Strike) -> str:
+        wanted = f"EVs over {strike.where} go {self.state}"
+        wanted += f" within {self.by_rtts:g} RTT" if self.by_rtts else ""
+        wanted += " and come back" if self.returns else ""
+        return wanted + (f" within {show_seconds(self.returns_within)}" if self.returns_within else "")
+
+
+class EvAffected(BaseExpectation):
+    """The EVs taken out are exactly those over a fault's cables, or over an element in a window."""
+
+    kind: Literal["ev_affected"]
+    fault: FaultName | None = None
+    element: str | None = Field(default=None, description="a switch, host or cable")
+    window: KnownWindow | None = None
+    exactly: bool = Field(default=True, description="false: EVs over it may also stay, as long as no other goes")
+
+    @model_validator(mode="after")
+    def _which(self) -> "EvAffected":
+        if (self.fault is None) == (self.element is None):
+            raise ValueError("an ev_affected expectation needs either fault or element")
+        if self.element is not None and self.window is None:
+            raise ValueError("an element needs a window in which its EVs go out, such as window: FAULT .. FAULT.end")
+        return self
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """EVs of sending QPs that went out, against those that were in use over the element and sent packets."""
+        strike = self._target(measures)
+        begin, end = measures.window(self.window) if self.window else strike.during(measures.end)
+        senders = {key for flow in measures.flows if flow.ran(begin, end) for key in flow.senders}
+        over = {
+            key
+            for key, path in measures.paths.sender_evs.items()
+            if measures.hits(strike, key[0], key[1], path) and (key[:2] in senders or not senders)
+        }
+        out = {c.key for c in measures.paths.changes if c.new in OUT and begin <= c.t <= end}
+        out &= set(measures.paths.sender_evs)
+        strangers = out - over
+        stayed = {key for key in over - out if self._was_used(measures, key, begin, end)} if self.exactly else set()
+        wanted = f"{'exactly' if self.exactly else 'only'} the EVs over {strike.where} go out"
+        saw = f"{len(out & over)} of {len(over)} over it went out, {len(strangers)} others"
+        saw += f", {len(stayed)} stayed in use" if stayed else ""
+        when = "; ".join([*_named(measures, strangers, "not over it"), *_named(measures, stayed, "stayed")])
+        wrong = len(strangers) + len(stayed)
+        return self.verdict(bool(out & over) and not wrong, wanted, saw, when, float(wrong), "EVs")
+
+    def _target(self, measures: "Measures") -> Strike:
+        if self.fault:
+            return _strike(measures, self.fault)
+        assert self.element is not None
+        links = links_of(self.element, measures.fabric)
+        return Strike(self.element, "", self.element, measures.start, None, links, self.element)
+
+    @staticmethod
+    def _was_used(measures: "Measures", key: EvKey, begin: float, end: float) -> bool:
+        series = measures.samples.paths.get(key)
+        sent = series.count("sent_packets").grew(begin, end) if series else 0.0
+        return sent > 0 and measures.paths.state_at(begin).get(key) in IN_USE
+
+
+class EvSwaps(BaseExpectation):
+    """How often EVs took a state in a window; without a state, how often they were taken out of use."""
+
+    kind: Literal["ev_swaps"]
+    window: KnownWindow
+    fault: FaultName | None = Field(default=None, description="count EVs over its cables only")
+    state: State | None = None
+    at_least: int | None = Field(default=None, ge=0)
+    at_most: int | None = Field(default=None, ge=0)
+
+    _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_most: 2"))
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """Transitions out of use, and how many a minute that makes."""
+        begin, end = measures.window(self.window)
+        strike = _strike(measures, self.fault) if self.fault else None
+        out = [
+            c
+            for c in measures.paths.changes
+            if self._counts(c) and begin <= c.t <= end and c.key in measures.paths.sender_evs
+            and (strike is None or measures.hits(strike, c.host, c.qp, c.path))
+        ]  # fmt: skip
+        held = Bounds(self.at_least, self.at_most)
+        minutes = (end - begin) / 60
+        saw = f"{len(out)} times" + (f" = {len(out) / minutes:.1f} a minute" if minutes > 0 else "")
+        when = f"first at {measures.since_start(out[0].t):.2f} s" if out else ""
+        what = f"EVs over {strike.where}" if strike else "EVs"
+        wanted = f"{what} go {self.state or 'out'} {held.say()} times"
+        return self.verdict(held.hold(len(out)), wanted, saw, when, float(len(out)), "times")
+
+    def _counts(self, change: EvChange) -> bool:
+        return change.new == self.state if self.state else change.new in OUT and change.old not in OUT
+
+
+def last_changes(changes: Iterable[EvChange]) -> list[EvChange]:
+    """The last change of each EV."""
+    last = {change.key: change for change in changes}
+    return list(last.values())
+
+
+def _strike(measures: "Measures", fault: str) -> Strike:
+    if fault not in measures.strikes:
+        raise KeyError(fault)
+    return measures.strikes[fault]
+
+
+def _changes_over(measures: "Measures", strike: Strike) -> list[EvChange]:
+    evs = measures.paths.sender_evs
+    changes = [c for c in measures.paths.changes if measures.hits(strike, c.host, c.qp, c.path)]
+    return [c for c in changes if c.key in evs] or changes
+
+
+def _named(measures: "Measures", keys: Iterable[EvKey], what: str) -> list[str]:
+    found = []
+    for key in sorted(keys)[:3]:
+        plane, uplink = measures.paths.sender_evs[key]
+        found.append(f"{key[0]} QP {key[1]} plane {plane} T1 {uplink} {what}")
+    return found

@@ -1,0 +1,130 @@
+"""Expectations of fairness: between flows, between planes, between paths."""
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, model_validator
+
+from lab.expectations.base import BaseExpectation, Bounds, Selected, Verdict, needs_one, span
+from lab.measure.flows import Flow, Selection
+from lab.names import KnownWindow, TrafficName
+from lab.series import jain
+from lab.units import Percent, show_rate
+
+if TYPE_CHECKING:
+    from lab.measure import Measures
+
+
+class _BetweenFlows(BaseExpectation):
+    window: KnownWindow
+    traffic: TrafficName | list[TrafficName] | None = None
+
+    def rates(self, measures: "Measures") -> list[tuple[float, str]]:
+        """(goodput, flow) of the flows meant, lowest first; KeyError where a traffic never ran."""
+        names = [self.traffic] if isinstance(self.traffic, str) else self.traffic or [""]
+        flows: list[Flow] = [flow for name in names for flow in measures.flows.select(Selection(traffic=name))]
+        begin, end = measures.window(self.window)
+        return sorted((measures.goodput(begin, end, Selection(flow=flow.name)), flow.name) for flow in flows)
+
+    @property
+    def which(self) -> str:
+        """The flows in words."""
+        names = [self.traffic] if isinstance(self.traffic, str) else self.traffic or []
+        return "flows" + (f" of {', '.join(names)}" if names else "")
+
+
+class Jain(_BetweenFlows):
+    """Jain's fairness index over the goodput of flows."""
+
+    kind: Literal["jain"]
+    at_least: float | None = Field(default=None, ge=0, le=1)
+    at_most: float | None = Field(default=None, ge=0, le=1)
+
+    _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_least: 0.98"))
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The index, and the slowest and fastest flow."""
+        rates = self.rates(measures)
+        index = jain([rate for rate, _ in rates])
+        held = Bounds(self.at_least, self.at_most)
+        saw = f"{index:.4f} over {len(rates)} flows, {show_rate(rates[0][0])} to {show_rate(rates[-1][0])}"
+        when = span(measures, *measures.window(self.window))
+        return self.verdict(held.hold(index), f"Jain index of {self.which} {held.say()}", saw, when, index, "")
+
+
+class Spread(_BetweenFlows):
+    """The slowest flow's goodput over the fastest one's."""
+
+    kind: Literal["spread"]
+    at_least: float | None = Field(default=None, ge=0, le=1)
+    at_most: float | None = Field(default=None, ge=0, le=1)
+
+    _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_least: 0.95"))
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The ratio, and which flows they are."""
+        rates = self.rates(measures)
+        (low, slow), (high, fast) = rates[0], rates[-1]
+        ratio = low / high if high else 0.0
+        held = Bounds(self.at_least, self.at_most)
+        saw = f"{ratio:.3f}: {slow} {show_rate(low)}, {fast} {show_rate(high)}"
+        when = span(measures, *measures.window(self.window))
+        return self.verdict(held.hold(ratio), f"slowest to fastest of {self.which} {held.say()}", saw, when, ratio, "")
+
+
+class PlaneBalance(Selected):
+    """Planes carry equal shares of the goodput."""
+
+    kind: Literal["plane_balance"]
+    window: KnownWindow
+    within: Percent = Field(default=0.03, description="of the mean of the planes")
+    planes: list[int] | None = Field(default=None, min_length=2, description="which; without it all")
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """How far the plane that is furthest from the mean is from it."""
+        begin, end = measures.window(self.window)
+        planes = self.planes or list(range(1, measures.fabric.planes + 1))
+        rates = {plane: measures.goodput(begin, end, self.selection(plane)) for plane in planes}
+        mean = sum(rates.values()) / len(rates)
+        which = "all planes" if not self.planes else f"planes {', '.join(map(str, planes))}"
+        wanted = f"{which} carry the same{self.subject} ± {self.within * 100:g}%"
+        when = span(measures, begin, end)
+        if not mean:
+            return self.verdict(False, wanted, "nothing arrived", when)
+        off = {plane: rate / mean - 1 for plane, rate in rates.items()}
+        worst = max(off, key=lambda plane: abs(off[plane]))
+        saw = f"plane {worst} is {off[worst] * 100:+.1f}% off the mean of {show_rate(mean)}"
+        return self.verdict(abs(off[worst]) <= self.within, wanted, saw, when, abs(off[worst]), "of mean")
+
+
+class PathShare(Selected):
+    """The share of a traffic's packets that one path carries in a window."""
+
+    kind: Literal["path_share"]
+    window: KnownWindow
+    plane: int = Field(ge=1)
+    uplink: int = Field(ge=0, description="number of the T1 in the plane; 0 within a T0 group")
+    at_least: Percent | None = None
+    at_most: Percent | None = None
+
+    _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_least: 95%"))
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """Packets sent over the path, over all that were sent."""
+        begin, end = measures.window(self.window)
+        flows = {flow.name for flow in measures.flows.select(self.selection())}
+        packets: dict[tuple[int, int], float] = {}
+        for (host, qp, _), series in measures.samples.paths.items():
+            flow = measures.flows.of_sender(host, qp)
+            if flow and flow.name in flows:
+                sent = series.count("sent_packets").grew(begin, end)
+                packets[series.path] = packets.get(series.path, 0.0) + sent
+        total = sum(packets.values())
+        share = packets.get((self.plane, self.uplink), 0.0) / total if total else 0.0
+        held = Bounds(self.at_least, self.at_most)
+        wanted = (
+            f"plane {self.plane}, T1 {self.uplink} carries {held.say('{:.0%}'.format)} of the packets{self.subject}"
+        )
+        saw = f"{share * 100:.1f}% of {total:.0f} packets"
+        return self.verdict(
+            total > 0 and held.hold(share), wanted, saw, span(measures, begin, end), share, "of packets"
+        )

@@ -1,0 +1,196 @@
+"""Expectations of losses: how many, sent again or not, and how soon a fault was noticed and overcome."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, model_validator
+
+from lab.expectations.base import BaseExpectation, Bounds, LevelField, Selected, Verdict, needs_one, span
+from lab.expectations.throughput import reference
+from lab.measure.paths import OUT
+from lab.names import FaultName, KnownWindow
+from lab.series import binned_total, edges
+from lab.units import Duration, Percent, show_rate, show_seconds
+
+if TYPE_CHECKING:
+    from lab.measure import Loss, Measures
+
+
+_LOST_LIMITS = ("at_least", "at_most", "within_rtts", "share_at_least", "share_at_most")
+
+
+class Lost(Selected):
+    """How many packets were declared lost: over a fault's cables or in a window, by the worst QP or in total."""
+
+    kind: Literal["lost"]
+    fault: FaultName | None = None
+    window: KnownWindow | None = None
+    per: Literal["qp", "run"] = Field(default="qp", description="count by QP and judge the worst, or count all")
+    at_least: int | None = Field(default=None, ge=0)
+    at_most: int | None = Field(default=None, ge=0)
+    share_at_least: Percent | None = Field(default=None, description="of the data packets sent meanwhile")
+    share_at_most: Percent | None = None
+    within_rtts: float | None = Field(default=None, gt=0, description="the last one, after the fault struck")
+
+    _complete = model_validator(mode="after")(needs_one(*_LOST_LIMITS, example="at_most: 10"))
+
+    @model_validator(mode="after")
+    def _after_what(self) -> "Lost":
+        if self.within_rtts is not None and self.fault is None:
+            raise ValueError("within_rtts counts from a fault; name the fault")
+        return self
+
+    def _losses(self, measures: "Measures") -> "list[Loss]":
+        found = measures.losses_of(self.fault) if self.fault else measures.paths.losses
+        if self.window:
+            begin, end = measures.window(self.window)
+            found = [loss for loss in found if begin <= loss.t <= end]
+        if self.subject:
+            senders = {key for flow in measures.flows.select(self.selection()) for key in flow.senders}
+            found = [loss for loss in found if (loss.host, loss.qp) in senders]
+        return found
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The count, and the last one's time."""
+        losses = self._losses(measures)
+        per_qp: dict[tuple[str, int], int] = {}
+        for loss in losses:
+            per_qp[loss.host, loss.qp] = per_qp.get((loss.host, loss.qp), 0) + loss.packets
+        count = max(per_qp.values(), default=0) if self.per == "qp" else sum(per_qp.values())
+        held = Bounds(self.at_least, self.at_most)
+        share, shares = self._share(measures, losses), Bounds(self.share_at_least, self.share_at_most)
+        cause = self.fault or str(self.window or "the run")
+        limits = [f"{held.say()} packets"] if held.say() else []
+        limits += [f"{shares.say('{:.3%}'.format)} of those sent"] if shares.say() else []
+        wanted = f"{cause} costs {'a QP' if self.per == 'qp' else 'all QPs'}{self.subject} {', '.join(limits)}".rstrip()
+        ok, when = held.hold(count) and shares.hold(share), ""
+        saw = f"{count} packets" + (f", {len(per_qp)} QPs lost some" if len(per_qp) > 1 else "")
+        saw += f", {share * 100:.3g}% of those sent" if shares.say() else ""
+        if self.within_rtts:
+            wanted += f", the last within {self.within_rtts:g} RTT"
+        if losses and self.fault:
+            rtts = (losses[-1].t - measures.times[self.fault]) / measures.rtt
+            when = f"last one {rtts:.1f} RTT after the fault"
+            ok = ok and (self.within_rtts is None or rtts <= self.within_rtts)
+        elif losses:
+            when = f"at {measures.since_start(losses[0].t):.2f} to {measures.since_start(losses[-1].t):.2f} s"
+        if shares.say():
+            return self.verdict(ok, wanted, saw, when, share, "of packets")
+        return self.verdict(ok, wanted, saw, when, float(count), "packets")
+
+    def _share(self, measures: "Measures", losses: "list[Loss]") -> float:
+        """Losses of all QPs over the data packets that they sent in the window, or while the fault lasted."""
+        begin, end = measures.window(self.window)
+        if self.fault and not self.window:
+            begin, end = measures.strikes[self.fault].during(measures.end)
+        keys = [key for flow in measures.flows.select(self.selection()) for key in flow.senders]
+        sent = sum(measures.samples.qps[key].count("sent_packets").grew(begin, end) for key in keys)
+        return sum(loss.packets for loss in losses) / sent if sent else 0.0
+
+
+class Retransmitted(Selected):
+    """Every packet that was declared lost was sent again; and no more than that, where limits are given."""
+
+    kind: Literal["retransmitted"]
+    at_most: int | None = Field(default=None, ge=0, description="packets by any one QP")
+    share_at_most: Percent | None = Field(default=None, description="of all data packets sent")
+    share_at_least: Percent | None = None
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """Losses without a retransmission, and the senders' counts."""
+        if self.at_most is None and self.share_at_most is None and self.share_at_least is None:
+            return self._all_sent_again(measures)
+        sent = again = worst = 0.0
+        for flow in measures.flows.select(self.selection()):
+            for key in flow.senders:
+                series = measures.samples.qps[key]
+                retx = series.count("retx_packets").values
+                worst = max(worst, retx[-1] if retx else 0)
+                again += retx[-1] if retx else 0
+                sent += (series.count("sent_packets").values or [0])[-1]
+        share = again / sent if sent else 0.0
+        held = Bounds(self.share_at_least, self.share_at_most)
+        wanted = f"retransmissions{self.subject} {held.say('{:.2%} of packets'.format)}".rstrip()
+        wanted += f" ≤ {self.at_most} by a QP" if self.at_most is not None else ""
+        ok = sent > 0 and held.hold(share) and (self.at_most is None or worst <= self.at_most)
+        saw = f"{again:.0f} of {sent:.0f} packets = {share * 100:.3g}%, {worst:.0f} by the worst QP"
+        return self.verdict(ok, wanted, saw, "", share, "of packets")
+
+    def _all_sent_again(self, measures: "Measures") -> Verdict:
+        open_losses, count = measures.paths.not_retransmitted, len(measures.paths.losses)
+        saw = f"{count - len(open_losses)} of {count}"
+        when = ", ".join(f"PSN {x.psn} lost at {measures.since_start(x.t):.2f} s" for x in open_losses[:3])
+        wanted = "every lost packet is sent again"
+        return self.verdict(not open_losses, wanted, saw, when, float(len(open_losses)), "packets")
+
+
+class Detect(BaseExpectation):
+    """How soon the senders took the EVs over a fault's cables out of use."""
+
+    kind: Literal["detect"]
+    fault: FaultName
+    within_rtts: float = Field(gt=0)
+    first: bool = Field(default=False, description="judge the first EV taken out instead of the last")
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """From the strike until EVs of sending QPs went out; each counts the first time."""
+        if self.fault not in measures.strikes:
+            raise KeyError(self.fault)
+        strike = measures.strikes[self.fault]
+        begin, end = strike.during(measures.end)
+        which = "first" if self.first else "last"
+        wanted = f"the {which} EV over {strike.where} is out within {self.within_rtts:g} RTT"
+        out: dict[Any, float] = {}
+        for change in measures.paths.changes:
+            if change.new not in OUT or not begin <= change.t <= end or change.key not in measures.paths.sender_evs:
+                continue
+            if measures.hits(strike, change.host, change.qp, change.path):
+                out.setdefault(change.key, change.t)
+        if not out:
+            return self.verdict(False, wanted, "no EV was taken out")
+        times = sorted(out.values())
+        seconds = (times[0] if self.first else times[-1]) - begin
+        rtts = seconds / measures.rtt
+        saw = f"{rtts:.1f} RTT = {show_seconds(seconds)}; {len(out)} EVs went out"
+        when = (
+            f"{(times[0] - begin) / measures.rtt:.1f} to {(times[-1] - begin) / measures.rtt:.1f} RTT after the fault"
+        )
+        return self.verdict(rtts <= self.within_rtts, wanted, saw, when, rtts, "RTT")
+
+
+class Recover(Selected):
+    """How soon after a fault struck, or was healed, goodput reached a level and kept it."""
+
+    kind: Literal["recover"]
+    fault: FaultName
+    to: LevelField
+    within_rtts: float | None = Field(default=None, gt=0)
+    within: Duration | None = Field(default=None, gt=0)
+    after: Literal["strike", "heal"] = "strike"
+    sample: Duration = Field(default=0.1, ge=0.05, description="seconds; also the resolution of the answer")
+    keep: int = Field(default=3, ge=1, description="samples for which the level must be kept")
+
+    _complete = model_validator(mode="after")(needs_one("within_rtts", "within", example="within_rtts: 5"))
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The first sample from which on goodput keeps the level; 0 where it never fell below."""
+        moment = measures.times[self.fault if self.after == "strike" else f"{self.fault}.end"]
+        chosen = self.selection()
+        level = self.to.share * (reference(self.to.of, measures, chosen, (moment, measures.end)) if self.to.of else 1.0)
+        limit = self.within if self.within is not None else (self.within_rtts or 0.0) * measures.rtt
+        what = "struck" if self.after == "strike" else "was healed"
+        wanted = f"goodput{self.subject} ≥ {self.to} within {self._limit()} after {self.fault} {what}"
+        at = [t for t in edges(moment, measures.end, self.sample) if t <= measures.end + 1e-9]
+        rates = binned_total(measures.rates.counters(chosen), at) if len(at) > 1 else []
+        good = [rate >= level * (1 - 1e-9) for rate in rates]
+        found = next((i for i in range(len(good)) if all(good[i : i + self.keep])), None)
+        if found is None:
+            best = f"at best {show_rate(max(rates))}" if rates else "nothing was measured"
+            return self.verdict(False, wanted, f"never; {best}", span(measures, moment, measures.end))
+        seconds = at[found] - moment
+        lowest = min(rates[: found + 1])
+        saw = f"after {show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT, down to {show_rate(lowest)}"
+        when = f"at {measures.since_start(at[found]):.2f} s"
+        return self.verdict(seconds <= limit + 1e-9, wanted, saw, when, seconds / measures.rtt, "RTT")
+
+    def _limit(self) -> str:
+        return f"{self.within_rtts:g} RTT" if self.within is None else show_seconds(self.within)

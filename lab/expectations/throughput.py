@@ -1,0 +1,207 @@
+"""Expectations of goodput: its mean and its floor in a window, pauses, isolation of a victim."""
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, model_validator
+
+from lab.expectations.base import (
+    LINE,
+    MEAN,
+    BaseExpectation,
+    Bounds,
+    Level,
+    LevelField,
+    Selected,
+    Verdict,
+    needs_one,
+    span,
+)
+from lab.measure.flows import Selection
+from lab.names import KnownWindow, TrafficName
+from lab.series import binned_total, edges, quantile
+from lab.units import Duration, Percent, show_rate, show_seconds
+
+if TYPE_CHECKING:
+    from lab.measure import Measures
+
+_ONE_LEVEL = ("at_least", "at_most", "about")
+
+
+class Goodput(Selected):
+    """Mean goodput over a window, of everything, a traffic, a flow or a plane: a floor, a ceiling, or a level."""
+
+    kind: Literal["goodput"]
+    window: KnownWindow
+    plane: int | None = Field(default=None, ge=1)
+    at_least: LevelField | None = None
+    at_most: LevelField | None = None
+    about: LevelField | None = None
+    within: Percent = 0.05
+
+    _complete = model_validator(mode="after")(needs_one(*_ONE_LEVEL, example="at_least: 90% of line"))
+
+    @model_validator(mode="after")
+    def _no_mean(self) -> "Goodput":
+        if any(level and level.of == MEAN for level in (self.at_least, self.at_most, self.about)):
+            raise ValueError("goodput is the mean itself; hold it against line, or against another goodput's name")
+        return self
+
+    def measured(self, measures: "Measures") -> float:
+        """Bytes per second that arrived in the window; KeyError when it has not come to pass."""
+        return measures.goodput(*measures.window(self.window), self.selection(self.plane))
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """Bytes that arrived in the window, over its length."""
+        begin, end = measures.window(self.window)
+        chosen, got = self.selection(self.plane), self.measured(measures)
+        levels = [level for level in (self.at_least, self.at_most, self.about) if level]
+        low, high, near = (
+            _absolute(level, measures, chosen, (begin, end)) for level in (self.at_least, self.at_most, self.about)
+        )
+        held = Bounds(low, high, near, self.within)
+        said = [f"{sign} {level}" for sign, level in (("≥", self.at_least), ("≤", self.at_most)) if level]
+        said += [f"{self.about} ± {self.within * 100:g}%"] if self.about else []
+        what = f" of {chosen}" if str(chosen) else ""
+        share, of = _share(got, levels[0], measures, chosen, (begin, end))
+        saw = show_rate(got) + (f" = {share * 100:.1f}% of {of}" if of else "")
+        wanted = f"goodput{what} {', '.join(said)}"
+        when = span(measures, begin, end)
+        if end <= begin:
+            return self.verdict(False, wanted, "the window is empty", when)
+        return self.verdict(held.hold(got), wanted, saw, when, share if of else got, f"of {of}" if of else "B/s")
+
+
+class GoodputFloor(Selected):
+    """The lowest goodput of any sample of a window; `allow` samples may be lower."""
+
+    kind: Literal["goodput_floor"]
+    window: KnownWindow
+    plane: int | None = Field(default=None, ge=1)
+    sample: Duration = Field(default=0.1, ge=0.05, description="seconds per sample")
+    at_least: LevelField
+    allow: int = Field(default=0, ge=0, description="samples that may lie below")
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """Goodput of every sample of the window."""
+        begin, end = measures.window(self.window)
+        chosen = self.selection(self.plane)
+        what = f" of {chosen}" if str(chosen) else ""
+        wanted = f"every {show_seconds(self.sample)} sample of goodput{what} ≥ {self.at_least}"
+        if self.allow:
+            wanted += f", but for {self.allow}"
+        if end < begin + self.sample:
+            return self.verdict(False, wanted, "the window is shorter than a sample", span(measures, begin, end))
+        at = [t for t in edges(begin, end, self.sample) if t <= end + 1e-9]
+        rates = binned_total(measures.rates.counters(chosen), at)
+        mean = measures.goodput(begin, end, chosen)
+        floor = (
+            mean * self.at_least.share
+            if self.at_least.of == MEAN
+            else _absolute(self.at_least, measures, chosen, (begin, end))
+        )
+        assert floor is not None
+        below = sum(rate < floor * (1 - 1e-9) for rate in rates)
+        lowest = min(rates)
+        base = mean if self.at_least.of == MEAN else floor / self.at_least.share if self.at_least.share else 0.0
+        saw = f"lowest {show_rate(lowest)}" + (f" = {_ratio(lowest, base) * 100:.1f}%" if self.at_least.of else "")
+        saw += f"; {below} of {len(rates)} below"
+        when = f"at {measures.since_start(at[rates.index(lowest)]):.2f} s"
+        value, unit = (_ratio(lowest, base), f"of {self.at_least.of}") if self.at_least.of else (lowest, "B/s")
+        return self.verdict(below <= self.allow, wanted, saw, when, value, unit)
+
+
+class Stall(Selected):
+    """The longest time without new data at a receiver."""
+
+    kind: Literal["stall"]
+    window: KnownWindow
+    max_rtts: float | None = Field(default=None, gt=0)
+    at_least_rtts: float | None = Field(default=None, gt=0)
+
+    _complete = model_validator(mode="after")(needs_one("max_rtts", "at_least_rtts", example="max_rtts: 5"))
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The longest pause that a receiver saw, in base round-trip times."""
+        begin, end = measures.window(self.window)
+        found = measures.stalls.between(begin, end, self.selection())
+        said = [f"no pause longer than {self.max_rtts:g} RTT"] if self.max_rtts else []
+        said += [f"a pause of at least {self.at_least_rtts:g} RTT"] if self.at_least_rtts else []
+        wanted = " and ".join(said) + (f" in {self.flow or self.traffic}" if self.subject else "")
+        if not found:
+            return self.verdict(False, wanted, "no receiver was sampled in the window")
+        at, length = found[0]
+        rtts = length / measures.rtt
+        saw = f"{show_seconds(length)} = {rtts:.1f} RTT"
+        ok = Bounds(self.at_least_rtts, self.max_rtts).hold(rtts)
+        return self.verdict(ok, wanted, saw, f"at {measures.since_start(at):.2f} s", rtts, "RTT")
+
+
+class Isolation(BaseExpectation):
+    """What a victim keeps, while others load the fabric, of the rate it has alone."""
+
+    kind: Literal["isolation"]
+    victim: TrafficName
+    window: KnownWindow
+    alone: KnownWindow | None = Field(default=None, description="when it ran alone; without it the line rate counts")
+    at_least: Percent | None = None
+    at_most: Percent | None = None
+    percentile: float | None = Field(
+        default=None, ge=0, le=100, description="of its samples of 100 ms, such as 5; without it the mean"
+    )
+
+    _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_least: 95%"))
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The victim's goodput over that of its isolated rate."""
+        chosen = Selection(traffic=self.victim)
+        begin, end = measures.window(self.window)
+        got = measures.goodput(begin, end, chosen)
+        if self.percentile is not None:
+            got = quantile(measures.rates.binned(edges(begin, end, 0.1), chosen), self.percentile / 100)
+        base = measures.rates.line(chosen, (begin, end))
+        if self.alone:
+            base = measures.goodput(*measures.window(self.alone), chosen)
+        share = _ratio(got, base)
+        held = Bounds(self.at_least, self.at_most)
+        figure = (
+            f"{self.victim} keeps" if self.percentile is None else f"percentile {self.percentile:g} of {self.victim}"
+        )
+        wanted = f"{figure} {held.say('{:.0%}'.format)} of its rate alone"
+        saw = f"{share * 100:.1f}%: {show_rate(got)} of {show_rate(base)}"
+        return self.verdict(held.hold(share), wanted, saw, span(measures, begin, end), share, "of alone")
+
+
+def reference(
+    name: str, measures: "Measures", chosen: Selection | None = None, within: tuple[float, float] | None = None
+) -> float:
+    """The goodput that a level speaks of, bytes per second; KeyError when it was not measured.
+
+    The line rate is that of the flows chosen, of those that ran in the window.
+    """
+    if name == LINE:
+        return measures.rates.line(chosen or Selection(), within)
+    for entry in measures.scenario.expect:
+        if isinstance(entry, Goodput) and entry.name == name:
+            return entry.measured(measures)
+    raise KeyError(f"goodput {name}")
+
+
+def _absolute(
+    level: Level | None, measures: "Measures", chosen: Selection, within: tuple[float, float]
+) -> float | None:
+    if level is None:
+        return None
+    return level.share * (reference(level.of, measures, chosen, within) if level.of else 1.0)
+
+
+def _share(
+    got: float, level: Level, measures: "Measures", chosen: Selection, within: tuple[float, float]
+) -> tuple[float, str]:
+    """What the goodput is of the level's base, and what that base is called."""
+    if not level.of:
+        return got, ""
+    return _ratio(got, reference(level.of, measures, chosen, within)), level.of
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,270 @@
+"""What is done for faults of switches, of the controller and of agents, and for background traffic."""
+
+import math
+import time
+from collections.abc import Mapping
+
+from lab.errors import RunError
+from lab.faults.action import Action, Counters, Ground
+from lab.faults.processmodels import (
+    AgentCrash,
+    Background,
+    ControllerCrash,
+    ControllerPartition,
+    ControllerRestart,
+    ControllerSlow,
+    SwitchCrash,
+    SwitchFreeze,
+    SwitchReboot,
+    WrongEntry,
+)
+from topo import channels, senders
+from topo.targets import Launch
+
+CONTROLLER = "controller"
+_LOOK_AGAIN = 0.05  # seconds between two looks whether a switch is provisioned
+_PATIENCE = 10.0  # seconds until a switch that came back gets its carrier even so: there may be no controller
+
+
+class Crash(Action[SwitchCrash]):
+    """The switch's process is killed."""
+
+    def strike(self) -> None:
+        """Kill it."""
+        self.ground.excuse(self.fault.switch)
+        self.ground.emulation.kill(self.fault.switch)
+
+    def heal(self) -> None:
+        """Start it anew; the controller finds it empty and provisions it."""
+        self.ground.emulation.restart(self.fault.switch)
+        self.ground.expect_alive(self.fault.switch)
+
+
+class Freeze(Action[SwitchFreeze]):
+    """The switch's process stands still."""
+
+    def strike(self) -> None:
+        """Stop it."""
+        self.ground.emulation.freeze(self.fault.switch)
+
+    def heal(self) -> None:
+        """Let it go on, unless something else has ended it."""
+        if self.ground.emulation.is_alive(self.fault.switch):
+            self.ground.emulation.thaw(self.fault.switch)
+
+
+class Reboot(Action[SwitchReboot]):
+    """Carrier goes, the switch stands or ends; then it starts, and carrier returns as soon as it forwards."""
+
+    def __init__(self, ground: Ground, fault: SwitchReboot) -> None:
+        super().__init__(ground, fault)
+        self._powered = True
+        self._give_up = math.inf
+
+    def strike(self) -> None:
+        """Power goes."""
+        fault, emulation = self.fault, self.ground.emulation
+        emulation.cables.hold_down(fault.name, *fault.links(self.ground.fabric))
+        self._powered = False
+        if fault.keep_state:
+            emulation.freeze(fault.switch)
+        else:
+            self.ground.excuse(fault.switch)
+            emulation.kill(fault.switch)
+        self.due = time.monotonic() + fault.takes
+
+    def advance(self, now: float) -> list[str]:
+        """Start it; then wait until the controller has provisioned it."""
+        if now < self.due or self.finished:
+            return []
+        if not self._powered:
+            self._power_up()
+        if self.fault.keep_state or now > self._give_up or self._is_provisioned():
+            self.ground.emulation.cables.let_go(self.fault.name)
+            self.finished, self.due = True, math.inf
+        else:
+            self.due = time.monotonic() + _LOOK_AGAIN
+        return []
+
+    def heal(self) -> None:
+        """Whatever has not been done yet."""
+        if not self._powered:
+            self._power_up()
+        while not (self.finished or self.fault.keep_state or self._is_provisioned()):
+            if time.monotonic() > self._give_up:
+                break
+            time.sleep(_LOOK_AGAIN)
+        self.ground.emulation.cables.let_go(self.fault.name)
+
+    def _power_up(self) -> None:
+        if self.fault.keep_state:
+            self.ground.emulation.thaw(self.fault.switch)
+        else:
+            self.ground.emulation.restart(self.fault.switch)
+            self.ground.expect_alive(self.fault.switch)
+        self._powered = True
+        self._give_up = time.monotonic() + _PATIENCE
+
+    def _is_provisioned(self) -> bool:
+        if not self.ground.emulation.is_alive(CONTROLLER):
+            return False
+        try:
+            states = self.ground.call(CONTROLLER, "status")["by_switch"]
+        except RunError:
+            return False
+        return bool(states[self.fault.switch]["state"] == "ready")
+
+
+class Misroute(Action[WrongEntry]):
+    """The controller writes a wrong entry, and keeps what it wants."""
+
+    def strike(self) -> None:
+        """Write it."""
+        fault = self.fault
+        self.ground.call(CONTROLLER, "misroute", switch=fault.switch, port=fault.port, to=fault.to)
+
+    def heal(self) -> None:
+        """Have the controller mend what its audit finds."""
+        self.ground.call(CONTROLLER, "repair", switch=self.fault.switch)
+
+
+class CrashController(Action[ControllerCrash]):
+    """The controller is killed."""
+
+    def strike(self) -> None:
+        """Kill it."""
+        self.ground.excuse(CONTROLLER)
+        self.ground.emulation.kill(CONTROLLER)
+        self.ground.forget(CONTROLLER)
+
+    def heal(self) -> None:
+        """Start another."""
+        self.ground.launch(CONTROLLER)
+        self.ground.expect_alive(CONTROLLER)
+
+
+class RestartController(Action[ControllerRestart]):
+    """The controller ends in good order, and another starts."""
+
+    def strike(self) -> None:
+        """End it and start another."""
+        self.ground.excuse(CONTROLLER)
+        self.ground.emulation.terminate(CONTROLLER)
+        self.ground.forget(CONTROLLER)
+        self.ground.launch(CONTROLLER)
+        self.finished = True
+
+    def heal(self) -> None:
+        """Start one where that came to nothing."""
+        if not self.ground.emulation.is_alive(CONTROLLER):
+            self.ground.launch(CONTROLLER)
+        self.ground.expect_alive(CONTROLLER)
+
+
+class CutControl(Action[ControllerPartition]):
+    """One control channel is cut from outside both of its ends."""
+
+    def __init__(self, ground: Ground, fault: ControllerPartition) -> None:
+        super().__init__(ground, fault)
+        self._cut: channels.Cut | None = None
+
+    def strike(self) -> None:
+        """Cut it."""
+        lab = self.ground.emulation
+        switch = self.ground.fabric.switch(self.fault.switch)
+        path = Launch(switch, self.ground.fabric.spec, lab.run_dir).socket
+        pid = lab.processes().get(CONTROLLER)
+        if pid is None:
+            raise RunError(f"{self.fault.name} could not strike: there is no controller to cut off")
+        self._cut = channels.cut(pid, path)
+
+    def heal(self) -> None:
+        """Let the controller find the switch again."""
+        if self._cut is not None:
+            self._cut.heal()
+            self._cut = None
+
+
+class SlowController(Action[ControllerSlow]):
+    """The controller stands still for a part of every period."""
+
+    def __init__(self, ground: Ground, fault: ControllerSlow) -> None:
+        super().__init__(ground, fault)
+        self._standing = False
+
+    def strike(self) -> None:
+        """The first pause."""
+        self.due = time.monotonic()
+        self.advance(self.due)
+
+    def advance(self, now: float) -> list[str]:
+        """Stop it, or let it go on."""
+        if now < self.due or not self.ground.emulation.is_alive(CONTROLLER):
+            return []
+        if self._standing:
+            self.ground.emulation.thaw(CONTROLLER)
+            self.due += self.fault.period - self.fault.pause
+        else:
+            self.ground.emulation.freeze(CONTROLLER)
+            self.due += self.fault.pause
+        self._standing = not self._standing
+        return []
+
+    def heal(self) -> None:
+        """Let it go on."""
+        if self._standing and self.ground.emulation.is_alive(CONTROLLER):
+            self.ground.emulation.thaw(CONTROLLER)
+
+
+class CrashAgent(Action[AgentCrash]):
+    """A host's agent is killed."""
+
+    def strike(self) -> None:
+        """Kill it."""
+        self.ground.excuse(self.fault.host)
+        self.ground.emulation.kill(self.fault.host)
+        self.ground.forget(self.fault.host)
+
+    def heal(self) -> None:
+        """Start another."""
+        self.ground.launch(self.fault.host)
+        self.ground.expect_alive(self.fault.host)
+
+
+class SendBackground(Action[Background]):
+    """A process in the host's namespace sends along one path."""
+
+    def __init__(self, ground: Ground, fault: Background) -> None:
+        super().__init__(ground, fault)
+        self._sender: senders.Sender | None = None
+
+    def strike(self) -> None:
+        """Begin."""
+        fault, fabric = self.fault, self.ground.fabric
+        rate = fault.packets_per_second(fabric)
+        path = fault.path(fabric)
+        self._sender = senders.send(
+            self.ground.emulation, fault.source, fault.destination, path, rate, fault.size, fault.name
+        )
+
+    def heal(self) -> Counters:
+        """End; returns packets sent, and those that found no carrier."""
+        if self._sender is None:
+            return {}
+        self.ground.excuse(self._sender.name)
+        done = self._sender.heal()
+        return {"sent": done.sent, "refused": done.refused}
+
+
+PROCESS_ACTIONS: Mapping[str, type[Action]] = {  # type: ignore[type-arg]
+    "switch_crash": Crash,
+    "switch_freeze": Freeze,
+    "switch_reboot": Reboot,
+    "wrong_entry": Misroute,
+    "controller_crash": CrashController,
+    "controller_restart": RestartController,
+    "controller_partition": CutControl,
+    "controller_slow": SlowController,
+    "agent_crash": CrashAgent,
+    "background": SendBackground,
+}

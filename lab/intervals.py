@@ -1,0 +1,35 @@
+"""Figures of repeated runs: median, mean, and the interval that holds the mean with 95 % confidence (Student's t)."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Two-sided 95 % quantiles of Student's t by degrees of freedom; beyond the table the normal distribution's.
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+_NORMAL95 = 1.960
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What several runs say of one figure; `low` and `high` are None where there are fewer than two."""
+
+    count: int
+    median: float
+    mean: float
+    low: float | None
+    high: float | None
+    least: float
+    most: float
+
+
+def summary(values: Sequence[float]) -> Figure:
+    """The figure of at least one value."""
+    mean = statistics.fmean(values)
+    low = high = None
+    if len(values) > 1:
+        freedom = len(values) - 1
+        quantile = _T95[freedom - 1] if freedom <= len(_T95) else _NORMAL95
+        half = quantile * statistics.stdev(values) / math.sqrt(len(values))
+        low, high = mean - half, mean + half
+    return Figure(len(values), statistics.median(values), mean, low, high, min(values), max(values))

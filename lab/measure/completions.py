@@ -1,0 +1,89 @@
+"""How long things took: messages, iterations of a collective, whole flows, round trips of a ping-pong."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from lab.history import History
+
+Unit = Literal["messages", "iterations", "flows"]
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Something that was posted and done, of a traffic and flow; times on the history's clock."""
+
+    traffic: str
+    flow: str
+    posted: float
+    done: float
+    size: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.done - self.posted
+
+
+class Completions:
+    """Completion times of one run."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    @cached_property
+    def messages(self) -> list[Completion]:
+        """All messages, in the order in which they were done."""
+        found = []
+        for r in self._history.of("message", "messages"):
+            rows = r["done"] if r.kind == "messages" else [(r["posted"], r["done"], r.get("bytes", 0))]
+            found += [Completion(r["traffic"], r.get("flow", ""), row[0], row[1], int(row[2])) for row in rows]
+        return sorted(found, key=lambda message: message.done)
+
+    @cached_property
+    def flows(self) -> list[Completion]:
+        """All flows that ended well; where a record names no flow, the traffic."""
+        begun = {r["traffic"]: r.t for r in self._history.of("traffic.start")}
+        found, named = [], set()
+        for r in self._history.of("flow.end"):
+            named.add(r["traffic"])
+            if not r.get("error"):
+                seconds = float(r.get("seconds", r.t - begun.get(r["traffic"], r.t)))
+                found.append(Completion(r["traffic"], r["flow"], r.t - seconds, r.t, int(r.get("bytes") or 0)))
+        whole = [r for r in self._history.of("traffic.end") if r["traffic"] in begun and r["traffic"] not in named]
+        found += [Completion(r["traffic"], r["traffic"], begun[r["traffic"]], r.t) for r in whole if not r.get("error")]
+        return found
+
+    def iterations(self, traffic: str) -> list[float]:
+        """Seconds of every iteration of a collective."""
+        return [float(s) for r in self._history.of("traffic.end") if r["traffic"] == traffic
+                for s in r.get("iterations") or ()]  # fmt: skip
+
+    def seconds(
+        self, what: Unit, traffic: str, flow: str = "", within: tuple[float, float] | None = None
+    ) -> list[float]:
+        """Durations of what was done, by kind; within a window by the time it was done. Iterations have no times."""
+        if what == "iterations":
+            return self.iterations(traffic)
+        done = self.messages if what == "messages" else self.flows
+        return [
+            entry.seconds
+            for entry in done
+            if (not traffic or entry.traffic == traffic)
+            and (not flow or entry.flow == flow)
+            and (within is None or within[0] <= entry.done <= within[1])
+        ]
+
+    def round_trips(self, traffic: str) -> list[float]:
+        """Completion times of a ping-pong's messages, there and back, seconds."""
+        found: list[float] = []
+        for r in self._history.of("pingpong"):
+            if r["traffic"] == traffic:
+                times = r["rtt"]
+                found += [float(s) for s in times] if isinstance(times, list) else [float(times)]
+        return found
+
+    @cached_property
+    def pingpongs(self) -> list[str]:
+        """Traffics that were ping-pongs, in order."""
+        return list(dict.fromkeys(r["traffic"] for r in self._history.of("pingpong")))

@@ -1,0 +1,85 @@
+"""What the faults of a run did to its fabric, as the records `fault.begin` and `fault.end` say."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lab.history import History
+from lab.measure.rates import Path
+from topo.model import Fabric, Host, Switch, UnknownName
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One fault: when it struck and was healed, and the cables whose packets it could take."""
+
+    name: str
+    kind: str
+    text: str
+    begin: float
+    end: float | None
+    links: tuple[str, ...] = ()
+    where: str = ""  # the element that those cables are: a cable, a switch, a host, a plane
+    paths: tuple[Path, ...] = ()  # where it hits only some of the paths over its cables
+    processes: tuple[str, ...] = ()  # ended on purpose
+    edges: tuple[float, ...] = ()  # times at which a fault that comes and goes did so
+
+    def during(self, otherwise: float) -> tuple[float, float]:
+        """When it began and ended; `otherwise` where it never ended."""
+        return self.begin, otherwise if self.end is None else self.end
+
+
+def strikes(history: History, scenario_faults: list[Any], fabric: Fabric) -> dict[str, Strike]:
+    """All faults that struck, by name, in order; one that struck more than once lasts from the first to the last."""
+    entries = {fault.name: fault for fault in scenario_faults}
+    ends = {record["fault"]: record.t for record in history.of("fault.end")}
+    edges: dict[str, list[float]] = {}
+    for record in history.of("fault.edge"):
+        edges.setdefault(record["fault"], []).append(record.t)
+    found: dict[str, Strike] = {}
+    for record in history.of("fault.begin"):
+        name = record["fault"]
+        if name in found:
+            continue
+        entry = entries.get(name)
+        links = record.get("links")
+        if links is None:
+            single = record.get("link") or getattr(entry, "link", None)
+            links = [single] if single else []
+        kind = str(record.get("fault_kind") or getattr(entry, "kind", ""))
+        found[name] = Strike(
+            name=name,
+            kind=kind,
+            text=str(record.get("text") or ", ".join(links[:2]) + (" …" if len(links) > 2 else "") or kind),
+            begin=record.t,
+            end=ends.get(name),
+            links=tuple(links),
+            where=min(elements(set(links), fabric), key=len, default=f"the cables of {name}"),
+            paths=tuple((int(plane), int(uplink)) for plane, uplink in record.get("paths", ())),
+            processes=tuple(record.get("processes", ())),
+            edges=tuple(edges.get(name, ())),
+        )
+    return found
+
+
+def elements(links: set[str], fabric: Fabric) -> set[str]:
+    """The elements that consist of just these cables: the cable, a switch, a host, a plane."""
+    if len(links) == 1:
+        return set(links)
+    named = [switch.name for switch in fabric.switches] + [host.name for host in fabric.hosts]
+    named += [f"plane {plane}" for plane in range(1, fabric.planes + 1)]
+    return {name for name in named if set(links_of(name, fabric)) == links}
+
+
+def links_of(element: str, fabric: Fabric) -> tuple[str, ...]:
+    """The cables of an element: of a switch, a host, a plane (`plane 2`), or the cable itself; KeyError otherwise."""
+    plane = element.lower().removeprefix("plane ")
+    if plane != element.lower() and plane.isdigit():
+        return tuple(link.name for link in fabric.links if link.plane == int(plane))
+    nodes: list[Switch | Host] = [*fabric.switches, *fabric.hosts]
+    for node in nodes:
+        if node.name == element:
+            return tuple(port.link for port in node.ports)
+    try:
+        return (fabric.link(element).name,)
+    except UnknownName:
+        raise KeyError(f"element {element}") from None

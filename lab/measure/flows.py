@@ -1,0 +1,119 @@
+"""Flows: who sends to whom, by which QPs, as the records `traffic.start` say.
+
+A traffic of a scenario is one flow or many (a permutation, an incast); a flow goes from one host to another over one or
+several QPs, and is named `TRAFFIC/h1>h3`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lab.history import History, Record
+
+QpKey = tuple[str, int]  # host, handle of the QP there
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Bytes from one host to another. `size` is 0 where it is not known beforehand."""
+
+    name: str
+    traffic: str
+    source: str
+    destination: str
+    size: int = 0
+    senders: tuple[QpKey, ...] = ()
+    receivers: tuple[QpKey, ...] = ()
+    kind: str = ""
+    begin: float = 0.0
+    end: float = float("inf")
+
+    def ran(self, begin: float, end: float) -> bool:
+        """Whether it ran at some time between two."""
+        return self.begin < end and self.end > begin
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a figure is about: everything, one traffic, one flow; in all planes or in one."""
+
+    traffic: str = ""
+    flow: str = ""
+    plane: int | None = None
+
+    def __str__(self) -> str:
+        what = self.flow or self.traffic
+        plane = f"plane {self.plane}" if self.plane else ""
+        return ", ".join(part for part in (what, plane) if part)
+
+
+class Flows:
+    """All flows of a run, in the order in which they started."""
+
+    def __init__(self, history: History) -> None:
+        found: dict[str, Flow] = {}
+        ends = {record["flow"]: record.t for record in history.of("flow.end")}
+        traffic_ends = {record["traffic"]: record.t for record in history.of("traffic.end")}
+        for record in history.of("traffic.start"):
+            for flow in _flows(record):
+                end = ends.get(flow.name, traffic_ends.get(flow.traffic, float("inf")))
+                found[flow.name] = replace(flow, begin=record.t, end=end)
+        self.all: tuple[Flow, ...] = tuple(found.values())
+        self.by_sender: dict[QpKey, Flow] = {key: flow for flow in self.all for key in flow.senders}
+        self.by_receiver: dict[QpKey, Flow] = {key: flow for flow in self.all for key in flow.receivers}
+
+    def __iter__(self) -> Iterator[Flow]:
+        return iter(self.all)
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def select(self, chosen: Selection) -> list[Flow]:
+        """The flows a selection means; KeyError where it means none."""
+        found = [flow for flow in self.all if _matches(flow, chosen)]
+        if not found:
+            raise KeyError(chosen.flow or chosen.traffic or "any traffic")
+        return found
+
+    def of_sender(self, host: str, qp: int) -> Flow | None:
+        """The flow that a QP sends. Histories that name no QPs tell flows by their sending host."""
+        flow = self.by_sender.get((host, qp))
+        if flow or self.by_sender:
+            return flow
+        return next((flow for flow in self.all if flow.source == host), None)
+
+    @property
+    def sources(self) -> set[str]:
+        """Hosts that send."""
+        return {flow.source for flow in self.all}
+
+    @property
+    def sinks(self) -> set[str]:
+        """Hosts that receive."""
+        return {flow.destination for flow in self.all}
+
+
+def _matches(flow: Flow, chosen: Selection) -> bool:
+    if chosen.flow:
+        return chosen.flow in {flow.name, f"{flow.traffic}/{flow.source}>{flow.destination}"}
+    return not chosen.traffic or flow.traffic == chosen.traffic
+
+
+def _flows(record: Record) -> Iterator[Flow]:
+    kind = str(record.get("traffic_kind", ""))
+    rows = record.get("flows")
+    if rows:
+        for row in rows:
+            source, destination = row["source"], row["destination"]
+            name = str(row.get("flow") or f"{record['traffic']}/{source}>{destination}")
+            senders = tuple((source, int(pair["source_qp"])) for pair in row.get("qps", ()))
+            receivers = tuple((destination, int(pair["destination_qp"])) for pair in row.get("qps", ()))
+            size = int(row.get("size") or 0)
+            yield Flow(name, record["traffic"], source, destination, size, senders, receivers, kind)
+        return
+    source, destination = record["source"], record["destination"]
+    qps: Mapping[str, Any] = record.get("qps", {}) or {}
+    sender = ((source, int(qps[source])),) if source in qps else ()
+    receiver = ((destination, int(qps[destination])),) if destination in qps else ()
+    size = int(record.get("size") or 0)
+    yield Flow(record["traffic"], record["traffic"], source, destination, size, sender, receiver, kind)

@@ -1,0 +1,117 @@
+"""Whether the machine kept up: CPU of the processes, frames lost in sockets, hosts held up by the kernel, deaths."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from lab.history import History
+from lab.measure.faults import Strike
+from lab.measure.samples import Samples
+from lab.series import Counter
+from lab.units import show_seconds
+
+MAX_LATE_RTTS = 1.0  # a NIC that woke up later than this was held up by the machine, not by the network
+MAX_CPU = 0.97  # of one core over a second: beyond it a process set the pace, not the network
+BUSY_S = 1.0  # seconds over which a process must have been that busy
+RESTART_S = 3.0  # seconds that a process may take to load its program after a fault
+_OFF_THE_DATA_PATH = frozenset({"controller", "lab"})
+_KILL_GRACE = 1.0  # seconds after a fault's begin or end in which its processes may be found dead
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of the lab over the run: its CPU share (1 = one core) on average, and in its busiest second."""
+
+    name: str
+    mean: float
+    peak: float
+
+
+class Machine:
+    """What the machine did while the traffic ran, from `start` to `end`. `hosts` are those in use."""
+
+    def __init__(
+        self, history: History, samples: Samples, strikes: Iterable[Strike], start: float, end: float, rtt: float,
+        hosts: set[str],
+    ) -> None:  # fmt: skip
+        self._history = history
+        self._samples = samples
+        self._strikes = tuple(strikes)
+        self._start, self._end, self._rtt, self._hosts = start, end, rtt, hosts
+
+    @cached_property
+    def cpu(self) -> dict[str, Counter]:
+        """CPU seconds used so far, by process."""
+        found: dict[str, Counter] = defaultdict(Counter)
+        for record in self._history.of("cpu"):
+            for name, seconds in record["seconds"].items():
+                found[name].add(record.t, seconds)
+        return dict(found)
+
+    @cached_property
+    def processes(self) -> list[Process]:
+        """CPU share of every process between start and end of the traffic, busiest first."""
+        found = [
+            Process(name, counter.rate(self._start, self._end), self._peak(name, counter))
+            for name, counter in self.cpu.items()
+        ]
+        return sorted(found, key=lambda process: -process.mean)
+
+    def _peak(self, name: str, counter: Counter) -> float:
+        """The share of the busiest stretch of `BUSY_S`, of the whole traffic where that is shorter.
+
+        What a process uses while a fault ends it and while it starts anew is the fault's doing.
+        """
+        if self._end - self._start <= BUSY_S:
+            return counter.rate(self._start, self._end)
+        killed = [strike.during(self._end) for strike in self._strikes if name in strike.processes]
+        times = [
+            t
+            for t in counter.times
+            if self._start <= t <= self._end - BUSY_S
+            and not any(begin - BUSY_S <= t <= end + RESTART_S for begin, end in killed)
+        ]
+        return max((counter.rate(t, t + BUSY_S) for t in times), default=counter.rate(self._start, self._end))
+
+    @property
+    def socket_drops(self) -> dict[str, int]:
+        """Frames that the kernel dropped before a host read them, by NIC port."""
+        return self._samples.socket_drops
+
+    @cached_property
+    def worst_lateness(self) -> tuple[float, str, float]:
+        """(seconds, host, time): the longest that a NIC of a host in use woke up late while the traffic ran."""
+        found = [late for late in self._samples.late if late[1] in self._hosts and self._start <= late[2] <= self._end]
+        return max(found, default=(0.0, "", self._start))
+
+    @cached_property
+    def died(self) -> list[str]:
+        """Processes that ended although nobody ended them: neither the lab nor a fault."""
+        return [
+            f"{r['process']} ({r.get('reason', 'ended')})"
+            for r in self._history.of("process.died")
+            if not self._killed(r["process"], r.t)
+        ]
+
+    def _killed(self, process: str, t: float) -> bool:
+        for strike in self._strikes:
+            begin, end = strike.during(float("inf"))
+            if process in strike.processes and begin - _KILL_GRACE <= t <= end + _KILL_GRACE:
+                return True
+        return False
+
+    @cached_property
+    def invalid(self) -> list[str]:
+        """Why the run says nothing about the network; empty where the machine kept up with it."""
+        found = [f"{port} lost {count} frames in its socket" for port, count in self.socket_drops.items()]
+        found += [
+            f"{process.name} used {process.peak * 100:.0f}% of a core for a second"
+            for process in self.processes
+            if process.name not in _OFF_THE_DATA_PATH and process.peak > MAX_CPU
+        ]
+        late, host, at = self.worst_lateness
+        if late > MAX_LATE_RTTS * self._rtt:
+            when = at - self._start
+            found.append(f"the machine let {host} wait {show_seconds(late)} for a CPU at {when:.2f} s")
+        return found

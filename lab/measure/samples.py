@@ -1,0 +1,112 @@
+"""The hosts' samples, read once: counts and gauges of every QP, path and NIC port over time.
+
+A sample may leave out rows of QPs and paths that did not move since the one before, and counts that are zero; what is
+left out is as it was.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+from lab.history import History, Record
+from lab.series import Counter, Gauge
+
+QP_COUNTS = frozenset(
+    ("placed_bytes", "acked_bytes", "sent_packets", "retx_packets", "lost_packets", "ecn_packets", "trimmed_packets")
+)
+QP_GAUGES = frozenset(("cwnd", "inflight", "rtt", "rate"))
+PATH_COUNTS = ("sent_packets", "acked_packets", "lost_packets", "marked_packets")
+
+
+class QpSeries:
+    """One QP of one host."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter] = {}
+        self.gauges: dict[str, Gauge] = {}
+        self.gaps: list[tuple[float, float]] = []  # (time, longest pause since the sample before), where there was one
+
+    def count(self, name: str) -> Counter:
+        """A count over time; an empty one where the QP never had it."""
+        return self.counts.get(name, _NOTHING)
+
+    def read(self, t: float, before: float, row: dict[str, Any]) -> None:
+        """Take a row of a sample; `before` is the time of the host's sample before this one."""
+        for name, value in row.items():
+            if name in QP_COUNTS:
+                if value:
+                    _grow(self.counts, name, t, before, value)
+            elif name in QP_GAUGES:
+                if value:
+                    self.gauges.setdefault(name, Gauge()).add(t, value)
+            elif name == "max_gap" and value:
+                self.gaps.append((t, float(value)))
+
+
+class PathSeries:
+    """One EV of one QP."""
+
+    def __init__(self, plane: int, uplink: int) -> None:
+        self.path = (plane, uplink)
+        self.counts: dict[str, Counter] = {}
+        self.states: list[tuple[float, str]] = []  # (time, state) at the samples in which it was another than before
+
+    def count(self, name: str) -> Counter:
+        """A count over time; an empty one where the path never had it."""
+        return self.counts.get(name, _NOTHING)
+
+    def read(self, t: float, before: float, row: dict[str, Any]) -> None:
+        """Take a row of a sample."""
+        for name in PATH_COUNTS:
+            if value := row.get(name):
+                _grow(self.counts, name, t, before, value)
+        state = row.get("state", "")
+        if state and (not self.states or self.states[-1][1] != state):
+            self.states.append((t, state))
+
+
+class Samples:
+    """All samples of a run, by subject."""
+
+    def __init__(self, history: History) -> None:
+        self.qps: dict[tuple[str, int], QpSeries] = defaultdict(QpSeries)
+        self.paths: dict[tuple[str, int, int], PathSeries] = {}  # host, QP, EV
+        self.placed: dict[tuple[str, int], Counter] = defaultdict(Counter)  # host, plane
+        self.socket_drops: dict[str, int] = {}  # by NIC port
+        self.late: list[tuple[float, str, float]] = []  # seconds, host, time
+        self.times: dict[str, list[float]] = defaultdict(list)
+        for record in history.of("sample"):
+            self._read(record)
+
+    def _read(self, record: Record) -> None:
+        host, t = record.node, record.t
+        taken = self.times[host]
+        before = taken[-1] if taken else t
+        taken.append(t)
+        for row in record.get("qps", ()):
+            self.qps[host, row["qp"]].read(t, before, row)
+        for row in record.get("paths", ()):
+            key = host, row["qp"], row["ev"]
+            series = self.paths.get(key)
+            if series is None:
+                series = self.paths[key] = PathSeries(row["plane"], row["uplink"])
+            series.read(t, before, row)
+        for row in record.get("ports", ()):
+            self.placed[host, row["port"]].add(t, row.get("placed_bytes", 0))
+            if dropped := row.get("socket_drops", 0):
+                name = f"{host}-p{row['port']}"
+                self.socket_drops[name] = max(self.socket_drops.get(name, 0), int(dropped))
+        late = max(float(record.get("late", 0)), float(record.get("receive_late", 0)))
+        self.late.append((late, host, t))
+
+
+_NOTHING = Counter()
+
+
+def _grow(counts: dict[str, Counter], name: str, t: float, before: float, value: float) -> None:
+    """Append to a counter; where rows were left out it stood still until the sample before this one."""
+    counter = counts.get(name)
+    if counter is None:
+        counter = counts[name] = Counter([before], [0.0]) if before < t else Counter()
+    elif counter.times[-1] < before:
+        counter.hold(before)
+    counter.add(t, value)

@@ -1,0 +1,41 @@
+"""Pauses: how long a receiving QP waited for new data."""
+
+from lab.history import History
+from lab.measure.flows import Flow, Flows, Selection
+from lab.measure.samples import Samples
+
+_SAMPLING = 0.1  # seconds between two samples of a host
+
+
+class Stalls:
+    """Pauses of the receivers of one run."""
+
+    def __init__(self, history: History, flows: Flows, samples: Samples) -> None:
+        self._samples = samples
+        self._flows = flows
+        self._ended = {record["flow"]: record.t for record in history.of("flow.end") if "flow" in record.data}
+        self._traffic_ended = {record["traffic"]: record.t for record in history.of("traffic.end")}
+
+    def between(self, begin: float, end: float, chosen: Selection) -> list[tuple[float, float]]:
+        """(time, length) of the longest pause of each sampling interval, and of pauses that never ended; longest first.
+
+        KeyError where no such traffic ran; empty where no receiver was sampled.
+        """
+        found = []
+        for flow in self._flows.select(chosen):
+            keys = flow.receivers or [key for key in self._samples.qps if key[0] == flow.destination]
+            for key in keys:
+                series = self._samples.qps[key]
+                found += [(t, gap) for t, gap in series.gaps if begin <= t <= end]
+                found += [(end, end - t + gap) for t, gap in series.gaps if t > end > t - gap]
+                found += self._open(flow, key, begin, end)
+        return sorted(found, key=lambda pause: -pause[1])
+
+    def _open(self, flow: Flow, key: tuple[str, int], begin: float, end: float) -> list[tuple[float, float]]:
+        """The pause that lasts at the end of the window, if the flow had not ended and no data came any more."""
+        placed = self._samples.qps[key].count("placed_bytes")
+        until = min(end, self._ended.get(flow.name, self._traffic_ended.get(flow.traffic, end)))
+        moved = [t for t, v0, v1 in zip(placed.times[1:], placed.values, placed.values[1:], strict=False) if v1 > v0]
+        if not moved or moved[-1] + _SAMPLING >= until or until < begin:
+            return []
+        return [(until, until - moved[-1])]

@@ -1,0 +1,122 @@
+"""What the switches counted: drops by reason, and per port queue depth, trims and ECN marks over time.
+
+Sources: `counters` records at both ends of a run, and the controller's `switches` records about once a second.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from lab.history import History
+from lab.series import Counter, Gauge
+
+Port = tuple[str, int]  # switch, port number
+
+
+class Switches:
+    """The switches' counters of one run."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    @cached_property
+    def drops(self) -> dict[str, dict[str, int]]:
+        """Packets dropped by switches during the run: reason → switch → packets."""
+        found: dict[str, dict[str, int]] = defaultdict(dict)
+        for (reason, switch), counter in self._drops.items():
+            found[reason][switch] = round(counter.values[-1] - counter.values[0])
+        return dict(sorted(found.items()))
+
+    @cached_property
+    def drops_over_time(self) -> dict[str, Counter]:
+        """Reason → count over time of all switches together."""
+        found: dict[str, list[Counter]] = defaultdict(list)
+        for (reason, _), counter in self._drops.items():
+            found[reason].append(counter)
+        return {reason: _sum(counters) for reason, counters in sorted(found.items())}
+
+    @cached_property
+    def _drops(self) -> dict[tuple[str, str], Counter]:
+        """(reason, switch) → count over time; a switch that starts anew counts from zero, which Counter adds on."""
+        counts: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
+        life: dict[str, tuple[int, int]] = {}  # switch → its how-manieth life, packets received so far in it
+        for t, switch, told in self._readings("counters", "switches"):
+            number, before = life.get(switch, (0, 0))
+            received = _received(told)
+            life[switch] = (number + (received < before), received)
+            for reason, count in told.get("drops", {}).items():
+                counts[reason, switch].append((t, float(count), life[switch][0]))
+        return {key: _settled(readings) for key, readings in counts.items()}
+
+    @cached_property
+    def trims(self) -> dict[Port, Counter]:
+        """Packets trimmed, by port."""
+        return self._ports("trimmed")
+
+    @cached_property
+    def marks(self) -> dict[Port, Counter]:
+        """Packets that got an ECN mark, by port."""
+        return self._ports("ecn_marked")
+
+    @cached_property
+    def depth(self) -> dict[Port, Gauge]:
+        """Packets in the data queue, by port, where the target tells."""
+        found: dict[Port, Gauge] = defaultdict(Gauge)
+        for t, switch, told in self._readings("switches"):
+            for port, row in (told.get("ports") or {}).items():
+                if row.get("depth") is not None:
+                    found[switch, int(port)].add(t, float(row["depth"]))
+        return dict(found)
+
+    def _ports(self, name: str) -> dict[Port, Counter]:
+        """Readings may leave out ports that counted nothing, which are then known to be as they were."""
+        found: dict[Port, Counter] = {}
+        read: dict[str, float] = {}  # when a switch was read before
+        for t, switch, told in self._readings("counters", "switches"):
+            if "ports" not in told:
+                continue
+            before, read[switch] = read.get(switch, t), t
+            for port, row in told["ports"].items():
+                counter = found.setdefault((switch, int(port)), Counter())
+                if before < t and (not counter.times or counter.times[-1] < before):
+                    counter.hold(before)
+                if name in row:
+                    counter.add(t, float(row[name]))
+                elif not counter.times or counter.times[-1] < t:
+                    counter.hold(t)
+        return dict(sorted(found.items()))
+
+    def _readings(self, *kinds: str) -> Iterator[tuple[float, str, Mapping[str, Any]]]:
+        for record in self._history.of(*kinds):
+            for switch, told in record["switches"].items():
+                yield record.t, switch, told
+
+
+def grew(counters: Iterable[Counter]) -> int:
+    """What counters grew by over the run, together."""
+    return round(sum(counter.values[-1] - counter.values[0] for counter in counters if counter.values))
+
+
+def _sum(counters: list[Counter]) -> Counter:
+    times = sorted({t for counter in counters for t in counter.times})
+    return Counter(times, [sum(counter.at(t) for counter in counters) for t in times])
+
+
+def _received(told: Mapping[str, Any]) -> int:
+    """Packets a switch has received since its program was loaded."""
+    if "rx_packets" in told:
+        return int(told["rx_packets"])
+    return sum(int(port.get("rx_packets", 0)) for port in (told.get("ports") or {}).values())
+
+
+def _settled(readings: list[tuple[float, float, int]]) -> Counter:
+    """A count of drops without the packets that merely waited in a queue when it was read: those are gone later."""
+    values = [count for _, count, _ in readings]
+    for n in range(len(values) - 2, -1, -1):
+        if readings[n][2] == readings[n + 1][2]:
+            values[n] = min(values[n], values[n + 1])
+    counter = Counter()
+    for (t, _, _), value in zip(readings, values, strict=True):
+        counter.add(t, value)
+    return counter

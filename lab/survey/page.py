@@ -1,0 +1,171 @@
+"""The page of a survey: tables from its records, in Markdown. Pure."""
+
+from collections.abc import Iterable, Sequence
+from statistics import mean, median, quantiles
+from typing import Any
+
+Record = dict[str, Any]
+
+_NAMES = {
+    "nic-loss": "NIC–T0 cable, 5 % of one direction",
+    "cable": "T0–T1 cable, silent",
+    "t1": "T1, silent",
+    "double": "two at once",
+}
+_HEAD = """\
+# Clustermapper: what it finds, and what that is worth
+
+Made by `mrclab survey`; nothing on this page is written by hand. Every host probes all its T0s and T1 paths in each
+cycle; a verdict names the element at fault. Faults are drawn from the seed, so anybody can repeat them.
+"""
+
+_LOCALISATION = """\
+## Localisation
+
+Four planes of two T0 and two T1, four hosts, a probe cycle of CYCLE. Each case begins after twelve healthy cycles on a
+map that knows nothing else. Cycles count from the moment of the fault to the verdict (of two faults: to the later
+one); a probe counts as lost after 250 ms, which is part of them. A false alarm before a fault is a wrong verdict.
+
+"""
+_LOCALISATION_COLUMNS = ("switches", "fault", "cases", "named", "right verdicts", "healthy called down",
+                         "median cycles", "90 %", "most")  # fmt: skip
+
+
+def render(surveys: Sequence[Sequence[Record]], page: str) -> str:
+    """One page for the records of one survey per target; `page` is where it goes."""
+    told = [records for records in surveys if records]
+    parts = [_HEAD, _circumstances(told), _localisation(told), _misses(told), _healing(told), _startup(told)]
+    firsts = [records[0] for records in told]
+    again = [f"    sudo .venv/bin/mrclab survey --target {one['target']} --seed {one['seed']}" for one in firsts]
+    again.append(f"    .venv/bin/mrclab survey --write {page}")
+    return "\n".join([*(part for part in parts if part), "## Again\n", *again, ""])
+
+
+def verdict_shares(records: Iterable[Record]) -> tuple[int, int, int]:
+    """(verdicts in all, of these right, healthy elements that were called down) over cases, alarms included."""
+    total = right = slandered = 0
+    for case in records:
+        truth = {injury["element"] for injury in case["injuries"]}
+        for verdict in [*case["verdicts"], *case["alarms"]]:
+            good = verdict["element"] in truth and verdict not in case["alarms"]
+            total, right = total + 1, right + good
+            slandered += verdict["state"] == "down" and not good
+    return total, right, slandered
+
+
+def _circumstances(surveys: Sequence[Sequence[Record]]) -> str:
+    rows = []
+    for records in surveys:
+        first = records[0]
+        versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
+        rows.append([first["target"], str(first["seed"]), versions, first["machine"]])
+    return _table(["switches", "seed", "versions", "machine"], rows)
+
+
+def _localisation(surveys: Sequence[Sequence[Record]]) -> str:
+    rows, cpu, cycle = [], [], 0.0
+    for records in surveys:
+        if not (cases := _of(records, "case")):
+            continue
+        target, cycle = cases[0]["target"], cases[0]["cycle"]
+        cpu.append(f"{target} {mean(case['controller_cpu'] for case in cases):.0f} %")
+        for kind, name in _NAMES.items():
+            if some := [case for case in cases if _kind(case) == kind]:
+                rows.append([target, name, *_found(some)])
+        rows.append([target, "**all**", *_found(cases)])
+    if not rows:
+        return ""
+    return (
+        _LOCALISATION.replace("CYCLE", f"{1000 * cycle:.0f} ms")
+        + _table(_LOCALISATION_COLUMNS, rows)
+        + f"\nCPU of the controller process meanwhile, of one core: {', '.join(cpu)}.\n"
+    )
+
+
+def _found(cases: Sequence[Record]) -> list[str]:
+    complete = [case for case in cases if case["complete"]]
+    total, right, slandered = verdict_shares(cases)
+    cycles = [max(case["named"].values()) for case in complete]
+    share = f"{right} of {total} ({right / total:.0%})" if total else "–"
+    return [
+        str(len(cases)),
+        f"{len(complete)} ({len(complete) / len(cases):.0%})",
+        share,
+        str(slandered),
+        *([f"{median(cycles):.0f}", f"{_ninetieth(cycles):.0f}", f"{max(cycles):.0f}"] if cycles else ["–"] * 3),
+    ]
+
+
+def _misses(surveys: Sequence[Sequence[Record]]) -> str:
+    """Every case that was not named whole and right, so that nothing hides in a percentage."""
+    lines = []
+    for records in surveys:
+        for case in _of(records, "case"):
+            total, right, _ = verdict_shares([case])
+            if not case["complete"] or right < total:
+                wanted = " and ".join(injury["element"] for injury in case["injuries"])
+                said = (
+                    ", ".join(f"{v['element']} {v['state']}" for v in [*case["alarms"], *case["verdicts"]]) or "nothing"
+                )
+                lines.append(f"* {records[0]['target']}, case {case['case']}: {wanted} at fault; said: {said}.")
+    return "Cases that were not named whole and at once:\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def _healing(surveys: Sequence[Sequence[Record]]) -> str:
+    rows = []
+    for records in surveys:
+        for run in (record for record in records if record["kind"].startswith("healing")):
+            wanted, then = (run["planes"] - 1) / run["planes"], run["after"] / run["before"]
+            rows.append([
+                run["target"], f"{run['cable']} {run['direction']}", f"{run['before'] / 1e6:.2f} MB/s",
+                f"{run['lossy'] / run['before']:.1%}", f"{run['denied_after']:.1f} s",
+                f"{then:.1%}", f"{wanted:.0%}", f"{then / wanted - 1:+.1%}",
+            ])  # fmt: skip
+    if not rows:
+        return ""
+    columns = ["switches", "cable", "before", "with the loss", "denied after", "then", "(P−1)/P", "off by"]
+    return (
+        "## A lossy NIC–T0 cable\n\nOne QP at full rate; one of the two hosts' cables loses 5 % of one direction and"
+        " keeps its carrier. MRC cannot heal that\nby itself; Clustermapper has the cable's plane denied. Goodput as a"
+        " share of that before.\n\n" + _table(columns, rows)
+    )
+
+
+def _startup(surveys: Sequence[Sequence[Record]]) -> str:
+    rows = []
+    for records in surveys:
+        for run in (record for record in records if record["kind"].startswith("startup")):
+            lost, seconds = run["lost_per_qp"], run["lost_by_second"]
+            last = seconds[-1] - seconds[-11]
+            rows.append([
+                run["target"], "yes" if run["denied_after"] is not None else "no", str(run["qps"]),
+                f"{len(run['broken'])} of {run['cables']}", f"{run['bad_in_set']:.1f}",
+                f"{run['lost_on_bad'] / run['qps']:.2f}", f"{mean(lost):.2f}", str(max(lost)), str(seconds[4]),
+                str(last), str(run["trimmed"]), str(run["packets"]),
+            ])  # fmt: skip
+    if not rows:
+        return ""
+    columns = ["switches", "denylist", "QPs", "silent T0–T1 cables", "bad EVs per QP", "lost on bad EVs per QP",
+               "lost per QP", "most", "lost in the first 5 s", "in the last 10 s", "trimmed", "delivered"]  # fmt: skip
+    return (
+        "## Start-up with bad paths\n\nSome T0–T1 cables are silent, carrier up, before any QP is there; then all QPs"
+        " start at once and send for 30 s. Without a\ndenylist a QP learns of each bad EV by losing a packet on it;"
+        " Clustermapper knows them before.\n\n" + _table(columns, rows)
+    )
+
+
+def _kind(case: Record) -> str:
+    return str(case["injuries"][0]["kind"]) if len(case["injuries"]) == 1 else "double"
+
+
+def _of(records: Sequence[Record], kind: str) -> list[Record]:
+    return [record for record in records if record["kind"] == kind]
+
+
+def _ninetieth(values: Sequence[float]) -> float:
+    return quantiles(values, n=10, method="inclusive")[8] if len(values) > 1 else values[0]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

@@ -1,0 +1,52 @@
+"""The frames of the benchmark, and what the switch must know to forward them: one T0 that shifts a micro-SID.
+
+A frame is MRC's outermost headers: Ethernet, IPv6 to a list of micro-SIDs, IPv6 inside, UDP, BTH; the payload begins
+with a 64-bit number. It takes the longest way through the lab's program: both micro-SID tables hit, the class is
+trimmable, and trimming and ECN are asked about and answered no.
+"""
+
+from __future__ import annotations
+
+import struct
+
+SIZES = (128, 1024, 4200)
+"""Bytes from Ethernet's first to the payload's last: an acknowledgement, something between, and MRC's 4 KiB packet."""
+
+IN_PORT, OUT_PORT = 1, 2
+MY_USID, NEXT_USID, AFTER_USID = 0x2101, 0x1102, 0x2102
+BLOCK = 0xFCBB_BB00
+OUT_SOURCE, OUT_DESTINATION = 0x020A_0000_0201, 0x020B_0000_0201
+"""MAC addresses of a frame that was forwarded."""
+
+NUMBER_AT = 114
+"""Where the number stands: behind Ethernet 14, IPv6 40 + 40, UDP 8, BTH 12."""
+
+NEVER = (1 << 19) - 1
+"""A queue depth that no packet meets."""
+
+_IPV6, _UDP, _IN_IPV6, _ROCE = 0x86DD, 17, 41, 4791
+_TRIMMABLE, _ECT0, _HOPS = 4, 2, 64
+_INNER = bytes.fromhex("fdcbbb00000000010000000000000001fdcbbb00000000020000000000000001")
+
+
+def frame(size: int, destination: bytes, number: int = 0) -> bytes:
+    """Return a frame of `size` bytes for the MAC address of the switch's port."""
+    payload = struct.pack(">Q", number) + bytes(size - NUMBER_AT - 8)
+    bth = struct.pack(">BBHIBBH", 0x26, 0, 0xFFFF, 0x000011, 0, 0, 7)
+    udp = struct.pack(">HHHH", 0xC101, _ROCE, 8 + len(bth) + len(payload), 0)
+    inner = _ipv6(_UDP, len(udp) + len(bth) + len(payload), _INNER)
+    usids = struct.pack(">IHHHHI", BLOCK, MY_USID, NEXT_USID, AFTER_USID, 0x3101, 0)
+    outer = _ipv6(_IN_IPV6, size - 54, _INNER[:16] + usids)
+    return destination + b"\x02\x0c\0\0\0\x01" + struct.pack(">H", _IPV6) + outer + inner + udp + bth + payload
+
+
+def forwarded(sent: bytes) -> bytes:
+    """Return what a P4 switch makes of a frame: new MAC addresses, one hop less, the next micro-SID in front."""
+    macs = OUT_DESTINATION.to_bytes(6, "big") + OUT_SOURCE.to_bytes(6, "big")
+    usids = sent[38:42] + sent[44:54] + b"\0\0"
+    return macs + sent[12:21] + bytes([sent[21] - 1]) + sent[22:38] + usids + sent[54:]
+
+
+def _ipv6(following: int, length: int, addresses: bytes) -> bytes:
+    first = 6 << 28 | _TRIMMABLE << 22 | _ECT0 << 20 | 0x1C101
+    return struct.pack(">IHBB", first, length, following, _HOPS) + addresses

@@ -1,0 +1,124 @@
+"""What the controller answers, as a person reads it in a terminal. Nothing here asks anybody."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+_COLOURS = {"ready": "green", "verified": "green", "up": "green", "backup": "cyan", "unknown": "dim", "lossy": "yellow"}
+_BAD = "red"
+_SHOWN = 6  # names in one line before the rest is only counted
+
+Answer = Mapping[str, Any]
+
+
+def status(told: Answer) -> RenderableType:
+    """Answer of `status`: how far switches, cables and agents are, and what is denied."""
+    seconds = f" in {told['seconds']:.1f} s" if told.get("seconds") is not None else ""
+    lines = [
+        f"fabric    {_coloured(told['state'])}{seconds}" + (f": {escape(told['message'])}" if told["message"] else ""),
+        f"switches  {told['switches_ready']} of {told['switches']} ready{_unready(told['by_switch'])}",
+        f"cables    {told['links_verified']} of {told['links']} verified both ways",
+        f"entries   {_entries(told['wrong_entries'])}",
+        f"agents    {_agents(told['agents'], told['version'])}",
+    ]
+    if not told["denied"]:
+        lines.append("denied    nothing")
+    return Group(*map(_line, lines), *([_denials(told["denied"])] if told["denied"] else []))
+
+
+def link_map(told: Answer) -> RenderableType:
+    """Answer of `map`: what is at fault, and the state of every cable by the hosts' probes."""
+    verdicts = [_verdict(verdict) for verdict in told["verdicts"]] or ["[green]nothing is at fault[/]"]
+    table = _table("cable", "state", "loss", "RTT", right=("loss", "RTT"))
+    for name, link in told["links"].items():
+        loss = "–" if link["loss"] is None else f"{link['loss']:.1%}"
+        rtt = "–" if link["rtt"] is None else f"{1000 * link['rtt']:.1f} ms"
+        table.add_row(name, _coloured(link["state"]), loss, rtt)
+    seen = f"{told['reports']} reports, one per host every {told['cycle']:g} s"
+    rejected = f", {told['rejected']} rejected" if told["rejected"] else ""
+    return Group(*map(_line, verdicts), table, _line(f"[dim]{seen}{rejected}[/]"))
+
+
+def precheck(told: Answer) -> RenderableType:
+    """Answer of `precheck`: one line per check, and the verdict."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for check in told["checks"]:
+        mark = "[green]ok[/]" if check["ok"] else f"[{_BAD}]no[/]"
+        table.add_row(mark, check["name"], escape(check["detail"]))
+    verdict = "[green]a job may start[/]" if told["ok"] else f"[{_BAD}]a job should not start[/]"
+    return Group(table, _line(verdict))
+
+
+def denied(told: Answer, word: str = "denied") -> str:
+    """Answer of `deny` or `undeny` in one sentence."""
+    if not told["changed"]:
+        return f"{told['element']} was {'denied already' if word == 'denied' else 'not denied'}; nothing changed"
+    return f"{told['element']} is {word}; node configs of version {told['version']} say so to every host"
+
+
+def drained(told: Answer) -> str:
+    """Answer of `drain` in one sentence."""
+    name, seconds = told["switch"], told["seconds"]
+    if told["drained"]:
+        return f"{name} is drained after {seconds:.1f} s: no QP uses it any more, and it may be rebooted"
+    return f"{name} is denied but still carried packets of QPs after {seconds:.1f} s; ask again before it is rebooted"
+
+
+def undrained(told: Answer) -> str:
+    """Answer of `undrain` in one sentence."""
+    return f"{told['switch']} carries traffic again after {told['seconds']:.1f} s"
+
+
+def _line(markup: str) -> Text:
+    return Text.from_markup(markup, overflow="fold")
+
+
+def _coloured(state: str) -> str:
+    return f"[{_COLOURS.get(state, _BAD)}]{state}[/]"
+
+
+def _unready(by_switch: Mapping[str, Any]) -> str:
+    odd = [f"{name} {_coloured(s['state'])}" for name, s in by_switch.items() if s["state"] != "ready"]
+    odd += [f"{name} [{_BAD}]silent[/]" for name, s in by_switch.items() if s["state"] == "ready" and s["silent"]]
+    return f": {_some(odd)}" if odd else ""
+
+
+def _entries(wrong: int) -> str:
+    return f"[{_BAD}]{wrong} wrong[/]; `mrclab precheck` names them" if wrong else "as they should be"
+
+
+def _agents(agents: Mapping[str, int], version: int) -> str:
+    late = [f"{name} [{_BAD}]not there[/]" for name, used in agents.items() if not used]
+    late += [f"{name} still has version {used}" for name, used in agents.items() if used and used != version]
+    there = sum(1 for used in agents.values() if used)
+    return f"{there} of {len(agents)} there, node configs of version {version}" + (f": {_some(late)}" if late else "")
+
+
+def _denials(denials: list[Answer]) -> Table:
+    table = _table("denied", "what", "by", "because")
+    for denial in denials:
+        table.add_row(denial["element"], denial["kind"], denial["source"], escape(denial["reason"]) or "–")
+    return table
+
+
+def _verdict(verdict: Answer) -> str:
+    what = f"{_coloured(verdict['state'])}: [bold]{verdict['element']}[/] loses {verdict['rate']:.0%} of probes"
+    rivals = verdict["rivals"]
+    return what + (f" (or {_some(rivals)}, which carry the same probes)" if rivals else "")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left")
+    return table

@@ -1,0 +1,37 @@
+"""Faults of scenarios on a running fabric that has neither controller nor agents."""
+
+import time
+
+from pydantic import TypeAdapter
+
+from lab.faults.models import Fault
+
+
+class Ground:
+    """A running fabric without controller and agents, with everything that was recorded."""
+
+    seed = 1
+
+    def __init__(self, emulation):
+        self.emulation, self.fabric = emulation, emulation.fabric
+        self.records = []
+        self.may_end = set()
+
+    def record(self, kind, t=None, **fields):
+        at = time.monotonic() if t is None else t
+        self.records.append((kind, {"t": at, **fields}))
+        return at
+
+    def excuse(self, *processes):
+        self.may_end.update(processes)
+
+    def expect_alive(self, *processes):
+        self.may_end.difference_update(processes)
+
+    def of(self, kind):
+        return [fields for found, fields in self.records if found == kind]
+
+
+def fault(ground, name, kind, at=0, **fields):
+    entry = {"name": name, "kind": kind, "at": at, **fields}
+    return TypeAdapter(Fault).validate_python(entry, context={"fabric": ground.fabric})

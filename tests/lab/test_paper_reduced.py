@@ -1,0 +1,33 @@
+"""Some of the paper's experiments, on the machine that runs the tests, and the page that holds them to the paper."""
+
+import os
+from pathlib import Path
+
+import pytest
+from topo_helpers import run_dir
+
+from lab import suite, suitereport
+from lab.paper import page
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+]
+
+EXPERIMENTS = [("e03-half-the-links", ""), ("e05-t0-dies", "links-down"), ("e12-permutation", "mrc")]
+
+
+def test_the_shapes_of_the_paper_come_out_here(tmp_path: Path) -> None:
+    planned = []
+    for name, variant in EXPERIMENTS:
+        (loaded,) = suite.load_all(suite.find([f"paper/{name}"]))
+        planned.append(loaded.pick(variant) if variant else loaded)
+    made = suite.Suite(tmp_path, lambda *_: None, lambda _: None, "soft", run_dir("paper"), again=2)
+    result = made.run(planned, "paper")
+    suitereport.write(result)
+    assert [(entry.label, suitereport.why(entry)) for entry in result.entries if entry.state != "held"] == []
+    html, chapters = page.write(result.directory)
+    assert "e03-half-the-links-figures.png" in (html.parent / "README.md").read_text()
+    by_name = {chapter.experiment.scenario: chapter for chapter in chapters}
+    assert by_name["e03-half-the-links"].state == "pass"
+    assert {line.state for line in by_name["e10-all-to-all"].lines} == {"missing"}

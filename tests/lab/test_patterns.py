@@ -1,0 +1,85 @@
+"""Every traffic pattern over a real fabric, by both transports, from one scenario with two variants."""
+
+import json
+import os
+
+import pytest
+from mrclab_command import Command
+from topo_helpers import run_dir
+
+from lab import history
+from topo import state
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+]
+
+PATTERNS = """\
+name: patterns
+title: Every pattern
+fabric: {planes: 1, t0s: 2, t1s: 2, hosts_per_t0: 2, path_mtu: 1024, link: {rate_pps: 1000, delay: 2ms}}
+transport: {qps: 2}
+traffic:
+  - {name: file, kind: write, from: h1, to: h3, size: 100001}
+  - {name: stream, kind: stream, from: h1, to: h3, duration: 500ms, message: 8KiB, rate: 50% of line, start: 9% of file}
+  - {name: lat, kind: pingpong, from: h2, to: h4, count: 10, qps: 1}
+  - {name: perm, kind: permutation, size: 64 KiB, start: after stream}
+  - {name: incast, kind: incast, from: all, to: h4, size: 64 KiB, start: after perm + 20ms}
+  - {name: ring, kind: ring_all_reduce, size: 100001, iterations: 3, start: after incast}
+  - {name: a2a, kind: all_to_all, hosts: [h1, h2, h3], size: 32 KiB, iterations: 2, start: after incast}
+  - {name: pass, kind: send_recv_ring, size: 64 KiB, start: after ring}
+expect:
+  - {kind: integrity, traffic: file}
+  - {kind: integrity, traffic: stream}
+  - {kind: integrity, traffic: lat}
+  - {kind: integrity, traffic: perm}
+  - {kind: integrity, traffic: incast}
+  - {kind: integrity, traffic: ring}
+  - {kind: integrity, traffic: a2a}
+  - {kind: integrity, traffic: pass}
+  - {kind: qp_errors}
+variants:
+  - {name: mrc}
+  - {name: roce, set: {transport.kind: roce}}
+"""
+
+
+@pytest.fixture
+def mrclab(request):
+    command = Command(run_dir(f"-{abs(hash(request.node.name)) % 10000}"))
+    yield command
+    state.clean(command.run_dir.parent)
+
+
+def test_every_pattern_arrives_whole_by_both_transports(mrclab, tmp_path):
+    (tmp_path / "patterns.yaml").write_text(PATTERNS)
+    done = mrclab.run("run", tmp_path / "patterns.yaml", "--results", tmp_path / "results")
+    (suite,) = (tmp_path / "results").iterdir()
+    told = json.loads((suite / "suite.json").read_text())
+    assert [run["variant"] for run in told["runs"]] == ["mrc", "roce"]
+    for run in told["runs"]:
+        missed = [verdict for verdict in run["verdicts"] if not verdict["ok"]]
+        assert not missed, done.stdout
+        assert len(run["verdicts"]) == 9, done.stdout + done.stderr
+        records = history.load(suite / run["directory"] / "history.jsonl")
+        check_records(records)
+    assert (suite / "index.html").exists()
+    assert not mrclab.run_dir.parent.exists()
+
+
+def check_records(records):
+    """What every pattern must have left in the history."""
+    ends = {r["traffic"]: r for r in records.of("traffic.end")}
+    starts = {r["traffic"]: r for r in records.of("traffic.start")}
+    assert len(ends["ring"]["iterations"]) == 3
+    assert len(ends["a2a"]["iterations"]) == 2
+    assert ends["pass"]["bytes"] == 4 * 64 * 1024
+    assert starts["incast"].t >= ends["perm"].t + 0.02
+    assert starts["stream"].t > starts["file"].t
+    assert [len(flow["qps"]) for flow in starts["perm"]["flows"]] == [2] * 4
+    assert sum(len(r["rtt"]) for r in records.of("pingpong")) == 10
+    sizes = {r["flow"]: r["bytes"] for r in records.of("flow.end")}
+    assert sizes["file/h1>h3"] == 100_001
+    messages = [m for r in records.of("messages") if r["traffic"] == "ring" for m in r["done"]]
+    assert len(messages) == 4 * 6 * 3

@@ -1,0 +1,114 @@
+"""The pytest plugin as its users have it: scenario files as tests, and the fixture `lab`, in a pytest of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from topo_helpers import run_dir
+
+from topo import state
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+]
+
+SCENARIOS = """\
+name: tiny
+title: A file crosses
+fabric: {planes: 2, t0s: 1, t1s: 1, hosts_per_t0: 2, path_mtu: 1024, link: {rate_pps: 500, delay: 5ms}}
+traffic:
+  - {name: file, kind: write, from: h1, to: h2, size: 64 KiB}
+expect:
+  - {kind: integrity, traffic: file}
+variants:
+  - {name: holds}
+  - {name: fails, set: {expect: [{kind: qp_errors, at_least: 1}]}}
+"""
+
+WITH_LAB = """\
+import pytest
+
+
+@pytest.fixture(scope="module")
+def lab_options():
+    link = {"rate_pps": 500, "delay": "5ms"}
+    return {"fabric": {"planes": 2, "t0s": 2, "t1s": 1, "hosts_per_t0": 1, "path_mtu": 1024, "link": link}}
+
+
+def test_a_file_crosses_while_a_cable_is_cut(lab):
+    with lab.link("t0-p1-1", "t1-p1-1").down():
+        done = lab.transfer("h1", "h2", "256 KiB")
+    assert done.intact
+    assert done.bytes == 256 * 1024
+    assert 0 < done.rate < 2 * 500 * 1024
+
+
+def test_what_a_lossy_cable_costs(lab):
+    flowing = lab.start("stream", **{"from": "h1", "to": "h2"}, size="512 KiB")
+    with lab.link("h1-p2").loss("10%"):
+        flowing.reach(0.5)
+    done = flowing.wait()
+    assert done.intact
+    assert sum(path["lost_packets"] for path in lab.paths("h1")) > 0
+
+
+def test_hosts_reduce_together(lab):
+    assert lab.run("ring_all_reduce", size="64 KiB", iterations=2).intact
+
+
+def test_mistakes_are_sentences(lab):
+    with pytest.raises(ValueError, match="did you mean 'delay'"):
+        with lab.fault("delay", link="h1-p1", dely="5ms"):
+            pass
+    with pytest.raises(ValueError, match="no host is called 'h7'"):
+        lab.transfer("h1", "h7", "1 KiB")
+"""
+
+
+@pytest.fixture
+def own_pytest(request, tmp_path):
+    """Runs pytest in a process of its own, with a lab directory of its own."""
+    place = run_dir(f"-plugin-{abs(hash(request.node.name)) % 10000}")
+
+    def run(*words):
+        argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", "--mrclab-run-dir", str(place)]
+        argv += ["--mrclab-results", str(tmp_path / "results"), "--rootdir", str(tmp_path), *map(str, words)]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path)
+
+    yield run
+    state.clean(place.parent)
+
+
+def test_each_variant_of_a_scenario_file_is_a_test_that_says_what_did_not_hold(own_pytest, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(SCENARIOS)
+    (tmp_path / "wrong.yaml").write_text(SCENARIOS.replace("size:", "siz:"))
+    done = own_pytest("--mrclab", "tiny.yaml")
+    assert done.returncode == 1, done.stdout
+    assert "tiny.yaml::tiny-holds PASSED" in done.stdout
+    assert "tiny.yaml::tiny-fails FAILED" in done.stdout
+    assert "wanted ≥ 1 QPs in error" in done.stdout
+    assert "saw 0" in done.stdout
+    assert "1 passed" in done.stdout
+    assert "1 failed" in done.stdout
+    assert len(list((tmp_path / "results").glob("*/report.html"))) == 2
+    wrong = own_pytest("--mrclab", "wrong.yaml")
+    assert "wrong.yaml:5: traffic[1].siz: no such field; did you mean 'size'?" in wrong.stdout
+    assert own_pytest("tiny.yaml").returncode == pytest.ExitCode.USAGE_ERROR  # nothing is collected unasked
+
+
+def test_the_example_of_the_documentation_runs(own_pytest, tmp_path):
+    code = (Path(__file__).parents[2] / "docs" / "pytest.md").read_text().split("```python\n")[1].split("```")[0]
+    (tmp_path / "test_example.py").write_text(code)
+    done = own_pytest("test_example.py")
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+def test_the_lab_fixture_serves_a_module(own_pytest, tmp_path):
+    (tmp_path / "test_with_lab.py").write_text(WITH_LAB)
+    done = own_pytest("test_with_lab.py")
+    assert done.returncode == 0, done.stdout
+    assert "4 passed" in done.stdout

@@ -1,0 +1,241 @@
+"""What a scenario may say of faults, what is said about one that is wrong, and what chaos plans."""
+
+import itertools
+import re
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from lab.errors import ScenarioError
+from lab.faults.chaos import ALL_KINDS, Chaos
+from lab.faults.live import parse, values
+from lab.faults.models import MODELS, Fault
+from lab.faults.timeline import act
+from lab.scenario import loads
+from topo.model import Fabric
+from topo.spec import load
+
+FABRIC = Fabric(load({"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 2}))
+
+SCENARIO = """\
+name: small
+fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1}
+traffic:
+  - {name: file, kind: write, from: h1, to: h2, size: 1 MiB}
+faults:
+  - {name: it, at: 1s, FIELDS}
+"""
+
+EVERY_KIND = [
+    {"kind": "link_down", "link": "h1 2"},
+    {"kind": "flap", "link": "h1-p1", "period": "1s", "duty": "20%", "count": 5},
+    {"kind": "flap", "link": "h1-p1", "rate": 0.5, "down": "100ms"},
+    {"kind": "loss", "link": "h1-p1", "rate": "1%", "direction": "up"},
+    {"kind": "loss", "link": "h1-p1", "every": 100, "min_length": 1000},
+    {"kind": "ev_loss", "everywhere": True, "paths": [{"plane": 1, "uplink": 2}], "rate": "20%"},
+    {"kind": "ev_loss", "link": "t0-p1-1/t1-p1-2", "usids": [0x1102]},
+    {"kind": "silent_drop", "link": "t0-p1-1/t1-p1-2"},
+    {"kind": "corrupt", "link": "t0-p1-1/t1-p1-2", "rate": "1%"},
+    {"kind": "rate_limit", "link": "t0-p1-1/t1-p1-2", "rate_pps": 100},
+    {"kind": "delay", "link": "t0-p1-1/t1-p1-2", "delay": "5ms"},
+    {"kind": "jitter", "link": "t0-p1-1/t1-p1-2", "delay": "5ms", "jitter": "2ms"},
+    {"kind": "reorder", "link": "t0-p1-1/t1-p1-2", "delay": "5ms", "share": "10%"},
+    {"kind": "lose_packets", "link": "t0-p1-1/t1-p1-2", "packets": [1, 2, 10]},
+    {"kind": "swap_cables", "links": ["h1-p1", "h1-p2"]},
+    {"kind": "transceiver", "links": ["t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2"]},
+    {"kind": "nic_port_down", "port": "h1-p2"},
+    {"kind": "nic_down", "host": "h1"},
+    {"kind": "plane_down", "plane": 2},
+    {"kind": "host_loss", "rate": "0.1%", "hosts": ["h1", "h2"], "planes": [1, 2]},
+    {"kind": "switch_crash", "switch": "t1-p1-1"},
+    {"kind": "switch_freeze", "switch": "t1-p1-1"},
+    {"kind": "switch_reboot", "switch": "t1-p1-1", "keep_state": True},
+    {"kind": "wrong_entry", "switch": "t1-p1-1", "port": 1, "to": 2},
+    {"kind": "controller_crash"},
+    {"kind": "controller_restart"},
+    {"kind": "controller_partition", "switch": "t1-p1-1"},
+    {"kind": "controller_slow"},
+    {"kind": "agent_crash", "host": "h2"},
+    {"kind": "background", "from": "h1", "to": "h3", "plane": 2, "uplink": 1, "load": "50%"},
+    {"kind": "chaos", "duration": "60s"},
+]
+
+
+def fault(name="it", **fields):
+    return TypeAdapter(Fault).validate_python({"name": name, "at": "1s", **fields}, context={"fabric": FABRIC})
+
+
+def mistakes(fields):
+    with pytest.raises(ScenarioError) as error:
+        loads(SCENARIO.replace("FIELDS", fields), "x.yaml")
+    return error.value.mistakes
+
+
+@pytest.mark.parametrize("fields", EVERY_KIND, ids=lambda fields: fields["kind"])
+def test_each_kind_says_what_it_does_and_to_which_cables(fields):
+    entry = fault(**fields)
+    assert entry.kind_name == fields["kind"]
+    assert len(entry.text(FABRIC).split()) > 1
+    assert set(entry.links(FABRIC)) <= {link.name for link in FABRIC.links}
+
+
+def test_every_kind_is_in_the_examples_and_has_an_action():
+    kinds = {str(model.model_fields["kind"].annotation.__args__[0]) for model in MODELS}
+    assert {fields["kind"] for fields in EVERY_KIND} == kinds
+
+    class NoLab:
+        seed, fabric, emulation = 1, FABRIC, None
+
+    for fields in EVERY_KIND:
+        assert act(NoLab(), fault(**fields)).fault.kind_name == fields["kind"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "links", "paths"),
+    [
+        (EVERY_KIND[0], ("h1-p2/t0-p2-1",), ()),
+        ({"kind": "nic_down", "host": "h3"}, tuple(f"h3-p{plane}/t0-p{plane}-2" for plane in (1, 2, 3, 4)), ()),
+        ({"kind": "switch_freeze", "switch": "t1-p3-2"}, ("t0-p3-1/t1-p3-2", "t0-p3-2/t1-p3-2"), ()),
+        ({"kind": "wrong_entry", "switch": "t1-p3-2", "port": 1}, ("t0-p3-1/t1-p3-2",), ()),
+        ({"kind": "ev_loss", "link": "h1-p1", "evs": [0x1020_8001]}, ("h1-p1/t0-p1-1",), ((1, 2),)),
+        ({"kind": "host_loss", "every": 9, "hosts": ["h1"], "planes": [2]}, ("h1-p2/t0-p2-1",), ()),
+        ({"kind": "controller_crash"}, (), ()),
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else "",
+)
+def test_cables_and_paths_that_suffer(fields, links, paths):
+    entry = fault(**fields)
+    assert entry.links(FABRIC) == links
+    assert entry.paths(FABRIC) == paths
+
+
+def test_processes_that_end_on_purpose_are_named():
+    assert fault(kind="switch_crash", switch="t1-p1-1").processes(FABRIC) == ("t1-p1-1",)
+    assert fault(kind="switch_reboot", switch="t1-p1-1", keep_state=True).processes(FABRIC) == ()
+    assert fault(kind="agent_crash", host="h4").processes(FABRIC) == ("h4",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("kind: link_dwn, link: h1-p1", "x.yaml:6: faults[1]: kind 'link_dwn' is unknown; did you mean 'link_down'?"),
+        ("kind: flap, link: h1-p1", "a flap needs either a period (such as 1s) or a Poisson rate per second (such as"),
+        ("kind: flap, link: h1-p1, rate: 1", "needs down, the time without carrier, such as down: 200ms"),
+        ("kind: flap, link: h1-p1, period: 1s, down: 2s", "a flap of 1 s cannot be down for 2 s; lower duty or down"),
+        ("kind: flap, link: h1-p1, period: 10ms", "a flap is down for at least 20 ms; raise period, duty or down"),
+        ("kind: loss, link: h1-p1", "a loss needs either a rate (such as 1%) or every"),
+        ("kind: loss, link: h1-p1, rate: 120%", "faults[1].rate: input should be less than or equal to 1"),
+        ("kind: ev_loss, evs: [1]", "an ev_loss needs either a link or everywhere: true"),
+        ("kind: ev_loss, everywhere: true", "an ev_loss needs evs, paths (such as {plane: 1, uplink: 2}) or usids"),
+        ("kind: jitter, link: h1-p1, delay: 1ms, jitter: 2ms", "raise delay or lower jitter"),
+        ("kind: swap_cables, links: [h1-p1, t0-p1-1-1]", "cannot be swapped with itself; name two cables"),
+        ("kind: nic_port_down, port: t0-p1-1/t1-p1-1", "is no port of a NIC; name one such as h1-p1"),
+        ("kind: plane_down, plane: 3", "there is no plane 3; the fabric has planes 1 to 2"),
+        ("kind: switch_reboot, switch: t1-p1-1, until: 2s", "x.yaml:6: faults[1].until: no such field; known here:"),
+        ("kind: switch_crash, switch: t1-p1-9", "no switch is called 't1-p1-9'; did you mean 't1-p1-"),
+        ("kind: wrong_entry, switch: t1-p1-1, port: 9", "t1-p1-1 has no port 9; it has ports 1 to 2"),
+        ("kind: wrong_entry, switch: t1-p1-1, port: 1, to: 1", "name another port, or 0 for no entry"),
+        ("kind: controller_slow, period: 1s, pause: 1s", "leaves nothing of a period of 1 s; lower it"),
+        ("kind: background, from: h1, to: h1, load: 50%", "goes from h1 to itself; name two hosts"),
+        ("kind: background, from: h1, to: h2", "needs either rate_pps or load (such as 50%, of the link rate)"),
+        ("kind: background, from: h1, to: h2, load: 50%, uplink: 9", "no uplink 9 leads from h1 to h2; choose 1, 2"),
+        ("kind: chaos, duration: 60s, shortest: 9s", "shortest 9 s exceeds longest 5 s; lower it"),
+        ("kind: chaos, duration: 60s, kinds: [link_dwn]", "'link_dwn' is unknown; did you mean 'link_down'?"),
+    ],
+)
+def test_a_mistake_is_told_with_its_remedy(fields, said):
+    (told,) = mistakes(fields)
+    assert said in told
+
+
+# --- chaos ----------------------------------------------------------------------------------------------------------
+
+
+def whole_paths(fabric, broken):
+    """For each pair of hosts, its paths that cross none of the cables."""
+    for one, other in itertools.combinations(fabric.hosts, 2):
+        paths = fabric.paths(one.name, other.name)
+        yield sum(not broken & {link.name for link in fabric.path_links(one.name, other.name, *path)} for path in paths)
+
+
+def lasts(part):
+    """When a planned fault strikes and is over."""
+    begin = part.at.seconds
+    return begin, part.until.seconds if hasattr(part, "until") else begin + part.takes
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_chaos_leaves_every_pair_a_whole_path_at_every_moment(seed):
+    chaos = fault(kind="chaos", duration="100s", every="500ms", settle="1s", at_once=6)
+    parts = chaos.plan(FABRIC, seed)
+    assert len(parts) > 20
+    assert max(end for _, end in map(lasts, parts)) <= 100
+    for moment in (lasts(part)[0] for part in parts):
+        active = [part for part in parts if lasts(part)[0] <= moment < lasts(part)[1] + 1]
+        assert sum(lasts(part)[1] > moment for part in active) <= 6
+        touched = [link for part in active for link in part.links(FABRIC)]
+        assert len(touched) == len(set(touched)), "two faults share a cable"
+        assert min(whole_paths(FABRIC, set(touched))) >= 1
+
+
+def test_chaos_of_one_seed_is_one_plan():
+    chaos = fault(kind="chaos", duration="60s")
+    assert chaos.plan(FABRIC, 7) == chaos.plan(FABRIC, 7)
+    assert chaos.plan(FABRIC, 7) != chaos.plan(FABRIC, 8)
+
+
+def test_long_chaos_draws_every_kind():
+    drawn = {part.kind_name for part in fault(kind="chaos", duration="1000s", every="1s").plan(FABRIC, 1)}
+    assert drawn == set(ALL_KINDS)
+
+
+def test_chaos_on_a_fabric_with_one_path_does_nothing():
+    narrow = Fabric(load({"planes": 1, "t0s": 1, "t1s": 1, "hosts_per_t0": 2}))
+    chaos = Chaos(name="c", kind="chaos", at="0s", duration=60, kinds=("link_down", "loss"))
+    parts = chaos.plan(narrow, 1)
+    assert {link for part in parts for link in part.links(narrow)} <= {"t0-p1-1/t1-p1-1"}
+
+
+def test_chaos_asks_for_more_paths_where_it_is_told_to():
+    chaos = fault(kind="chaos", duration="100s", every="300ms", keep_paths=4, at_once=10)
+    for part in chaos.plan(FABRIC, 1):
+        assert min(whole_paths(FABRIC, set(part.links(FABRIC)))) >= 4
+
+
+def test_a_plane_can_never_be_taken_from_a_fabric_of_one():
+    one = Fabric(load({"planes": 1, "t0s": 2, "t1s": 2, "hosts_per_t0": 1}))
+    assert Chaos(name="c", kind="chaos", at="0s", duration=60, kinds=("plane_down",)).plan(one, 1) == []
+
+
+def test_a_kind_that_chaos_does_not_know_is_refused():
+    with pytest.raises(ValidationError):
+        fault(kind="chaos", duration="1s", kinds=["nic_down"])
+
+
+# --- at the prompt --------------------------------------------------------------------------------------------------
+
+
+class Lab:
+    fabric = FABRIC
+
+
+def test_a_fault_is_typed_as_a_kind_and_its_fields():
+    entry = parse("transceiver", values("name=optics links=[h1-p1,h1-p2]"), Lab())
+    assert entry.name == "optics"
+    assert entry.links(FABRIC) == ("h1-p1/t0-p1-1", "h1-p2/t0-p2-1")
+    assert parse("loss", values("name=gray link=h1-p1 rate=1%"), Lab()).rate == 0.01
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "said"),
+    [
+        ("los", "link=h1-p1", "no kind of fault is called 'los'; did you mean 'loss'?"),
+        ("loss", "link=h9-p1 rate=1%", "loss.link: no cable is called 'h9-p1'; did you mean"),
+        ("loss", "link=h1-p1 rat=1%", "loss.rat is no known field; did you mean 'rate'?"),
+        ("loss", "h1-p1", "'h1-p1' is no field; write for example link=h1-p1 rate=1%"),
+        ("transceiver", "links=[h1-p1", "links cannot be read from '[h1-p1'; write for example links=[h1-p1,h1-p2]"),
+    ],
+)
+def test_what_is_typed_wrong_is_told(kind, fields, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        parse(kind, {"name": "it", **values(fields)}, Lab())

@@ -1,0 +1,79 @@
+"""Variants side by side: one row per expectation, medians over runs, and what is no result left out."""
+
+import json
+
+import pytest
+from lab_history import NIC, RTT, records, scenario
+from PIL import Image
+
+from lab import compare, runner
+from lab.errors import LabError
+from lab.expectations import Verdict
+from lab.history import History, Record
+from lab.plots import compare as plots
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Result directories of two variants: one run of the first; of the second a slower one and an invalid one."""
+
+    def slower(r):
+        if r.kind != "sample":
+            return r
+        ports = [port | {"placed_bytes": port["placed_bytes"] * 0.8} for port in r.data["ports"]]
+        return Record(r.t, r.node, r.kind, {**r.data, "ports": ports})
+
+    late = Record(NIC, "h3", "sample", {"qps": [], "ports": [], "late": 2 * RTT})
+    histories = {
+        ("fast", "a"): records(),
+        ("slow", "b"): [slower(r) for r in records()],
+        ("slow", "c"): [*records(), late],
+    }
+    for (variant, name), history in histories.items():
+        directory = tmp_path / name
+        directory.mkdir()
+        (directory / "scenario.yaml").write_text(scenario().text)
+        info = {"scenario": "x", "variant": variant, "seed": 1, "trouble": "", "versions": {}, "machine": {}}
+        (directory / "run.json").write_text(json.dumps({**info, "target": "soft", "finished": "now"}))
+        History(history).store(directory / "history.jsonl")
+        runner.finish(directory)
+    return [compare.read(tmp_path / name) for name in "abc"]
+
+
+def test_the_page_shows_every_figure_by_variant_and_names_what_it_leaves_out(runs, tmp_path):
+    page = compare.compare(runs, tmp_path / "out", "Fast and slow", name="speeds")
+    text = page.read_text()
+    assert page.name == "speeds.html"
+    for words in ("2 variants: fast, slow", "goodput ≥ 90% of line", "100%", "80%", "the machine let h3 wait"):
+        assert words in text
+    pictures = sorted(path.name for path in (tmp_path / "out").glob("*.png"))
+    assert pictures == ["speeds-figures.png", "speeds-goodput.png"]
+
+
+def test_rows_hold_the_median_of_all_runs_of_a_variant():
+    def run(label, value, ok=True):
+        return compare.Member(label, None, [Verdict("jain", ok, "fair", "", "", value, "")])
+
+    (row,) = compare.rows([run("mrc", 0.9), run("mrc", 0.99), run("mrc", 0.95, ok=False), run("roce", None)])
+    assert row.figures["mrc"].median == 0.95
+    assert row.held == {"mrc": (2, 3), "roce": (1, 1)}
+    assert list(row.figures) == ["mrc"]
+
+
+def test_a_directory_without_a_result_is_refused(tmp_path):
+    with pytest.raises(LabError, match="make it with mrclab report"):
+        compare.read(tmp_path)
+
+
+def test_bars_and_curves_take_a_reference(tmp_path):
+    bars = [plots.Bar("mrc", 0.9, 0.85, 0.95, [0.88, 0.92], reference=0.9), plots.Bar("roce", 0.14, reference=0.16)]
+    assert plots.bars([plots.Group("retained", bars, "of no loss", limit=0.25)], tmp_path / "bars.png")
+    curves = [
+        plots.Curve("mrc", [1, 10], [5, 9], [4, 8], [6, 10], reference={1: 5, 10: 8}),
+        plots.Curve("none", [], []),
+    ]
+    assert plots.lines(curves, tmp_path / "lines.png", "size, MiB", "MB/s")
+    assert not plots.lines([], tmp_path / "none.png", "", "")
+    for name in ("bars.png", "lines.png"):
+        with Image.open(tmp_path / name) as image:
+            assert image.width == 1210

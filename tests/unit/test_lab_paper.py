@@ -1,0 +1,84 @@
+"""The paper's experiments: that their data fits the scenarios, and how runs are held against it."""
+
+from pathlib import Path
+
+import pytest
+
+from lab import scenario
+from lab.paper.book import Run, hold
+from lab.paper.figures import Experiment, Row, load
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios" / "paper"
+
+
+def terms(row: Row) -> list[tuple[str, str]]:
+    words = [word for word in row.ours.split() if "." in word]
+    return [(word.partition(".")[0], word.partition(".")[2]) for word in words]
+
+
+@pytest.mark.parametrize("experiment", load(), ids=lambda e: e.scenario)
+def test_every_row_names_a_variant_and_an_expectation_of_its_scenario(experiment: Experiment) -> None:
+    loaded = scenario.load(SCENARIOS / f"{experiment.scenario}.yaml")
+    named = {run.variant: {entry.name for entry in run.scenario.expect} for run in loaded.runs}
+    for row in experiment.rows:
+        for variant, expectation in terms(row):
+            assert expectation in named[variant], row.ours
+    assert set(experiment.over_time) <= set(named)
+
+
+def test_every_scenario_of_the_paper_has_its_experiment() -> None:
+    assert {path.stem for path in SCENARIOS.glob("*.yaml")} == {experiment.scenario for experiment in load()}
+
+
+@pytest.mark.parametrize(
+    ("rule", "yes", "no"),
+    [("≥ 0.9", 0.9, 0.89), ("≤ 3", 3.0, 3.1), ("0.25 … 0.6", 0.4, 0.61), ("0.75 ± 3 %", 0.77, 0.78)],
+)
+def test_rules_accept_what_they_say(rule: str, yes: float, no: float) -> None:
+    row = Row(what="x", ours="a.b", accept=rule)
+    assert row.accepts(yes) is True
+    assert row.accepts(no) is False
+
+
+@pytest.mark.parametrize("text", ["about 3", "> 1", "3 %"])
+def test_a_rule_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="write for example"):
+        Row(what="x", ours="a.b", accept=text)
+
+
+def experiment() -> Experiment:
+    rows = [
+        Row(what="kept", ours="calm.time / storm.time", paper=0.4, accept="0.25 … 0.6"),
+        Row(what="count", ours="storm.lost", unit="packets"),
+    ]
+    return Experiment(scenario="e", title="", mirrors="", paper_says="", rows=rows)
+
+
+def runs(seed: int, storm: float, state: str = "held") -> list[Run]:
+    return [
+        Run("e", "calm", seed, "held", None, {"time": 1.0}),
+        Run("e", "storm", seed, state, None, {"time": storm, "lost": 7.0}),
+    ]
+
+
+def test_a_row_is_judged_in_every_seed() -> None:
+    (chapter,) = hold([*runs(1, 2.0), *runs(2, 2.5)], [experiment()])
+    kept, count = chapter.lines
+    assert (kept.state, count.state, chapter.state) == ("pass", "shown", "pass")
+    assert kept.figure is not None
+    assert kept.figure.median == pytest.approx(0.45)
+    assert kept.ratio == pytest.approx(1.125)
+    (chapter,) = hold([*runs(1, 2.0), *runs(2, 10.0)], [experiment()])
+    assert (chapter.lines[0].state, chapter.state) == ("fail", "fail")
+
+
+def test_runs_that_say_nothing_about_the_network_are_left_out() -> None:
+    (chapter,) = hold([*runs(1, 2.0), *runs(2, 10.0, "invalid")], [experiment()])
+    assert chapter.state == "pass"
+    assert chapter.lines[0].verdicts == (True,)
+
+
+def test_without_runs_an_experiment_is_missing() -> None:
+    (chapter,) = hold([], [experiment()])
+    assert {line.state for line in chapter.lines} == {"missing"}
+    assert chapter.state == "missing"

@@ -1,0 +1,144 @@
+"""Suites: which files are meant, which runs that makes, and what repeated runs say together."""
+
+import io
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from lab import suite, suitereport
+from lab.errors import LabError, ScenarioError
+from lab.expectations import Verdict
+from lab.intervals import summary
+from lab.suite import Entry, SuiteResult
+
+TEXT = """\
+name: NAME
+title: A file
+fabric: {planes: 1, t0s: 1, t1s: 1, hosts_per_t0: 2}
+traffic:
+  - {name: file, kind: write, from: h1, to: h2, size: 1 MiB}
+"""
+VARIANTS = "variants:\n  - {name: one}\n  - {name: two, set: {traffic.file.size: 2 MiB}}\n"
+
+
+@pytest.fixture
+def home(tmp_path):
+    for name, more in (("b", ""), ("a", VARIANTS), ("paper/e1", ""), ("paper/e2", "")):
+        path = tmp_path / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(TEXT.replace("NAME", path.stem) + more)
+    (tmp_path / "notes.txt").write_text("no scenario")
+    return tmp_path
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [path.stem for path in paths]
+
+
+def test_words_are_files_directories_or_names_below_scenarios(home):
+    assert names(suite.find([], home)) == ["a", "b", "e1", "e2"]
+    assert names(suite.find(["paper", "b"], home)) == ["e1", "e2", "b"]
+    assert names(suite.find([str(home / "paper" / "e2.yaml"), "paper/e1", "paper"], home)) == ["e2", "e1"]
+    with pytest.raises(ScenarioError, match=r"papier is no scenario file, and none of .*: a, b, e1, e2, paper"):
+        suite.find(["papier"], home)
+
+
+def test_mistakes_of_all_files_are_said_together(home):
+    for name in ("b", "paper/e1"):
+        path = home / f"{name}.yaml"
+        path.write_text(path.read_text().replace("size:", "siz:"))
+    with pytest.raises(ScenarioError) as error:
+        suite.load_all(suite.find([], home))
+    assert {Path(line.split(":")[0]).stem for line in error.value.mistakes} == {"b", "e1"}
+
+
+def test_every_seed_runs_all_variants_before_the_next_one(home):
+    loaded = suite.load_all(suite.find(["a", "b"], home))
+
+    def planned(**options):
+        return [(one.scenario.name, one.scenario.seed) for one in suite.runs(loaded, **options)]
+
+    assert planned() == [("a-one", 1), ("a-two", 1), ("b", 1)]
+    assert planned(repeat=2) == [("a-one", 1), ("a-two", 1), ("a-one", 2), ("a-two", 2), ("b", 1), ("b", 2)]
+    assert planned(seeds=[7, 9])[-2:] == [("b", 7), ("b", 9)]
+    assert [name for name, _ in [(r.scenario.name, 0) for r in suite.runs(loaded[:1], variant="two")]] == ["a-two"]
+    sizes = {one.scenario.name: one.scenario.traffic[0].size for one in suite.runs(loaded, seeds=[7])}
+    assert sizes == {"a-one": 2**20, "a-two": 2**21, "b": 2**20}
+
+
+def test_seeds_are_a_list_of_numbers():
+    assert suite.parse_seeds("1, 2,7") == [1, 2, 7]
+    with pytest.raises(LabError, match="--seeds 1,x is no list of numbers"):
+        suite.parse_seeds("1,x")
+
+
+def test_the_interval_of_the_mean_is_student_s():
+    figure = summary([10.0, 12.0, 14.0])
+    assert (figure.median, figure.mean, figure.least, figure.most) == (12, 12, 10, 14)
+    assert figure.low == pytest.approx(12 - 4.303 * 2 / 3**0.5)
+    assert figure.high == pytest.approx(12 + 4.303 * 2 / 3**0.5)
+    assert (summary([5.0]).low, summary([5.0]).high) == (None, None)
+    many = summary([0.0, 1.0] * 50)
+    assert many.high - many.low == pytest.approx(2 * 1.96 * 0.5025 / 10, rel=1e-3)
+
+
+def entry(state: str, value: float, seed: int, trouble: str = "", ok: bool = True) -> Entry:
+    verdicts = (
+        Verdict("integrity", True, "file arrives", "equal"),
+        Verdict("goodput", ok, "goodput ≥ 90% of line", f"{value:.2f} of line", "", value, "of line"),
+    )
+    return Entry("a", "one", seed, state, 3.0, None, () if state == "broken" else verdicts, trouble)
+
+
+@pytest.fixture
+def result(tmp_path):
+    entries = [
+        entry("held", 0.95, 1),
+        entry("failed", 0.85, 2, ok=False),
+        entry("invalid", 0.2, 3, "the machine let h1 wait"),
+        entry("broken", 0, 4, "the controller ended"),
+    ]
+    return SuiteResult(tmp_path / "suite-now", entries)
+
+
+def test_figures_leave_out_runs_that_say_nothing_about_the_network(result):
+    rows = [row for row in result.repeated() if row.figure]
+    assert [(row.expectation, row.held, row.runs, row.figure.median) for row in rows] == [
+        ("goodput", 1, 2, pytest.approx(0.9))
+    ]
+    assert rows[0].label == "a [one]"
+
+
+def test_the_exit_status_tells_failed_from_invalid(result):
+    assert result.status == 1
+    assert SuiteResult(result.directory, [result.entries[0], result.entries[2]]).status == 3
+    assert SuiteResult(result.directory, result.entries[:1]).status == 0
+    assert SuiteResult(result.directory, result.entries[3:]).status == 1
+
+
+def test_one_report_shows_every_run(result):
+    page = suitereport.write(result).read_text()
+    for text in ("a [one]", "the machine let h1 wait", "the controller ended", "1 held, 1 failed, 1 invalid, 1 broken"):
+        assert text in page
+    told = json.loads((result.directory / "suite.json").read_text())
+    assert [run["state"] for run in told["runs"]] == ["held", "failed", "invalid", "broken"]
+    assert told["figures"][1]["figure"]["count"] == 2
+    root = ElementTree.parse(result.directory / "junit.xml").getroot()
+    assert [(s.get("name"), s.get("failures"), s.get("errors")) for s in root] == [
+        ("a [one] seed 1", "0", "0"),
+        ("a [one] seed 2", "1", "0"),
+        ("a [one] seed 3", "0", "1"),
+        ("a [one] seed 4", "0", "1"),
+    ]
+
+
+def test_the_terminal_says_why_a_run_did_not_hold(result):
+    console = Console(record=True, width=160, file=io.StringIO())
+    suitereport.show(result, console)
+    shown = console.export_text()
+    assert "goodput ≥ 90% of line: 0.85 of line" in shown
+    assert "1 of 2" in shown
+    assert "the controller ended" in shown

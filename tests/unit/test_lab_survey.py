@@ -1,0 +1,85 @@
+"""The survey of Clustermapper: faults from a seed, and a page that hides nothing."""
+
+import pytest
+
+from lab.errors import LabError
+from lab.survey import cases, page, record, startup
+from lab.survey.cases import Case, Injury
+from topo.model import Fabric
+from topo.spec import FabricSpec
+
+FABRIC = Fabric(FabricSpec())
+
+
+def test_the_same_seed_gives_the_same_faults_and_another_seed_others():
+    one, again, other = (cases.draw(FABRIC, seed, 60, 20) for seed in (1, 1, 2))
+    assert one == again != other
+    assert [case.number for case in one] == list(range(1, 81))
+
+
+def test_single_faults_take_the_kinds_in_turn_and_a_lossy_cable_loses_one_direction():
+    drawn = cases.draw(FABRIC, 1, 60, 0)
+    kinds = [case.injuries[0].kind for case in drawn]
+    assert {kind: kinds.count(kind) for kind in kinds} == {"nic-loss": 20, "cable": 20, "t1": 20}
+    for case in drawn:
+        (injury,) = case.injuries
+        assert (injury.direction in {"up", "down"}) == (injury.kind == "nic-loss")
+
+
+def test_pairs_that_no_probe_can_tell_apart_are_not_drawn():
+    one, other = Injury("cable", "t0-p1-1/t1-p1-2"), Injury("cable", "t0-p1-2/t1-p1-2")
+    assert not cases.is_told_apart(FABRIC, (one, other))
+    assert not cases.is_told_apart(FABRIC, (one, Injury("t1", "t1-p1-2")))
+    assert not cases.is_told_apart(FABRIC, (one, one))
+    assert cases.is_told_apart(FABRIC, (one, Injury("cable", "t0-p1-1/t1-p1-1")))
+    neighbours = Injury("nic-loss", "h1-p1/t0-p1-1", "up"), Injury("nic-loss", "h2-p1/t0-p1-1", "down")
+    assert not cases.is_told_apart(FABRIC, neighbours)
+    assert all(cases.is_told_apart(FABRIC, case.injuries) for case in cases.draw(FABRIC, 3, 0, 200))
+
+
+def test_a_path_is_bad_when_either_of_its_two_cables_is_broken():
+    broken = ["t0-p1-1/t1-p1-2", "t0-p3-2/t1-p3-1"]
+    assert startup.bad_paths(FABRIC, broken, "h1", "h3") == {(1, 2), (3, 1)}
+    assert startup.bad_paths(FABRIC, broken, "h3", "h1") == {(1, 2), (3, 1)}
+
+
+def said(element, cycles, state="down"):
+    return {"element": element, "state": state, "rate": 1.0, "rivals": [], "cycles": cycles}
+
+
+def case(number, elements, verdicts, alarms=()):
+    truth = set(elements)
+    named = {v["element"]: v["cycles"] for v in verdicts if v["element"] in truth}
+    known = {"kind": "case", "seed": 1, "cycle": 0.2, "controller_cpu": 3.0, **record.circumstances("soft")}
+    injuries = Case(number, tuple(Injury("cable", name) for name in elements)).as_json()
+    found = {"verdicts": verdicts, "alarms": list(alarms), "named": named, "complete": set(named) == truth}
+    return {**known, **injuries, **found}
+
+
+def test_the_page_counts_verdicts_false_alarms_and_what_was_never_named():
+    a, b, c = "t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2", "t0-p2-1/t1-p2-1"
+    found = [
+        case(1, [a], [said(a, 3.0)]),
+        case(2, [b], [said(c, 2.0), said(b, 5.0)]),
+        case(3, [c], []),
+        case(4, [a, b], [said(a, 3.0), said(b, 9.0)], alarms=[said(c, -1.0, "lossy")]),
+    ]
+    assert page.verdict_shares(found) == (6, 4, 1)
+    text = page.render([found, []], "clustermapper.md")
+    assert "| soft | T0–T1 cable, silent | 3 | 2 (67%) | 2 of 3 (67%) | 1 | 4 | 5 | 5 |" in text
+    assert "| soft | two at once | 1 | 1 (100%) | 2 of 3 (67%) | 0 | 9 | 9 | 9 |" in text
+    assert f"* soft, case 2: {b} at fault; said: {c} down, {b} down." in text
+    assert f"* soft, case 3: {c} at fault; said: nothing." in text
+    assert f"* soft, case 4: {a} and {b} at fault; said: {c} lossy, {a} down, {b} down." in text
+    assert "case 1" not in text
+    assert text.endswith("survey --target soft --seed 1\n    .venv/bin/mrclab survey --write clustermapper.md\n")
+
+
+def test_records_survive_the_process_and_a_damaged_file_is_one_sentence(tmp_path):
+    assert record.read(tmp_path) == []
+    record.append(tmp_path, {"kind": "case", "case": 1})
+    record.append(tmp_path, {"kind": "case", "case": 2})
+    assert [known["case"] for known in record.read(tmp_path)] == [1, 2]
+    (tmp_path / record.FILE).write_text("{")
+    with pytest.raises(LabError, match="is damaged"):
+        record.read(tmp_path)
