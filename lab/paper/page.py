@@ -2,8 +2,10 @@
 
 import base64
 import datetime
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -35,7 +37,8 @@ def write(directory: Path, *more: Path) -> tuple[Path, list[Chapter]]:
         "counts": _counts(chapters),
         "number": number,
         "seeds": sorted({run.seed for run in runs}),
-        **facts,
+        "machine": _plain(facts["machine"]),
+        "versions": {name: version for name, version in facts["versions"].items() if name != "kernel"},
     }
     inlined = [
         (chapter, [(caption, base64.b64encode(path.read_bytes()).decode()) for caption, path in found.items()])
@@ -46,6 +49,12 @@ def write(directory: Path, *more: Path) -> tuple[Path, list[Chapter]]:
     text = _environment(autoescape=False).get_template("paper.md.j2").render(**words)
     (place / "README.md").write_text(text, encoding="utf-8")
     return place / "paper.html", chapters
+
+
+def _plain(machine: dict[str, Any]) -> dict[str, Any]:
+    """The machine without what only its owner knows: the kernel's version, and not its build."""
+    kernel = re.match(r"([A-Za-z]+)-(\d+\.\d+)", str(machine.get("system", "")))
+    return {**machine, "system": f"{kernel[1]} {kernel[2]}" if kernel else "an unknown system"}
 
 
 def number(value: float | None) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -52,13 +53,21 @@ def _bars(chapter: Chapter, path: Path) -> bool:
             units.setdefault(line.row.unit, []).append(line)
     if not units:
         return False
-    figure, places = style.panels([_ROW * len(lines) + 0.1 for lines in units.values()], gap=0.55)
-    for axes, (unit, lines) in zip(places, units.items(), strict=True):
+    counts = [len(lines) for lines in units.values()]
+    figure, places = plt.subplots(
+        len(counts),
+        figsize=(style.WIDTH, _ROW * sum(counts) + 0.55 * len(counts) + 0.25),
+        height_ratios=counts,
+        layout="constrained",
+        squeeze=False,
+        dpi=style.DPI_ON_SCREEN,
+    )
+    for axes, (unit, lines) in zip(places.flat, units.items(), strict=True):
         _rows(axes, lines)
         axes.set_xlabel(unit or "share of line rate, or ratio", fontsize=8.5)
     handles: list[Artist] = [Patch(color=colour, label=label) for colour, label in _legend(chapter)]
     handles.append(Line2D([], [], marker="D", linestyle="", color=style.INK, markersize=5, label="paper"))
-    places[0].legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=8.5)
+    figure.legend(handles=handles, loc="outside upper right", ncols=4, frameon=False, fontsize=8.5)
     return style.save(figure, path)
 
 
@@ -83,7 +92,8 @@ def _rows(axes: Axes, lines: Sequence[Line]) -> None:
         axes.annotate(f"{figure.median:.3g}", (edge, place), xytext=(7, 0), textcoords="offset points", va="center")
     axes.set_yticks(range(len(lines)), [line.row.what for line in lines], fontsize=8.5)
     axes.set_ylim(len(lines) - 0.4, -0.6)
-    axes.set_xlim(left=0)
+    widest = max(max(line.figure.most if line.figure else 0.0, line.row.paper or 0.0) for line in lines)
+    axes.set_xlim(0, 1.1 * widest or 1.0)
     axes.grid(axis="x", color=style.GRID, linewidth=0.8)
 
 
