@@ -9,7 +9,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from lab.paper import pictures
 from lab.paper.book import Chapter, Line, hold, read_runs
 from lab.paper.figures import load
 
@@ -23,6 +22,8 @@ def concerns(names: Sequence[str]) -> bool:
 
 def write(directory: Path, *more: Path) -> tuple[Path, list[Chapter]]:
     """Make the comparison out of suites' directories: paper.html, README.md, pictures in `paper/` of the first."""
+    from lab.paper import pictures  # noqa: PLC0415 - Matplotlib takes a second to load and wants a home directory
+
     runs, facts = read_runs(directory)
     for other in more:
         runs += read_runs(other)[0]
