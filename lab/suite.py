@@ -154,11 +154,12 @@ class Suite:
     target: str | None = None
     run_dir: Path = RUN_DIR
     again: int = 0  # how often a run that was invalid is run once more
+    result: SuiteResult | None = None  # of the runs so far, also when they were interrupted
 
     def run(self, planned: Sequence[Loaded], name: str = "suite") -> SuiteResult:
         """Run all; a failure does not stop the rest. Interrupted ends it."""
         stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
-        result = SuiteResult(self.parent / f"{name}-{stamp}")
+        result = self.result = SuiteResult(self.parent / f"{name}-{stamp}")
         for number, loaded in enumerate(planned, 1):
             what = f"{loaded.scenario.name}, seed {loaded.scenario.seed}"
             self.say(f"{number} of {len(planned)}: {what}")

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from lab import compare, progress, schema, session, suite, suitereport
+from lab.errors import Interrupted
 from lab.paper import page as paper
 
 app = typer.Typer()
@@ -42,7 +43,12 @@ def run_suite(
     session.check_machine()
     with progress.shown(err) as bar:
         made = suite.Suite(results_dir, bar, progress.teller(bar), target, context.obj, again)
-        result = made.run(planned, name)
+        try:
+            result = made.run(planned, name)
+        except Interrupted:
+            if made.result and made.result.entries:
+                err.print(f"Report of the runs that ended: {suitereport.write(made.result)}", soft_wrap=True)
+            raise
     suitereport.write(result)
     suitereport.show(result, out)
     if paper.concerns([entry.name for entry in result.entries]):
