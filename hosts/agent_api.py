@@ -16,8 +16,8 @@ from pydantic import ConfigDict, ValidationError, validate_call
 from hosts.agent_ctl import CtlOperations
 from hosts.agent_verbs import VerbOperations
 from hosts.mrc.endpoint import Endpoint as MrcEndpoint
-from hosts.mrc.errors import VerbsError
 from hosts.nic import Nic
+from hosts.rdma.errors import VerbsError
 from hosts.regions import STEP_INTERVAL_S
 from hosts.sampling import Sampler
 from hosts.transports import Endpoint

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hosts import regions
-from hosts.mrc.completion import Completion
-from hosts.mrc.errors import VerbsError
-from hosts.mrc.memory import Access
-from hosts.resources import FULL_ACCESS
+from hosts.rdma.completion import Completion
+from hosts.rdma.errors import VerbsError
+from hosts.rdma.memory import Access
+from hosts.rdma.resources import FULL_ACCESS
 from hosts.transports import Endpoint
 from rpc.errors import RpcError
 

@@ -13,11 +13,13 @@ from typing import Any
 
 from hosts.mrc import headers as h
 from hosts.mrc.endpoint import Endpoint
-from hosts.mrc.icrc import Verifier
-from hosts.mrc.memory import Access
 from hosts.mrc.packet import Parser
-from hosts.mrc.paths import Frame, Path
+from hosts.mrc.paths import Path
 from hosts.packetsocket import PacketSocket
+from hosts.rdma import wire
+from hosts.rdma.icrc import Verifier
+from hosts.rdma.memory import Access
+from hosts.rdma.path import Frame, cable_macs
 from topo import srv6
 from topo.nodeconfig import NodeConfig
 
@@ -134,15 +136,16 @@ def codec(config: NodeConfig, packets: int) -> tuple[Cost, Cost]:
     """Build and parse full packets, ICRC included; return what each costs."""
     own = srv6.from_text(config.host.address)
     port = config.ports[0]
-    macs = bytes.fromhex((port.peer_mac + port.mac).replace(":", ""))
+    macs = cable_macs(port)
     template = srv6.template_local(config.host.group, config.host.downlink)
     path = Path(srv6.ev(port.plane, 0, srv6.ev_tag(0)), port.number, macs, template, own, own)
     payload = memoryview(bytearray(config.path_mtu))
     began = time.process_time()
     for psn in range(packets):
         body = h.WRITE_TS.pack(
-            h.Op.WRITE_MIDDLE, 0x40, h.P_KEY, 256, h.FLAG_TS << 24 | psn, 0, 0, 0, h.TSETH_WORD, 0, 1, len(payload)
-        )
+            h.Op.WRITE_MIDDLE, wire.MIGRATED, wire.P_KEY, 256, h.FLAG_TS << 24 | psn,
+            0, 0, 0, h.TSETH_WORD, 0, 1, len(payload),
+        )  # fmt: skip
         frame = path.frame(h.Dscp.TRIMMABLE << 2, body, payload)
     built = time.process_time() - began
     whole = memoryview(_joined(frame))

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hosts.mrc import headers as h
-from hosts.mrc.paths import Frame, Path
+from hosts.mrc.paths import Path
+from hosts.rdma import wire
+from hosts.rdma.path import Frame, cable_macs
 from topo import srv6
 from topo.nodeconfig import NodeConfig
 from topo.numbers import Dscp
@@ -131,7 +133,7 @@ def _paths(config: NodeConfig) -> list[Path]:
     cross = srv6.template_cross(host.group, host.group, host.downlink)
     result = []
     for port in config.ports:
-        macs = bytes.fromhex((port.peer_mac + port.mac).replace(":", ""))
+        macs = cable_macs(port)
         uplinks = sorted({uplink for template in config.templates for uplink in template.uplinks.get(port.plane, ())})
         for uplink in (0, *uplinks):
             entropy = srv6.ev(port.plane, uplink, srv6.ev_tag(uplink))
@@ -140,6 +142,6 @@ def _paths(config: NodeConfig) -> list[Path]:
 
 
 def _frame(path: Path, psn: int, now: float) -> Frame:
-    bth = h.BTH.pack(h.Op.ENDPOINT_REQUEST, 0x40, h.P_KEY, h.ENDPOINT_QPN, psn)
+    bth = wire.BTH.pack(h.Op.ENDPOINT_REQUEST, wire.MIGRATED, wire.P_KEY, h.ENDPOINT_QPN, psn)
     body = h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(now)).pack()
-    return path.frame(Dscp.NO_TRIM << 2 | h.ECN_ECT, bth + body)
+    return path.frame(Dscp.NO_TRIM << 2 | wire.ECN_ECT, bth + body)

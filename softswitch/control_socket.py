@@ -1,7 +1,7 @@
 """The `--control-socket`: lines of text with the words of simple_switch_CLI for what P4Runtime does not cover.
 
 `set_queue_rate <pps> [port] [priority]`, `set_queue_depth <packets> [port] [priority]`, `port_add <interface> <port>`,
-`port_remove <port>`, `show_ports`, `register_read <name> [index]`, `register_write <name> <index> <value>`, `help`.
+`port_remove <port>`, `show_ports`, `register_read <name> [index …]`, `register_write <name> <index> <value>`, `help`.
 An answer is one line, beginning with `ok` or `error`.
 """
 
@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from softswitch.connections import Connections
 from softswitch.ports import PortError
 from softswitch.runtime import RuntimeSwitch
 from softswitch.runtime_api import RuntimeApiError
@@ -26,13 +27,12 @@ class ControlSocket:
     def __init__(self, switch: RuntimeSwitch, path: Path) -> None:
         self._switch = switch
         self._path = path
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-        self._listener.bind(str(path))
-        self._listener.listen()
-        self._clients: dict[int, tuple[socket.socket, bytearray]] = {}
-        switch.watch(self._listener.fileno(), self._accept)
+        listener.bind(str(path))
+        listener.listen()
+        self._connections = Connections(switch, listener, self._take)
         self._commands: dict[str, Callable[[list[str]], str]] = {
             "set_queue_rate": self._rate,
             "set_queue_depth": self._depth,
@@ -45,30 +45,13 @@ class ControlSocket:
             "help": lambda _args: " ".join(sorted(self._commands)),
         }
 
-    def _accept(self) -> None:
-        client, _ = self._listener.accept()
-        client.setblocking(False)
-        self._clients[client.fileno()] = (client, bytearray())
-        self._switch.watch(client.fileno(), lambda: self._read(client.fileno()))
-
-    def _read(self, fd: int) -> None:
-        client, pending = self._clients[fd]
-        try:
-            data = client.recv(MAX_LINE)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        pending += data
+    def _take(self, client: socket.socket, pending: bytearray) -> bool:
         while b"\n" in pending:
             line, _, rest = bytes(pending).partition(b"\n")
             pending[:] = rest
             with contextlib.suppress(OSError):
                 client.send(self.answer(line.decode(errors="replace")).encode() + b"\n")
-        if not data or len(pending) > MAX_LINE:
-            self._switch.watch(fd, None)
-            del self._clients[fd]
-            client.close()
+        return len(pending) <= MAX_LINE
 
     def answer(self, line: str) -> str:
         """Run one command line and return its answer."""
@@ -115,11 +98,11 @@ class ControlSocket:
         return " ".join(f"{number}@{interface}" for number, interface in sorted(self._switch.ports().items()))
 
     def _register_read(self, args: list[str]) -> str:
-        name, *index = args
-        if index:
-            return str(self._switch.register_read(name, int(index[0])))
-        size = self._switch.program().info.registers.get(name, (1, 0))[0]
-        return " ".join(str(self._switch.register_read(name, number)) for number in range(size))
+        """Return the cells asked for, or all."""
+        name, *wanted = args
+        cells = map(int, wanted) if wanted else range(self._switch.program().info.registers.get(name, (1, 0))[0])
+        read = self._switch.program().register_read
+        return " ".join([str(read(name, number)) for number in cells])
 
     def _register_write(self, args: list[str]) -> str:
         name, index, value = args
@@ -143,9 +126,6 @@ class ControlSocket:
 
     def close(self) -> None:
         """Stop listening and remove the socket's file."""
-        self._switch.watch(self._listener.fileno(), None)
-        self._listener.close()
-        for client, _ in self._clients.values():
-            client.close()
+        self._connections.close()
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()

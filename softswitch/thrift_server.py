@@ -8,13 +8,13 @@ with a TApplicationException. Arguments are numbers; what else stands in a call 
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import struct
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from softswitch.connections import Connections
 from softswitch.ports import PortError
 from softswitch.runtime_api import CloneSession, NotFoundError, Replica, RuntimeApiError
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from softswitch.runtime import RuntimeSwitch
 
 MAX_CALL_BYTES = 1 << 16
-READ_BYTES = 1 << 14
 LONGEST_ANSWER = 1 << 23
-SO_SNDBUFFORCE = 32
 VERSION = 0x8001_0000
 CALL, REPLY, EXCEPTION, ONEWAY = 1, 2, 3, 4
 STOP, STRUCT, LIST, SET, MAP, STRING, I32, I64 = 0, 12, 15, 14, 13, 11, 8, 10
@@ -125,17 +123,17 @@ class ThriftServer:
 
     def __init__(self, switch: RuntimeSwitch, port: int) -> None:
         self._switch = switch
-        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            self._listener.bind(("127.0.0.1", port))
-            self._listener.listen()
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
         except (OSError, OverflowError) as error:
-            self._listener.close()
+            listener.close()
             raise PortError(f"--thrift-port {port}: {error}; choose a free port") from error
-        self.port: int = self._listener.getsockname()[1]
-        self._clients: dict[int, tuple[socket.socket, bytearray]] = {}
-        switch.watch(self._listener.fileno(), self._accept)
+        self.port: int = listener.getsockname()[1]
+        # an answer never waits for its reader, for forwarding would wait as well
+        self._connections = Connections(switch, listener, self._take, send_buffer=LONGEST_ANSWER)
         self._methods: dict[str, Method] = self._queue_methods() | {
             "simple_switch:get_time_elapsed_us": lambda _: i64(switch.now_us()),
             "simple_switch:get_time_since_epoch_us": lambda _: i64(time.time_ns() // 1000),
@@ -193,39 +191,19 @@ class ThriftServer:
         config = self._switch.program().compiled.config
         return config if isinstance(config, bytes) else config.encode()
 
-    # -- connections --------------------------------------------------------------------------------------------------
+    # -- calls --------------------------------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            client, _ = self._listener.accept()
-            client.setblocking(False)
-            client.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, LONGEST_ANSWER)  # forwarding waits for no reader
-            self._clients[client.fileno()] = (client, bytearray())
-            self._switch.watch(client.fileno(), lambda: self._read(client.fileno()))
-
-    def _read(self, fd: int) -> None:
-        client, pending = self._clients[fd]
-        try:
-            data = client.recv(READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        pending += data
-        is_over = not data
+    def _take(self, client: socket.socket, pending: bytearray) -> bool:
         try:
             while pending:
                 answer, used = self.answer(bytes(pending))
                 del pending[:used]
                 client.sendall(answer)
         except _ShortError:
-            is_over |= len(pending) > MAX_CALL_BYTES
+            return len(pending) <= MAX_CALL_BYTES
         except (ThriftError, OSError):
-            is_over = True
-        if is_over:
-            self._switch.watch(fd, None)
-            del self._clients[fd]
-            client.close()
+            return False
+        return True
 
     def answer(self, data: bytes) -> tuple[bytes, int]:
         """Answer the first call in `data`; return the answer and how many bytes the call had."""
@@ -254,10 +232,7 @@ class ThriftServer:
 
     def close(self) -> None:
         """Stop listening."""
-        self._switch.watch(self._listener.fileno(), None)
-        self._listener.close()
-        for client, _ in self._clients.values():
-            client.close()
+        self._connections.close()
 
 
 def _exception(kind: int, text: str) -> tuple[int, bytes]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from hosts.mrc import headers as h
 from hosts.mrc.cc import Controller
-from hosts.mrc.psn import unwrap_bits
 from hosts.mrc.sent import SentPacket
+from hosts.rdma.psn import unwrap_bits
 
 
 class Account:

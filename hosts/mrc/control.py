@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosts.mrc import headers as h
-from hosts.mrc.paths import Frame, Path
+from hosts.mrc.paths import Path
+from hosts.rdma import wire
+from hosts.rdma.path import Frame
 
 if TYPE_CHECKING:
     from hosts.mrc.qp import QueuePair
 
+_MIGRATED = wire.MIGRATED
 _TRAFFIC_CLASS = h.Dscp.CONTROL << 2
 
 
 def control_frame(path: Path, op: int, qpn: int, psn: int, body: bytes) -> Frame:
     """A control-class frame: BTH and `body`."""
-    return path.frame(_TRAFFIC_CLASS, h.BTH.pack(op, 0x40, h.P_KEY, qpn, psn) + body)
+    return path.frame(_TRAFFIC_CLASS, wire.BTH.pack(op, _MIGRATED, wire.P_KEY, qpn, psn) + body)
 
 
 class SackItem:
@@ -77,7 +80,7 @@ class AckItem:
         del now
         self.qp.stats.acks_sent += 1
         return control_frame(
-            path, h.Op.ACK, self.qp.remote_qpn, self.psn, h.AETH.pack(self.syndrome << 24 | self.msn & 0xFFFFFF)
+            path, h.Op.ACK, self.qp.remote_qpn, self.psn, wire.AETH.pack(self.syndrome << 24 | self.msn & 0xFFFFFF)
         )
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hosts.mrc.cc import controller_config
 from hosts.mrc.endpoint_ops import ProbeResult
-from hosts.mrc.errors import VerbsError
 from hosts.mrc.ev import EvState
 from hosts.mrc.evformat import EvFormat, Expansion, uplink_of
 from hosts.mrc.evprofile import ApiState, Entry, EvEvent, EvProfile, Mode, ProfileState
 from hosts.mrc.peer import Peer
+from hosts.rdma.errors import VerbsError
 from topo import srv6
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -16,15 +16,15 @@ from hosts.mrc import headers as h
 from hosts.mrc.control import ControlItem
 from hosts.mrc.ctl import Ctl
 from hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
-from hosts.mrc.errors import VerbsError
 from hosts.mrc.ev import EvState
-from hosts.mrc.icrc import Verifier
-from hosts.mrc.packet import DiscardError, Packet, Parser
-from hosts.mrc.paths import Frame
+from hosts.mrc.packet import Packet, Parser
 from hosts.mrc.peer import Peer
 from hosts.mrc.qp import QueuePair
-from hosts.mrc.states import QpState
 from hosts.mrc.verbs import Verbs
+from hosts.rdma import endpoint as rc
+from hosts.rdma.errors import DiscardError, VerbsError
+from hosts.rdma.icrc import Verifier
+from hosts.rdma.path import Frame
 from topo import srv6
 from topo.nodeconfig import NodeConfig
 
@@ -37,24 +37,18 @@ def _ignore(result: ProbeResult) -> None:
     del result
 
 
-class Port:
-    """One NIC port as the transport sees it."""
+class Port(rc.Port):
+    """One NIC port, with its parser and the control packets that wait for it."""
 
-    __slots__ = ("carrier", "control", "counters", "enabled", "number", "parse", "placed_bytes", "plane", "up")
+    __slots__ = ("control", "parse")
 
     def __init__(self, number: int, plane: int, parser: Parser) -> None:
-        self.number = number
-        self.plane = plane
+        super().__init__(number, plane)
         self.parse = parser.parse
-        self.carrier = False
-        self.enabled = True  # by the controller
-        self.up = False  # both
         self.control: deque[tuple[ControlItem | OpItem, Peer]] = deque()
-        self.placed_bytes = 0
-        self.counters: Counter[str] = Counter()
 
 
-class Endpoint(Verbs):
+class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
     """The transport of one host."""
 
     def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
@@ -202,17 +196,6 @@ class Endpoint(Verbs):
     def _reaches(self, port: Port, peer: Peer) -> bool:
         return port.up and bool(peer.port_mask >> port.number - 1 & 1) and port.plane in peer.reverse
 
-    # --- time -------------------------------------------------------------------------------------
-
-    def next_deadline(self) -> float | None:
-        """When on_timer should be called next."""
-        return self.timers.next_deadline()
-
-    def on_timer(self, now: float) -> None:
-        """Do what is due."""
-        self.now = now
-        self.timers.run(now)
-
     # --- ports ------------------------------------------------------------------------------------
 
     def plane_up(self, plane: int) -> bool:
@@ -224,40 +207,21 @@ class Endpoint(Verbs):
         """Bit n−1: port n is up."""
         return sum(1 << port.number - 1 for port in self._ports.values() if port.up)
 
-    def port_event(self, port: int, up: bool, now: float) -> None:
-        """Carrier came or went. QPs leave a dead port after their remap delay, and return at once."""
-        self.now = now
-        entry = self._ports[port]
-        entry.carrier = up
-        self._port_changed(entry, now)
-
-    def port_admin(self, port: int, enabled: bool, now: float) -> None:
-        """The controller disables a port, or allows it again."""
-        self.now = now
-        entry = self._ports[port]
-        entry.enabled = enabled
-        self._port_changed(entry, now)
-
     def port_state(self, port: int) -> dict[str, bool]:
         """Carrier, the controller's word, and both."""
         entry = self._ports[port]
         return {"enabled": entry.enabled, "carrier": entry.carrier, "up": entry.up}
 
     def _port_changed(self, entry: Port, now: float) -> None:
-        up = entry.carrier and entry.enabled
-        if entry.up == up:
-            return
-        entry.up = up
-        port = entry.number
-        self.log({"kind": "port.state", "port": port, "up": up})
-        if not up:
+        """QPs leave a dead port after their remap delay, and return at once."""
+        if not entry.up:
             waiting, entry.control = entry.control, deque()
             for item, peer in waiting:
                 if not (isinstance(item, OpItem) and item.path is not None):
                     self.send_control(item, peer)
-        delays = {qp.settings.remap_delay for qp in self.qps.values()} if not up else {0.0}
+        delays = {qp.settings.remap_delay for qp in self.qps.values()} if not entry.up else {0.0}
         for delay in delays:
-            self._remap(delay if not up else None, now)
+            self._remap(delay if not entry.up else None, now)
         told = dict.fromkeys(qp.peer.address_bytes for qp in self.qps.values() if qp.settings.port_status_update)
         for address in told:
             self.ops.announce_ports(self.peers[address], now)
@@ -340,34 +304,5 @@ class Endpoint(Verbs):
                     qp.evs.allow(ev)
             qp.wake()
 
-    # --- views ------------------------------------------------------------------------------------
-
-    def stats(self, reset_gaps: bool = False) -> dict[str, Any]:
-        """Counters of QPs, paths and ports, cumulative; `reset_gaps` starts a new interval for each QP's max_gap."""
-        found = self._stats()
-        if reset_gaps:
-            for qp in self.qps.values():
-                qp.responder.max_gap = 0.0
-        return found
-
-    def _stats(self) -> dict[str, Any]:
-        return {
-            "qps": [qp.snapshot() for qp in self.qps.values()],
-            "paths": [path for qp in self.qps.values() for path in qp.path_snapshots()],
-            "ports": {
-                port.number: {
-                    "up": port.up,
-                    "placed_bytes": port.placed_bytes,
-                    "icrc_errors": port.counters["icrc_errors"],
-                    "malformed": port.counters["malformed"],
-                    "foreign": port.counters["foreign"],
-                    "misdelivered": port.counters["misdelivered"],
-                    "no_qp": port.counters["no_qp"],
-                }
-                for port in self._ports.values()
-            },
-        }
-
-    def in_error(self) -> list[int]:
-        """QPs in ERROR."""
-        return [qp.qpn for qp in self.qps.values() if qp.state is QpState.ERROR]
+    def _paths_of(self, qp: QueuePair) -> list[dict[str, Any]]:
+        return qp.path_snapshots()

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from hosts.mrc import headers as h
 from hosts.mrc.control import control_frame
 from hosts.mrc.packet import Packet
-from hosts.mrc.paths import Frame, Path
+from hosts.mrc.paths import Path
 from hosts.mrc.peer import Peer
-from hosts.mrc.psn import PSN_MASK
-from hosts.mrc.timers import Timer
+from hosts.rdma import wire
+from hosts.rdma.path import Frame
+from hosts.rdma.psn import PSN_MASK
+from hosts.rdma.timers import Timer
 
 if TYPE_CHECKING:
     from hosts.mrc.endpoint import Endpoint
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 _ID_MASK = 0xFFFF
 _UPDATE_TRIES = 10
 _UPDATE_RTTS = 2.0  # between tries
-_PROBE_TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | h.ECN_ECT
+_PROBE_TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class OpItem:
         body = self.body(now)
         if not self.data_class:
             return control_frame(path, self.op, h.ENDPOINT_QPN, self.request_id, body)
-        bth = h.BTH.pack(self.op, 0x40, h.P_KEY, h.ENDPOINT_QPN, self.request_id)
+        bth = wire.BTH.pack(self.op, wire.MIGRATED, wire.P_KEY, h.ENDPOINT_QPN, self.request_id)
         return path.frame(_PROBE_TRAFFIC_CLASS, bth + body)
 
 

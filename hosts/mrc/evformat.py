@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from hosts.mrc.errors import VerbsError
+from hosts.rdma.errors import VerbsError
 from topo import srv6
 
 MAX_VALUE_BYTES: Final = 32

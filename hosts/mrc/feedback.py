@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from hosts.mrc import headers as h
 from hosts.mrc.loss import TOO_SOON
-from hosts.mrc.psn import unwrap, wrap
 from hosts.mrc.sent import PacketState, SentPacket
+from hosts.rdma.psn import unwrap, wrap
 
 if TYPE_CHECKING:
     from hosts.mrc.requestor import Requestor

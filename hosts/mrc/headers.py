@@ -13,21 +13,14 @@ from typing import Final, NamedTuple
 
 from topo.numbers import Dscp as Dscp  # noqa: PLC0414 (for importers of this module; the values have one home)
 
-UDP_PORT: Final = 4791
 ENDPOINT_QPN: Final = 2  # destination QP of endpoint requests and responses
-P_KEY: Final = 0xFFFF
-
-ETHERTYPE_IPV6: Final = 0x86DD
 NEXT_IPV6: Final = 41
-NEXT_UDP: Final = 17
-HOP_LIMIT: Final = 64
 
 OUTER_AT: Final = 14
 INNER_AT: Final = 54
 UDP_AT: Final = 94
 BTH_AT: Final = 102
 BODY_AT: Final = 114  # first byte behind BTH
-ICRC_LEN: Final = 4
 
 
 class Op(IntEnum):
@@ -67,15 +60,6 @@ class Reason(IntEnum):
     UNEXP_EVENT = 0x19
 
 
-class Syndrome(IntEnum):
-    """AETH syndromes. The low five bits of an ACK are 0x1f: no end-to-end credits."""
-
-    ACK = 0x1F
-    NAK_INVALID_REQUEST = 0x61
-    NAK_REMOTE_ACCESS = 0x62
-    NAK_REMOTE_OPERATION = 0x63
-
-
 class EndpointOp(IntEnum):
     """Operation of an endpoint request."""
 
@@ -83,12 +67,8 @@ class EndpointOp(IntEnum):
     EV_PROBE = 1
 
 
-ECN_ECT: Final = 0b10
-ECN_CE: Final = 0b11
-FLAG_ACK_REQUEST: Final = 0x80  # of BTH byte 8
-FLAG_RTX: Final = 0x20
+FLAG_RTX: Final = 0x20  # of BTH byte 8, as the next
 FLAG_TS: Final = 0x10
-PAD_SHIFT: Final = 4  # of BTH byte 1
 
 WRITES: Final = frozenset(range(Op.WRITE_FIRST, Op.WRITE_ONLY_IMM + 1))
 WITH_IMM: Final = frozenset({int(Op.WRITE_LAST_IMM), int(Op.WRITE_ONLY_IMM)})
@@ -97,15 +77,8 @@ ENDS_MESSAGE: Final = frozenset({int(Op.WRITE_LAST), int(Op.WRITE_ONLY)}) | WITH
 # Ethernet, outer IPv6 (class and flow label word, payload length, next header, hop limit, start of destination),
 # inner IPv6 (the same, whole addresses), UDP, BTH (opcode, pad byte, reserved byte and destination QP, flags and PSN)
 FRAME: Final = Struct(">12xH IHBB16x6s10x IHBx16s16s HHHH BBHII")
-ETHERNET: Final = Struct(">6s6sH")
-IPV6: Final = Struct(">IHBB16s16s")
-UDP: Final = Struct(">HHHH")
-BTH: Final = Struct(">BBHII")
 METH: Final = Struct(">HH")  # RQMSN, MSN
 TSETH: Final = Struct(">HH")  # timestamp, unit(1) | reserved(11) | type(4)
-RETH: Final = Struct(">QII")
-IMMEDIATE: Final = Struct(">I")
-AETH: Final = Struct(">I")
 SETH: Final = Struct(">BBhIHHIBBhQ HHI")  # with CC_STATE behind it
 NETH: Final = Struct(">BxBBIHHIBxH")
 PETH: Final = Struct(">3xBHxxHHHH")
@@ -124,7 +97,6 @@ TS_UNIT: Final = 1e-6  # seconds; tsr = 1 says 1 µs, 0 says 128 ns
 TSETH_WORD: Final = 1 << 15 | TSETH_TYPE  # tsr = 1
 SETH_TYPE: Final = 1
 RCVD_UNIT: Final = 256  # bytes per unit of rcvd_bytes
-MPR_UNIT: Final = 128  # PSNs per unit of MPR
 BITMAP_BITS: Final = 64
 
 

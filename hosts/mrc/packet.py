@@ -14,8 +14,10 @@ from typing import NamedTuple
 from zlib import crc32
 
 from hosts.mrc import headers as h
-from hosts.mrc.icrc import Verifier
-from hosts.mrc.psn import PSN_MASK
+from hosts.rdma import wire
+from hosts.rdma.errors import DiscardError
+from hosts.rdma.icrc import Verifier
+from hosts.rdma.psn import PSN_MASK
 
 _TRIMMED = frozenset({int(h.Dscp.TRIMMED), int(h.Dscp.TRIMMED_LASTHOP)})
 _TS_BODY_LEN = h.WRITE_TS_BODY.size
@@ -23,12 +25,8 @@ _PLAIN_BODY_LEN = h.WRITE_PLAIN_BODY.size
 _PAYLOAD_AT = h.BODY_AT + _TS_BODY_LEN
 _KNOWN_LIMIT = 1024  # starts of frames that a port remembers
 _P_KEY = slice(h.BTH_AT + 2, h.BTH_AT + 4)
-_ANY_P_KEY = h.P_KEY.to_bytes(2, "big")
+_ANY_P_KEY = wire.P_KEY.to_bytes(2, "big")
 _MOSTLY = h.WRITES - h.WITH_IMM  # most packets are such; with a timestamp they are parsed the short way
-
-
-class DiscardError(Exception):
-    """A frame that is not taken; the text is the counter it goes to."""
 
 
 class Packet:
@@ -128,9 +126,9 @@ class Parser:
             _parse_trimmed(packet)
             return packet
         end = packet.end
-        if len(view) < end + h.ICRC_LEN:
+        if len(view) < end + wire.ICRC_LEN:
             raise DiscardError("malformed")
-        if crc32(view[h.BTH_AT : end], state) ^ correction != int.from_bytes(view[end : end + h.ICRC_LEN], "little"):
+        if crc32(view[h.BTH_AT : end], state) ^ correction != int.from_bytes(view[end : end + wire.ICRC_LEN], "little"):
             self._verify_masked(packet)
         if view[h.BTH_AT] not in _MOSTLY or end < _PAYLOAD_AT:
             _parse_other(packet)
@@ -140,13 +138,13 @@ class Parser:
             packet.rqmsn, packet.msn, packet.timestamp, _unit, packet.va, packet.rkey, packet.dma_length,
         ) = h.WRITE_TS.unpack_from(view, h.BTH_AT)  # fmt: skip
         packet.flags = flags = flags_psn >> 24
-        if not flags & h.FLAG_TS or p_key != h.P_KEY:
+        if not flags & h.FLAG_TS or p_key != wire.P_KEY:
             _parse_other(packet)
             return packet
         packet.dqpn = dqpn & PSN_MASK
         packet.psn = flags_psn & PSN_MASK
         packet.body_at = _PAYLOAD_AT
-        packet.size = size = end - (pad_byte >> h.PAD_SHIFT & 3) - _PAYLOAD_AT
+        packet.size = size = end - (pad_byte >> wire.PAD_SHIFT & 3) - _PAYLOAD_AT
         if size < 0:
             raise DiscardError("malformed")
         return packet
@@ -161,20 +159,20 @@ class Parser:
         except struct.error:
             raise DiscardError("malformed") from None
         if (
-            ethertype != h.ETHERTYPE_IPV6
+            ethertype != wire.ETHERTYPE_IPV6
             or outer_next != h.NEXT_IPV6
-            or inner_next != h.NEXT_UDP
-            or dport != h.UDP_PORT
+            or inner_next != wire.NEXT_UDP
+            or dport != wire.UDP_PORT
         ):
             raise DiscardError("foreign")
         if outer_da != self._route or destination != self._address:
             raise DiscardError("misdelivered")
-        end = h.UDP_AT + udp_len - h.ICRC_LEN
+        end = h.UDP_AT + udp_len - wire.ICRC_LEN
         if inner_len != udp_len or outer_len != udp_len + 40 or end < h.BODY_AT:
             raise DiscardError("malformed")
         inner, outer = word >> 22 & 0x3F, outer_word >> 22 & 0x3F
         trimmed = inner in _TRIMMED or outer in _TRIMMED
-        ce = word >> 20 & 3 == h.ECN_CE or outer_word >> 20 & 3 == h.ECN_CE
+        ce = word >> 20 & 3 == wire.ECN_CE or outer_word >> 20 & 3 == wire.ECN_CE
         prefix, correction = self._verifier.constants(source, udp_len)
         known = _Start(
             source, ce, outer if trimmed and inner not in _TRIMMED else inner, trimmed, (word & 0xFFFF) << 16 | sport,
@@ -195,8 +193,8 @@ class Parser:
 
 def _parse_bth(packet: Packet) -> int:
     """BTH alone; return its pad count."""
-    packet.op, pad_byte, p_key, dqpn, flags_psn = h.BTH.unpack_from(packet.view, h.BTH_AT)
-    if p_key != h.P_KEY:
+    packet.op, pad_byte, p_key, dqpn, flags_psn = wire.BTH.unpack_from(packet.view, h.BTH_AT)
+    if p_key != wire.P_KEY:
         raise DiscardError("malformed")
     packet.dqpn = dqpn & PSN_MASK
     packet.flags = flags_psn >> 24
@@ -204,7 +202,7 @@ def _parse_bth(packet: Packet) -> int:
     packet.body_at = h.BODY_AT
     packet.timestamp = 0
     packet.size = 0
-    return int(pad_byte) >> h.PAD_SHIFT & 3
+    return int(pad_byte) >> wire.PAD_SHIFT & 3
 
 
 def _parse_trimmed(packet: Packet) -> None:
@@ -242,7 +240,7 @@ def _parse_write(packet: Packet, pad: int) -> None:
     if packet.op in h.WITH_IMM:
         if at + 4 > packet.end:
             raise DiscardError("malformed")
-        packet.imm = h.IMMEDIATE.unpack_from(view, at)[0]
+        packet.imm = wire.IMMEDIATE.unpack_from(view, at)[0]
         at += 4
     packet.body_at = at
     packet.size = packet.end - pad - at

@@ -7,19 +7,15 @@ import random
 from typing import Any
 
 from hosts.mrc.cc import Controller, PathFacts, controller
-from hosts.mrc.errors import VerbsError
 from hosts.mrc.paths import Path
 from hosts.mrc.settings import QpSettings
+from hosts.rdma.errors import VerbsError
+from hosts.rdma.path import cable_macs
 from topo import srv6
 from topo.nodeconfig import NodeConfig, Template
 
 _CONTROL_TAG = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
 HEADER_BYTES = 40 + 8 + 12 + 4 + 4 + 16 + 4  # inner IPv6 to ICRC, with TSETH: what the nominal size adds to the payload
-
-
-def mac_bytes(text: str) -> bytes:
-    """Six bytes of aa:bb:cc:dd:ee:ff."""
-    return bytes.fromhex(text.replace(":", ""))
 
 
 def _with_downlink(template: int, downlink: int) -> int:
@@ -73,7 +69,7 @@ class Peer:
         return Path(
             srv6.ev(plane, uplink, tag),
             port.number,
-            mac_bytes(port.peer_mac) + mac_bytes(port.mac),
+            cable_macs(port),
             self._sr_template,
             srv6.from_text(config.host.address),
             self.address,

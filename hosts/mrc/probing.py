@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from hosts.mrc import headers as h
 from hosts.mrc.ev import Ev, EvState
-from hosts.mrc.paths import Frame
-from hosts.mrc.timers import Timer
+from hosts.rdma import wire
+from hosts.rdma.path import Frame
+from hosts.rdma.timers import Timer
 
 if TYPE_CHECKING:
     from hosts.mrc.qp import QueuePair
 
-_TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | h.ECN_ECT
+_TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 _ID_MASK = 0xFFFF
 _KEPT = 1024  # outstanding probes at most; the oldest are forgotten
 
@@ -167,7 +168,7 @@ class Prober:
         if len(self._sent) >= _KEPT:
             del self._sent[next(iter(self._sent))]
         self._sent[probe_id] = Outstanding(ev, now, path_test)
-        bth = h.BTH.pack(h.Op.PROBE, 0x40, h.P_KEY, self._qp.remote_qpn, h.FLAG_ACK_REQUEST << 24)
+        bth = wire.BTH.pack(h.Op.PROBE, wire.MIGRATED, wire.P_KEY, self._qp.remote_qpn, wire.FLAG_ACK_REQUEST << 24)
         return ev.path.frame(_TRAFFIC_CLASS, bth + h.Probe(probe_id, h.timestamp(now)).pack())
 
     # --- answers ----------------------------------------------------------------------------------

@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any, Protocol
 
 from hosts.mrc import headers as h
-from hosts.mrc.cc import NSCC
-from hosts.mrc.completion import Completion, CompletionQueue
+from hosts.mrc.cc import NSCC, Controller
 from hosts.mrc.control import AckItem, ControlItem
 from hosts.mrc.ev import Ev, EvSet
 from hosts.mrc.evformat import uplink_of, value_of
 from hosts.mrc.evprofile import ApiState, EvProfile, Mode
-from hosts.mrc.memory import MemoryTable
 from hosts.mrc.packet import Packet
 from hosts.mrc.peer import HEADER_BYTES, Peer
 from hosts.mrc.probing import Prober
 from hosts.mrc.requestor import Requestor
 from hosts.mrc.responder import Responder
-from hosts.mrc.sent import Message
 from hosts.mrc.settings import QpSettings
-from hosts.mrc.states import QpState
 from hosts.mrc.stats import QpStats
-from hosts.mrc.timers import Timers
+from hosts.rdma import qp as rc
+from hosts.rdma import wire
+from hosts.rdma.completion import CompletionQueue
+from hosts.rdma.states import QpState
 from topo import srv6
-from topo.nodeconfig import NodeConfig
 
 _RTS = QpState.RTS
 
 
-class Services(Protocol):
-    """What a QP asks of the endpoint it lives in."""
+class Services(rc.Services, Protocol):
+    """What an MRC QP asks of the endpoint it lives in."""
 
-    config: NodeConfig
-    rng: random.Random
-    timers: Timers
-    memory: MemoryTable
-    now: float  # time of the call being handled
     urgent: bool  # a QP may have a retransmission or a probe to send
-
-    def log(self, record: dict[str, Any]) -> None:
-        """Append a history record."""
 
     def wake(self, qp: QueuePair) -> None:
         """The QP may have something to send."""
@@ -50,15 +39,16 @@ class Services(Protocol):
     def send_control(self, item: ControlItem, peer: Peer) -> None:
         """Queue a control packet to a peer, for the port whose turn it is."""
 
-    def plane_up(self, plane: int) -> bool:
-        """Whether the local port of a plane is up."""
 
-    def async_event(self, event: dict[str, Any]) -> None:
-        """Tell the application of something that no call asked for."""
+class QueuePair(rc.QueuePair):
+    """One QP: its path set and what it tells its peer."""
 
-
-class QueuePair:
-    """One QP. Made by the verbs, driven by the endpoint."""
+    host: Services
+    settings: QpSettings
+    stats: QpStats
+    cc: Controller
+    requestor: Requestor
+    responder: Responder
 
     def __init__(
         self,
@@ -73,60 +63,36 @@ class QueuePair:
         ev_profile: EvProfile | None = None,
         cc_config: dict[str, Any] | None = None,
     ) -> None:
-        self.host = host
-        self.qpn = qpn
+        super().__init__(host, qpn, peer.text, pd, send_cq, recv_cq)
         self.peer = peer
         self.settings = settings
-        self.pd = pd
-        self.send_cq = send_cq
-        self.recv_cq = recv_cq
-        self.memory = host.memory
-        self.timers = host.timers
         self.stats = QpStats()
-        self.state = QpState.RESET
-        self.remote_qpn = 0
         self.remote_wimm = settings.wimm
-        self.first_psn: int | None = None  # drawn when the peer is told
         self.awake = False  # in the endpoint's list of QPs that may have something to send
         self.overhead = HEADER_BYTES if settings.timestamps else HEADER_BYTES - 4
         self.cc = peer.controller(settings, now, **_cc_parameters(settings, cc_config))
         self.ev_profile = ev_profile
         self.cc_profile: int | None = None  # number of the profile made by Ctl, if it is one
-        self.evs = self._draw_evs()
-        self.requestor = Requestor(self)
-        self.responder = Responder(self)
-        self.prober = Prober(self)
-        self.sync_planes(now, "port", requeue=False)
+        self._begin()
 
     # --- life -------------------------------------------------------------------------------------
 
-    def ready_to_receive(self, remote_qpn: int, psn: int, mpr: int, wimm: int) -> None:
+    def ready_to_receive(self, peer: Mapping[str, int]) -> None:
         """RTR: the peer's QP number, first PSN, and what its responder takes."""
-        self.remote_qpn = remote_qpn
-        self.remote_wimm = min(self.settings.wimm, wimm)
-        self.responder.restart(psn)
-        self.requestor.limit_window(mpr)
+        super().ready_to_receive(peer)
+        self.remote_wimm = min(self.settings.wimm, peer["wimm"])
+        self.requestor.limit_window(peer["mpr"])
 
-    def ready_to_send(self, psn: int) -> None:
-        """RTS: one's own first PSN."""
-        self.requestor.restart(psn)
-
-    def reset(self, now: float) -> None:
-        """Back to the start: nothing outstanding, all counters of the protocol at zero."""
-        self.close()
+    def _begin(self) -> None:
         self.evs = self._draw_evs()
         self.requestor = Requestor(self)
         self.responder = Responder(self)
         self.prober = Prober(self)
-        self.first_psn = None
-        self.sync_planes(now, "port", requeue=False)
-        self.set_state(QpState.RESET)
+        self.sync_planes(self.host.now, "port", requeue=False)
 
-    def close(self) -> None:
-        """Drop everything outstanding without a completion."""
+    def _halt(self) -> None:
         self.prober.stop()
         self.responder.stop()
-        self.requestor.drop()
 
     @property
     def idle(self) -> bool:
@@ -210,10 +176,6 @@ class QueuePair:
 
     # --- services for the halves ------------------------------------------------------------------
 
-    def log(self, kind: str, **fields: Any) -> None:
-        """A history record of this QP."""
-        self.host.log({"kind": kind, "qp": self.qpn, **fields})
-
     def wake(self) -> None:
         """There may be something to send."""
         if not self.awake:
@@ -228,49 +190,12 @@ class QueuePair:
         """Queue SACK, NACK or ACK."""
         self.host.send_control(item, self.peer)
 
-    def complete(self, message: Message, status: str) -> None:
-        """A posted write is over."""
-        message.release()
-        self.log("wr.done", wr_id=message.wr_id, opcode=message.opcode, status=status, bytes=message.length)
-        self._push(
-            self.send_cq,
-            Completion(message.wr_id, status, message.opcode, message.length, self.qpn, None, self.host.now),
-        )
-
-    def complete_receive(self, wr_id: int, imm: int, length: int, status: str = "SUCCESS") -> None:
-        """A posted receive has got its immediate."""
-        self._push(self.recv_cq, Completion(wr_id, status, "RECV_RDMA_WITH_IMM", length, self.qpn, imm, self.host.now))
-
-    def _push(self, cq: CompletionQueue, completion: Completion) -> None:
-        if not cq.push(completion):
-            self.host.async_event({"event": "CQ_ERR", "cq": cq.number, "qp": self.qpn})
-            if self.state is not QpState.ERROR:
-                self.fail("WR_FLUSH_ERR", f"completion queue {cq.number} overflowed")
-
-    def refuse(self, packet: Packet, syndrome: h.Syndrome) -> None:
+    def refuse(self, packet: Packet, syndrome: wire.Syndrome) -> None:
         """The peer asked for what it may not do: tell it, and stop."""
         self.send_control(AckItem(self, syndrome, packet.psn, self.responder.msn))
         self.fail(
             "REM_ACCESS_ERR", f"a write to {packet.va:#x} is outside the memory this QP may write", at_fault=False
         )
-
-    def fail(self, status: str, reason: str, at_fault: bool = True) -> None:
-        """To ERROR: outstanding work is flushed, and the application is told."""
-        if self.state is QpState.ERROR:
-            return
-        self.set_state(QpState.ERROR, reason)
-        self.host.async_event({"event": "QP_FATAL", "qp": self.qpn, "reason": reason})
-        self.prober.stop()
-        self.responder.stop()
-        self.requestor.flush(status if at_fault else "WR_FLUSH_ERR", "WR_FLUSH_ERR")
-        receives = self.responder.receives
-        while receives:
-            self.complete_receive(receives.popleft(), 0, 0, "WR_FLUSH_ERR")
-
-    def set_state(self, state: QpState, reason: str = "") -> None:
-        """Change the state and say so."""
-        self.state = state
-        self.log("qp.state", qpn=self.qpn, peer=self.peer.text, state=state.value, reason=reason)
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -280,7 +205,7 @@ class QueuePair:
             if self.state is _RTS or self.state is QpState.RTR:
                 return self.responder.on_write(packet, now)
             if self.state is QpState.ERROR and not packet.trimmed:
-                self.send_control(AckItem(self, h.Syndrome.NAK_REMOTE_OPERATION, packet.psn, self.responder.msn))
+                self.send_control(AckItem(self, wire.Syndrome.NAK_REMOTE_OPERATION, packet.psn, self.responder.msn))
             return 0
         handler = _HANDLERS.get(packet.op)
         if handler is not None:
@@ -314,14 +239,11 @@ class QueuePair:
         """A Transport ACK or NAK."""
         if self.state is not QpState.RTS:
             return
-        syndrome = h.AETH.unpack_from(packet.view, packet.body_at)[0] >> 24
+        syndrome = wire.AETH.unpack_from(packet.view, packet.body_at)[0] >> 24
         if syndrome >> 5 == 0:
             self.requestor.feedback.on_ack(packet.psn, now)
         else:
-            status, reason = _NAKS.get(
-                syndrome, ("REM_INV_REQ_ERR", f"the peer refused a request (syndrome {syndrome:#04x})")
-            )
-            self.fail(status, reason)
+            self.fail(*wire.refusal(syndrome))
 
     def on_probe(self, packet: Packet, now: float) -> None:
         """A reliability probe for the receiving half."""
@@ -334,14 +256,7 @@ class QueuePair:
     def snapshot(self) -> dict[str, Any]:
         """Counters and state for a sample."""
         return {
-            "qp": self.qpn,
-            "qpn": self.qpn,
-            "peer": self.peer.text,
-            "state": self.state.value,
-            **self.stats.as_dict(),
-            **self.cc.snapshot(),
-            **self.requestor.snapshot(),
-            **self.responder.snapshot(),
+            **super().snapshot(),
             "skips_ignored": self.evs.skips_ignored,
             "floor_hits": self.evs.floor_hits,
         }
@@ -387,10 +302,4 @@ _EVENT_WORDS = {
     "SKIP": ApiState.GOOD,
     "PORT_DOWN": ApiState.GOOD,
     "ASSUMED_BAD": ApiState.ASSUMED_BAD,
-}
-
-_NAKS = {
-    h.Syndrome.NAK_REMOTE_ACCESS: ("REM_ACCESS_ERR", "the peer refused access to its memory"),
-    h.Syndrome.NAK_REMOTE_OPERATION: ("REM_OP_ERR", "the peer's QP is in error"),
-    h.Syndrome.NAK_INVALID_REQUEST: ("REM_INV_REQ_ERR", "the peer found the request invalid"),
 }

@@ -15,10 +15,14 @@ from hosts.mrc.account import Account
 from hosts.mrc.ev import Ev
 from hosts.mrc.feedback import Feedback
 from hosts.mrc.loss import LossDetector
-from hosts.mrc.paths import Frame
-from hosts.mrc.psn import PSN_MASK, wrap
 from hosts.mrc.sent import Message, PacketState, SentPacket
 from hosts.mrc.window import SendWindow
+from hosts.rdma import wire
+from hosts.rdma.errors import VerbsError
+from hosts.rdma.path import Frame
+from hosts.rdma.psn import PSN_MASK, wrap
+from hosts.rdma.qp import SendHalf
+from topo.nodeconfig import MPR_UNIT
 
 if TYPE_CHECKING:
     from hosts.mrc.qp import QueuePair
@@ -26,20 +30,12 @@ if TYPE_CHECKING:
 _FLIGHT = PacketState.FLIGHT
 _LOST = PacketState.LOST
 
-_TC_DATA = h.Dscp.TRIMMABLE << 2 | h.ECN_ECT
-_TC_RETX = h.Dscp.TRIMMABLE_RETX << 2 | h.ECN_ECT
-_TC_NO_TRIM = h.Dscp.NO_TRIM << 2 | h.ECN_ECT
-_TRANSPORT_VERSION = 0x40  # BTH: migration state as RC sends it, version 0
+_MIGRATED = wire.MIGRATED
+_TC_DATA = h.Dscp.TRIMMABLE << 2 | wire.ECN_ECT
+_TC_RETX = h.Dscp.TRIMMABLE_RETX << 2 | wire.ECN_ECT
+_TC_NO_TRIM = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
-# opcode by (first packet of its message, last packet, with immediate); all others are WRITE_MIDDLE
-_OPCODES: dict[tuple[bool, bool, bool], int] = {
-    (True, False, False): int(h.Op.WRITE_FIRST),
-    (True, False, True): int(h.Op.WRITE_FIRST),
-    (False, True, False): int(h.Op.WRITE_LAST),
-    (False, True, True): int(h.Op.WRITE_LAST_IMM),
-    (True, True, False): int(h.Op.WRITE_ONLY),
-    (True, True, True): int(h.Op.WRITE_ONLY_IMM),
-}
+_OPCODES = wire.write_opcodes(int(h.Op.WRITE_FIRST))
 _MIDDLE = int(h.Op.WRITE_MIDDLE)
 _LOSS_COUNTER = {
     "time": "lost_time",
@@ -51,8 +47,11 @@ _LOSS_COUNTER = {
 _PATH_NOT_TO_BLAME = frozenset({"nack", "port"})
 
 
-class Requestor:
+class Requestor(SendHalf[Message]):
     """Send queue, windows, retransmission."""
+
+    message_class = Message
+    qp: QueuePair
 
     def __init__(self, qp: QueuePair) -> None:
         self.qp = qp
@@ -84,25 +83,27 @@ class Requestor:
     # --- posting ----------------------------------------------------------------------------------
 
     def post(self, message: Message) -> None:
-        """Queue a message."""
-        self._msn += 1
-        message.msn = self._msn & 0xFFFF
+        """Queue a message; ENOMEM where the peer takes no further immediate yet."""
         if message.imm is not None:
+            limit = self.qp.remote_wimm
+            if self.wimm_in_flight >= limit:
+                text = f"QP {self.qp.qpn} has {limit} immediates outstanding, as many as the peer takes"
+                raise VerbsError("ENOMEM", text)
             self._rqmsn += 1
             self.wimm_in_flight += 1
+        self._msn += 1
+        message.msn = self._msn & 0xFFFF
         message.rqmsn = self._rqmsn & 0xFFFF
+        message.packets = max(1, -(-message.length // self._mtu))
+        message.sent = 0
         self.unsent.append(message)
         self.incomplete.append(message)
         self.qp.stats.posted_bytes += message.length
         self.watch_paths(self.qp.host.now)
 
-    def restart(self, first_psn: int) -> None:
-        """Set the first PSN on the wire (at RTS)."""
-        self.first_psn = first_psn
-
     def limit_window(self, mpr: int) -> None:
         """The peer's responder takes `mpr` units."""
-        self.psn_window = min(mpr * h.MPR_UNIT, self.qp.settings.mpr_psns) - 1
+        self.psn_window = min(mpr * MPR_UNIT, self.qp.settings.mpr_psns) - 1
 
     # --- sending ----------------------------------------------------------------------------------
 
@@ -207,7 +208,7 @@ class Requestor:
         stats.sent_bytes += size
         window = self.window
         if not self.unsent or window.next - window.una >= self.psn_window or self._wants_ack():
-            flags |= h.FLAG_ACK_REQUEST
+            flags |= wire.FLAG_ACK_REQUEST
         if self._timer.deadline is None:
             self._arm(now)
         offset = packet.offset
@@ -218,20 +219,20 @@ class Requestor:
         """BTH to RETH, and the immediate where there is one."""
         message = packet.message
         op = packet.op
-        padding = _TRANSPORT_VERSION | (-packet.size & 3) << h.PAD_SHIFT
+        padding = _MIGRATED | (-packet.size & 3) << wire.PAD_SHIFT
         psn = packet.seq + self.first_psn & PSN_MASK
         va = message.remote_va + packet.offset
         if self._timestamps:
             body = h.WRITE_TS.pack(
-                op, padding, h.P_KEY, self.qp.remote_qpn, (flags | h.FLAG_TS) << 24 | psn,
+                op, padding, wire.P_KEY, self.qp.remote_qpn, (flags | h.FLAG_TS) << 24 | psn,
                 message.rqmsn, message.msn, packet.ts, h.TSETH_WORD, va, message.rkey, message.length,
             )  # fmt: skip
         else:
             body = h.WRITE_PLAIN.pack(
-                op, padding, h.P_KEY, self.qp.remote_qpn, flags << 24 | psn,
+                op, padding, wire.P_KEY, self.qp.remote_qpn, flags << 24 | psn,
                 message.rqmsn, message.msn, va, message.rkey, message.length,
             )  # fmt: skip
-        return body + h.IMMEDIATE.pack(message.imm) if op in h.WITH_IMM else body
+        return body + wire.IMMEDIATE.pack(message.imm) if op in h.WITH_IMM else body
 
     # --- losses -----------------------------------------------------------------------------------
 
@@ -341,17 +342,6 @@ class Requestor:
         self._arm(now)
 
     # --- the end ----------------------------------------------------------------------------------
-
-    def flush(self, status: str, rest: str) -> None:
-        """The QP failed: the oldest message completes with `status`, all others with `rest`."""
-        for message in self._clear():
-            self.qp.complete(message, status)
-            status = rest
-
-    def drop(self) -> None:
-        """The QP goes: outstanding messages end without completion."""
-        for message in self._clear():
-            message.release()
 
     def _clear(self) -> deque[Message]:
         self._timer.cancel()

@@ -6,13 +6,14 @@ order is only the news about it.
 
 from __future__ import annotations
 
-from collections import deque
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hosts.mrc import headers as h
 from hosts.mrc.control import AckItem, NackItem, SackItem
-from hosts.mrc.psn import unwrap, wrap
+from hosts.rdma import wire
+from hosts.rdma.psn import unwrap, wrap
+from hosts.rdma.qp import ReceiveHalf
 
 if TYPE_CHECKING:
     from hosts.mrc.packet import Packet
@@ -23,28 +24,24 @@ _LEAST_COUNTED = 1024  # bytes that even a small packet adds to the SACK trigger
 _SLIDE_MARGIN = 8  # packets that may still come in before a waiting SACK is sent
 _NONE_LOWER = 1 << 62
 _IDLE_RTTS = 0.25  # a SACK is due when nothing came for this long
-_ASKS = h.FLAG_ACK_REQUEST | h.FLAG_RTX
+_ASKS = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
 _ENDS_MESSAGE = h.ENDS_MESSAGE
 
 
-class Responder:
+class Responder(ReceiveHalf):
     """Receive window of one QP."""
 
     def __init__(self, qp: QueuePair) -> None:
+        super().__init__()
         self.qp = qp
-        self.first_psn = 0
         self.base = 0  # next seq expected: cack + 1
         self.bits = 0  # bit i: base + i has arrived
         self.highest = -1
         self.window = qp.settings.mpr_psns - 1
         self._echo = qp.settings.ecn_echo
-        self.receives: deque[int] = deque()  # wr_ids of posted receives
         self.rcvd_bytes = 0
-        self.msn = 0  # messages received completely, in order
         self._ends: list[tuple[int, int, int | None, int]] = []  # heap of (last seq, MSN, immediate, length)
         self._immediates = 0  # arrived and not yet delivered
-        self.last_placed = 0.0  # time of the last new payload
-        self.max_gap = 0.0  # longest time between two, since somebody last set it to 0
         self._waiting: SackItem | None = None  # queued, without a mark, and still open
         self._low = _NONE_LOWER  # lowest seq that arrived since the last SACK was made
         self._unreported = 0  # bytes towards the SACK trigger
@@ -53,10 +50,6 @@ class Responder:
         self._held_entropy = self._held_timestamp = self._held_seq = 0
         self._idle = qp.timers.timer(self._on_idle)
         self._idle_after = _IDLE_RTTS * qp.settings.base_rtt
-
-    def restart(self, first_psn: int) -> None:
-        """Set the first PSN expected (at RTR)."""
-        self.first_psn = first_psn
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -87,7 +80,7 @@ class Responder:
         target = self.qp.memory.remote_target(packet.rkey, packet.va, size, self.qp.pd)
         if target is None:
             stats.access_errors += 1
-            self.qp.refuse(packet, h.Syndrome.NAK_REMOTE_ACCESS)
+            self.qp.refuse(packet, wire.Syndrome.NAK_REMOTE_ACCESS)
             return 0
         at = packet.body_at
         target[:] = packet.view[at : at + size]
@@ -134,7 +127,7 @@ class Responder:
                 self._immediates -= 1
                 self.qp.complete_receive(self.receives.popleft(), imm, length)
         if done:
-            self.qp.send_control(AckItem(self.qp, h.Syndrome.ACK, wrap(self.base - 1 + self.first_psn), self.msn))
+            self.qp.send_control(AckItem(self.qp, wire.Syndrome.ACK, wrap(self.base - 1 + self.first_psn), self.msn))
 
     def _on_trimmed(self, packet: Packet, seq: int, distance: int) -> None:
         self.qp.stats.trimmed_packets += 1
@@ -243,7 +236,3 @@ class Responder:
         """The QP ends."""
         self._idle.cancel()
         self._held = False
-
-    def snapshot(self) -> dict[str, Any]:
-        """Numbers for samples."""
-        return {"last_placed": self.last_placed, "max_gap": self.max_gap}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from hosts.rdma.message import PostedWrite
+
 if TYPE_CHECKING:
     from hosts.mrc.ev import Ev
-    from hosts.mrc.memory import MemoryRegion
 
 
 class PacketState(IntEnum):
@@ -19,56 +20,15 @@ class PacketState(IntEnum):
     ACKED = 3
 
 
-class Message:
+class Message(PostedWrite):
     """One posted write while it is in the send queue."""
 
-    __slots__ = (
-        "first_seq",
-        "imm",
-        "last_seq",
-        "length",
-        "msn",
-        "opcode",
-        "packets",
-        "region",
-        "remote_va",
-        "rkey",
-        "rqmsn",
-        "sent",
-        "view",
-        "wr_id",
-    )
+    __slots__ = ("msn", "packets", "rqmsn", "sent")
 
-    def __init__(
-        self,
-        wr_id: int,
-        opcode: str,
-        region: MemoryRegion | None,
-        view: memoryview,
-        remote_va: int,
-        rkey: int,
-        imm: int | None,
-        packets: int,
-    ) -> None:
-        self.wr_id = wr_id
-        self.opcode = opcode
-        self.region = region
-        self.view = view
-        self.length = len(view)
-        self.remote_va = remote_va
-        self.rkey = rkey
-        self.imm = imm
-        self.packets = packets
-        self.sent = 0  # packets handed out so far
-        self.first_seq = self.last_seq = -1  # set when the first packet goes out
-        self.msn = self.rqmsn = 0
-
-    def release(self) -> None:
-        """The message is over: neither its region nor the buffer behind it is needed any more."""
-        if self.region is not None:
-            self.region.users -= 1
-            self.region = None
-        self.view.release()
+    msn: int
+    rqmsn: int
+    packets: int
+    sent: int  # packets handed out so far
 
 
 class SentPacket:

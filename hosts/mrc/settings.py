@@ -7,30 +7,25 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from hosts.mrc.errors import VerbsError
-from topo.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT, EvProfile, NodeConfig, Template, TransportSection
+from hosts.rdma import settings as rc
+from hosts.rdma.errors import VerbsError
+from topo.nodeconfig import EvProfile, NodeConfig, Template, TransportSection
 
 RETRY_ENDLESS: Final = 25  # exp_cnt that means: never give up
 
 
 @dataclass(frozen=True)
-class QpSettings:
+class QpSettings(rc.QpSettings):
     """Attributes of a QP. Times in seconds, sizes in bytes, `…_rtts` in base RTTs.
 
     Those that TransportSection has too mean what is said there.
     """
 
-    path_mtu: int
-    base_rtt: float
     ev: EvProfile
-    mpr: int  # units of 128 PSNs
-    wimm: int
-    timeout_exponent: int
     retry_linear: int
     retry_exponential: int
     sack_gen_threshold: int
     trimming: bool
-    cc_profile: str
     reorder_rtts: float
     reorder_cap_rtts: float
     same_ev_rule: bool
@@ -45,16 +40,6 @@ class QpSettings:
     quick_adapt: bool
     port_status_update: bool
 
-    @property
-    def ack_timeout(self) -> float:
-        """Local ACK timeout, 1.024 µs × 2^t."""
-        return ACK_TIMEOUT_UNIT * float(1 << self.timeout_exponent)
-
-    @property
-    def mpr_psns(self) -> int:
-        """Window in PSNs."""
-        return self.mpr * MPR_UNIT
-
 
 _FROM_CONFIG: Final = frozenset(f.name for f in fields(QpSettings)) & frozenset(TransportSection.model_fields)
 _CALLER_MAY_SET: Final = _FROM_CONFIG | {"ev_profile", "path_mtu"}
@@ -66,9 +51,7 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> QpS
 
     EINVAL for a name that does not exist and for a value that the node config could not hold either.
     """
-    unknown = sorted(set(overrides) - _CALLER_MAY_SET)
-    if unknown:
-        raise VerbsError("EINVAL", f"a QP has no attribute {unknown[0]!r}; it has {', '.join(sorted(_CALLER_MAY_SET))}")
+    rc.check_names(overrides, _CALLER_MAY_SET)
     path_mtu = overrides.pop("path_mtu", config.path_mtu)
     if not isinstance(path_mtu, int) or not _LEAST_MTU <= path_mtu <= config.path_mtu:
         raise VerbsError("EINVAL", f"path_mtu {path_mtu} is outside {_LEAST_MTU}…{config.path_mtu}")

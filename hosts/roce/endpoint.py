@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import random
 import struct
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, NoReturn
 
-from hosts.mrc.errors import VerbsError
-from hosts.mrc.icrc import Verifier
-from hosts.mrc.packet import DiscardError
-from hosts.mrc.paths import Frame
-from hosts.mrc.states import QpState
+from hosts.rdma import endpoint as rc
+from hosts.rdma.errors import DiscardError, VerbsError
+from hosts.rdma.icrc import Verifier
+from hosts.rdma.path import Frame
 from hosts.roce.packet import parse
 from hosts.roce.qp import ControlItem, QueuePair
 from hosts.roce.verbs import Verbs
@@ -25,25 +24,19 @@ from topo import srv6
 from topo.nodeconfig import NodeConfig
 
 
-class Port:
-    """One NIC port as the transport sees it."""
+class Port(rc.Port):
+    """One NIC port, with the control packets and the QPs that wait for it."""
 
-    __slots__ = ("carrier", "control", "counters", "enabled", "number", "paced", "placed_bytes", "plane", "ready", "up")
+    __slots__ = ("control", "paced", "ready")
 
     def __init__(self, number: int, plane: int) -> None:
-        self.number = number
-        self.plane = plane
-        self.carrier = False
-        self.enabled = True  # by the controller
-        self.up = False  # both
+        super().__init__(number, plane)
         self.control: deque[ControlItem] = deque()
         self.ready: deque[QueuePair] = deque()  # have something to send
         self.paced: list[tuple[float, int, QueuePair]] = []  # heap of those that their rate limiters hold back
-        self.placed_bytes = 0
-        self.counters: Counter[str] = Counter()
 
 
-class Endpoint(Verbs):
+class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
     """The transport of one host."""
 
     def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
@@ -144,44 +137,16 @@ class Endpoint(Verbs):
         if entry.up:
             entry.control.append(item)
 
-    # --- time -------------------------------------------------------------------------------------
-
-    def next_deadline(self) -> float | None:
-        """When on_timer should be called next."""
-        return self.timers.next_deadline()
-
-    def on_timer(self, now: float) -> None:
-        """Do what is due."""
-        self.now = now
-        self.timers.run(now)
-
     # --- ports ------------------------------------------------------------------------------------
 
     def plane_up(self, plane: int) -> bool:
         """Whether the local port of a plane is up."""
         return any(port.up for port in self._ports.values() if port.plane == plane)
 
-    def port_event(self, port: int, up: bool, now: float) -> None:
-        """Carrier came or went. QPs stay bound to their port: what it should have sent runs into the retry timer."""
-        self.now = now
-        entry = self._ports[port]
-        entry.carrier = up
-        self._port_changed(entry)
-
-    def port_admin(self, port: int, enabled: bool, now: float) -> None:
-        """The controller disables a port, or allows it again."""
-        self.now = now
-        entry = self._ports[port]
-        entry.enabled = enabled
-        self._port_changed(entry)
-
-    def _port_changed(self, entry: Port) -> None:
-        up = entry.carrier and entry.enabled
-        if entry.up == up:
-            return
-        entry.up = up
-        self.log({"kind": "port.state", "port": entry.number, "up": up})
-        if not up:
+    def _port_changed(self, entry: Port, now: float) -> None:
+        """QPs stay bound to their port: what a dead one should have sent runs into the retry timer."""
+        del now
+        if not entry.up:
             for item in entry.control:
                 item()  # an ACK that waits is made, and lost: the next one is queued anew
             entry.control.clear()
@@ -191,28 +156,8 @@ class Endpoint(Verbs):
         self.now = now
         self.config = config
 
-    # --- views ------------------------------------------------------------------------------------
-
-    def stats(self, reset_gaps: bool = False) -> dict[str, Any]:
-        """Counters of QPs, paths and ports, cumulative; `reset_gaps` starts a new interval for each QP's max_gap."""
-        found = {
-            "qps": [qp.snapshot() for qp in self.qps.values()],
-            "paths": [qp.path_snapshot(self._ports[qp.port.number].up) for qp in self.qps.values()],
-            "ports": {port.number: _port_snapshot(port) for port in self._ports.values()},
-        }
-        if reset_gaps:
-            for qp in self.qps.values():
-                qp.responder.max_gap = 0.0
-        return found
-
-    def in_error(self) -> list[int]:
-        """QPs in ERROR."""
-        return [qp.qpn for qp in self.qps.values() if qp.state is QpState.ERROR]
-
-
-def _port_snapshot(port: Port) -> dict[str, Any]:
-    kinds = ("icrc_errors", "malformed", "foreign", "misdelivered", "no_qp")
-    return {"up": port.up, "placed_bytes": port.placed_bytes, **{kind: port.counters[kind] for kind in kinds}}
+    def _paths_of(self, qp: QueuePair) -> list[dict[str, Any]]:
+        return [qp.path_snapshot(self._ports[qp.port.number].up)]
 
 
 class Ctl:

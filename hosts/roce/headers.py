@@ -1,4 +1,4 @@
-"""Wire format of RoCEv2 over IPv6: opcodes, syndromes and `struct` layouts.
+"""Wire format of RoCEv2 over IPv6: opcodes, offsets and frame layouts; the headers themselves are in hosts.rdma.wire.
 
 Facts: InfiniBand architecture (RC transport, annex A17), docs/mrc-protocol.md §1.15. A frame is always
 `Ethernet 14 | IPv6 40 | UDP 8 | BTH 12 | … | ICRC 4`, so every offset below is fixed. RETH stands in the first packet
@@ -11,19 +11,13 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final
 
+from hosts.rdma import wire
 from topo.numbers import Dscp
-
-UDP_PORT: Final = 4791
-P_KEY: Final = 0xFFFF
-ETHERTYPE_IPV6: Final = 0x86DD
-NEXT_UDP: Final = 17
-HOP_LIMIT: Final = 64
 
 UDP_AT: Final = 54
 BTH_AT: Final = 62
 BODY_AT: Final = 74  # first byte behind BTH
-ICRC_LEN: Final = 4
-HEADER_BYTES: Final = BODY_AT + ICRC_LEN  # what a middle packet adds to its payload
+HEADER_BYTES: Final = BODY_AT + wire.ICRC_LEN  # what a middle packet adds to its payload
 
 FIRST_SPORT: Final = 0xC000  # source ports of RoCEv2 are in the dynamic range
 
@@ -41,41 +35,19 @@ class Op(IntEnum):
     CNP = 0x81
 
 
-class Syndrome(IntEnum):
-    """AETH syndromes. An ACK's low five bits are 0x1f: no end-to-end credits."""
-
-    ACK = 0x1F
-    RNR_NAK = 0x20  # with the timer code in the low five bits
-    NAK_SEQUENCE = 0x60
-    NAK_INVALID_REQUEST = 0x61
-    NAK_REMOTE_ACCESS = 0x62
-    NAK_REMOTE_OPERATION = 0x63
-
-
 WRITES: Final = frozenset(range(Op.WRITE_FIRST, Op.WRITE_ONLY_IMM + 1))
 STARTS_MESSAGE: Final = frozenset({int(Op.WRITE_FIRST), int(Op.WRITE_ONLY), int(Op.WRITE_ONLY_IMM)})
 ENDS_MESSAGE: Final = WRITES - {int(Op.WRITE_FIRST), int(Op.WRITE_MIDDLE)}
 WITH_IMM: Final = frozenset({int(Op.WRITE_LAST_IMM), int(Op.WRITE_ONLY_IMM)})
 
-ECN_ECT: Final = 0b10
-ECN_CE: Final = 0b11
-FLAG_ACK_REQUEST: Final = 0x80  # of BTH byte 8
-PAD_SHIFT: Final = 4  # of BTH byte 1
-MIGRATED: Final = 0x40  # of BTH byte 1, as RC sends it
 BECN: Final = 0x40  # of BTH byte 4: a CNP says it here as well
 
-TC_DATA: Final = Dscp.NO_TRIM << 2 | ECN_ECT
+TC_DATA: Final = Dscp.NO_TRIM << 2 | wire.ECN_ECT
 TC_CONTROL: Final = Dscp.CONTROL << 2
 """ACKs and CNPs. Queues of the lab count packets, not bytes: among data an ACK would cost as much as 4 KiB."""
 
 # Ethernet, IPv6 (class and flow label word, payload length, next header, hop limit, addresses), UDP, BTH (opcode, pad
 # byte, P_Key, reserved byte and destination QP, flags and PSN)
 FRAME: Final = Struct(">12xH IHBx16s16s HHHH BBHII")
-IPV6: Final = Struct(">IHBB16s16s")
-UDP: Final = Struct(">HHHH")
-BTH: Final = Struct(">BBHII")
 BTH_RETH: Final = Struct(">BBHII QII")
-RETH: Final = Struct(">QII")
-IMMEDIATE: Final = Struct(">I")
-AETH: Final = Struct(">I")
 CNP_PAYLOAD: Final = bytes(16)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from hosts.mrc.icrc import Verifier
-from hosts.mrc.packet import DiscardError
-from hosts.mrc.psn import PSN_MASK
+from hosts.rdma import wire
+from hosts.rdma.errors import DiscardError
+from hosts.rdma.icrc import Verifier
+from hosts.rdma.psn import PSN_MASK
 from hosts.roce import headers as h
 
 
@@ -46,12 +47,12 @@ def parse(view: memoryview, port: int, address: bytes, icrc: Verifier) -> Packet
         ) = h.FRAME.unpack_from(view)  # fmt: skip
     except struct.error:
         raise DiscardError("malformed") from None
-    if ethertype != h.ETHERTYPE_IPV6 or next_header != h.NEXT_UDP or dport != h.UDP_PORT:
+    if ethertype != wire.ETHERTYPE_IPV6 or next_header != wire.NEXT_UDP or dport != wire.UDP_PORT:
         raise DiscardError("foreign")
     if destination != address:
         raise DiscardError("misdelivered")
-    end = h.UDP_AT + udp_len - h.ICRC_LEN
-    if length != udp_len or end < h.BODY_AT or len(view) < end + h.ICRC_LEN or p_key != h.P_KEY:
+    end = h.UDP_AT + udp_len - wire.ICRC_LEN
+    if length != udp_len or end < h.BODY_AT or len(view) < end + wire.ICRC_LEN or p_key != wire.P_KEY:
         raise DiscardError("malformed")
     if not icrc.verify(view, h.UDP_AT, udp_len, source):
         raise DiscardError("icrc_errors")
@@ -63,11 +64,11 @@ def parse(view: memoryview, port: int, address: bytes, icrc: Verifier) -> Packet
     packet.dqpn = dqpn & PSN_MASK
     packet.psn = flags_psn & PSN_MASK
     packet.ack_request = bool(flags_psn >> 31)
-    packet.ce = word >> 20 & 3 == h.ECN_CE
+    packet.ce = word >> 20 & 3 == wire.ECN_CE
     packet.body_at = h.BODY_AT
     packet.end = end
     if op in h.WRITES:
-        _parse_write(packet, pad_byte >> h.PAD_SHIFT & 3)
+        _parse_write(packet, pad_byte >> wire.PAD_SHIFT & 3)
     return packet
 
 
@@ -75,11 +76,11 @@ def _parse_write(packet: Packet, pad: int) -> None:
     at = h.BODY_AT
     try:
         if packet.op in h.STARTS_MESSAGE:
-            packet.va, packet.rkey, packet.dma_length = h.RETH.unpack_from(packet.view, at)
-            at += h.RETH.size
+            packet.va, packet.rkey, packet.dma_length = wire.RETH.unpack_from(packet.view, at)
+            at += wire.RETH.size
         if packet.op in h.WITH_IMM:
-            packet.imm = h.IMMEDIATE.unpack_from(packet.view, at)[0]
-            at += h.IMMEDIATE.size
+            packet.imm = wire.IMMEDIATE.unpack_from(packet.view, at)[0]
+            at += wire.IMMEDIATE.size
     except struct.error:
         raise DiscardError("malformed") from None
     packet.payload_at = at

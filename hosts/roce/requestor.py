@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from hosts.mrc.memory import MemoryRegion
-from hosts.mrc.paths import Frame
-from hosts.mrc.psn import PSN_MASK, unwrap, wrap
+from hosts.rdma import wire
+from hosts.rdma.message import PostedWrite
+from hosts.rdma.path import Frame
+from hosts.rdma.psn import PSN_MASK, unwrap, wrap
+from hosts.rdma.qp import SendHalf
 from hosts.roce import headers as h
 
 if TYPE_CHECKING:
@@ -22,71 +24,29 @@ _RTT_GAIN: Final = 0.125  # weight of one sample in the smoothed RTT
 _PACING_CREDIT: Final = 2.0  # packets at its own rate that a QP served late may make up for
 _ACK: Final = 0  # high bits of a syndrome
 _RNR: Final = 1
-_NAKS: Final[dict[int, tuple[str, str]]] = {
-    h.Syndrome.NAK_INVALID_REQUEST: ("REM_INV_REQ_ERR", "the peer found the request invalid"),
-    h.Syndrome.NAK_REMOTE_ACCESS: ("REM_ACCESS_ERR", "the peer refused access to its memory"),
-    h.Syndrome.NAK_REMOTE_OPERATION: ("REM_OP_ERR", "the peer's QP is in error"),
-}
-
-# opcode by (first packet of its message, last packet, with immediate)
-_OPCODES: Final[dict[tuple[bool, bool, bool], int]] = {
-    (True, False, False): int(h.Op.WRITE_FIRST),
-    (True, False, True): int(h.Op.WRITE_FIRST),
-    (False, False, False): int(h.Op.WRITE_MIDDLE),
-    (False, False, True): int(h.Op.WRITE_MIDDLE),
-    (False, True, False): int(h.Op.WRITE_LAST),
-    (False, True, True): int(h.Op.WRITE_LAST_IMM),
-    (True, True, False): int(h.Op.WRITE_ONLY),
-    (True, True, True): int(h.Op.WRITE_ONLY_IMM),
-}
+_OPCODES: Final = wire.write_opcodes(int(h.Op.WRITE_FIRST))
 
 
-class Message:
+class Message(PostedWrite):
     """One posted write until its last packet is acknowledged."""
 
-    __slots__ = (
-        "first_seq", "imm", "last_seq", "length", "opcode", "region", "remote_va", "rkey", "start", "successor", "view",
-        "wr_id",
-    )  # fmt: skip
+    __slots__ = ("start", "successor")
 
-    def __init__(
-        self,
-        wr_id: int,
-        opcode: str,
-        region: MemoryRegion | None,
-        view: memoryview,
-        remote_va: int,
-        rkey: int,
-        imm: int | None,
-    ) -> None:
-        self.wr_id = wr_id
-        self.opcode = opcode
-        self.region = region
-        self.view = view
-        self.length = len(view)
-        self.remote_va = remote_va
-        self.rkey = rkey
-        self.imm = imm
-        self.first_seq = self.last_seq = -1
-        self.start = 0  # payload bytes posted on the QP before it
-        self.successor: Message | None = None
-
-    def release(self) -> None:
-        """The message is over: neither its region nor the buffer behind it is needed any more."""
-        if self.region is not None:
-            self.region.users -= 1
-            self.region = None
-        self.view.release()
+    start: int  # payload bytes posted on the QP before it
+    successor: Message | None
 
 
-class Requestor:
+class Requestor(SendHalf[Message]):
     """Send queue and go-back-N."""
+
+    message_class = Message
+    qp: QueuePair
 
     def __init__(self, qp: QueuePair) -> None:
         self.qp = qp
         s = qp.settings
         self._mtu = s.path_mtu
-        self._window = s.window
+        self._window = s.mpr_psns
         self._ack_every = s.ack_packets
         self.first_psn = 0  # of the wire, set at RTS
         self.una = 0  # oldest seq that is not acknowledged
@@ -94,7 +54,7 @@ class Requestor:
         self.high = 0  # first seq that was never sent
         self.end = 0  # first seq without a message
         self.next_at = float("-inf")  # the rate limiter lets the next packet go at this time
-        self.messages: deque[Message] = deque()  # all that are not completed, in order
+        self.incomplete: deque[Message] = deque()  # all that are not completed, in order
         self._cursor: Message | None = None  # the one that `next` is in
         self._retries = 0
         self._resending = False  # gone back and not sent yet
@@ -113,16 +73,13 @@ class Requestor:
         self.end += max(1, -(-message.length // self._mtu))
         message.last_seq = self.end - 1
         message.start = stats.posted_bytes
+        message.successor = None
         stats.posted_bytes += message.length
-        if self.messages:
-            self.messages[-1].successor = message
-        self.messages.append(message)
+        if self.incomplete:
+            self.incomplete[-1].successor = message
+        self.incomplete.append(message)
         if self._cursor is None:
             self._cursor = message
-
-    def restart(self, first_psn: int) -> None:
-        """Set the first PSN on the wire (at RTS)."""
-        self.first_psn = first_psn
 
     # --- sending ----------------------------------------------------------------------------------
 
@@ -172,14 +129,14 @@ class Requestor:
         first, last = offset == 0, seq == message.last_seq
         op = _OPCODES[first, last, message.imm is not None]
         psn = seq + self.first_psn & PSN_MASK | ack << 31
-        padding = h.MIGRATED | (-size & 3) << h.PAD_SHIFT
+        padding = wire.MIGRATED | (-size & 3) << wire.PAD_SHIFT
         if not first:
-            body = h.BTH.pack(op, padding, h.P_KEY, self.qp.remote_qpn, psn)
+            body = wire.BTH.pack(op, padding, wire.P_KEY, self.qp.remote_qpn, psn)
         else:
             body = h.BTH_RETH.pack(
-                op, padding, h.P_KEY, self.qp.remote_qpn, psn, message.remote_va, message.rkey, message.length
+                op, padding, wire.P_KEY, self.qp.remote_qpn, psn, message.remote_va, message.rkey, message.length
             )
-        return body + h.IMMEDIATE.pack(message.imm) if op in h.WITH_IMM else body
+        return body + wire.IMMEDIATE.pack(message.imm) if op in h.WITH_IMM else body
 
     def _count(self, seq: int, size: int, now: float) -> None:
         stats = self.qp.stats
@@ -223,7 +180,7 @@ class Requestor:
         if not self.una <= seq < self.high:
             stats.bogus_control += seq >= self.high
             return
-        if syndrome == h.Syndrome.NAK_SEQUENCE:
+        if syndrome == wire.Syndrome.NAK_SEQUENCE:
             self._acknowledge(seq, now)
             self._go_back("nack", now)
         elif kind == _RNR:
@@ -231,8 +188,7 @@ class Requestor:
             self._go_back("rnr", now)
             self.next_at = now + self.qp.settings.base_rtt
         else:
-            refused = ("REM_INV_REQ_ERR", f"the peer refused a request (syndrome {syndrome:#04x})")
-            self.qp.fail(*_NAKS.get(syndrome, refused))
+            self.qp.fail(*wire.refusal(syndrome))
 
     def _acknowledge(self, until: int, now: float) -> None:
         """Everything before `until` has arrived."""
@@ -246,7 +202,7 @@ class Requestor:
             sample = now - self._sample[1]
             self.rtt = sample if self.rtt is None else self.rtt + _RTT_GAIN * (sample - self.rtt)
             self._sample = None
-        messages = self.messages
+        messages = self.incomplete
         while messages and messages[0].last_seq < until:
             self.qp.complete(messages.popleft(), "SUCCESS")
         oldest = messages[0] if messages else None
@@ -274,7 +230,7 @@ class Requestor:
                 "packet.lost", psn=psn, ev=self.qp.ev, reason=reason, sent=self.last_sent, count=self.high - self.una
             )
         self.next = self.una
-        self._cursor = self.messages[0] if self.messages else None
+        self._cursor = self.incomplete[0] if self.incomplete else None
         self._resending = True
         self._sample = None
         self._timer.arm(now + self.qp.settings.ack_timeout)
@@ -292,23 +248,12 @@ class Requestor:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def flush(self, status: str, rest: str) -> None:
-        """The QP failed: the oldest message completes with `status`, all others with `rest`."""
-        for message in self._clear():
-            self.qp.complete(message, status)
-            status = rest
-
-    def drop(self) -> None:
-        """The QP goes: outstanding messages end without completion."""
-        for message in self._clear():
-            message.release()
-
     def _clear(self) -> deque[Message]:
         self._timer.cancel()
         self.una = self.next = self.high = self.end
         self._cursor = None
-        messages, self.messages = self.messages, deque()
-        return messages
+        incomplete, self.incomplete = self.incomplete, deque()
+        return incomplete
 
     def snapshot(self) -> dict[str, Any]:
         """Numbers for samples."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from hosts.mrc.psn import unwrap, wrap
+from hosts.rdma import wire
+from hosts.rdma.psn import unwrap, wrap
+from hosts.rdma.qp import ReceiveHalf
 from hosts.roce import headers as h
 
 if TYPE_CHECKING:
@@ -15,26 +16,18 @@ if TYPE_CHECKING:
 _RNR_CODE: Final = 1  # IBTA's timer code for 10 µs; the requestor waits a round trip
 
 
-class Responder:
+class Responder(ReceiveHalf):
     """Expected PSN, and the message that is coming in."""
 
     def __init__(self, qp: QueuePair) -> None:
+        super().__init__()
         self.qp = qp
-        self.first_psn = 0
         self.expected = 0  # seq
-        self.msn = 0  # messages received completely
-        self.receives: deque[int] = deque()  # wr_ids of posted receives
-        self.last_placed = 0.0  # time of the last new payload
-        self.max_gap = 0.0  # longest time between two, since somebody last set it to 0
         self._nak_sent = False  # for the gap at `expected`
         self._in_message = False
         self._va = self._rkey = self._left = self._length = 0  # of the message that is coming in
         self._cnp_interval = qp.settings.dcqcn.cnp_interval_rtts * qp.settings.base_rtt
         self._cnp_at = float("-inf")
-
-    def restart(self, first_psn: int) -> None:
-        """Set the first PSN expected (at RTR)."""
-        self.first_psn = first_psn
 
     def on_write(self, packet: Packet, now: float) -> None:
         """A data packet whose ICRC is right."""
@@ -50,7 +43,7 @@ class Responder:
         if packet.op in h.WITH_IMM and not self.receives:
             stats.no_resource += 1
             self._nak_sent = True  # one NAK of either kind per gap
-            qp.reply(packet.port, h.Syndrome.RNR_NAK | _RNR_CODE, packet.psn, self.msn)
+            qp.reply(packet.port, wire.Syndrome.RNR_NAK | _RNR_CODE, packet.psn, self.msn)
             return
         if not self._begin(packet) or not self._place(packet):
             return
@@ -79,13 +72,13 @@ class Responder:
         if not self._nak_sent:
             self._nak_sent = True
             self.qp.stats.nacks_sent += 1
-            self.qp.reply(packet.port, h.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn)
+            self.qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn)
 
     def _begin(self, packet: Packet) -> bool:
         """Check that opcode and length fit the message so far; take up what a first packet says."""
         starts = packet.op in h.STARTS_MESSAGE
         if starts is self._in_message:
-            self.qp.refuse(packet, h.Syndrome.NAK_INVALID_REQUEST, "its packets are out of sequence")
+            self.qp.refuse(packet, wire.Syndrome.NAK_INVALID_REQUEST, "its packets are out of sequence")
             return False
         if starts:
             self._va, self._rkey = packet.va, packet.rkey
@@ -93,7 +86,7 @@ class Responder:
             self._in_message = True
         ends = packet.op in h.ENDS_MESSAGE
         if packet.size != (self._left if ends else self.qp.settings.path_mtu) or packet.size > self._left:
-            self.qp.refuse(packet, h.Syndrome.NAK_INVALID_REQUEST, "its packets and its length do not fit")
+            self.qp.refuse(packet, wire.Syndrome.NAK_INVALID_REQUEST, "its packets and its length do not fit")
             return False
         return True
 
@@ -105,7 +98,7 @@ class Responder:
         if target is None:
             self.qp.stats.access_errors += 1
             text = f"a write to {self._va:#x} is outside the memory this QP may write"
-            self.qp.refuse(packet, h.Syndrome.NAK_REMOTE_ACCESS, text)
+            self.qp.refuse(packet, wire.Syndrome.NAK_REMOTE_ACCESS, text)
             return False
         target[:] = packet.view[packet.payload_at : packet.payload_at + size]
         self._va += size
@@ -120,7 +113,3 @@ class Responder:
             self._cnp_at = now
             stats.cnps_sent += 1
             self.qp.notify(packet.port)
-
-    def snapshot(self) -> dict[str, Any]:
-        """Numbers for samples."""
-        return {"last_placed": self.last_placed, "max_gap": self.max_gap}

@@ -5,39 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from hosts.mrc.errors import VerbsError
+from hosts.rdma import settings as rc
+from hosts.rdma.errors import VerbsError
 from hosts.roce import headers as h
-from topo.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT, DcqcnSection, NodeConfig, Template
+from topo.nodeconfig import DcqcnSection, NodeConfig, Template
 
 CC_PROFILES = ("dcqcn", "none")
 
 
 @dataclass(frozen=True)
-class QpSettings:
-    """Attributes of a QP. Times in seconds, sizes in bytes."""
+class QpSettings(rc.QpSettings):
+    """Attributes of a QP. Times in seconds, sizes in bytes; the window (MPR) counts packets in flight."""
 
-    path_mtu: int
-    base_rtt: float
     line_rate: float  # bytes per second of a port
-    mpr: int  # packets in flight at most, in units of 128
-    wimm: int
-    timeout_exponent: int
     retry_count: int
     ack_packets: int  # every so many packets one asks for an ACK
-    cc_profile: str
     dcqcn: DcqcnSection
     port: int | None = None  # NIC port; None: by QP number
     udp_sport: int | None = None  # None: drawn
-
-    @property
-    def ack_timeout(self) -> float:
-        """Local ACK timeout, 1.024 µs × 2^t."""
-        return ACK_TIMEOUT_UNIT * float(1 << self.timeout_exponent)
-
-    @property
-    def window(self) -> int:
-        """Packets in flight at most."""
-        return self.mpr * MPR_UNIT
 
 
 _CALLER_MAY_SET = frozenset(f.name for f in fields(QpSettings)) - {"base_rtt", "line_rate", "path_mtu", "dcqcn"}
@@ -55,9 +40,7 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> QpS
     """Defaults of the node config for a destination, and `overrides`: fields of QpSettings."""
     if "ev_profile" in overrides:
         raise VerbsError("EOPNOTSUPP", "a RoCEv2 QP has no EVs; leave ev_profile out, or use MRC")
-    unknown = sorted(set(overrides) - _CALLER_MAY_SET)
-    if unknown:
-        raise VerbsError("EINVAL", f"a QP has no attribute {unknown[0]!r}; it has {', '.join(sorted(_CALLER_MAY_SET))}")
+    rc.check_names(overrides, _CALLER_MAY_SET)
     for name, (low, high) in _LIMITS.items():
         value = overrides.get(name, low)
         if not isinstance(value, int) or not low <= value <= high:

@@ -1,220 +1,45 @@
-"""The verbs of a RoCEv2 host: QPs and work requests. The calls are those of MRC, so that one agent serves both."""
+"""The verbs of a RoCEv2 host: what its QPs are. The calls are those of MRC, so that one agent serves both."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from typing import Any
 
-from hosts.mrc.errors import VerbsError
-from hosts.mrc.psn import PSN_MASK
-from hosts.mrc.states import QpState, check_transition
-from hosts.resources import FIRST_QPN, MAX_CQE, MAX_MESSAGE, MAX_QP, MAX_RECV_WR, MAX_SEND_WR, Resources, check_request
+from hosts.rdma import verbs as rc
+from hosts.rdma.completion import CompletionQueue
+from hosts.rdma.errors import VerbsError
 from hosts.roce.qp import ControlItem, QueuePair
-from hosts.roce.requestor import Message
 from hosts.roce.settings import CC_PROFILES, qp_settings
 from topo import srv6
-from topo.nodeconfig import MPR_UNIT, NodeConfig
 
 
-class Verbs(Resources):
+class Verbs(rc.Verbs[QueuePair]):
     """Tables of a host and the calls on them. The packet side is in Endpoint."""
 
-    def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
-        super().__init__(config, rng, log)
-        self.qps: dict[int, QueuePair] = {}
-        self._next_qpn = FIRST_QPN
-
-    # --- hooks that the packet side fills in ------------------------------------------------------
-
-    def wake(self, qp: QueuePair) -> None:
-        """The QP may have something to send."""
-        raise NotImplementedError
+    transport = "the lab's RoCE"
 
     def send_control(self, port: int, item: ControlItem) -> None:
-        """Queue a control packet."""
+        """Queue a control packet; the packet side fills it in."""
         raise NotImplementedError
-
-    def plane_up(self, plane: int) -> bool:
-        """Whether the local port of a plane is up."""
-        raise NotImplementedError
-
-    # --- device -----------------------------------------------------------------------------------
 
     def query_device(self) -> dict[str, Any]:
         """Limits and capabilities."""
-        config = self.config
-        return {
-            "address": config.host.address,
-            "transport": "roce",
-            "ports": len(config.ports),
-            "path_mtu": config.path_mtu,
-            "max_qp": MAX_QP,
-            "max_cqe": MAX_CQE,
-            "max_send_wr": MAX_SEND_WR,
-            "max_recv_wr": MAX_RECV_WR,
-            "max_message": MAX_MESSAGE,
-            "mpr_unit": MPR_UNIT,
-            "max_mpr": 255,
-            "max_wimm": 0xFFFF,
-            "capabilities": [],
-            "opcodes": ["RDMA_WRITE", "RDMA_WRITE_WITH_IMM"],
-            "cc_profiles": list(CC_PROFILES),
-            "ev_profiles": [],
-        }
+        own = {"transport": "roce", "capabilities": [], "cc_profiles": list(CC_PROFILES), "ev_profiles": []}
+        return super().query_device() | own
 
-    # --- QPs --------------------------------------------------------------------------------------
-
-    def create_qp(
-        self,
-        peer: str,
-        pd: int | None = None,
-        send_cq: int | None = None,
-        recv_cq: int | None = None,
-        **attributes: Any,
-    ) -> int:
-        """A QP towards the host with this address, in RESET; returns its number.
-
-        `attributes` override the node config: see QpSettings; `port` and `udp_sport` choose the QP's path.
-        """
-        if len(self.qps) >= MAX_QP:
-            raise VerbsError("ENOMEM", f"a host has at most {MAX_QP} QPs; destroy one first")
-        pd = self.default_pd if pd is None else pd
-        self.memory.check_pd(pd)
-        send = self._cq(self.default_cq if send_cq is None else send_cq)
-        recv = self._cq(self.default_cq if recv_cq is None else recv_cq)
+    def _make_qp(
+        self, qpn: int, peer: str, pd: int, send: CompletionQueue, recv: CompletionQueue, attributes: dict[str, Any]
+    ) -> QueuePair:
+        """`attributes` are those of QpSettings; `port` and `udp_sport` choose the QP's path."""
         try:
             template = self.config.template_for(peer)
         except (KeyError, ValueError):
             raise VerbsError("EINVAL", f"{peer} is no host address that the node config has a template for") from None
-        text = srv6.text(srv6.from_text(peer))
-        if text == self.config.host.address:
-            raise VerbsError("EINVAL", f"{peer} is this host itself; a QP needs another one")
+        address = srv6.from_text(peer)
+        self._not_self(peer, address)
         settings = qp_settings(self.config, template, **attributes)
-        qp = QueuePair(self, self._next_qpn, text, settings, pd, send, recv)
-        self._next_qpn += 1
-        self.qps[qp.qpn] = qp
-        self.memory.use_pd(pd, +1)
-        send.users += 1
-        recv.users += 1
-        qp.set_state(QpState.RESET)
-        return qp.qpn
-
-    def qp(self, number: int) -> QueuePair:
-        """EINVAL if there is no such QP."""
-        try:
-            return self.qps[number]
-        except KeyError:
-            raise VerbsError("EINVAL", f"there is no QP {number}") from None
-
-    def local_info(self, number: int) -> dict[str, Any]:
-        """What the peer must be told to connect; mpr and wimm are for callers that know MRC."""
-        qp = self.qp(number)
-        if qp.first_psn is None:
-            qp.first_psn = self.rng.getrandbits(24)
-        return {
-            "address": self.config.host.address,
-            "qpn": qp.qpn,
-            "psn": qp.first_psn,
-            "mpr": qp.settings.mpr,
-            "wimm": qp.settings.wimm,
-        }
-
-    def modify_qp(self, number: int, state: QpState | str, **attributes: Any) -> None:
-        """One step of the state machine. RTR: qpn and psn of the peer; RTS: one's own psn."""
-        qp = self.qp(number)
-        try:
-            target = QpState(state)
-        except ValueError:
-            raise VerbsError("EINVAL", f"there is no QP state {state!r}") from None
-        check_transition(qp.state, target, {"mpr": 0, "wimm": 0, **attributes})
-        for name in ("qpn", "psn"):
-            if name in attributes and not 0 <= attributes[name] <= PSN_MASK:
-                raise VerbsError("EINVAL", f"{name} {attributes[name]} is outside 0…{PSN_MASK}")
-        if target is QpState.ERROR:
-            qp.fail("WR_FLUSH_ERR", "set by the application")
-            return
-        if target is QpState.RESET:
-            qp.reset()
-            return
-        if target is QpState.RTR:
-            qp.ready_to_receive(attributes["qpn"], attributes["psn"])
-        elif target is QpState.RTS and qp.state is QpState.RTR:
-            qp.ready_to_send(attributes["psn"])
-        qp.set_state(target)
-
-    def connect(self, number: int, remote: dict[str, Any]) -> None:
-        """RESET → INIT → RTR → RTS with the peer's `local_info`."""
-        qp = self.qp(number)
-        missing = sorted({"qpn", "psn"} - set(remote))
-        if missing:
-            raise VerbsError("EINVAL", f"the peer's side lacks {', '.join(missing)}; pass what its local_info returned")
-        own = self.local_info(number)
-        self.modify_qp(qp.qpn, QpState.INIT)
-        self.modify_qp(qp.qpn, QpState.RTR, qpn=remote["qpn"], psn=remote["psn"])
-        self.modify_qp(qp.qpn, QpState.RTS, psn=own["psn"])
+        return QueuePair(self, qpn, srv6.text(address), settings, pd, send, recv)
 
     def query_qp(self, number: int) -> dict[str, Any]:
         """State, attributes and counters of a QP."""
         qp = self.qp(number)
-        return {
-            **self.local_info(number),
-            **qp.snapshot(),
-            "remote_qpn": qp.remote_qpn,
-            "pd": qp.pd,
-            "port": qp.port.number,
-            "udp_sport": qp.sport,
-            "cc_profile": qp.settings.cc_profile,
-        }
-
-    def destroy_qp(self, number: int) -> None:
-        """End a QP; what is outstanding is dropped without completion."""
-        qp = self.qp(number)
-        qp.close()
-        del self.qps[number]
-        self.memory.use_pd(qp.pd, -1)
-        qp.send_cq.users -= 1
-        qp.recv_cq.users -= 1
-
-    # --- work requests ----------------------------------------------------------------------------
-
-    def post_send(
-        self,
-        number: int,
-        wr_id: int,
-        opcode: str,
-        lkey: int,
-        offset: int,
-        length: int,
-        remote_va: int,
-        rkey: int,
-        imm: int | None = None,
-    ) -> None:
-        """Post RDMA_WRITE or RDMA_WRITE_WITH_IMM of `length` bytes at `offset` of the region `lkey`."""
-        qp = self.qp(number)
-        check_request("the lab's RoCE", opcode, length, remote_va, imm)
-        region, view = self.memory.local(lkey, offset, length, qp.pd)
-        if qp.state is QpState.ERROR:
-            qp.complete(Message(wr_id, opcode, None, view, remote_va, rkey, None), "WR_FLUSH_ERR")
-            return
-        if qp.state is not QpState.RTS:
-            raise VerbsError("EINVAL", f"QP {number} is in {qp.state.value}; bring it to RTS before posting")
-        if len(qp.requestor.messages) >= MAX_SEND_WR:
-            raise VerbsError(
-                "ENOMEM", f"QP {number} has {MAX_SEND_WR} work requests outstanding; poll completions first"
-            )
-        region.users += 1
-        qp.requestor.post(Message(wr_id, opcode, region, view, remote_va, rkey, imm))
-        self.wake(qp)
-
-    def post_recv(self, number: int, wr_id: int) -> None:
-        """Post a receive for one immediate."""
-        qp = self.qp(number)
-        if qp.state is QpState.RESET:
-            raise VerbsError("EINVAL", f"QP {number} is in RESET; bring it to INIT before posting receives")
-        if qp.state is QpState.ERROR:
-            qp.complete_receive(wr_id, 0, 0, "WR_FLUSH_ERR")
-            return
-        if len(qp.responder.receives) >= MAX_RECV_WR:
-            raise VerbsError("ENOMEM", f"QP {number} has {MAX_RECV_WR} receives posted")
-        qp.responder.receives.append(wr_id)
+        return {**super().query_qp(number), "port": qp.port.number, "udp_sport": qp.sport}

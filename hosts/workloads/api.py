@@ -3,8 +3,9 @@
 A workload is one traffic's part in this host. `prepare_workload` makes QPs and regions, `connect_workload` joins them
 with the peers', `start_workload` lets it run by itself from a moment on, `workload_status` says what became of it and
 `release_workload` gives everything back. History records: `messages` {traffic, flow, done: [[posted, done, bytes]…]},
-`pingpong` {traffic, flow, rtt: […]}, `iteration` {traffic, iteration, began, ended, sha256}, `flow.done` {traffic,
-flow, began, ended, bytes, error} and `flow.failed`; `workload.progress` {traffic, bytes} goes to listeners only.
+`pingpong` {traffic, flow, rtt: […]}, `iteration` {traffic, iteration, began, ended, sha256, rests}, `flow.done`
+{traffic, flow, began, ended, bytes, error} and `flow.failed`; `workload.progress` {traffic, bytes} goes to listeners
+only. A collective that time ends `rests` once its time is over, until a peer goes on or `stop_workload` ends it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hosts.mrc.errors import VerbsError
+from hosts.rdma.errors import VerbsError
 from hosts.workloads.channel import Transport
 from hosts.workloads.workload import FlowSpec, Workload, WorkloadSpec
 from rpc.errors import RpcError

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from hosts.mrc.completion import Completion
-from hosts.mrc.memory import Access, MemoryRegion
-from hosts.mrc.timers import Timers
+from hosts.rdma.completion import Completion
+from hosts.rdma.memory import Access, MemoryRegion
+from hosts.rdma.timers import Timers
 
 SHIFT = 4096  # bytes by which the contents of messages are shifted against each other at most
 _STEP = 67  # prime to SHIFT, so that as many messages differ

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from hosts.mrc.memory import MemoryRegion
+from hosts.rdma.memory import MemoryRegion
+from hosts.workloads.bounds import Bounds
 from hosts.workloads.channel import Received, Sender, Sent, shift
 
 _NEVER = float("-inf")
@@ -26,8 +27,9 @@ def chunk(size: int, count: int, place: int) -> tuple[int, int]:
 class Ring:
     """Drives one host's part, of rank `rank` among `count`.
 
-    `on_iteration(number, began, ended, sha256)` after each with the digest of the result, `on_done` after the last one
-    or a failure. `memory` holds two buffers of `size` bytes, `source` what iterations begin with.
+    `on_iteration(number, began, ended, rests, sha256)` after each with the digest of the result, `on_done` after the
+    last one or a failure. `rests`: its time is over; it goes on only if its left neighbour turns out to have begun
+    another. `memory` holds two buffers of `size` bytes, `source` what iterations begin with.
     """
 
     def __init__(
@@ -39,9 +41,9 @@ class Ring:
         size: int,
         rank: int,
         count: int,
-        iterations: int,
+        bounds: Bounds,
         on_sent: Callable[[Sent], None],
-        on_iteration: Callable[[int, float, float, str], None],
+        on_iteration: Callable[[int, float, float, bool, str], None],
         on_done: Callable[[], None],
     ) -> None:
         self.began = self.ended = _NEVER
@@ -52,7 +54,7 @@ class Ring:
         self._rank = rank
         self._count = count
         self._steps = 2 * (count - 1)
-        self._iterations = iterations
+        self._bounds = bounds
         self._on_sent = on_sent
         self._on_iteration = on_iteration
         self._on_done = on_done
@@ -60,9 +62,9 @@ class Ring:
         self._next = 0  # step to send next, counted through all iterations
         self._arrived = 0  # steps that have come without a gap, counted through all iterations
         self._early: set[int] = set()  # those beyond a gap
+        self._rests_since: float | None = None
         self._load(0)
-        if iterations > 1:
-            self._load(1)
+        self._load(1)
 
     @staticmethod
     def length_of(step: int, size: int, rank: int, count: int) -> int:
@@ -80,8 +82,8 @@ class Ring:
         return self.began != _NEVER and self.ended == _NEVER
 
     def stop(self, now: float) -> None:
-        """Give up: whoever waits for this host waits in vain."""
-        self._end(now)
+        """End where it rests, or give up: then whoever waits for this host waits in vain."""
+        self._end(now if self._rests_since is None else self._rests_since)
 
     def sent(self, message: Sent | None, now: float) -> None:
         """A completion of the sender was taken in."""
@@ -118,7 +120,7 @@ class Ring:
                 self._end(now)
                 return
             iteration, step = divmod(self._next, self._steps)
-            if iteration > 0 and step == 0 and not self._finished(iteration - 1, now):
+            if iteration > 0 and step == 0 and not self._may_go_on(iteration - 1, now):
                 return
             if self._next > self._arrived or not self._sender.may_post(self._next):
                 return
@@ -126,23 +128,41 @@ class Ring:
             self._sender.post(self._next, length, begin + iteration % 2 * self._size, self._memory)
             self._next += 1
 
+    def _may_go_on(self, iteration: int, now: float) -> bool:
+        """Whether to begin another after an iteration, which ends where it is over."""
+        if self._rests_since is None:
+            return self._finished(iteration, now)
+        if self._is_next_begun():
+            self._rests_since, self._iteration_began = None, now
+            return True
+        return False
+
+    def _is_next_begun(self) -> bool:
+        """Whether the left neighbour is further than this host."""
+        return self._arrived > self._next or bool(self._early)
+
     def _finished(self, iteration: int, now: float) -> bool:
         """End an iteration if it is over: all has come, and all that was sent is acknowledged."""
         if self._arrived < (iteration + 1) * self._steps or self._sender.outstanding:
             return False
         begin = iteration % 2 * self._size
         digest = hashlib.sha256(self._memory.view[begin : begin + self._size]).hexdigest()
-        self._on_iteration(iteration, self._iteration_began, now, digest)
+        over = self._bounds.over(iteration + 1, now)
+        rests = self._bounds.by_time and over and not self._is_next_begun()
+        self._on_iteration(iteration, self._iteration_began, now, rests, digest)
         self._iteration_began = now
-        if iteration + 1 == self._iterations:
+        if over and not self._bounds.by_time:
             self._end(now)
             return False
-        if iteration + 2 < self._iterations:
-            self._load(iteration + 2)
-        return True
+        self._load(iteration + 2)
+        if rests:
+            self._rests_since = now
+        return not rests
 
     def _load(self, iteration: int) -> None:
-        """Fill an iteration's buffer with what it begins with."""
+        """Fill an iteration's buffer with what it begins with, where it may come."""
+        if not self._bounds.may_reach(iteration):
+            return
         begin = iteration % 2 * self._size
         here = shift(iteration)
         self._memory.view[begin : begin + self._size] = self._source[here : here + self._size]

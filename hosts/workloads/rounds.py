@@ -1,39 +1,45 @@
 """Collectives without a reduction: in every round a host sends each of its peers so many bytes, and gets as many.
 
 A host begins a round when all that it sent in the one before is acknowledged and all of it has arrived. All-to-all and
-the send/recv ring differ only in who a host's peers are.
+the send/recv ring differ only in who a host's peers are. Where time ends it, see `hosts.workloads.bounds`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from hosts.workloads.bounds import Bounds
 from hosts.workloads.channel import Received, Sender, Sent, shift
 
 _NEVER = float("-inf")
 
 
 class Rounds:
-    """Drives one host's part. `on_round(number, began, ended)` after each, `on_done` after the last or a failure."""
+    """Drives one host's part.
+
+    `on_round(number, began, ended, rests)` after each, `on_done` after the last one or a failure. `rests`: its time is
+    over; it goes on only if a peer turns out to have begun another round.
+    """
 
     def __init__(
         self,
         senders: Mapping[str, Sender],
         receivers: int,
         size: int,
-        rounds: int,
-        on_round: Callable[[int, float, float], None],
+        bounds: Bounds,
+        on_round: Callable[[int, float, float, bool], None],
         on_done: Callable[[], None],
     ) -> None:
         self.began = self.ended = _NEVER
         self._senders = list(senders.values())
         self._receivers = receivers
         self._size = size
-        self._rounds = rounds
+        self._bounds = bounds
         self._on_round = on_round
         self._on_done = on_done
         self._round = 0
         self._round_began = 0.0
+        self._rests_since: float | None = None
         self._arrived: dict[int, int] = {}  # messages of a round that have come
 
     def start(self, now: float) -> None:
@@ -47,8 +53,8 @@ class Rounds:
         return self.began != _NEVER and self.ended == _NEVER
 
     def stop(self, now: float) -> None:
-        """Give up: whoever waits for this host waits in vain."""
-        self._end(now)
+        """End where it rests, or give up: then whoever waits for this host waits in vain."""
+        self._end(now if self._rests_since is None else self._rests_since)
 
     def sent(self, message: Sent | None, now: float) -> None:
         """A completion of a sender was taken in."""
@@ -72,11 +78,21 @@ class Rounds:
         if any(sender.error for sender in self._senders):
             self._end(now)
             return
+        if self._rests_since is not None:
+            if not self._arrived.get(self._round):
+                return
+            self._rests_since = None
+            self._begin(now)
         while self._arrived.get(self._round, 0) == self._receivers and not any(s.outstanding for s in self._senders):
             self._arrived.pop(self._round)
-            self._on_round(self._round, self._round_began, now)
+            over = self._bounds.over(self._round + 1, now)
+            rests = self._bounds.by_time and over and not self._arrived.get(self._round + 1)
+            self._on_round(self._round, self._round_began, now, rests)
             self._round += 1
-            if self._round == self._rounds:
+            if rests:
+                self._rests_since = now
+                return
+            if over and not self._bounds.by_time:
                 self._end(now)
                 return
             self._begin(now)

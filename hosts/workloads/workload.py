@@ -9,9 +9,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from hosts import regions
-from hosts.mrc.completion import Completion
-from hosts.mrc.memory import Access, MemoryRegion
-from hosts.resources import FULL_ACCESS
+from hosts.rdma.completion import Completion
+from hosts.rdma.memory import Access, MemoryRegion
+from hosts.rdma.resources import FULL_ACCESS
+from hosts.workloads.bounds import Bounds
 from hosts.workloads.channel import Receiver, Sender, Sent, Slots, Transport, content, touched
 from hosts.workloads.ring import Ring, chunk
 from hosts.workloads.rounds import Rounds
@@ -47,7 +48,7 @@ class WorkloadSpec(BaseModel):
     duration: float | None = None
     depth: int = Field(default=1, ge=1)
     rate: float | None = None  # bytes per second
-    iterations: int = Field(default=1, ge=1)
+    iterations: int | None = Field(default=1, ge=1)  # of a collective; None: `duration` ends it
     rank: int = 0
     ranks: int = 1
     seed: str = ""  # of the contents
@@ -146,21 +147,22 @@ class Workload:
 
     def start(self, at: float) -> None:
         """Begin at a monotonic time, or at once where it is past."""
-        self._make_patterns()
+        self._make_patterns(at)
         self._timer.arm(max(at, self._transport.now))
 
-    def _make_patterns(self) -> None:
+    def _make_patterns(self, at: float) -> None:
         spec = self.spec
+        bounds = Bounds(spec.iterations, None if spec.duration is None else at + spec.duration)
         if spec.kind == "rounds":
             self._collective = Rounds(
-                self.senders, len(self.receivers), spec.size or 0, spec.iterations, self._round, self._collective_done
+                self.senders, len(self.receivers), spec.size or 0, bounds, self._round, self._collective_done
             )
         elif spec.kind == "ring":
             (sender,) = self.senders.values()
             memory = self._sent_from()
             self._collective = Ring(
                 sender, memory, self._source, size=spec.size or 0, rank=spec.rank, count=spec.ranks,
-                iterations=spec.iterations, on_sent=functools.partial(self._sent, sender.name),
+                bounds=bounds, on_sent=functools.partial(self._sent, sender.name),
                 on_iteration=self._round, on_done=self._collective_done,
             )  # fmt: skip
         else:
@@ -232,9 +234,10 @@ class Workload:
         record = {"kind": "flow.done", "traffic": self.name, "flow": flow, "began": stream.began, "ended": stream.ended}
         self._record({**record, "bytes": stream.sender.bytes, "error": stream.sender.error})
 
-    def _round(self, number: int, began: float, ended: float, sha256: str = "") -> None:
+    def _round(self, number: int, began: float, ended: float, rests: bool, sha256: str = "") -> None:
         record = {"kind": "iteration", "traffic": self.name, "iteration": number, "began": began, "ended": ended}
-        self._record({**record, "sha256": sha256} if sha256 else record)
+        more = {"rests": True} if rests else {}
+        self._record({**record, **more, **({"sha256": sha256} if sha256 else {})})
 
     def _collective_done(self) -> None:
         assert self._collective is not None

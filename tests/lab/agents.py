@@ -5,6 +5,7 @@ The first uSID of their templates is already the downlink of the destination, as
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,13 @@ from rpc.client import Client
 
 PATIENCE_S = 20.0
 NAMES = ("h1", "h2")
+SIZES = (0, 1, 4096, 4097, 3_000_001)
+"""Bytes of files: none, less than a packet, just one, just more, and many."""
+
+
+def random_file(path: Path, size: int) -> Path:
+    path.write_bytes(os.urandom(size))
+    return path
 
 
 def mac(plane: int, host: int) -> str:
@@ -114,6 +122,15 @@ class AgentPair:
         self.wait_event("h1", lambda event: event["kind"] == "wr.done" and event["wr_id"] == wr_id)
         (completion,) = self.clients["h1"].call("poll_cq")["completions"]
         return completion
+
+    def check_delivery(self, directory: Path, size: int) -> None:
+        """Write a file of this size from h1 to h2; it must arrive bit for bit and complete."""
+        source, target = random_file(directory / "source", size), directory / "target"
+        qp, _ = self.connect()
+        self.post(qp, source, target)
+        completion = self.completion()
+        assert (completion["wr_id"], completion["status"]) == (1, "SUCCESS")
+        assert target.read_bytes() == source.read_bytes()
 
     def history(self, name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.directory / f"{name}.jsonl").read_text().splitlines()]

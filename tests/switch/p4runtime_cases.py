@@ -6,19 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from finsy.proto import p4r
-from p4runtime_client import Names, SetRequest, StreamClient
+from p4runtime_client import MAC, TERNARY_KEY, Names, SetRequest, StreamClient
 from p4runtime_transcript import DELETE, INSERT, MODIFY, Step, Transcript, differences
 from traffic_cases import TRAFFIC_CASES
 
 GetRequest = p4r.GetForwardingPipelineConfigRequest
-MAC = "hdr.ethernet.dst"
-TERNARY_KEY = {
-    "hdr.ethernet.src": (0x0A00, 0xFF00),
-    "smeta.ingress_port": 4,
-    "hdr.ipv4.dst": (0x0A000000, 8),
-    "hdr.ipv4.protocol": (6, 17),
-    "hdr.ipv4.tos": 4,
-}
 
 
 def exact(names: Names, mac: int, port: int = 3, **fields: Any) -> p4r.TableEntry:

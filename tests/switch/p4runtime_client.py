@@ -15,6 +15,15 @@ from finsy.proto import p4i, p4r, p4r_grpc, rpc_status
 ANSWER_TIMEOUT_S = 20.0
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 SetRequest = p4r.SetForwardingPipelineConfigRequest
+MAC = "hdr.ethernet.dst"
+TERNARY_KEY = {
+    "hdr.ethernet.src": (0x0A00, 0xFF00),
+    "smeta.ingress_port": 4,
+    "hdr.ipv4.dst": (0x0A000000, 8),
+    "hdr.ipv4.protocol": (6, 17),
+    "hdr.ipv4.tos": 4,
+}
+"""All match fields of the test program's `ternary_table`, and values that fit them."""
 
 
 def number(value: int) -> bytes:

@@ -1,7 +1,6 @@
 """One switch process of either target in a namespace of its own; the test holds the far end of each port's cable."""
 
 import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -9,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 from netns import Namespace
 
 from topo import thrift
@@ -22,17 +20,6 @@ MTU = 4352
 THRIFT_PORT = 9090
 FRAME_TIMEOUT_S = 5.0
 START_TIMEOUT_S = 20.0
-
-TARGETS = [
-    "soft",
-    pytest.param(
-        "bmv2",
-        marks=[
-            pytest.mark.bmv2,
-            pytest.mark.skipif(not shutil.which("simple_switch_grpc"), reason="simple_switch_grpc is not on PATH"),
-        ],
-    ),
-]
 
 
 class Rig:

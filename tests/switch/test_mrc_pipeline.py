@@ -3,9 +3,10 @@
 import collections
 
 import pytest
+from bmv2 import TARGETS
 from finsy.proto import p4r
 from mrc_switch import MrcSwitch
-from rig import TARGETS, Rig
+from rig import Rig
 from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bmv2 import TARGETS
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 from p4runtime_client import Client, Names
-from rig import TARGETS, Rig
+from rig import Rig
 
 PROGRAM = Path(__file__).parent / "p4runtime"
 NAMES = Names(text_format.Parse((PROGRAM / "everything.p4info.txtpb").read_text(), p4i.P4Info()))

@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rig import TARGETS, Rig
+from bmv2 import TARGETS
+from rig import Rig
 
 HERE = Path(__file__).parent
 PTF = HERE.parents[1] / ".venv-p4sh" / "bin" / "ptf"

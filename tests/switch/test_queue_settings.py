@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bmv2 import TARGETS
 from finsy.proto import p4i
 from google.protobuf import text_format
 from p4runtime_client import Client, Names
-from rig import TARGETS, THRIFT_PORT, Rig
+from rig import THRIFT_PORT, Rig
 
 from topo import thrift
 from topo.errors import EmulationError

@@ -12,7 +12,7 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hosts.mrc import headers as h
 from hosts.mrc.endpoint import Endpoint
@@ -99,13 +99,14 @@ def node_config(
 
 
 @dataclass
-class Transit:
-    """A frame on its way from one host to another."""
+class Sent:
+    """A frame on its way from one host to another; `BTH_AT` and `WRITES` are its transport's."""
+
+    BTH_AT: ClassVar[int]
+    WRITES: ClassVar[frozenset[int]]
 
     source: str
     destination: str
-    plane: int
-    uplink: int  # 0: T0-local
     data: bytearray
     sent_at: float
     serial: int
@@ -113,17 +114,28 @@ class Transit:
     @property
     def op(self) -> int:
         """BTH opcode."""
-        return self.data[h.BTH_AT]
+        return self.data[self.BTH_AT]
 
     @property
     def is_write(self) -> bool:
         """Whether it carries data."""
-        return self.op in h.WRITES
+        return self.op in self.WRITES
 
     @property
     def psn(self) -> int:
         """BTH PSN."""
-        return int.from_bytes(self.data[h.BTH_AT + 9 : h.BTH_AT + 12], "big")
+        return int.from_bytes(self.data[self.BTH_AT + 9 : self.BTH_AT + 12], "big")
+
+
+@dataclass
+class Transit(Sent):
+    """An MRC frame on its way."""
+
+    BTH_AT = h.BTH_AT
+    WRITES = h.WRITES
+
+    plane: int
+    uplink: int  # 0: T0-local
 
     @property
     def entropy(self) -> int:
@@ -261,7 +273,7 @@ class Simulation:
         destination = self._by_address[inner]
         plane, uplink, _ = srv6.ev_fields(srv6.ev_of_address(outer))
         assert plane == port
-        transit = Transit(name, destination, plane, uplink, bytearray(data), self.now, next(self._serial))
+        transit = Transit(name, destination, bytearray(data), self.now, next(self._serial), plane, uplink)
         host = self.configs[destination].host
         transit.data[38:54] = srv6.to_bytes(srv6.nic_route(plane, host.downlink) << 80)
         if self.keep_sent:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import mrc_sim
 from mrc_sim import FULL_SIZE, HOP, RATE
 
+from hosts.rdma import wire
 from hosts.roce import headers as h
 from hosts.roce.endpoint import Endpoint
 from topo import srv6
@@ -21,35 +22,18 @@ RTT = 8 * HOP + 1 / RATE
 
 
 @dataclass
-class Transit:
-    """A frame on its way from one host to another."""
+class Transit(mrc_sim.Sent):
+    """A RoCEv2 frame on its way."""
 
-    source: str
-    destination: str
+    BTH_AT = h.BTH_AT
+    WRITES = h.WRITES
+
     port: int
-    data: bytearray
-    sent_at: float
-    serial: int
-
-    @property
-    def op(self) -> int:
-        """BTH opcode."""
-        return self.data[h.BTH_AT]
-
-    @property
-    def is_write(self) -> bool:
-        """Whether it carries data."""
-        return self.op in h.WRITES
-
-    @property
-    def psn(self) -> int:
-        """BTH PSN."""
-        return int.from_bytes(self.data[h.BTH_AT + 9 : h.BTH_AT + 12], "big")
 
     @property
     def asks_for_ack(self) -> bool:
         """AckReq of the BTH."""
-        return bool(self.data[h.BTH_AT + 8] & h.FLAG_ACK_REQUEST)
+        return bool(self.data[h.BTH_AT + 8] & wire.FLAG_ACK_REQUEST)
 
     def mark(self) -> None:
         """ECN-CE."""
@@ -78,7 +62,7 @@ class Simulation(mrc_sim.Simulation):
         assert len(data) == wire_len
         self._free_at[name, port] = self.now + wire_len / (FULL_SIZE + h.HEADER_BYTES) / self._rate
         destination = self._by_address[srv6.from_bytes(data[38:54])]
-        transit = Transit(name, destination, port, bytearray(data), self.now, next(self._serial))
+        transit = Transit(name, destination, bytearray(data), self.now, next(self._serial), port)
         if self.keep_sent:
             self.sent.append(transit)
         for delay in self.fate(transit):

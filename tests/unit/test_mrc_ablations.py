@@ -4,8 +4,8 @@ import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
 from hosts.mrc import headers as h
-from hosts.mrc.errors import VerbsError
 from hosts.mrc.ev import EvState
+from hosts.rdma.errors import VerbsError
 from topo.nodeconfig import EvProfile, TransportSection
 
 PACKETS = 120

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from mrc_sim import FULL_SIZE, HOP, Simulation, Transfer, node_config
 
 from hosts.mrc.endpoint import Endpoint
-from hosts.mrc.errors import VerbsError
 from hosts.mrc.evformat import EvField, EvFormat, Expansion, uplink_of, value_of
 from hosts.mrc.evprofile import MAX_EVENTS, ApiState, Mode, ProfileState
+from hosts.rdma.errors import VerbsError
 from topo import srv6
 
 PEER = "fdcb:bb00:0:2::1"

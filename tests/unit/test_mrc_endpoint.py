@@ -6,7 +6,7 @@ import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
 from hosts.mrc import headers as h
-from hosts.mrc.states import QpState
+from hosts.rdma.states import QpState
 
 RTT = 8 * HOP + 1 / RATE
 MIB = 1 << 20

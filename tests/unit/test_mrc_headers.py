@@ -11,10 +11,11 @@ from scapy.contrib import roce
 from scapy.layers.inet6 import IPv6
 
 from hosts.mrc import headers as h
-from hosts.mrc import icrc
-from hosts.mrc.packet import DiscardError, Parser
+from hosts.mrc.packet import Parser
 from hosts.mrc.paths import Path
-from hosts.mrc.psn import unwrap, unwrap_bits, wrap
+from hosts.rdma import icrc, wire
+from hosts.rdma.errors import DiscardError
+from hosts.rdma.psn import unwrap, unwrap_bits, wrap
 from topo import srv6
 
 MACS = bytes.fromhex("020a0101000102 0c01000101".replace(" ", ""))
@@ -36,7 +37,7 @@ def write_body(payload: bytes, psn: int = 7, op: int = h.Op.WRITE_ONLY) -> bytes
 
 def arriving(payload: bytes = b"abc", **kwargs: int) -> bytearray:
     """A frame as the NIC port gets it: the switches have shifted the uSID list."""
-    made = path().frame(h.Dscp.TRIMMABLE << 2 | h.ECN_ECT, write_body(payload, **kwargs), memoryview(payload))
+    made = path().frame(h.Dscp.TRIMMABLE << 2 | wire.ECN_ECT, write_body(payload, **kwargs), memoryview(payload))
     frame = bytearray(made.header + payload + made.trailer)
     frame[38:54] = srv6.to_bytes(srv6.nic_route(1, 1) << 80)
     return frame
@@ -216,7 +217,7 @@ def test_a_trimmed_packet_gives_its_header_but_no_payload():
 
 
 def test_trimmed_control_packets_are_not_believed():
-    made = path().frame(h.Dscp.TRIMMED << 2, h.BTH.pack(h.Op.SACK, 0x40, 0xFFFF, 0x123, 0) + bytes(36))
+    made = path().frame(h.Dscp.TRIMMED << 2, wire.BTH.pack(h.Op.SACK, 0x40, 0xFFFF, 0x123, 0) + bytes(36))
     frame = bytearray(made.header + made.trailer)
     frame[38:54] = srv6.to_bytes(srv6.nic_route(1, 1) << 80)
     assert reason(frame) == "malformed"

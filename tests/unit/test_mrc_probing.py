@@ -10,7 +10,7 @@ from mrc_sim import HOP, RATE, Simulation, Transfer
 
 from hosts.mrc import headers as h
 from hosts.mrc.ev import EvState
-from hosts.mrc.timers import Timers
+from hosts.rdma.timers import Timers
 
 RTT = 8 * HOP + 1 / RATE
 FIRST = 12 * RTT

@@ -6,7 +6,7 @@ import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
 from hosts.mrc import headers as h
-from hosts.mrc.psn import unwrap
+from hosts.rdma.psn import unwrap
 
 FIRST_PSN = 0xFFFFF0  # wraps after 16 packets
 

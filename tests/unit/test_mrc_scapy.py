@@ -6,7 +6,7 @@ import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
 from hosts.mrc import headers as h
-from hosts.mrc.psn import wrap
+from hosts.rdma.psn import wrap
 from hosts.scapy_mrc import AETH, EETH, ERTH, METH, NETH, PETH, RETH, SETH, TSETH, MrcBTH, dissect
 
 KINDS = {

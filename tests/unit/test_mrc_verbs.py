@@ -7,9 +7,9 @@ import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer, node_config
 
 from hosts.mrc.endpoint import Endpoint
-from hosts.mrc.errors import VerbsError
-from hosts.mrc.memory import Access
-from hosts.mrc.states import TRANSITIONS, QpState
+from hosts.rdma.errors import VerbsError
+from hosts.rdma.memory import Access
+from hosts.rdma.states import TRANSITIONS, QpState
 
 PEER = "fdcb:bb00:0:2::1"
 

@@ -6,7 +6,7 @@ import pytest
 
 from hosts.mapper import Mapper
 from hosts.mrc import headers as h
-from hosts.mrc.paths import Frame
+from hosts.rdma.path import Frame
 from topo import srv6
 from topo.nodeconfig import NodeConfig
 

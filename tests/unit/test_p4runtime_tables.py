@@ -4,21 +4,12 @@ from typing import Any
 
 import pytest
 from finsy.proto import p4r
-from p4runtime_client import DELETE, INSERT, MODIFY, Client, RefusedError
+from p4runtime_client import DELETE, INSERT, MAC, MODIFY, TERNARY_KEY, Client, RefusedError
 from p4runtime_fixtures import NAMES, Running, primary, running
 
 from softswitch.runtime_api import ActionCall, CounterValue, MeterConfig
 
 __all__ = ["primary", "running"]
-
-MAC = "hdr.ethernet.dst"
-TERNARY_FULL = {
-    "hdr.ethernet.src": (0x0A00, 0xFF00),
-    "smeta.ingress_port": 4,
-    "hdr.ipv4.dst": (0x0A000000, 8),
-    "hdr.ipv4.protocol": (6, 17),
-    "hdr.ipv4.tos": 4,
-}
 
 
 def exact(mac: int = 0x0A, action: p4r.Action | None = None, **fields: Any) -> p4r.TableEntry:
@@ -26,7 +17,7 @@ def exact(mac: int = 0x0A, action: p4r.Action | None = None, **fields: Any) -> p
 
 
 def ternary(match: dict[str, Any] | None = None, priority: int = 10, **fields: Any) -> p4r.TableEntry:
-    chosen = TERNARY_FULL if match is None else match
+    chosen = TERNARY_KEY if match is None else match
     return NAMES.entry("ternary_table", chosen, NAMES.action("colour", 3), priority, **fields)
 
 
@@ -181,13 +172,13 @@ FULL_RANGE = (
          "Prefix length cannot be < 0"),
         (INSERT, raw_match("lpm_table", lpm=LPM(value=b"\x0a\0\0\1", prefix_len=8)), "INVALID_ARGUMENT",
          "Invalid LPM value, incorrect number of trailing zeros"),
-        (INSERT, ternary({**TERNARY_FULL, "hdr.ethernet.src": (0, 0)}), "INVALID_ARGUMENT",
+        (INSERT, ternary({**TERNARY_KEY, "hdr.ethernet.src": (0, 0)}), "INVALID_ARGUMENT",
          "Invalid representation of 'don't care' ternary match, omit match field instead of using 0 mask"),
-        (INSERT, ternary({**TERNARY_FULL, "hdr.ethernet.src": (3, 1)}), "INVALID_ARGUMENT",
+        (INSERT, ternary({**TERNARY_KEY, "hdr.ethernet.src": (3, 1)}), "INVALID_ARGUMENT",
          "Invalid ternary value, make sure value & mask == value"),
-        (INSERT, ternary({**TERNARY_FULL, "hdr.ipv4.protocol": (9, 8)}), "INVALID_ARGUMENT",
+        (INSERT, ternary({**TERNARY_KEY, "hdr.ipv4.protocol": (9, 8)}), "INVALID_ARGUMENT",
          "Invalid range value, make sure low <= high"),
-        (INSERT, ternary({**TERNARY_FULL, "hdr.ipv4.protocol": (0, 255)}), "INVALID_ARGUMENT",
+        (INSERT, ternary({**TERNARY_KEY, "hdr.ipv4.protocol": (0, 255)}), "INVALID_ARGUMENT",
          FULL_RANGE),
         (INSERT, exact(idle_timeout_ns=1), "INVALID_ARGUMENT",
          "idle_timeout_ns must be set to 0 for tables which do not support idle timeout"),

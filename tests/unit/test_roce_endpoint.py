@@ -7,8 +7,9 @@ import pytest
 from mrc_sim import FULL_SIZE, Transfer
 from roce_sim import PORT_RATE, RTT, Simulation
 
-from hosts.mrc.errors import VerbsError
-from hosts.mrc.states import QpState
+from hosts.rdma import wire
+from hosts.rdma.errors import VerbsError
+from hosts.rdma.states import QpState
 from hosts.roce import headers as h
 from hosts.roce.endpoint import Endpoint
 
@@ -151,7 +152,7 @@ def test_a_lost_nak_costs_the_retry_timer():
     data = sim.fate
 
     def fate(transit):
-        if transit.op == h.Op.ACK and transit.data[h.BODY_AT] == h.Syndrome.NAK_SEQUENCE:
+        if transit.op == h.Op.ACK and transit.data[h.BODY_AT] == wire.Syndrome.NAK_SEQUENCE:
             naks.append(transit.serial)
             return []
         return data(transit)

@@ -13,7 +13,8 @@ from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
-from hosts.mrc.states import QpState
+from hosts.rdma import wire
+from hosts.rdma.states import QpState
 from hosts.roce import headers as h
 
 EXAMPLES = int(os.environ.get("MRCLAB_EXAMPLES", "40"))
@@ -49,7 +50,7 @@ def test_every_opcode_and_nak_occurred(traffic):
     sim, _ = traffic
     assert {transit.op for transit in sim.sent} == {int(op) for op in h.Op}
     syndromes = {transit.data[h.BODY_AT] for transit in sim.sent if transit.op == h.Op.ACK}
-    assert syndromes == {h.Syndrome.ACK, h.Syndrome.NAK_SEQUENCE}
+    assert syndromes == {wire.Syndrome.ACK, wire.Syndrome.NAK_SEQUENCE}
 
 
 def test_an_independent_dissector_agrees_on_every_field_and_checksum(traffic):
@@ -82,7 +83,7 @@ def test_writes_carry_reth_first_and_immediates_last(traffic):
         message, offset = divmod(index, 10) if index < 100 else (index - 90, 0)
         length = 10 * FULL_SIZE - message if message < 10 else {10: 2, 11: 7}[message]
         if offset == 0:
-            va, rkey, dma_length = h.RETH.unpack_from(body)
+            va, rkey, dma_length = wire.RETH.unpack_from(body)
             base = 10 * message * FULL_SIZE if message < 10 else 0
             assert (va, rkey, dma_length) == (one.remote.va + base, one.remote.rkey, length)
             body = body[16:]

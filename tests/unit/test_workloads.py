@@ -60,6 +60,24 @@ class Hosts:
         self.sim.run(until, lambda: len(self.of("flow.done")) == wanted)
         assert len(self.of("flow.done")) == wanted, f"only {len(self.of('flow.done'))} of {wanted} flows ended"
 
+    def run_until_all_rest(self, name, until=60.0):
+        """As the lab does it: hosts are stopped once all of them rest after the same iteration."""
+
+        def resting():
+            rested = [r["iteration"] for r in self.of("iteration") if r.get("rests")]
+            return any(rested.count(number) == len(self.names) for number in set(rested))
+
+        for host in self.names:
+            self.api[host].start_workload(name, 0.0)
+        self.sim.run(until, resting)
+        assert resting(), "they never all rested"
+        self.sim.run(self.sim.now + 0.5)  # nothing may come of it any more
+        for host in self.names:
+            self.api[host].stop_workload(name)
+
+    def iterations(self, host):
+        return [record for record in self.of("iteration") if record["node"] == host]
+
     def of(self, kind):
         return [record for record in self.sim.records if record["kind"] == kind]
 
@@ -172,6 +190,58 @@ def test_all_to_all_rounds_begin_when_everything_came_and_was_acknowledged():
         rounds = [r for r in hosts.of("iteration") if r["node"] == host]
         assert [r["iteration"] for r in rounds] == [0, 1, 2]
         assert all(early["ended"] == late["began"] for early, late in itertools.pairwise(rounds))
+
+
+COLLECTIVES = [
+    ("ring", {"kind": "ring", "size": 30_001, "ranks": 3}, [("h1", "h2"), ("h2", "h3"), ("h3", "h1")]),
+    ("rounds", {"kind": "rounds", "size": 20_000}, [("h1", "h2"), ("h2", "h3"), ("h3", "h1")]),
+    ("all", {"kind": "rounds", "size": 9_000}, list(itertools.permutations(("h1", "h2", "h3"), 2))),
+]
+
+
+def collective(spec, flows, **bounds):
+    """Three hosts prepared for a collective, with losses that have them end iterations at different times."""
+    hosts = Hosts((1, 2, 3))
+    hosts.sim.fate = lambda transit: [] if transit.serial % 31 == 7 else [hosts.sim.delay(transit)]
+    names = hosts.prepare("c", {**spec, **bounds}, flows, {f"h{n}": {"rank": n - 1} for n in (1, 2, 3)})
+    return hosts, names
+
+
+@pytest.mark.parametrize(("spec", "flows"), [case[1:] for case in COLLECTIVES], ids=[case[0] for case in COLLECTIVES])
+def test_a_collective_that_time_ends_does_as_many_iterations_on_every_host(spec, flows):
+    hosts, _ = collective(spec, flows, iterations=6)
+    hosts.run("c")
+    ends = [sorted(hosts.iterations(host)[number]["ended"] for host in hosts.names) for number in range(6)]
+    assert any(late - early > 0.001 for early, _, late in ends), "the hosts should not all end at once"
+    for number in range(4):
+        early, _, late = ends[number]
+        for share, more in (
+            (-0.2, 0),
+            (0.5, 1),
+        ):  # before any of them ended; while one had
+            wanted = number + 1 + more
+            timed, names = collective(spec, flows, iterations=None, duration=early + share * max(late - early, 1e-4))
+            timed.run_until_all_rest("c")
+            assert [len(timed.iterations(host)) for host in timed.names] == [wanted] * 3
+            for flow, (a, b) in zip(names, flows, strict=True):
+                sent, received = timed.digests("c", flow, a, b)
+                assert sent == received
+            done = timed.of("flow.done")
+            assert len(done) == len(flows)
+            assert {record["ended"] for record in done} == {timed.iterations(h)[-1]["ended"] for h in timed.names}
+            assert not any(record["error"] for record in done)
+
+
+def test_a_ring_that_time_ends_still_gives_the_xor_of_all_inputs():
+    _, spec, flows = COLLECTIVES[0]
+    hosts, _ = collective(spec, flows, iterations=None, duration=1.0)
+    hosts.run_until_all_rest("c")
+    sources = [content(f"c/h{n}", 30_001) for n in (1, 2, 3)]
+    iterations = hosts.of("iteration")
+    assert len(iterations) >= 9
+    assert min(record["began"] for record in iterations[-3:]) < 1.0
+    for record in iterations:
+        assert record["sha256"] == ring.expected(sources, 30_001, record["iteration"])
 
 
 def test_a_qp_that_gives_up_ends_its_flow_with_the_reason():

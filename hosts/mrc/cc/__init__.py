@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from hosts.mrc.errors import VerbsError
+from hosts.rdma.errors import VerbsError
 
 NO_CONTROL: Final = "none"
 NSCC: Final = "uet-1.0-nscc"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hosts.mrc.cc import PathFacts
-from hosts.mrc.errors import VerbsError
+from hosts.rdma.errors import VerbsError
 
 
 class NoControl:

@@ -7,10 +7,10 @@ the peer's side, RTS one's own.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
-from typing import Any
 
-from hosts.mrc.errors import VerbsError
+from hosts.rdma.errors import VerbsError
 
 
 class QpState(Enum):
@@ -26,19 +26,20 @@ class QpState(Enum):
 TRANSITIONS: dict[tuple[QpState, QpState], frozenset[str]] = {
     (QpState.RESET, QpState.INIT): frozenset(),
     (QpState.INIT, QpState.INIT): frozenset(),
-    (QpState.INIT, QpState.RTR): frozenset({"qpn", "psn", "mpr", "wimm"}),
+    (QpState.INIT, QpState.RTR): frozenset({"qpn", "psn"}),
     (QpState.RTR, QpState.RTS): frozenset({"psn"}),
     (QpState.RTS, QpState.RTS): frozenset(),
 }
 
 
-def check_transition(state: QpState, target: QpState, attributes: dict[str, Any]) -> None:
-    """EINVAL for a transition that does not exist or lacks an attribute."""
+def check_transition(state: QpState, target: QpState, given: Collection[str], of_peer: Collection[str]) -> None:
+    """EINVAL for a transition that does not exist or lacks an attribute; `of_peer` are those RTR needs besides."""
     if target in {QpState.RESET, QpState.ERROR}:
         return
     required = TRANSITIONS.get((state, target))
     if required is None:
         raise VerbsError("EINVAL", f"a QP cannot go from {state.value} to {target.value}")
-    missing = sorted(required - set(attributes))
+    needed = required | set(of_peer) if target is QpState.RTR else required
+    missing = sorted(needed - set(given))
     if missing:
         raise VerbsError("EINVAL", f"the step from {state.value} to {target.value} needs {', '.join(missing)}")

@@ -21,3 +21,7 @@ class ConfigError(VerbsError):
 
     def __init__(self, message: str) -> None:
         super().__init__("EINVAL", message)
+
+
+class DiscardError(Exception):
+    """A frame that is not taken; the text is the counter it goes to."""

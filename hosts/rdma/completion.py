@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hosts.mrc.errors import VerbsError
+from hosts.rdma.errors import VerbsError
 
 
 class Completion(NamedTuple):

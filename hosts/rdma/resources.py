@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from hosts.mrc.completion import Completion, CompletionQueue
-from hosts.mrc.errors import VerbsError
-from hosts.mrc.memory import Access, MemoryRegion, MemoryTable
-from hosts.mrc.timers import Timers
+from hosts.rdma.completion import Completion, CompletionQueue
+from hosts.rdma.errors import VerbsError
+from hosts.rdma.memory import Access, MemoryRegion, MemoryTable
+from hosts.rdma.timers import Timers
 from topo.nodeconfig import NodeConfig
 
 MAX_QP: Final = 1024

@@ -1,0 +1,107 @@
+"""What the packet side of either transport does besides packets: time, NIC ports that come and go, and views."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from hosts.rdma.qp import QueuePair
+from hosts.rdma.states import QpState
+from hosts.rdma.timers import Timers
+
+_DISCARDS: Final = ("icrc_errors", "malformed", "foreign", "misdelivered", "no_qp")
+
+
+class Port:
+    """One NIC port as the transport sees it."""
+
+    __slots__ = ("carrier", "counters", "enabled", "number", "placed_bytes", "plane", "up")
+
+    def __init__(self, number: int, plane: int) -> None:
+        self.number = number
+        self.plane = plane
+        self.carrier = False
+        self.enabled = True  # by the controller
+        self.up = False  # both
+        self.placed_bytes = 0
+        self.counters: Counter[str] = Counter()  # frames that were not taken, by reason
+
+    def snapshot(self) -> dict[str, Any]:
+        """Counters for a sample."""
+        return {"up": self.up, "placed_bytes": self.placed_bytes, **{kind: self.counters[kind] for kind in _DISCARDS}}
+
+
+P = TypeVar("P", bound=Port)
+Qp = TypeVar("Qp", bound=QueuePair)
+
+
+class Hosted(Generic[P, Qp]):
+    """The part of an Endpoint that knows no packets; the transport's Verbs and its Endpoint give it its tables."""
+
+    now: float
+    log: Callable[[dict[str, Any]], None]
+    timers: Timers
+    qps: dict[int, Qp]
+    _ports: dict[int, P]
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When on_timer should be called next."""
+        return self.timers.next_deadline()
+
+    def on_timer(self, now: float) -> None:
+        """Do what is due."""
+        self.now = now
+        self.timers.run(now)
+
+    # --- ports ------------------------------------------------------------------------------------
+
+    def port_event(self, port: int, up: bool, now: float) -> None:
+        """Carrier came or went."""
+        self.now = now
+        entry = self._ports[port]
+        entry.carrier = up
+        self._compare(entry, now)
+
+    def port_admin(self, port: int, enabled: bool, now: float) -> None:
+        """The controller disables a port, or allows it again."""
+        self.now = now
+        entry = self._ports[port]
+        entry.enabled = enabled
+        self._compare(entry, now)
+
+    def _compare(self, entry: P, now: float) -> None:
+        up = entry.carrier and entry.enabled
+        if entry.up == up:
+            return
+        entry.up = up
+        self.log({"kind": "port.state", "port": entry.number, "up": up})
+        self._port_changed(entry, now)
+
+    def _port_changed(self, entry: P, now: float) -> None:
+        """A port is up now that was down, or down that was up."""
+        raise NotImplementedError
+
+    # --- views ------------------------------------------------------------------------------------
+
+    def stats(self, reset_gaps: bool = False) -> dict[str, Any]:
+        """Counters of QPs, paths and ports, cumulative; `reset_gaps` starts a new interval for each QP's max_gap."""
+        found = {
+            "qps": [qp.snapshot() for qp in self.qps.values()],
+            "paths": [path for qp in self.qps.values() for path in self._paths_of(qp)],
+            "ports": {port.number: port.snapshot() for port in self._ports.values()},
+        }
+        if reset_gaps:
+            for qp in self.qps.values():
+                qp.responder.max_gap = 0.0
+        return found
+
+    def _paths_of(self, qp: Qp) -> list[dict[str, Any]]:
+        """One entry per path that a QP uses."""
+        raise NotImplementedError
+
+    def in_error(self) -> list[int]:
+        """QPs in ERROR."""
+        return [qp.qpn for qp in self.qps.values() if qp.state is QpState.ERROR]

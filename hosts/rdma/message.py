@@ -1,0 +1,43 @@
+"""A posted write, as both transports keep it until it is completed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosts.rdma.memory import MemoryRegion
+
+
+class PostedWrite:
+    """One write in the send queue. What more a transport keeps of it, its `Requestor.post` sets."""
+
+    __slots__ = (
+        "first_seq", "imm", "last_seq", "length", "opcode", "region", "remote_va", "rkey", "view", "wr_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        wr_id: int,
+        opcode: str,
+        region: MemoryRegion | None,
+        view: memoryview,
+        remote_va: int,
+        rkey: int,
+        imm: int | None,
+    ) -> None:
+        self.wr_id = wr_id
+        self.opcode = opcode
+        self.region = region
+        self.view = view
+        self.length = len(view)
+        self.remote_va = remote_va
+        self.rkey = rkey
+        self.imm = imm
+        self.first_seq = self.last_seq = -1  # of its packets, set when they are known
+
+    def release(self) -> None:
+        """The message is over: neither its region nor the buffer behind it is needed any more."""
+        if self.region is not None:
+            self.region.users -= 1
+            self.region = None
+        self.view.release()

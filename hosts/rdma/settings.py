@@ -1,0 +1,38 @@
+"""What a QP of either transport needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from hosts.rdma.errors import VerbsError
+from topo.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT
+
+
+@dataclass(frozen=True)
+class QpSettings:
+    """Attributes of a QP. Times in seconds, sizes in bytes."""
+
+    path_mtu: int
+    base_rtt: float
+    mpr: int  # units of 128 PSNs
+    wimm: int
+    timeout_exponent: int
+    cc_profile: str
+
+    @property
+    def ack_timeout(self) -> float:
+        """Local ACK timeout, 1.024 µs × 2^t."""
+        return ACK_TIMEOUT_UNIT * float(1 << self.timeout_exponent)
+
+    @property
+    def mpr_psns(self) -> int:
+        """Window in PSNs."""
+        return self.mpr * MPR_UNIT
+
+
+def check_names(given: Iterable[str], known: Collection[str]) -> None:
+    """EINVAL for an attribute that no QP of this transport has."""
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise VerbsError("EINVAL", f"a QP has no attribute {unknown[0]!r}; it has {', '.join(sorted(known))}")

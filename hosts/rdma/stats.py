@@ -1,0 +1,37 @@
+"""Counters of one QP that every transport has. Plain integers, so that counting costs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class QpStats:
+    """What one QP has counted since it was created."""
+
+    posted_bytes: int = 0
+    sent_packets: int = 0  # data, with retransmissions
+    sent_bytes: int = 0  # payload, with retransmissions
+    acked_packets: int = 0
+    acked_bytes: int = 0
+    retx_packets: int = 0
+    lost_packets: int = 0  # by whatever trigger
+    lost_nack: int = 0  # of these by a NACK or NAK
+    lost_timeout: int = 0
+    acks_received: int = 0
+    nacks_received: int = 0
+    timeouts: int = 0
+    bogus_control: int = 0  # control packets that named what was never sent
+    received_packets: int = 0
+    placed_packets: int = 0
+    placed_bytes: int = 0
+    duplicate_packets: int = 0
+    ecn_packets: int = 0
+    no_resource: int = 0  # immediates without a posted receive
+    access_errors: int = 0
+    acks_sent: int = 0
+    nacks_sent: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """All counters by name, as samples and `stats` show them."""
+        return {name: getattr(self, name) for name in self.__match_args__}

@@ -1,0 +1,34 @@
+"""How long a collective goes on: so many iterations, or so long that iterations begin until a time.
+
+Where time ends it, hosts cannot each decide alone: one that ends an iteration just before the time begins another, and
+would wait for ever for one that ended it just after. So a host whose time is over rests: it tells so with its record of
+the iteration, and goes on when something of the next iteration arrives, which shows that a peer has begun it. Once all
+hosts rest after the same iteration nobody has, and whoever watches them all (`lab.running`) stops them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Either bound; `until` is a time on the transport's clock, seconds."""
+
+    iterations: int | None
+    until: float | None = None
+
+    @property
+    def by_time(self) -> bool:
+        """Whether time ends it."""
+        return self.iterations is None
+
+    def over(self, done: int, now: float) -> bool:
+        """Whether no other iteration should begin after so many."""
+        if self.iterations is not None:
+            return done >= self.iterations
+        return self.until is not None and now >= self.until
+
+    def may_reach(self, number: int) -> bool:
+        """Whether an iteration of this number, counted from 0, may come."""
+        return self.iterations is None or number < self.iterations

@@ -1,0 +1,66 @@
+"""Stream sockets in the data-plane thread: who is connected, and what each has sent that is not taken yet."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from softswitch.runtime import RuntimeSwitch
+
+READ_BYTES = 1 << 14
+SO_SNDBUFFORCE = 32
+
+
+class Connections:
+    """Clients of a listening socket, until `close`.
+
+    `take(client, pending)` is called when more has come: it answers, removes from `pending` what it has answered, and
+    returns whether the connection goes on. `send_buffer` is in bytes; 0 leaves the kernel's.
+    """
+
+    def __init__(
+        self,
+        switch: RuntimeSwitch,
+        listener: socket.socket,
+        take: Callable[[socket.socket, bytearray], bool],
+        send_buffer: int = 0,
+    ) -> None:
+        self._switch = switch
+        self._listener = listener
+        self._take = take
+        self._send_buffer = send_buffer
+        self._clients: dict[int, tuple[socket.socket, bytearray]] = {}
+        switch.watch(listener.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            client, _ = self._listener.accept()
+            client.setblocking(False)
+            if self._send_buffer:
+                client.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, self._send_buffer)
+            self._clients[client.fileno()] = (client, bytearray())
+            self._switch.watch(client.fileno(), lambda: self._read(client.fileno()))
+
+    def _read(self, fd: int) -> None:
+        client, pending = self._clients[fd]
+        try:
+            data = client.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        pending += data
+        if not self._take(client, pending) or not data:
+            self._switch.watch(fd, None)
+            del self._clients[fd]
+            client.close()
+
+    def close(self) -> None:
+        """Stop listening, and drop all clients."""
+        self._switch.watch(self._listener.fileno(), None)
+        self._listener.close()
+        for client, _ in self._clients.values():
+            client.close()

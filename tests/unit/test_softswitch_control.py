@@ -1,0 +1,58 @@
+"""The control socket: registers of a running program, one cell, several, or all; and what is refused."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from softswitch.control_socket import ControlSocket
+from softswitch.runtime import RuntimeSwitch
+
+PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "externs.json"
+CELLS = "TheIngress.cells"  # 8 of 48 bits
+
+
+@pytest.fixture
+def switch() -> Iterator[RuntimeSwitch]:
+    made = RuntimeSwitch(None, 511, 2)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def control(switch: RuntimeSwitch, tmp_path: Path) -> Iterator[ControlSocket]:
+    switch.commit(switch.compile(PROGRAM.read_bytes()))
+    made = ControlSocket(switch, tmp_path / "ctl")
+    yield made
+    made.close()
+
+
+def test_cells_come_in_the_order_asked_for_and_all_without_an_index(control: ControlSocket) -> None:
+    assert control.answer(f"register_write {CELLS} 2 17") == "ok"
+    assert control.answer(f"register_write {CELLS} 7 0xff") == "ok"
+    assert control.answer(f"register_read {CELLS} 7") == "ok 255"
+    assert control.answer(f"register_read {CELLS} 7 0 2 2") == "ok 255 0 17 17"
+    assert control.answer(f"register_read {CELLS}") == "ok 0 0 17 0 0 0 0 255"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (f"register_read {CELLS} 1 8", "error: .*8"),
+        (f"register_read {CELLS} 1 one", "error: wrong arguments for register_read"),
+        ("register_read nothing 1", "error: .*nothing"),
+        ("register_read", "error: wrong arguments"),
+        (f"register_write {CELLS} 0 0x1000000000000", "error: .* no 48-bit value"),
+    ],
+)
+def test_what_is_not_there_is_refused_in_one_line(control: ControlSocket, line: str, says: str) -> None:
+    answer = control.answer(line)
+    assert "\n" not in answer
+    assert re.match(says, answer), answer
+
+
+def test_without_a_program_there_are_no_registers(switch: RuntimeSwitch, tmp_path: Path) -> None:
+    control = ControlSocket(switch, tmp_path / "ctl")
+    assert control.answer("register_read queue_depths 1 2").startswith("error: ")
+    control.close()
