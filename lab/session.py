@@ -67,7 +67,7 @@ class Session(Lab):
         self._start_controller(progress)
         self._start_agents(progress)
         self._wait_verified(progress)
-        self._watch = Watch(self.emulation.processes, self.log)
+        self._watch = Watch(self.emulation.processes, self.log, self.emulation.queue_depths())
         self._watch.start()
         self.bring_up_seconds = time.monotonic() - began
         self.log.add("lab.up", seconds=round(self.bring_up_seconds, 3))

@@ -1,21 +1,28 @@
-"""Watches the processes of a lab: how much CPU each takes, and whether one ends that nobody ended."""
+"""Watches a lab: CPU of each process, processes that end though nobody ended them, depths of the switches' queues."""
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from lab.history import Writer
+from topo.depths import QueueDepths
 
 INTERVAL = 0.25  # seconds
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """A thread that appends `cpu` records (seconds used, by process), `process.died` and `process.ended`."""
+    """A thread that appends `cpu` records (seconds used, by process), `process.died` and `process.ended`.
 
-    def __init__(self, processes: Callable[[], dict[str, int]], log: Writer) -> None:
+    With `depths` it appends `depths` records as well: by switch, the ports at which packets wait, and the switches that
+    did not answer (`silent`). A port that is not told of has an empty queue. `stop` closes `depths`.
+    """
+
+    def __init__(self, processes: Callable[[], dict[str, int]], log: Writer, depths: QueueDepths | None = None) -> None:
         self._processes = processes
+        self._depths = depths
         self._log = log
         self._stopped = threading.Event()
         self._seen: set[str] = set()
@@ -33,6 +40,8 @@ class Watch:
         self._stopped.set()
         self._thread.join()
         self.look()
+        if self._depths is not None:
+            self._depths.close()
 
     def _run(self) -> None:
         while not self._stopped.wait(INTERVAL):
@@ -57,6 +66,15 @@ class Watch:
             self._seen = set(processes)
         seconds = {name: cpu_seconds(pid) for name, pid in processes.items()}
         self._log.add("cpu", seconds={name: used for name, used in seconds.items() if used is not None})
+        if self._depths is not None:
+            self._look_into_queues(self._depths)
+
+    def _look_into_queues(self, depths: QueueDepths) -> None:
+        asked = time.monotonic()
+        told = depths.sample()
+        waiting = {switch: {port: n for port, n in ports.items() if n} for switch, ports in told.items()}
+        silent = [switch for switch in depths.switches if switch not in told]
+        self._log.add("depths", asked, switches={s: ports for s, ports in waiting.items() if ports}, silent=silent)
 
 
 def cpu_seconds(pid: int) -> float | None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from topo import kernel, processes, targets
 from topo.cables import Cables
+from topo.depths import QueueDepths
 from topo.errors import EmulationError
 from topo.model import Fabric
 from topo.state import RunState
@@ -176,6 +177,13 @@ class Emulation:
         """Whether the kernel schedules all running switches ahead of ordinary work, as a trustworthy run needs."""
         alive = [process.pid for process in self._switches.values() if process.poll() is None]
         return all(processes.is_real_time(pid) for pid in alive)
+
+    def queue_depths(self) -> QueueDepths:
+        """What asks all switches for the depths of their queues; the caller's, to be closed before `stop`."""
+        self._running()
+        spec, run_dir, spaces = self.fabric.spec, self.run_dir, self._namespaces
+        launches = {switch.name: Launch(switch, spec, run_dir) for switch in self.fabric.switches}
+        return QueueDepths({name: self.target.depth_query(launch, spaces[name]) for name, launch in launches.items()})
 
     # --- failures of processes ----------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from topo import thrift
+from topo.depths import REGISTER, DepthQuery, Depths
 from topo.errors import TopoError
 from topo.model import Switch
 from topo.numbers import CONTROL_PRIORITY, CPU_PORT, DATA_PRIORITY, DROP_PORT, PRIORITIES
@@ -20,7 +21,9 @@ from topo.spec import FabricSpec
 
 BMV2_PROGRAM = "simple_switch_grpc"
 _THRIFT_SERVICE = "simple_switch"
+_THRIFT_STANDARD = "standard"  # the service for what every target of BMv2 has, registers for one
 _THRIFT_PORT = 9090  # inside the switch's own namespace only
+_DEPTH_TIMEOUT = 0.1  # seconds for a connection; the kernel accepts it for a process that is frozen
 
 
 class UnknownTarget(TopoError):  # noqa: N818
@@ -42,7 +45,7 @@ class Launch:
 
     @property
     def control_socket(self) -> Path:
-        """Queue settings at run time, softswitch only."""
+        """Queues and registers at run time, softswitch only."""
         return self.run_dir / f"{self.switch.name}.ctl.sock"
 
     @property
@@ -68,6 +71,9 @@ class Target(Protocol):
 
     def set_queues(self, launch: Launch, namespace: int) -> None:
         """Set rates and depths once the process answers."""
+
+    def depth_query(self, launch: Launch, namespace: int) -> DepthQuery:
+        """How to ask the process for the depths of its data queues."""
 
 
 class Softswitch:
@@ -96,6 +102,21 @@ class Softswitch:
 
     def set_queues(self, launch: Launch, namespace: int) -> None:
         """Nothing: done by flags."""
+
+    def depth_query(self, launch: Launch, namespace: int) -> DepthQuery:  # noqa: ARG002
+        """Over the control socket, one line for all ports."""
+        numbers = [port.number for port in launch.switch.ports]
+
+        def read(answer: bytes) -> Depths | None:
+            if not answer.endswith(b"\n"):
+                return None
+            word, *values = answer.split()
+            if word != b"ok":
+                raise ValueError(answer.decode(errors="replace").strip())
+            return dict(zip(numbers, map(int, values), strict=True))
+
+        question = f"register_read {REGISTER} {' '.join(map(str, numbers))}\n"
+        return DepthQuery(lambda: _connected(launch.control_socket), question.encode(), read)
 
 
 class Bmv2:
@@ -131,6 +152,21 @@ class Bmv2:
                     "set_egress_priority_queue_depth", *map(thrift.i32, control), thrift.i32(queue.control_depth)
                 )
 
+    def depth_query(self, launch: Launch, namespace: int) -> DepthQuery:
+        """Over Thrift, inside the namespace: the whole register, which costs one call for any number of ports."""
+        numbers = [port.number for port in launch.switch.ports]
+
+        def read(answer: bytes) -> Depths | None:
+            values = thrift.numbers(answer)
+            if values is None:
+                return None
+            if len(values) <= max(numbers):
+                raise ValueError(f"the register {REGISTER} has {len(values)} cells")
+            return {number: values[number] for number in numbers}
+
+        question = thrift.question(_THRIFT_STANDARD, "bm_register_read_all", thrift.i32(0), thrift.text(REGISTER))
+        return DepthQuery(lambda: thrift.connect(namespace, _THRIFT_PORT, _DEPTH_TIMEOUT), question, read)
+
 
 def choose(name: str | None = None) -> Target:
     """The target with this name; without one `bmv2` where it is on PATH, else `soft`. UnknownTarget otherwise."""
@@ -149,6 +185,17 @@ def choose(name: str | None = None) -> Target:
 def _accepts(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as attempt:
         return attempt.connect_ex(str(path)) == 0
+
+
+def _connected(path: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.setblocking(False)  # a frozen listener whose backlog is full is an error then, not a wait
+    try:
+        connection.connect(str(path))
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
 
 def _common(launch: Launch) -> list[str]:

@@ -1,15 +1,18 @@
 """What the switches counted: drops by reason, and per port queue depth, trims and ECN marks over time.
 
-Sources: `counters` records at both ends of a run, and the controller's `switches` records about once a second.
+Sources: `counters` records at both ends of a run, the controller's `switches` records about once a second, and the
+lab's `depths` records four times a second.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 from lab.history import History
+from lab.measure.faults import links_of
 from lab.series import Counter, Gauge
+from topo.model import Fabric
 
 Port = tuple[str, int]  # switch, port number
 
@@ -61,13 +64,20 @@ class Switches:
 
     @cached_property
     def depth(self) -> dict[Port, Gauge]:
-        """Packets in the data queue, by port, where the target tells."""
-        found: dict[Port, Gauge] = defaultdict(Gauge)
-        for t, switch, told in self._readings("switches"):
-            for port, row in (told.get("ports") or {}).items():
-                if row.get("depth") is not None:
-                    found[switch, int(port)].add(t, float(row["depth"]))
-        return dict(found)
+        """Packets in the data queue, by port, of ports that ever held any; no sample while a switch did not answer."""
+        readings = list(self._history.of("depths"))
+        busy = {(switch, port) for r in readings for switch, ports in r["switches"].items() for port in ports}
+        found: dict[Port, Gauge] = {(switch, int(port)): Gauge() for switch, port in sorted(busy)}
+        for r in readings:
+            told, silent = r["switches"], set(r["silent"])
+            for (switch, port), gauge in found.items():
+                if switch not in silent:
+                    gauge.add(r.t, float(told.get(switch, {}).get(str(port), 0)))
+        return found
+
+    def told_depth(self, switches: Collection[str], begin: float, end: float) -> bool:
+        """Whether any of these switches answered, between two times, how deep its queues were."""
+        return any(begin <= r.t <= end and set(switches) - set(r["silent"]) for r in self._history.of("depths"))
 
     def _ports(self, name: str) -> dict[Port, Counter]:
         """Readings may leave out ports that counted nothing, which are then known to be as they were."""
@@ -91,6 +101,12 @@ class Switches:
         for record in self._history.of(*kinds):
             for switch, told in record["switches"].items():
                 yield record.t, switch, told
+
+
+def ports_of(element: str | None, fabric: Fabric) -> set[Port]:
+    """The switch ports at the ends of an element's cables, all without one; KeyError where there is no such element."""
+    links = None if element is None else set(links_of(element, fabric))
+    return {(s.name, port.number) for s in fabric.switches for port in s.ports if links is None or port.link in links}
 
 
 def grew(counters: Iterable[Counter]) -> int:

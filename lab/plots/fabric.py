@@ -1,5 +1,6 @@
 """What the switches counted, port by port, and what the processes cost."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,9 +10,10 @@ from lab.measure import Measures
 from lab.measure.machine import MAX_CPU
 from lab.measure.switches import Port
 from lab.plots import style
-from lab.series import Counter, binned, edges
+from lab.series import Counter, Gauge, binned, edges
 
 _MAX_LINES = 6
+_GAP_S = 0.6  # seconds between two samples of a queue, of which there are four a second, that are not joined by a line
 READING_S = 1.0  # seconds between two readings of the switches' counters
 
 
@@ -19,23 +21,20 @@ def switches(measures: Measures, path: Path) -> bool:
     """Queue depth, trims, ECN marks and drops, each where there were any."""
     ports = {(s.name, port.number): f"{s.name}→{port.peer.node}" for s in measures.fabric.switches for port in s.ports}
     told = measures.switches
-    rows: list[tuple[str, Mapping[str, Counter], bool]] = [
-        ("packets trimmed a second", _busiest(told.trims, ports), True),
-        ("packets marked a second", _busiest(told.marks, ports), True),
-        ("packets dropped a second, by reason", {k: c for k, c in told.drops_over_time.items() if _grew(c)}, True),
+    counts: list[tuple[str, Mapping[str, Counter]]] = [
+        ("packets trimmed a second", _busiest(told.trims, ports)),
+        ("packets marked a second", _busiest(told.marks, ports)),
+        ("packets dropped a second, by reason", {k: c for k, c in told.drops_over_time.items() if _grew(c)}),
     ]
-    depth = {
-        ports.get(port, str(port)): Counter(gauge.times, gauge.values)
-        for port, gauge in sorted(told.depth.items(), key=lambda item: -max(item[1].values))[:_MAX_LINES]
-        if max(gauge.values)
-    }
-    rows.insert(0, ("packets in the queue", depth, False))
-    shown = [row for row in rows if row[1]]
-    if not shown:
+    counts = [(title, lines) for title, lines in counts if lines]
+    deepest = dict(sorted(told.depth.items(), key=lambda item: -max(item[1].values))[:_MAX_LINES])
+    if not counts and not deepest:
         return False
-    figure, axes = style.panels([1.35] * len(shown), gap=0.36)
-    for place, (title, lines, is_count) in zip(axes, shown, strict=True):
-        _draw(place, measures, lines, is_count)
+    figure, axes = style.panels([1.35] * (len(counts) + bool(deepest)), gap=0.36)
+    if deepest:
+        _depths(axes[0], measures, {ports.get(port, f"{port[0]}-{port[1]}"): deepest[port] for port in deepest})
+    for place, (title, lines) in zip(axes[bool(deepest) :], counts, strict=True):
+        _rates(place, measures, lines)
         place.set_title(title)
     style.over_time(axes, measures)
     return style.save(figure, path)
@@ -72,15 +71,47 @@ def _grew(counter: Counter) -> float:
     return counter.values[-1] - counter.values[0] if counter.values else 0.0
 
 
-def _draw(axes: Axes, measures: Measures, lines: Mapping[str, Counter], is_count: bool) -> None:
+def _depths(axes: Axes, measures: Measures, lines: Mapping[str, Gauge]) -> None:
+    """Samples as they were taken, the deepest of each port in its label, and the thresholds of trimming near them."""
+    ends, top = [], 1.0
+    for number, (name, gauge) in enumerate(lines.items()):
+        colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+        times, values = _with_gaps(gauge, measures.start)
+        axes.plot(times, values, color=colour, linewidth=1.1, marker=".", markersize=2.5)
+        deepest = max(gauge.values)
+        top = max(top, deepest)
+        ends.append((deepest * (1 - 0.12 * number), f"{name}: ≤ {deepest:.0f}", colour))
+    queue = measures.fabric.spec.queue
+    for depth, where in ((queue.trim_threshold, "trim"), (queue.last_hop_trim_threshold, "trim to hosts")):
+        if measures.fabric.spec.trimming and 0.5 * depth < top:
+            axes.axhline(depth, color=style.FAINT, linestyle=":", linewidth=1)
+            ends.append((float(depth), f"{where} at {depth}", style.FAINT))
+    top = max(y for y, *_ in ends)
+    axes.set_ylim(0, 1.18 * top)
+    axes.set_title("packets in the data queue, four samples a second")
+    style.label_lines(axes, ends)
+
+
+def _with_gaps(gauge: Gauge, start: float) -> tuple[list[float], list[float]]:
+    """Samples, and no number between two of which others are missing: while a switch is silent there is no line."""
+    times, values = [], []
+    for n, (t, value) in enumerate(zip(gauge.times, gauge.values, strict=True)):
+        if n and t - gauge.times[n - 1] > _GAP_S:
+            times.append(t - start)
+            values.append(math.nan)
+        times.append(t - start)
+        values.append(value)
+    return times, values
+
+
+def _rates(axes: Axes, measures: Measures, lines: Mapping[str, Counter]) -> None:
     ends, top = [], 1e-9
     at = edges(measures.start, max(style.last_moment(measures), measures.start + READING_S), READING_S)
     for number, (name, counter) in enumerate(lines.items()):
         colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
-        values = binned(counter, at) if is_count else counter.at_all(at[:-1])
+        values = binned(counter, at)
         axes.stairs(values, [t - measures.start for t in at], baseline=None, color=colour, linewidth=1.3)
         top = max(top, *values)
-        label = f"{name}: {_grew(counter):.0f}" if is_count else name
-        ends.append((max(values) * (1 - 0.12 * number), label, colour))
+        ends.append((max(values) * (1 - 0.12 * number), f"{name}: {_grew(counter):.0f}", colour))
     axes.set_ylim(0, 1.18 * top)
     style.label_lines(axes, ends)

@@ -53,6 +53,18 @@ def test_bmv2_gets_its_target_flags_after_the_double_dash(launch):
     assert argv.index("--thrift-port") < argv.index("--") < argv.index("--grpc-server-addr")
 
 
+def test_softswitchs_depths_are_read_when_the_line_is_whole_and_a_refusal_is_one(launch):
+    query = targets.Softswitch().depth_query(launch, -1)
+    assert query.question == b"register_read queue_depths 1 2 3 4\n"
+    assert query.read(b"ok 0 0 17") is None
+    assert query.read(b"ok 0 0 17 2\n") == {1: 0, 2: 0, 3: 17, 4: 2}
+    for answer, says in ((b"error: no program\n", "no program"), (b"ok 1 2 3\n", "shorter"), (b"\n", "not enough")):
+        with pytest.raises(ValueError, match=says):
+            query.read(answer)
+    with pytest.raises(FileNotFoundError):
+        query.connect()
+
+
 @pytest.mark.usefixtures("with_bmv2")
 def test_bmv2_is_the_default_where_it_is_installed():
     assert targets.choose().name == "bmv2"

@@ -1,0 +1,123 @@
+"""How many packets wait in the data queues of a fabric's switch ports, asked while packets flow.
+
+The data plane writes the depth that a packet left behind into the register `queue_depths`, one cell per port, so that a
+port whose queue ran empty reads 0. How a target is asked is a `DepthQuery` (see `targets`). All switches are asked at
+once, over connections that stay open, and one that is dead or frozen is not waited for a second time.
+"""
+
+import contextlib
+import selectors
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+REGISTER = "queue_depths"  # of p4src, by egress port
+PATIENCE = 0.05  # seconds that all answers together may take; they take some hundred microseconds each
+_READ_BYTES = 1 << 16
+
+Depths = dict[int, int]  # port number → packets in its data queue
+
+
+@dataclass(frozen=True)
+class DepthQuery:
+    """How one switch is asked.
+
+    `connect`: a new connection; OSError where there is none. `question`: bytes to send. `read`: the depths from the
+    bytes that came so far; None while they are not all there, ValueError where the switch refuses.
+    """
+
+    connect: Callable[[], socket.socket]
+    question: bytes
+    read: Callable[[bytes], Depths | None]
+
+
+class QueueDepths:
+    """Asks the switches of a running fabric. For one thread at a time."""
+
+    def __init__(self, queries: Mapping[str, DepthQuery]) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._connections = [_Connection(name, query, self._selector) for name, query in queries.items()]
+        self.switches = tuple(queries)
+
+    def __enter__(self) -> "QueueDepths":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sample(self) -> dict[str, Depths]:
+        """Depths by switch, of those that answered. Takes PATIENCE when a switch falls silent, else next to nothing."""
+        for key, _ in self._selector.select(0):
+            key.data.take()  # what answers late says nothing about now
+        waiting = {connection for connection in self._connections if connection.ask()}
+        found: dict[str, Depths] = {}
+        deadline = time.monotonic() + PATIENCE
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for key, _ in self._selector.select(left):
+                connection: _Connection = key.data
+                depths = connection.take()
+                if depths is not None and connection in waiting:
+                    found[connection.name] = depths
+                if not connection.owes:
+                    waiting.discard(connection)
+        return found
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections:
+            connection.close()
+        self._selector.close()
+
+
+class _Connection:
+    """One switch: its connection, if any, and whether it owes an answer."""
+
+    def __init__(self, name: str, query: DepthQuery, selector: selectors.BaseSelector) -> None:
+        self.name = name
+        self.owes = False
+        self._query, self._selector = query, selector
+        self._socket: socket.socket | None = None
+        self._answer = b""
+
+    def ask(self) -> bool:
+        """Send the question; False where an answer is owed already, or nobody can be reached."""
+        if self.owes:
+            return False
+        try:
+            if self._socket is None:
+                self._socket = self._query.connect()
+                self._socket.setblocking(False)
+                self._selector.register(self._socket, selectors.EVENT_READ, self)
+            self._socket.sendall(self._query.question)
+        except OSError:
+            self.close()
+            return False
+        self.owes = True
+        return True
+
+    def take(self) -> Depths | None:
+        """What has come, once it is whole; a switch that went away or refused is connected to anew the next time."""
+        if self._socket is None:
+            return None
+        try:
+            data = self._socket.recv(_READ_BYTES)
+            self._answer += data
+            depths = self._query.read(self._answer) if data else None
+        except BlockingIOError:
+            return None
+        except (OSError, ValueError):
+            data, depths = b"", None
+        if not data:
+            self.close()
+        elif depths is not None:
+            self._answer, self.owes = b"", False
+        return depths
+
+    def close(self) -> None:
+        """Give the connection up."""
+        if self._socket is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(self._socket)
+            self._socket.close()
+        self._socket, self._answer, self.owes = None, b"", False
