@@ -30,6 +30,20 @@ def test_every_scenario_of_the_paper_has_its_experiment() -> None:
     assert {path.stem for path in SCENARIOS.glob("*.yaml")} == {experiment.scenario for experiment in load()}
 
 
+def test_no_experiment_is_missing_and_they_come_in_order() -> None:
+    assert [experiment.scenario[:3] for experiment in load()] == [f"e{number:02d}" for number in range(1, 17)]
+
+
+@pytest.mark.parametrize("name", ["e14-bad-paths", "e16-localisation"])
+def test_clustermapper_s_experiments_run_it_in_every_variant_and_watch_for_false_alarms(name: str) -> None:
+    for run in scenario.load(SCENARIOS / f"{name}.yaml").runs:
+        assert run.scenario.mapper is not None
+        assert {"verdict", "false_alarms", "lost"} <= {entry.kind for entry in run.scenario.expect}
+        assert sum(entry.seconds or 0 for entry in run.scenario.traffic) <= 40
+        verdicts = [entry for entry in run.scenario.expect if entry.kind == "verdict"]
+        assert {entry.fault for entry in verdicts} == {fault.name for fault in run.scenario.faults}
+
+
 @pytest.mark.parametrize(
     ("rule", "yes", "no"),
     [("≥ 0.9", 0.9, 0.89), ("≤ 3", 3.0, 3.1), ("0.25 … 0.6", 0.4, 0.61), ("0.75 ± 3 %", 0.77, 0.78)],
