@@ -223,7 +223,7 @@ def report(
     outcome = runner.finish(directory)
     _report(outcome)
     if not outcome.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(3 if outcome.state == "invalid" else 1)
 
 
 def main() -> None:

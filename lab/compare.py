@@ -54,6 +54,8 @@ def read(directory: Path, label: str = "") -> Member:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"{directory} holds no result: {error}; make it with mrclab report") from None
     invalid = "; ".join(result.get("invalid", []))
+    if result.get("state") == "broken":
+        invalid = str(info.get("trouble") or "it broke off")
     return Member(
         label or str(info.get("variant") or info.get("scenario", directory.name)), directory, verdicts, invalid
     )

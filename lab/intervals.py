@@ -5,9 +5,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Two-sided 95 % quantiles of Student's t by degrees of freedom; beyond the table the normal distribution's.
+# Two-sided 95 % quantiles of Student's t by degrees of freedom; beyond the table the first terms of their expansion in
+# the inverse of those (Abramowitz and Stegun 26.7.5).
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-_NORMAL95 = 1.960
+_NORMAL95 = 1.95996
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,12 @@ def summary(values: Sequence[float]) -> Figure:
     low = high = None
     if len(values) > 1:
         freedom = len(values) - 1
-        quantile = _T95[freedom - 1] if freedom <= len(_T95) else _NORMAL95
+        quantile = _T95[freedom - 1] if freedom <= len(_T95) else _expanded(freedom)
         half = quantile * statistics.stdev(values) / math.sqrt(len(values))
         low, high = mean - half, mean + half
     return Figure(len(values), statistics.median(values), mean, low, high, min(values), max(values))
+
+
+def _expanded(freedom: int) -> float:
+    z = _NORMAL95
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)

@@ -6,4 +6,6 @@ from pydantic import BaseModel, ConfigDict
 class Strict(BaseModel):
     """Immutable; an unknown field is a mistake."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, arbitrary_types_allowed=True, populate_by_name=True, allow_inf_nan=False
+    )

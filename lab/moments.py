@@ -6,6 +6,7 @@ when the run is over: `start`, `end`, the name of a fault or traffic (it struck,
 offset, in seconds or in round-trip times: `core-link + 5 rtt`. A window is `moment .. moment`.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -101,12 +102,16 @@ def parse_trigger(value: object) -> object:
         match = _AFTER.fullmatch(str(value))
         if match and (match[1] or match[3] or match[4]):
             offset = float(str(parse_duration(match[4]))) if match[4] else 0.0
+            if not math.isfinite(offset):
+                raise ValueError
             return Trigger(seconds=offset, moment=match[2] + (".end" if match[1] or match[3] else ""))
         seconds = float(str(parse_duration(value if isinstance(value, str) else float(str(value)))))
     except ValueError:
         raise ValueError(
             f"{value!r} is no time; write for example 3s, 25% of NAME where NAME is a traffic, or after NAME + 1s"
         ) from None
+    if not math.isfinite(seconds):
+        raise ValueError(f"{value!r} never comes; write for example 3s")
     if seconds < 0:
         raise ValueError(f"{value!r} is before the traffic begins; write for example 3s")
     return Trigger(seconds=seconds)
@@ -121,9 +126,10 @@ def parse_moment(value: object) -> Moment:
     if offset is None:
         return Moment(name)
     rtts = _RTTS.fullmatch(offset)
-    if rtts:
-        return Moment(name, rtts=sign * float(rtts[1]))
-    return Moment(name, seconds=sign * float(str(parse_duration(offset))))
+    amount = float(rtts[1]) if rtts else float(str(parse_duration(offset)))
+    if not math.isfinite(amount):
+        raise ValueError(f"{value!r} never comes; write for example start + 3s")
+    return Moment(name, rtts=sign * amount) if rtts else Moment(name, seconds=sign * amount)
 
 
 def parse_window(value: object) -> object:

@@ -84,7 +84,15 @@ def _trigger(trigger: Trigger, info: ValidationInfo) -> Trigger:
     return trigger
 
 
-NewName = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$", max_length=40)]
+def _free(name: str) -> str:
+    if name in _TAKEN:
+        raise ValueError(f"{name!r} has a meaning of its own in windows and levels; choose another name")
+    return name
+
+
+_TAKEN = frozenset({"start", "end", "line", "mean", "rtt"})
+
+NewName = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$", max_length=40), AfterValidator(_free)]
 HostName = Annotated[str, AfterValidator(_host)]
 SwitchName = Annotated[str, AfterValidator(_switch)]
 PlaneNumber = Annotated[int, AfterValidator(_plane)]

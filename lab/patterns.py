@@ -116,7 +116,7 @@ class _Pair(TrafficBase):
 class _Bounded(TrafficBase):
     """Either so many bytes, or for so long."""
 
-    size: Size | None = Field(default=None, description="bytes of each flow")
+    size: Annotated[Size, Field(ge=1)] | None = Field(default=None, description="bytes of each flow")
     duration: Annotated[Duration, Field(gt=0)] | None = Field(default=None, description="seconds, in place of a size")
     message: Annotated[Size, Field(ge=1, le=2**30)] = Field(default=MESSAGE, description="bytes of each message")
     depth: Annotated[int, Field(ge=1, le=4096)] | None = Field(
@@ -146,7 +146,7 @@ class Write(_Pair):
     """One transfer of random bytes as one RDMA write; over several QPs, one part by each."""
 
     kind: Literal["write"] = "write"
-    size: Size
+    size: Annotated[Size, Field(ge=1)]
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """One message."""
@@ -260,6 +260,12 @@ class Incast(_Bounded):
     sources: HostList = Field(alias="from", description="senders; all (but the receiver), or a list")
     destination: HostName = Field(alias="to")
 
+    @model_validator(mode="after")
+    def _somebody_sends(self) -> "Incast":
+        if not set(self.sources) - {self.destination}:
+            raise ValueError(f"{self.name} has no sender but {self.destination} itself; name others")
+        return self
+
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """One flow per sender."""
         del fabric, seed
@@ -268,16 +274,23 @@ class Incast(_Bounded):
 
 
 class _Collective(TrafficBase):
-    """All hosts work together, so often; a host begins anew when it has sent and received all of the round before."""
+    """All hosts work together, so often or for so long; a host begins anew when it has sent and received all before."""
 
     hosts: HostList = Field(default=["all"], validate_default=True, description="all, or a list in the ring's order")
     size: Annotated[Size, Field(ge=1, le=2**30)]
-    iterations: int = Field(default=1, ge=1, le=100_000)
+    iterations: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None, description="how often; once where neither this nor a duration is given"
+    )
+    duration: Annotated[Duration, Field(gt=0)] | None = Field(
+        default=None, description="in place of iterations: they begin until then, and the last one begun ends"
+    )
 
     @model_validator(mode="after")
     def _enough(self) -> "_Collective":
         if len(self.hosts) < 2 and self.hosts != ["all"]:
             raise ValueError(f"{self.name} needs at least two hosts")
+        if self.iterations is not None and self.duration is not None:
+            raise ValueError(f"{self.name} has both iterations and a duration; leave one of them out")
         return self
 
     @property
@@ -285,10 +298,19 @@ class _Collective(TrafficBase):
         """They do."""
         return True
 
+    @property
+    def rounds(self) -> int | None:
+        """How often they do it; None where time ends it."""
+        return None if self.duration is not None else self.iterations or 1
+
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """Rounds."""
         del fabric, host, qps
-        return {"kind": "rounds", "size": self.size, "iterations": self.iterations}
+        return {"kind": "rounds", "size": self.size, "iterations": self.rounds, "duration": self.duration}
+
+    def in_all(self, once: int) -> int | None:
+        """Bytes of all iterations given those of one; None where time ends them."""
+        return None if self.rounds is None else once * self.rounds
 
     def _ring(self) -> Iterator[tuple[str, str]]:
         return zip(self.hosts, [*self.hosts[1:], self.hosts[0]], strict=True)
@@ -304,7 +326,7 @@ class AllToAll(_Collective):
         del fabric, seed
         count = len(self.hosts)
         return [
-            Flow(self.name, source, self.hosts[(place + step) % count], self.size * self.iterations)
+            Flow(self.name, source, self.hosts[(place + step) % count], self.in_all(self.size))
             for place, source in enumerate(self.hosts)
             for step in range(1, count)
         ]
@@ -318,7 +340,7 @@ class RingAllReduce(_Collective):
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """One flow per host, to its right neighbour."""
         del fabric, seed
-        return [Flow(self.name, a, b, self.sent_by(place)) for place, (a, b) in enumerate(self._ring())]
+        return [Flow(self.name, a, b, self.in_all(self.sent_by(place))) for place, (a, b) in enumerate(self._ring())]
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """The steps of one rank."""
@@ -326,10 +348,10 @@ class RingAllReduce(_Collective):
         return {**super().workload(fabric, host, qps), "kind": "ring", **ranks}
 
     def sent_by(self, rank: int) -> int:
-        """Bytes that a host sends: all chunks but one in each of the two phases."""
+        """Bytes that a host sends in an iteration: all chunks but one in each of the two phases."""
         chunks = chunk_sizes(self.size, len(self.hosts))
         count = len(chunks)
-        return self.iterations * sum(chunks[(rank - step) % count] for step in range(2 * (count - 1)))
+        return sum(chunks[(rank - step) % count] for step in range(2 * (count - 1)))
 
 
 class SendRecvRing(_Collective):
@@ -340,7 +362,7 @@ class SendRecvRing(_Collective):
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """One flow per host, to its right neighbour."""
         del fabric, seed
-        return [Flow(self.name, a, b, self.size * self.iterations) for a, b in self._ring()]
+        return [Flow(self.name, a, b, self.in_all(self.size)) for a, b in self._ring()]
 
 
 Traffic = Annotated[

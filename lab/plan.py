@@ -135,7 +135,8 @@ def _what(fabric: Fabric, entry: TrafficBase, qps: int) -> str:
         bound = f"for {show_seconds(done['duration'])}" if done["duration"] else show_bytes(done["size"])
         rate = f", at {show_rate(done['rate'])}" if done["rate"] else ""
         return f"{bound} in messages of {show_bytes(done['message'])}, {done['depth']} outstanding{rate}"
-    times = f"{done['iterations']} times" if done["iterations"] > 1 else "once"
+    count = done["iterations"]
+    times = f"for {show_seconds(done['duration'])}" if count is None else f"{count} times" if count > 1 else "once"
     return f"{show_bytes(done['size'])} per host, {times}" + (
         f", {2 * (done['ranks'] - 1)} steps each" if done["kind"] == "ring" else ""
     )

@@ -65,11 +65,15 @@ class ScenarioItem(pytest.Item):
     def runtest(self) -> None:
         """Run it; ScenarioFailed where it did not hold."""
         from lab import runner  # noqa: PLC0415
+        from lab.errors import Interrupted  # noqa: PLC0415
 
         _need_root()
         parent = Path(self.config.getoption("--mrclab-results"))
         target = self.config.getoption("--mrclab-target")
-        outcome = runner.run_scenario(self._loaded, parent, _silent, _quiet, target, _run_dir(self.config))
+        try:
+            outcome = runner.run_scenario(self._loaded, parent, _silent, _quiet, target, _run_dir(self.config))
+        except Interrupted as error:  # it ends the session, as Ctrl-C does, and not this test alone
+            pytest.exit(str(error), returncode=error.status)
         self.user_properties.append(("report", str(outcome.directory / "report.html")))
         if outcome.state == "invalid":
             pytest.skip(f"the machine could not keep up: {'; '.join(outcome.measures.invalid)}")

@@ -32,6 +32,8 @@ _WORDS = {
     "parse_moment": "moment",
     "parse_level": "level",
     "parse_limit": "number or share",
+    "parse_depth": "packets or BDPs",
+    "one_or_list": "name or list of names",
     "_host": "host",
     "_cable": "cable",
     "_switch": "switch",

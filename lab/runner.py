@@ -10,6 +10,7 @@ from lab import results
 from lab.attach import RUN_DIR
 from lab.errors import RunError
 from lab.expectations import Verdict
+from lab.faults.base import several
 from lab.faults.timeline import TimeLine
 from lab.listener import GONE, Listener
 from lab.measure import Measures
@@ -99,7 +100,8 @@ class Run:
                         self._say(f"{traffic.name}: {traffic.outcome['error']}")
 
     def _give_up(self) -> None:
-        limit = f"the traffic took more than {self._scenario.timeout:g} s"
+        waiting = [traffic.name for traffic in self._traffics if not traffic.ended] + self._time_line.waiting
+        limit = f"the run took more than {self._scenario.timeout:g} s, and waits for {several(waiting)}"
         for traffic in self._traffics:
             if traffic.running:
                 traffic.finish(limit)

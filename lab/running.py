@@ -49,6 +49,7 @@ class Running:
         self._flows = {flow.name: _FlowState(flow) for flow in entry.flows(session.fabric, seed)}
         self._acked: dict[str, int] = {}  # by sender
         self._iterations: dict[int, _Iteration] = {}
+        self._resting: dict[int, set[str]] = {}  # iteration → hosts whose time was over after it
 
     # --- set-up -----------------------------------------------------------------------------------------------------
 
@@ -182,7 +183,10 @@ class Running:
             self._acked[host] = int(event["bytes"])
         elif kind == "iteration":
             times = float(event["began"]), float(event["ended"])
-            self._iterations.setdefault(int(event["iteration"]), {})[host] = (*times, str(event.get("sha256", "")))
+            number = int(event["iteration"])
+            self._iterations.setdefault(number, {})[host] = (*times, str(event.get("sha256", "")))
+            if event.get("rests"):
+                self._rests(host, number)
         elif kind == "flow.done":
             state = self._flows[event["flow"]]
             state.done = event
@@ -190,6 +194,14 @@ class Running:
         elif kind == "flow.failed":
             state = self._flows[event["flow"]]
             state.error = state.error or _said(host, event["error"])
+
+    def _rests(self, host: str, iteration: int) -> None:
+        """A host's time was over after an iteration; once all rest after the same one, nobody has begun another."""
+        resting = self._resting.setdefault(iteration, set())
+        resting.add(host)
+        if resting == set(self.hosts):
+            for name in self.hosts:
+                self._session.call(name, "stop_workload", name=self.name)
 
     def lose(self, host: str, why: str) -> None:
         """A host's agent is gone: its flows have failed."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from ruamel.yaml import YAML
 
-from lab import variants, yamlfile
+from lab import consistency, variants, yamlfile
 from lab.errors import ScenarioError
 from lab.expectations import Expectation
 from lab.faults.models import Fault
@@ -27,11 +27,15 @@ from topo.model import Fabric
 from topo.spec import FabricSpec, SpecError
 from topo.transport import fabric_defaults
 
+_LONGEST = 604_800.0  # seconds of a run: a week
+
 
 class Setting(Strict):
     """The lab itself: what is there before anything happens."""
 
-    seed: int = Field(default=1, ge=0, description="of the bytes, of every draw of EVs, pairs and fault times")
+    seed: int = Field(
+        default=1, ge=0, le=2**63 - 1, description="of the bytes, of every draw of EVs, pairs and fault times"
+    )
     fabric: FabricSpec = FabricSpec()
     transport: Transport = Transport()
     mapper: MapperSpec | None = Field(default=None, description="Clustermapper; left out: none")
@@ -40,20 +44,22 @@ class Setting(Strict):
 class Scenario(Setting):
     """A whole scenario, every name resolved."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="names the result directory")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=80, description="names the result directory")
     title: str = ""
     description: str = ""
     traffic: Annotated[list[Traffic], Field(min_length=1)]
     faults: list[Fault] = Field(default=[])
     expect: list[Expectation] = Field(default=[])
     variants: list[Variant] = Field(default=[])
-    timeout: Duration = Field(default=300.0, gt=0, description="seconds the traffic may take")
-    linger: Duration = Field(default=0.0, ge=0, description="seconds to wait after it for all EVs to be GOOD again")
+    timeout: Duration = Field(default=300.0, gt=0, le=_LONGEST, description="seconds the traffic may take")
+    linger: Duration = Field(
+        default=0.0, ge=0, le=_LONGEST, description="seconds to wait after it for all EVs to be GOOD again"
+    )
 
-    @field_validator("traffic", "faults", "variants")
+    @field_validator("traffic", "faults", "expect", "variants")
     @classmethod
     def _names_differ(cls, entries: list[Any], info: ValidationInfo) -> list[Any]:
-        names = [entry.name for entry in entries]
+        names = [entry.name for entry in entries if entry.name is not None]
         others = (info.context or {}).get("traffic", []) if info.field_name == "faults" else []
         for name in names:
             if names.count(name) > 1 or name in others:
@@ -166,7 +172,8 @@ def _validate(data: Mapping[str, Any]) -> tuple[Scenario | None, Fabric | None, 
         "goodput": _names(data, "expect"),
     }
     try:
-        return Scenario.model_validate(whole, context=context), fabric, mistakes
+        scenario = Scenario.model_validate(whole, context=context)
+        return scenario, fabric, mistakes + (consistency.mistakes(scenario, fabric) if fabric else [])
     except ValidationError as error:
         found = [(tuple(item["loc"]), yamlfile.message(item, Scenario)) for item in error.errors(include_url=False)]
         return None, fabric, [*found, *mistakes]

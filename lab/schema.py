@@ -14,7 +14,7 @@ from pydantic_core import core_schema
 from lab.scenario import Scenario
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "scenario.schema.json"
-_BEFORE = ("parse_duration", "parse_size", "parse_percent", "parse_line_share")
+_BEFORE = ("parse_duration", "parse_size", "parse_percent", "parse_line_share", "one_or_list")
 
 
 class _Schema(GenerateJsonSchema):

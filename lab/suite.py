@@ -61,14 +61,14 @@ class SuiteResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every run held."""
-        return all(entry.state == "held" for entry in self.entries)
+        """Whether every run held; nothing has held where nothing ran."""
+        return bool(self.entries) and all(entry.state == "held" for entry in self.entries)
 
     @property
     def status(self) -> int:
-        """Exit status: 0 all held, 1 one failed or broke off, 3 none did but one was invalid."""
+        """Exit status: 0 all held, 1 one failed or broke off, or none ran, 3 none did but one was invalid."""
         states = {entry.state for entry in self.entries}
-        return 1 if states & {"failed", "broken"} else 3 if "invalid" in states else 0
+        return 1 if states & {"failed", "broken"} or not states else 3 if "invalid" in states else 0
 
     def repeated(self) -> list[Repeated]:
         """Every expectation of every scenario and variant over its valid runs."""

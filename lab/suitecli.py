@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 
 from lab import compare, progress, schema, session, suite, suitereport
-from lab.errors import Interrupted
 from lab.paper import page as paper
 
 app = typer.Typer()
@@ -45,7 +44,7 @@ def run_suite(
         made = suite.Suite(results_dir, bar, progress.teller(bar), target, context.obj, again)
         try:
             result = made.run(planned, name)
-        except Interrupted:
+        except BaseException:  # Ctrl-C, or something that no run after it would survive
             if made.result and made.result.entries:
                 err.print(f"Report of the runs that ended: {suitereport.write(made.result)}", soft_wrap=True)
             raise

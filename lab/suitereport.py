@@ -58,7 +58,7 @@ def _comparisons(result: SuiteResult) -> list[tuple[str, str]]:
                     entry.variant or entry.name,
                     entry.directory,
                     entry.verdicts,
-                    entry.trouble if entry.state == "invalid" else "",
+                    entry.trouble if entry.state in {"invalid", "broken"} else "",
                 )
                 for entry in entries
                 if entry.directory
@@ -75,7 +75,8 @@ def as_json(result: SuiteResult) -> dict[str, object]:
         for entry in result.entries
     ]
     repeated = [asdict(row) for row in result.repeated()]
-    return {"ok": result.ok, "runs": entries, "figures": repeated, "versions": versions(), "machine": machine()}
+    came = {"ok": result.ok, "status": result.status}
+    return {**came, "runs": entries, "figures": repeated, "versions": versions(), "machine": machine()}
 
 
 def show(result: SuiteResult, console: Console) -> None:
@@ -147,7 +148,7 @@ def _junit(result: SuiteResult) -> str:
         if entry.state == "broken" and not entry.verdicts:
             suite = ElementTree.SubElement(root, "testsuite", name=name, tests="1", failures="0", errors="1")
             case = ElementTree.SubElement(suite, "testcase", classname=name, name="the run goes to its end")
-            ElementTree.SubElement(case, "error", message=entry.trouble).text = entry.trouble
+            ElementTree.SubElement(case, "error", message=junit.plain(entry.trouble)).text = junit.plain(entry.trouble)
             continue
         invalid = [entry.trouble] if entry.state == "invalid" else []
         root.append(ElementTree.fromstring(junit.render(name, entry.verdicts, invalid)))

@@ -10,7 +10,7 @@ from lab.expectations import Verdict
 from lab.measure import EvChange, Measures, Selection, Strike
 from lab.measure.paths import OUT
 from lab.measure.switches import grew
-from lab.series import binned, binned_total, edges, histogram, quantile
+from lab.series import Counter, Gauge, binned, binned_total, edges, histogram, quantile
 from lab.units import show_bytes, show_rate, show_seconds
 
 STEP = 0.1  # seconds per bin of a series
@@ -41,7 +41,7 @@ class Facts:
     losses: list[Row]
     ev_changes: list[Row]
     drops: list[Row]
-    ports: list[Row]  # switch ports that trimmed or marked
+    ports: list[Row]  # switch ports that trimmed or marked packets, or let some wait
     processes: list[Row]
     run: dict[str, Any] = field(default_factory=dict)
 
@@ -276,12 +276,18 @@ def is_notable(change: EvChange) -> bool:
 
 
 def _ports(measures: Measures) -> list[Row]:
-    """Switch ports that trimmed or marked packets, most trims first."""
-    peers = {(s.name, port.number): port.link for s in measures.fabric.switches for port in s.ports}
+    """Switch ports that trimmed or marked packets or let some wait, most trims first."""
+    links = {(s.name, port.number): port.link for s in measures.fabric.switches for port in s.ports}
+    told = measures.switches
     rows: list[Row] = [
-        {"port": f"{port[0]} port {port[1]}", "link": peers.get(port, ""), "trimmed": grew([counter])}
-        | {"marked": grew([measures.switches.marks[port]]) if port in measures.switches.marks else 0}
-        for port, counter in measures.switches.trims.items()
+        {
+            "port": f"{port[0]} port {port[1]}",
+            "link": links.get(port, ""),
+            "trimmed": grew([told.trims.get(port, Counter())]),
+            "marked": grew([told.marks.get(port, Counter())]),
+            "deepest": round(max(told.depth.get(port, Gauge()).values, default=0)),
+        }
+        for port in sorted({*told.trims, *told.depth})
     ]
-    busy = [row for row in rows if row["trimmed"] or row["marked"]]
-    return sorted(busy, key=lambda row: (-row["trimmed"], -row["marked"]))[:20]
+    busy = [row for row in rows if row["trimmed"] or row["marked"] or row["deepest"]]
+    return sorted(busy, key=lambda row: (-row["trimmed"], -row["marked"], -row["deepest"]))[:20]

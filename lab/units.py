@@ -1,5 +1,6 @@
 """Sizes, percentages and durations as people write them, and back."""
 
+import math
 import re
 from typing import Annotated
 
@@ -43,11 +44,14 @@ def parse_size(value: object) -> object:
     match = _SIZE.fullmatch(value)
     if match is None or match[2] not in _FACTOR:
         raise ValueError(f"{value!r} is no size; write for example 64MiB, 4 KiB or 1000")
-    return round(float(match[1]) * _FACTOR[match[2]])
+    number = float(match[1]) * _FACTOR[match[2]]
+    return round(number) if math.isfinite(number) else number  # which is no whole number
 
 
 def parse_percent(value: object) -> object:
-    """`"90%"` → 0.9. What is no text is passed on for pydantic to take or refuse."""
+    """`"90%"` → 0.9, and 0.9 itself; a number above 1 is refused, for 5 would be 500%."""
+    if isinstance(value, (int, float)) and 1 < value < math.inf:
+        raise ValueError(f"{value:g} would be {value * 100:g}%; write {value:g}% or {value * 100:g}%")
     if not isinstance(value, str):
         return value
     match = _PERCENT.fullmatch(value)

@@ -18,7 +18,7 @@ _PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 class Variant(Strict):
     """One run of a scenario: what differs from what the file says."""
 
-    name: str = Field(pattern=_PATTERN, description="names the run and its result directory")
+    name: str = Field(pattern=_PATTERN, max_length=80, description="names the run and its result directory")
     title: str = ""
     set: dict[str, Any] = Field(default={}, description="dotted path → value, e.g. transport.qps: 16")
 

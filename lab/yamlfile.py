@@ -16,6 +16,38 @@ from lab.errors import ScenarioError
 
 Location = Sequence[int | str]
 
+_MAX_TEXT = 1_000_000  # characters of a file
+_MAX_PLACES = 100_000  # values in it, those that aliases repeat counted each time
+_MAX_DEPTH = 40  # mappings and lists in one another
+_MAX_SHOWN = 60  # characters of a value that a message repeats
+_MAX_MESSAGE = 400  # characters of a message, which may repeat a value itself
+
+_EXPECTED = {  # what pydantic calls it → what is said
+    "model_type": "a mapping of fields is expected here",
+    "model_attributes_type": "a mapping of fields is expected here, such as `name: value`",
+    "dict_type": "a mapping of fields is expected here, such as `name: value`",
+    "list_type": "a list is expected here; begin every entry with a dash",
+    "tuple_type": "a list is expected here; begin every entry with a dash",
+    "string_type": "text is expected here; put it in quotes",
+    "int_type": "a whole number is expected here",
+    "int_from_float": "a whole number is expected here",
+    "int_parsing": "a whole number is expected here",
+    "int_parsing_size": "this number is too large; write a smaller one",
+    "float_type": "a number is expected here",
+    "float_parsing": "a number is expected here",
+    "bool_type": "true or false is expected here",
+    "bool_parsing": "true or false is expected here",
+    "finite_number": "a finite number is expected here",
+    "string_pattern_mismatch": "this is no name; write lower-case letters, digits and dashes",
+    "too_short": "this list is too short; name at least {min_length}",
+    "too_long": "this list is too long; name at most {max_length}",
+    "string_too_long": "this is too long; write at most {max_length} characters",
+    "greater_than": "this must be greater than {gt:g}",
+    "greater_than_equal": "this must be at least {ge:g}",
+    "less_than": "this must be less than {lt:g}",
+    "less_than_equal": "this must be at most {le:g}",
+}
+
 
 class Document:
     """One YAML file: `data` as plain dicts and lists, and the line on which each place of it stands."""
@@ -24,9 +56,11 @@ class Document:
         self.name = name
         self.text = text
         self._root = self._parse(text)
-        self.data: dict[str, Any] = _plain(self._root)
+        self.data: dict[str, Any] = self._plain(self._root, [_MAX_PLACES], 0)
 
     def _parse(self, text: str) -> CommentedMap:
+        if len(text) > _MAX_TEXT:
+            raise ScenarioError([f"{self.name}: a scenario has at most {_MAX_TEXT} characters; this is something else"])
         try:
             root = YAML(typ="rt", pure=True).load(text)
         except MarkedYAMLError as error:
@@ -36,11 +70,39 @@ class Document:
             raise ScenarioError([f"{self.name}:{line}: this is no valid YAML: {problem}"]) from None
         except YAMLError as error:
             raise ScenarioError([f"{self.name}: this is no valid YAML: {str(error).splitlines()[0]}"]) from None
+        except RecursionError:
+            raise ScenarioError([f"{self.name}: lists and mappings are nested too deeply; flatten them"]) from None
+        except (ValueError, TypeError, ArithmeticError) as error:  # a number or date that is none
+            what = _short(str(error))
+            raise ScenarioError([f"{self.name}: a value cannot be read; put it in quotes: {what}"]) from None
         if not isinstance(root, CommentedMap):
             raise ScenarioError(
                 [f"{self.name}:1: a scenario is a mapping of fields such as fabric, traffic and faults"]
             )
         return root
+
+    def _plain(self, node: Any, left: list[int], depth: int, line: int = 0) -> Any:
+        """Plain dicts, lists and values; ScenarioError where aliases make a file endless, or a key is no text."""
+        left[0] -= 1
+        if left[0] < 0 or depth > _MAX_DEPTH:
+            what = "nested too deeply, or an alias stands in what it repeats" if left[0] >= 0 else "repeated by aliases"
+            raise ScenarioError([f"{self.name}:{line + 1}: this is {what}; write what is meant in full"])
+        if isinstance(node, CommentedMap):
+            for key in node:
+                if not isinstance(key, str):
+                    at = _line_of(node, key, line)
+                    raise ScenarioError([f"{self.name}:{at + 1}: {key}: a field is named by text; put it in quotes"])
+            return {
+                str(key): self._plain(value, left, depth + 1, _line_of(node, key, line)) for key, value in node.items()
+            }
+        if isinstance(node, CommentedSeq):
+            return [self._plain(value, left, depth + 1, line) for value in node]
+        if isinstance(node, bool) or node is None:
+            return node
+        for kind in (int, float, str):
+            if isinstance(node, kind):
+                return kind(node)
+        return node
 
     def line(self, location: Location) -> int:
         """The line, counted from 1, of the innermost part of `location` that the file has."""
@@ -61,6 +123,8 @@ class Document:
 
     def at(self, location: Location, message: str) -> str:
         """`file:line: field: message`."""
+        if len(message) > _MAX_MESSAGE:
+            message = f"{message[: _MAX_MESSAGE // 2]} … {message[-_MAX_MESSAGE // 2 :]}"
         return f"{self.name}:{self.line(location)}: {self.field(location)}: {message}"
 
     def field(self, location: Location) -> str:
@@ -85,22 +149,22 @@ def read(path: Path) -> Document:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ScenarioError([f"there is no file {path}"]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError([f"{path} cannot be read: {error}"]) from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError([f"{path} is no text: byte {error.start + 1} is not UTF-8; save it as UTF-8"]) from None
+    except OSError as error:
+        raise ScenarioError([f"{path} cannot be read: {error.strerror or error}"]) from None
     return Document(text, str(path))
 
 
-def _plain(node: Any) -> Any:
-    if isinstance(node, CommentedMap):
-        return {key: _plain(value) for key, value in node.items()}
-    if isinstance(node, CommentedSeq):
-        return [_plain(value) for value in node]
-    if isinstance(node, bool) or node is None:
-        return node
-    for kind in (int, float, str):
-        if isinstance(node, kind):
-            return kind(node)
-    return node
+def _line_of(node: CommentedMap, key: Any, otherwise: int) -> int:
+    try:
+        return int(node.lc.key(key)[0])
+    except (KeyError, TypeError, AttributeError):
+        return otherwise
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 def _is_tag(node: Any, part: str) -> bool:
@@ -130,8 +194,9 @@ def message(item: Any, model: type[BaseModel]) -> str:
         return f"kind {item['ctx']['tag']!r} is unknown; " + nearest(str(item["ctx"]["tag"]), known)
     if kind == "union_tag_not_found":
         return "the field kind is missing; it says what this entry is"
-    text = str(item["msg"]).removeprefix("Value error, ")
-    shown = f" (got {given!r})" if kind != "value_error" and isinstance(given, (str, int, float, bool)) else ""
+    said = _EXPECTED.get(kind)
+    text = said.format(**item.get("ctx", {})) if said else str(item["msg"]).removeprefix("Value error, ")
+    shown = f" (got {_short(repr(given))})" if kind != "value_error" and isinstance(given, (str, int, float)) else ""
     return f"{text[:1].lower()}{text[1:]}{shown}"
 
 

@@ -11,9 +11,10 @@ from lab.expectations.base import BaseExpectation, Level, Verdict
 from lab.expectations.durations import Completion, Latency, Rtt
 from lab.expectations.endings import Clean, Health, Integrity, QpErrors
 from lab.expectations.evs import EvAffected, EvState, EvSwaps, last_changes
-from lab.expectations.fabric import Drops, Injected, MapperVerdict, Marks, Trims
+from lab.expectations.fabric import Drops, FalseAlarms, Injected, MapperVerdict, Marks, Trims
 from lab.expectations.fairness import Jain, PathShare, PlaneBalance, Spread
 from lab.expectations.losses import Detect, Lost, Recover, Retransmitted
+from lab.expectations.queues import QueueDepth
 from lab.expectations.throughput import Goodput, GoodputFloor, Isolation, Stall, reference
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ Expectation = Annotated[
     | Injected
     | Trims
     | Marks
-    | MapperVerdict,
+    | QueueDepth
+    | MapperVerdict
+    | FalseAlarms,
     Field(discriminator="kind"),
 ]
 

@@ -1,14 +1,18 @@
 """What all expectations share: the verdict, the level a figure is held against, and the figure's bounds.
 
-An expectation whose moments never came (a fault that did not strike, a transfer that broke off) has failed.
+An expectation whose moments never came (a fault that did not strike, a transfer that broke off) has failed, and so has
+one for which there is no evidence (a window in which nothing ran or nobody was sampled).
 """
 
+import logging
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo
 
+from lab.measure.evidence import NoEvidence, span
 from lab.measure.flows import Selection
 from lab.names import NewName, TrafficName
 from lab.units import show_rate
@@ -16,6 +20,10 @@ from lab.yamlfile import nearest
 
 if TYPE_CHECKING:
     from lab.measure import Measures
+
+__all__ = ["BaseExpectation", "Bounds", "FlowName", "Level", "LevelField", "Selected", "Verdict", "needs_one", "span"]
+
+_log = logging.getLogger(__name__)
 
 _LEVEL = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
 _RATE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kMG]?)B/s\s*")
@@ -88,30 +96,43 @@ FlowName = Annotated[str, AfterValidator(_known_flow)]
 class BaseExpectation(BaseModel):
     """One expectation of a scenario."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
 
     name: NewName | None = None
 
     def check(self, measures: "Measures") -> Verdict:
-        """Judge a run."""
+        """Judge a run; whatever keeps it from being judged is a failure of this one alone."""
         try:
             return self.judge(measures)
+        except NoEvidence as error:
+            return self.verdict(False, self.wish, str(error), error.when)
         except KeyError as error:
             return self.verdict(False, self.wish, f"{error.args[0]} never came")
+        except Exception as error:
+            _log.exception("%s", self.wish)
+            return self.verdict(False, self.wish, f"this could not be judged: {type(error).__name__}: {error}")
 
     def judge(self, measures: "Measures") -> Verdict:
-        """Judge a run in which every moment came; KeyError names one that did not."""
+        """Judge a run in which every moment came; KeyError names one that did not, NoEvidence what else is missing."""
         raise NotImplementedError
 
     @property
     def wish(self) -> str:
-        """What is wanted, where that can be said without a run."""
-        return ""
+        """What is wanted, as far as that can be said without a run."""
+        fields = [f"{field} {self._said(getattr(self, field))}" for field in type(self).model_fields
+                  if field in self.model_fields_set and field not in {"kind", "name"}]  # fmt: skip
+        return f"{getattr(self, 'kind', '')}: {', '.join(fields)}".removesuffix(": ")
+
+    @staticmethod
+    def _said(value: object) -> str:
+        return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
     def verdict(
         self, ok: bool, wanted: str, saw: str, when: str = "", value: float | None = None, unit: str = ""
     ) -> Verdict:
-        """A verdict under this expectation's name, or its kind where it has none."""
+        """A verdict under this expectation's name, or its kind where it has none. A figure that is no number fails."""
+        if value is not None and not math.isfinite(value):
+            ok, value = False, None
         kind = str(getattr(self, "kind", ""))
         return Verdict(f"{kind} ({self.name})" if self.name else kind, bool(ok), wanted, saw, when, value, unit)
 
@@ -171,8 +192,3 @@ def needs_one(*names: str, example: str) -> Any:
         return model
 
     return check
-
-
-def span(measures: "Measures", begin: float, end: float) -> str:
-    """A window in words."""
-    return f"{measures.since_start(begin):.2f} to {measures.since_start(end):.2f} s"

@@ -1,12 +1,14 @@
 """Expectations of time: completion of messages, iterations and flows, latency of a ping-pong, measured RTT."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from lab.expectations.base import BaseExpectation, Bounds, FlowName, Selected, Verdict, needs_one
 from lab.expectations.limits import LimitField
+from lab.measure.evidence import NoEvidence, span, went_well
 from lab.measure.flows import Selection
 from lab.names import KnownWindow, TrafficName
 from lab.series import quantile
@@ -48,13 +50,13 @@ class _Duration(BaseExpectation):
 
 
 class Completion(_Duration):
-    """A percentile of the times that messages, iterations of a collective or whole flows took."""
+    """A percentile, or the mean, of the times that messages, iterations of a collective or whole flows took."""
 
     kind: Literal["completion"]
     traffic: TrafficName
     flow: FlowName | None = None
     of: Literal["messages", "iterations", "flows"] = "messages"
-    percentile: float = Field(default=99, ge=0, le=100)
+    percentile: Annotated[float, Field(ge=0, le=100)] | Literal["mean"] = Field(default=99, description="or mean")
     window: KnownWindow | None = Field(default=None, description="in which they were done; not for iterations")
 
     @model_validator(mode="after")
@@ -64,20 +66,24 @@ class Completion(_Duration):
         return self
 
     def measured_seconds(self, measures: "Measures") -> float:
-        """The percentile; KeyError where nothing was done."""
-        return quantile(self._times(measures), self.percentile / 100)
+        """The percentile or mean; KeyError where nothing was done."""
+        times = self._times(measures)
+        return fmean(times) if self.percentile == "mean" else quantile(times, self.percentile / 100)
 
     def _times(self, measures: "Measures") -> Sequence[float]:
         within = measures.window(self.window) if self.window else None
+        until = within[1] if within else float("inf")
+        went_well(measures, Selection(self.traffic, self.flow or ""), until)
         times = measures.completions.seconds(self.of, self.traffic, self.flow or "", within)
         if not times:
             raise KeyError(f"completion of {self.of} of {self.flow or self.traffic}")
         return times
 
     def judge(self, measures: "Measures") -> Verdict:
-        """The percentile of the completion times."""
+        """The percentile or mean of the completion times."""
         count = len(self._times(measures))
-        figure = f"percentile {self.percentile:g} of {self.of} of {self.flow or self.traffic}"
+        of_which = "mean" if self.percentile == "mean" else f"percentile {self.percentile:g}"
+        figure = f"{of_which} of {self.of} of {self.flow or self.traffic}"
         return self.answer(measures, figure, self.measured_seconds(measures), f"over {count}")
 
 
@@ -94,6 +100,7 @@ class Latency(_Duration):
         names = [self.traffic, *([self.minus] if self.minus else [])]
         found = []
         for name in names:
+            went_well(measures, Selection(name))
             times = measures.completions.round_trips(name)
             if not times:
                 raise KeyError(f"a round trip of {name}")
@@ -124,7 +131,7 @@ class Rtt(Selected, _Duration):
                 gauge = measures.samples.qps[key].gauges.get("rtt")
                 values += [value for _, value in gauge.between(begin, end)] if gauge else []
         if not values:
-            raise KeyError("a measured RTT")
+            raise NoEvidence("no RTT was measured then", span(measures, begin, end))
         return quantile(values, self.percentile / 100)
 
     def judge(self, measures: "Measures") -> Verdict:

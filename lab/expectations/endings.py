@@ -6,6 +6,8 @@ from pydantic import Field
 
 from lab.expectations.base import BaseExpectation, Bounds, Verdict
 from lab.history import Record
+from lab.measure.evidence import ran
+from lab.measure.flows import Selection
 from lab.measure.paths import USABLE
 from lab.names import HostName, TrafficName
 
@@ -22,12 +24,12 @@ class Integrity(BaseExpectation):
     def judge(self, measures: "Measures") -> Verdict:
         """The digests that both ends took, flow by flow."""
         wanted = f"{self.traffic or 'all traffic'} arrives bit for bit"
-        names = [self.traffic] if self.traffic else list(dict.fromkeys(flow.traffic for flow in measures.flows))
+        names = [self.traffic] if self.traffic else [entry.name for entry in measures.scenario.traffic]
         ends = [end for name in names for end in _ends(measures, name)]
         missing = [name for name in names if not _ends(measures, name)]
         if missing or not ends:
             several = f" ({', '.join(missing[:3])})" if len(names) > 1 else ""
-            return self.verdict(False, wanted, f"the transfer did not end{several}")
+            return self.verdict(False, wanted, f"the transfer did not end{several}", _ended(measures))
         when = f"at {measures.since_start(ends[-1].t):.2f} s"
         for end in ends:
             trouble = _damage(end)
@@ -51,6 +53,7 @@ class QpErrors(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """Transitions to ERROR."""
+        ran(measures, Selection(), measures.start, measures.end)
         errors = [e for e in measures.qp_errors if self.host in {None, e.node}]
         most = 0 if self.at_most is None and self.at_least is None else self.at_most
         held = Bounds(self.at_least, most)
@@ -71,7 +74,7 @@ class Health(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """Processes and sockets during the traffic."""
-        trouble = [f"{text} died" for text in measures.machine.died] + measures.invalid
+        trouble = [f"{text} died" for text in measures.machine.died] + measures.invalid + measures.machine.unknown
         top = measures.machine.processes[0] if measures.machine.processes else None
         calm = f"all well; busiest is {top.name} with {top.mean * 100:.0f}% of a core" if top else "all well"
         wanted = "every process alive and keeping up"
@@ -79,13 +82,15 @@ class Health(BaseExpectation):
 
 
 class Clean(BaseExpectation):
-    """Nothing is left of the faults: all healed, every EV usable again, nothing in flight."""
+    """Nothing is left of the faults: all struck and were healed, the fabric is verified, every EV is usable again."""
 
     kind: Literal["clean"]
 
     def judge(self, measures: "Measures") -> Verdict:
         """The end of the history."""
-        trouble = [f"{strike.name} was not healed" for strike in measures.strikes.values() if strike.end is None]
+        missing = [fault.name for fault in measures.scenario.faults if fault.name not in measures.strikes]
+        trouble = [f"{name} never struck" for name in missing]
+        trouble += [f"{strike.name} was not healed" for strike in measures.strikes.values() if strike.end is None]
         last = measures.history.records[-1].t if measures.history.records else measures.end
         broken = {(error.node, error["qp"]) for error in measures.qp_errors}
         bad = [
@@ -114,6 +119,10 @@ def _ends(measures: "Measures", traffic: str) -> list[Record]:
     complete = wanted <= {r["flow"] for r in flows}
     summed = [r for r in whole[-1:] if r.get("sent_sha256") or r.get("error")]  # the result of a collective, too
     return [*flows, *summed] if complete else []
+
+
+def _ended(measures: "Measures") -> str:
+    return f"until {measures.since_start(measures.end):.2f} s"
 
 
 def _damage(end: Record) -> str:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, model_validator
 
 from lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one
+from lab.measure.evidence import NoEvidence, senders_told, span
 from lab.measure.faults import Strike, links_of
+from lab.measure.flows import Selection
 from lab.measure.paths import IN_USE, OUT, USABLE, EvChange, EvKey
 from lab.names import FaultName, KnownWindow
 from lab.units import Duration, show_seconds
@@ -79,16 +81,11 @@ class EvAffected(BaseExpectation):
         """EVs of sending QPs that went out, against those that were in use over the element and sent packets."""
         strike = self._target(measures)
         begin, end = measures.window(self.window) if self.window else strike.during(measures.end)
-        senders = {key for flow in measures.flows if flow.ran(begin, end) for key in flow.senders}
-        over = {
-            key
-            for key, path in measures.paths.sender_evs.items()
-            if measures.hits(strike, key[0], key[1], path) and (key[:2] in senders or not senders)
-        }
+        over = _over(measures, strike, begin, end)
         out = {c.key for c in measures.paths.changes if c.new in OUT and begin <= c.t <= end}
         out &= set(measures.paths.sender_evs)
         strangers = out - over
-        stayed = {key for key in over - out if self._was_used(measures, key, begin, end)} if self.exactly else set()
+        stayed = used_over(measures, strike, begin, end) - out if self.exactly else set()
         wanted = f"{'exactly' if self.exactly else 'only'} the EVs over {strike.where} go out"
         saw = f"{len(out & over)} of {len(over)} over it went out, {len(strangers)} others"
         saw += f", {len(stayed)} stayed in use" if stayed else ""
@@ -102,12 +99,6 @@ class EvAffected(BaseExpectation):
         assert self.element is not None
         links = links_of(self.element, measures.fabric)
         return Strike(self.element, "", self.element, measures.start, None, links, self.element)
-
-    @staticmethod
-    def _was_used(measures: "Measures", key: EvKey, begin: float, end: float) -> bool:
-        series = measures.samples.paths.get(key)
-        sent = series.count("sent_packets").grew(begin, end) if series else 0.0
-        return sent > 0 and measures.paths.state_at(begin).get(key) in IN_USE
 
 
 class EvSwaps(BaseExpectation):
@@ -126,6 +117,7 @@ class EvSwaps(BaseExpectation):
         """Transitions out of use, and how many a minute that makes."""
         begin, end = measures.window(self.window)
         strike = _strike(measures, self.fault) if self.fault else None
+        self._need_evs(measures, strike, begin, end)
         out = [
             c
             for c in measures.paths.changes
@@ -139,6 +131,16 @@ class EvSwaps(BaseExpectation):
         what = f"EVs over {strike.where}" if strike else "EVs"
         wanted = f"{what} go {self.state or 'out'} {held.say()} times"
         return self.verdict(held.hold(len(out)), wanted, saw, when, float(len(out)), "times")
+
+    @staticmethod
+    def _need_evs(measures: "Measures", strike: Strike | None, begin: float, end: float) -> None:
+        """NoEvidence where no sender had an EV there at the time that could have gone out."""
+        first, last = strike.during(measures.end) if strike else (begin, end)
+        senders_told(measures, Selection(), max(begin, first), min(end, last))
+        evs = _over(measures, strike, begin, end) if strike else measures.paths.sender_evs
+        if not evs:
+            where = f" over {strike.where}" if strike else ""
+            raise NoEvidence(f"no EV of a sender{where} is known", span(measures, begin, end))
 
     def _counts(self, change: EvChange) -> bool:
         return change.new == self.state if self.state else change.new in OUT and change.old not in OUT
@@ -157,9 +159,30 @@ def _strike(measures: "Measures", fault: str) -> Strike:
 
 
 def _changes_over(measures: "Measures", strike: Strike) -> list[EvChange]:
+    """Changes of sending QPs' EVs over a fault's cables; those of QPs that only answer prove nothing."""
     evs = measures.paths.sender_evs
-    changes = [c for c in measures.paths.changes if measures.hits(strike, c.host, c.qp, c.path)]
-    return [c for c in changes if c.key in evs] or changes
+    return [c for c in measures.paths.changes if c.key in evs and measures.hits(strike, c.host, c.qp, c.path)]
+
+
+def _over(measures: "Measures", strike: Strike, begin: float, end: float) -> set[EvKey]:
+    """EVs over a fault's cables, of QPs whose flows ran at some time between two."""
+    senders = {key for flow in measures.flows if flow.ran(begin, end) for key in flow.senders}
+    return {
+        key
+        for key, path in measures.paths.sender_evs.items()
+        if measures.hits(strike, key[0], key[1], path) and (key[:2] in senders or not senders)
+    }
+
+
+def used_over(measures: "Measures", strike: Strike, begin: float, end: float) -> set[EvKey]:
+    """Those of them that were in use when the fault struck, and by which packets were sent while it lasted."""
+    states = measures.paths.state_at(begin)
+    found = set()
+    for key in _over(measures, strike, begin, end):
+        series = measures.samples.paths.get(key)
+        if series and states.get(key) in IN_USE and series.count("sent_packets").grew(begin, end) > 0:
+            found.add(key)
+    return found
 
 
 def _named(measures: "Measures", keys: Iterable[EvKey], what: str) -> list[str]:

@@ -1,14 +1,16 @@
 """Expectations of the fabric: what its switches dropped, trimmed and marked, and whom the Clustermapper blames."""
 
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one
+from lab.measure.evidence import NoEvidence
 from lab.measure.faults import elements, links_of
-from lab.measure.switches import Port, grew
-from lab.names import FaultName
+from lab.measure.switches import Port, grew, ports_of
+from lab.names import FaultName, KnownWindow
 from lab.series import Counter
 from lab.units import Duration, Percent, show_seconds
 
@@ -36,8 +38,7 @@ class Drops(BaseExpectation):
             reason: sum(count for switch, count in by_switch.items() if self.switch in {None, switch})
             for reason, by_switch in measures.switches.drops.items()
         }
-        if not drops:
-            raise KeyError("a reading of the switches' counters")
+        _read_twice(measures, {self.switch} if self.switch else None)
         wanted_reasons = [self.reason] if isinstance(self.reason, str) else self.reason
         count = sum(n for reason, n in drops.items() if not wanted_reasons or reason in wanted_reasons)
         held = Bounds(self.at_least, self.at_most)
@@ -73,6 +74,8 @@ class Injected(BaseExpectation):
             raise KeyError(f"a count of {self.fault}")
         hit = sum(int(r.get(name) or 0) for r in told for name in ("dropped", "damaged"))
         seen = sum(int(r.get("seen") or 0) for r in told)
+        if not hit and not seen:
+            raise NoEvidence(f"{self.fault} saw no packet")
         share = hit / seen if seen else 0.0
         held, shares = Bounds(self.at_least, self.at_most), Bounds(about=self.share_about, within=self.within)
         said = [f"{held.say()} packets"] if held.say() else []
@@ -91,15 +94,9 @@ class _PortCount(BaseExpectation):
 
     def count(self, measures: "Measures", counters: Mapping[Port, Counter], what: str) -> Verdict:
         """What the ports of the element counted during the run."""
-        if not counters:
-            raise KeyError("a reading of the switches' counters")
-        chosen = dict(counters)
-        if self.element:
-            links = set(links_of(self.element, measures.fabric))
-            ports = {
-                (switch.name, port.number): port.link for switch in measures.fabric.switches for port in switch.ports
-            }
-            chosen = {port: counter for port, counter in counters.items() if ports.get(port) in links}
+        ports = ports_of(self.element, measures.fabric)
+        _read_twice(measures, {switch for switch, _ in ports})
+        chosen = {port: counter for port, counter in counters.items() if port in ports}
         total = grew(chosen.values())
         held = Bounds(self.at_least, self.at_most)
         worst = max(chosen, key=lambda port: grew([chosen[port]]), default=None)
@@ -134,9 +131,14 @@ class MapperVerdict(BaseExpectation):
     kind: Literal["verdict"]
     fault: FaultName
     element: str | None = Field(default=None, description="a switch or cable; without it the one the fault struck")
-    within: Duration = Field(gt=0, description="after the fault struck")
+    within: Annotated[Duration, Field(gt=0)] | None = Field(default=None, description="after the fault struck")
+    within_cycles: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="the same in probe cycles, as mapper.cycle says"
+    )
     state: Literal["down", "lossy"] | None = None
     only: bool = Field(default=True, description="no other element is blamed while the fault lasts")
+
+    _complete = model_validator(mode="after")(needs_one("within", "within_cycles", example="within_cycles: 20"))
 
     @property
     def wish(self) -> str:
@@ -155,12 +157,66 @@ class MapperVerdict(BaseExpectation):
         right = [r for r in told if r["element"] in named]
         right = [r for r in right if self.state in {None, r.get("state")}]
         wrong = sorted({str(r["element"]) for r in told} - {str(r["element"]) for r in right})
-        wanted = f"Clustermapper blames {self.element or strike.where} within {show_seconds(self.within)}"
+        cycle = self._cycle(measures)
+        wanted = f"Clustermapper blames {self.element or strike.where} within {self._limits}"
         wanted += " and nobody else" if self.only else ""
         others = f"; also {', '.join(wrong[:3])}" if wrong else ""
         if not right:
             return self.verdict(False, wanted, "it never did" + others)
         seconds = right[0].t - begin
-        saw = f"{right[0]['element']} {right[0].get('state', '')} after {show_seconds(seconds)}{others}"
-        ok = seconds <= self.within and not (self.only and wrong)
-        return self.verdict(ok, wanted, saw, f"at {measures.since_start(right[0].t):.2f} s", seconds, "s")
+        cycles = seconds / cycle if cycle else 0.0
+        said = f" = {cycles:.1f} cycles" if cycle else ""
+        saw = f"{right[0]['element']} {right[0].get('state', '')} after {show_seconds(seconds)}{said}{others}"
+        in_time = seconds <= (self.within or seconds) and cycles <= (self.within_cycles or cycles)
+        when = f"at {measures.since_start(right[0].t):.2f} s"
+        value, unit = (cycles, "cycles") if self.within is None else (seconds, "s")
+        return self.verdict(in_time and not (self.only and wrong), wanted, saw, when, value, unit)
+
+    def _cycle(self, measures: "Measures") -> float:
+        """Seconds of a probe cycle, 0 where nobody asks; KeyError where the scenario has no Clustermapper."""
+        if self.within_cycles is None:
+            return 0.0
+        if measures.scenario.mapper is None:
+            raise KeyError("a probe cycle, for want of mapper: in the scenario,")
+        return measures.scenario.mapper.cycle
+
+    @property
+    def _limits(self) -> str:
+        said = [show_seconds(self.within)] if self.within is not None else []
+        said += [f"{self.within_cycles:g} cycles"] if self.within_cycles is not None else []
+        return " and ".join(said)
+
+
+class FalseAlarms(BaseExpectation):
+    """Elements that the Clustermapper blamed although no fault had struck them."""
+
+    kind: Literal["false_alarms"]
+    window: KnownWindow | None = Field(default=None, description="in which they were blamed; else the whole run")
+    state: Literal["down", "lossy"] | None = Field(default=None, description="count these verdicts alone")
+    at_most: int = Field(default=0, ge=0)
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The controller's records `verdict`, against what had struck by then; cables struck together count singly."""
+        begin, end = measures.window(self.window) if self.window else (-math.inf, math.inf)
+        told = [r for r in measures.history.of("verdict") if begin <= r.t <= end]
+        told = [r for r in told if self.state in {None, r.get("state")}]
+        hurt = [(s.begin, elements(set(s.links), measures.fabric) or set(s.links)) for s in measures.strikes.values()]
+        wrong = [r for r in told if not any(r.t >= since and r["element"] in named for since, named in hurt)]
+        names = sorted({str(r["element"]) for r in wrong})
+        wanted = f"Clustermapper blames ≤ {self.at_most} healthy elements"
+        wanted += f" as {self.state}" if self.state else ""
+        saw = f"{len(names)} of {len({str(r['element']) for r in told})} it blamed"
+        saw += f": {', '.join(names[:3])}" if names else ""
+        when = f"at {measures.since_start(wrong[0].t):.2f} s" if wrong else ""
+        return self.verdict(len(names) <= self.at_most, wanted, saw, when, float(len(names)), "elements")
+
+
+def _read_twice(measures: "Measures", switches: set[str] | None) -> None:
+    """NoEvidence unless one of the switches, of all without a choice, was read twice: what they counted is known."""
+    read: dict[str, int] = {}
+    for record in measures.history.of("counters", "switches"):
+        for switch in record["switches"]:
+            read[switch] = read.get(switch, 0) + 1
+    if not any(count > 1 for switch, count in read.items() if switches is None or switch in switches):
+        whose = f"of {next(iter(switches))}" if switches and len(switches) == 1 else "of the switches"
+        raise NoEvidence(f"there is no second reading of the counters {whose}")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, model_validator
 
 from lab.expectations.base import BaseExpectation, Bounds, Selected, Verdict, needs_one, span
+from lab.measure.evidence import NoEvidence
 from lab.measure.flows import Flow, Selection
 from lab.names import KnownWindow, TrafficName
 from lab.series import jain
@@ -19,11 +20,19 @@ class _BetweenFlows(BaseExpectation):
     traffic: TrafficName | list[TrafficName] | None = None
 
     def rates(self, measures: "Measures") -> list[tuple[float, str]]:
-        """(goodput, flow) of the flows meant, lowest first; KeyError where a traffic never ran."""
+        """(goodput, flow) of the flows meant, lowest first; KeyError where a traffic never ran.
+
+        NoEvidence where there is nothing to compare: one flow, or no byte.
+        """
         names = [self.traffic] if isinstance(self.traffic, str) else self.traffic or [""]
         flows: list[Flow] = [flow for name in names for flow in measures.flows.select(Selection(traffic=name))]
         begin, end = measures.window(self.window)
-        return sorted((measures.goodput(begin, end, Selection(flow=flow.name)), flow.name) for flow in flows)
+        rates = sorted((measures.goodput(begin, end, Selection(flow=flow.name)), flow.name) for flow in flows)
+        if len(rates) < 2:
+            raise NoEvidence(f"there is but one flow, {rates[0][1]}; fairness is between several")
+        if not rates[-1][0]:
+            raise NoEvidence("nothing arrived", span(measures, begin, end))
+        return rates
 
     @property
     def which(self) -> str:

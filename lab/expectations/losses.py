@@ -1,11 +1,15 @@
 """Expectations of losses: how many, sent again or not, and how soon a fault was noticed and overcome."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from lab.expectations.base import BaseExpectation, Bounds, LevelField, Selected, Verdict, needs_one, span
+from lab.expectations.evs import used_over
 from lab.expectations.throughput import reference
+from lab.faults.base import several
+from lab.measure.evidence import NoEvidence, senders_told
+from lab.measure.flows import QpKey, Selection
 from lab.measure.paths import OUT
 from lab.names import FaultName, KnownWindow
 from lab.series import binned_total, edges
@@ -18,13 +22,22 @@ if TYPE_CHECKING:
 _LOST_LIMITS = ("at_least", "at_most", "within_rtts", "share_at_least", "share_at_most")
 
 
+def one_or_list(value: object) -> object:
+    """A name by itself stands for a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
 class Lost(Selected):
-    """How many packets were declared lost: over a fault's cables or in a window, by the worst QP or in total."""
+    """How many packets were declared lost: over faults' cables or in a window, by the worst QP, the mean one or all."""
 
     kind: Literal["lost"]
-    fault: FaultName | None = None
+    fault: Annotated[list[FaultName], BeforeValidator(one_or_list)] = Field(
+        default=[], description="on paths over its cables, or over those of any of a list"
+    )
     window: KnownWindow | None = None
-    per: Literal["qp", "run"] = Field(default="qp", description="count by QP and judge the worst, or count all")
+    per: Literal["qp", "mean", "run"] = Field(
+        default="qp", description="count by QP and judge the worst, the mean of all senders, or count all"
+    )
     at_least: int | None = Field(default=None, ge=0)
     at_most: int | None = Field(default=None, ge=0)
     share_at_least: Percent | None = Field(default=None, description="of the data packets sent meanwhile")
@@ -35,40 +48,49 @@ class Lost(Selected):
 
     @model_validator(mode="after")
     def _after_what(self) -> "Lost":
-        if self.within_rtts is not None and self.fault is None:
+        if self.within_rtts is not None and not self.fault:
             raise ValueError("within_rtts counts from a fault; name the fault")
         return self
 
     def _losses(self, measures: "Measures") -> "list[Loss]":
-        found = measures.losses_of(self.fault) if self.fault else measures.paths.losses
+        found = measures.paths.losses
+        if self.fault:
+            found = sorted({loss for fault in self.fault for loss in measures.losses_of(fault)})
         if self.window:
             begin, end = measures.window(self.window)
             found = [loss for loss in found if begin <= loss.t <= end]
         if self.subject:
-            senders = {key for flow in measures.flows.select(self.selection()) for key in flow.senders}
+            senders = self._senders(measures)
             found = [loss for loss in found if (loss.host, loss.qp) in senders]
         return found
 
+    def _senders(self, measures: "Measures") -> set[QpKey]:
+        return {key for flow in measures.flows.select(self.selection()) for key in flow.senders}
+
     def judge(self, measures: "Measures") -> Verdict:
         """The count, and the last one's time."""
+        for begin, end in self._spans(measures):
+            senders_told(measures, self.selection(), begin, end)
         losses = self._losses(measures)
-        per_qp: dict[tuple[str, int], int] = {}
+        per_qp: dict[QpKey, int] = {}
         for loss in losses:
             per_qp[loss.host, loss.qp] = per_qp.get((loss.host, loss.qp), 0) + loss.packets
-        count = max(per_qp.values(), default=0) if self.per == "qp" else sum(per_qp.values())
+        count = self._count(per_qp, measures)
         held = Bounds(self.at_least, self.at_most)
-        share, shares = self._share(measures, losses), Bounds(self.share_at_least, self.share_at_most)
-        cause = self.fault or str(self.window or "the run")
+        shares = Bounds(self.share_at_least, self.share_at_most)
+        share = self._share(measures, losses) if shares.say() else 0.0
+        cause = several(self.fault, 2) or str(self.window or "the run")
         limits = [f"{held.say()} packets"] if held.say() else []
         limits += [f"{shares.say('{:.3%}'.format)} of those sent"] if shares.say() else []
-        wanted = f"{cause} costs {'a QP' if self.per == 'qp' else 'all QPs'}{self.subject} {', '.join(limits)}".rstrip()
+        whom = {"qp": "a QP", "mean": "a QP on average", "run": "all QPs"}[self.per]
+        wanted = f"{cause} costs {whom}{self.subject} {', '.join(limits)}".rstrip()
         ok, when = held.hold(count) and shares.hold(share), ""
-        saw = f"{count} packets" + (f", {len(per_qp)} QPs lost some" if len(per_qp) > 1 else "")
+        saw = f"{count:.4g} packets" + (f", {len(per_qp)} QPs lost some" if len(per_qp) > 1 else "")
         saw += f", {share * 100:.3g}% of those sent" if shares.say() else ""
         if self.within_rtts:
             wanted += f", the last within {self.within_rtts:g} RTT"
         if losses and self.fault:
-            rtts = (losses[-1].t - measures.times[self.fault]) / measures.rtt
+            rtts = (losses[-1].t - min(measures.times[fault] for fault in self.fault)) / measures.rtt
             when = f"last one {rtts:.1f} RTT after the fault"
             ok = ok and (self.within_rtts is None or rtts <= self.within_rtts)
         elif losses:
@@ -77,14 +99,29 @@ class Lost(Selected):
             return self.verdict(ok, wanted, saw, when, share, "of packets")
         return self.verdict(ok, wanted, saw, when, float(count), "packets")
 
+    def _count(self, per_qp: dict[QpKey, int], measures: "Measures") -> float:
+        total = sum(per_qp.values())
+        if self.per == "mean":
+            return total / max(1, len(self._senders(measures)))
+        return max(per_qp.values(), default=0) if self.per == "qp" else total
+
+    def _spans(self, measures: "Measures") -> list[tuple[float, float]]:
+        """When losses count: in the window, or while each fault lasted; KeyError names a fault that did not strike."""
+        missing = [fault for fault in self.fault if fault not in measures.strikes]
+        if missing:
+            raise KeyError(missing[0])
+        if self.fault and not self.window:
+            return [measures.strikes[fault].during(measures.end) for fault in self.fault]
+        return [measures.window(self.window)]
+
     def _share(self, measures: "Measures", losses: "list[Loss]") -> float:
         """Losses of all QPs over the data packets that they sent in the window, or while the fault lasted."""
-        begin, end = measures.window(self.window)
-        if self.fault and not self.window:
-            begin, end = measures.strikes[self.fault].during(measures.end)
-        keys = [key for flow in measures.flows.select(self.selection()) for key in flow.senders]
-        sent = sum(measures.samples.qps[key].count("sent_packets").grew(begin, end) for key in keys)
-        return sum(loss.packets for loss in losses) / sent if sent else 0.0
+        spans = self._spans(measures)
+        begin, end = min(first for first, _ in spans), max(last for _, last in spans)
+        sent = sum(measures.samples.qps[key].count("sent_packets").grew(begin, end) for key in self._senders(measures))
+        if not sent:
+            raise NoEvidence(f"the senders{self.subject} sent no packet then", span(measures, begin, end))
+        return sum(loss.packets for loss in losses) / sent
 
 
 class Retransmitted(Selected):
@@ -97,6 +134,7 @@ class Retransmitted(Selected):
 
     def judge(self, measures: "Measures") -> Verdict:
         """Losses without a retransmission, and the senders' counts."""
+        senders_told(measures, self.selection(), measures.start, measures.end)
         if self.at_most is None and self.share_at_most is None and self.share_at_least is None:
             return self._all_sent_again(measures)
         sent = again = worst = 0.0
@@ -116,10 +154,17 @@ class Retransmitted(Selected):
         return self.verdict(ok, wanted, saw, "", share, "of packets")
 
     def _all_sent_again(self, measures: "Measures") -> Verdict:
-        open_losses, count = measures.paths.not_retransmitted, len(measures.paths.losses)
+        names = {flow.name for flow in measures.flows.select(self.selection())}
+
+        def meant(loss: "Loss") -> bool:
+            flow = measures.flows.of_sender(loss.host, loss.qp)
+            return not self.subject or (flow is not None and flow.name in names)
+
+        open_losses = [loss for loss in measures.paths.not_retransmitted if meant(loss)]
+        count = sum(map(meant, measures.paths.losses))
         saw = f"{count - len(open_losses)} of {count}"
         when = ", ".join(f"PSN {x.psn} lost at {measures.since_start(x.t):.2f} s" for x in open_losses[:3])
-        wanted = "every lost packet is sent again"
+        wanted = f"every lost packet{self.subject} is sent again"
         return self.verdict(not open_losses, wanted, saw, when, float(len(open_losses)), "packets")
 
 
@@ -139,6 +184,7 @@ class Detect(BaseExpectation):
         begin, end = strike.during(measures.end)
         which = "first" if self.first else "last"
         wanted = f"the {which} EV over {strike.where} is out within {self.within_rtts:g} RTT"
+        senders_told(measures, Selection(), begin, end)
         out: dict[Any, float] = {}
         for change in measures.paths.changes:
             if change.new not in OUT or not begin <= change.t <= end or change.key not in measures.paths.sender_evs:
@@ -147,14 +193,16 @@ class Detect(BaseExpectation):
                 out.setdefault(change.key, change.t)
         if not out:
             return self.verdict(False, wanted, "no EV was taken out")
+        stayed = 0 if self.first else len(used_over(measures, strike, begin, end) - set(out))
         times = sorted(out.values())
         seconds = (times[0] if self.first else times[-1]) - begin
         rtts = seconds / measures.rtt
         saw = f"{rtts:.1f} RTT = {show_seconds(seconds)}; {len(out)} EVs went out"
+        saw += f", {stayed} stayed in use" if stayed else ""
         when = (
             f"{(times[0] - begin) / measures.rtt:.1f} to {(times[-1] - begin) / measures.rtt:.1f} RTT after the fault"
         )
-        return self.verdict(rtts <= self.within_rtts, wanted, saw, when, rtts, "RTT")
+        return self.verdict(rtts <= self.within_rtts and not stayed, wanted, saw, when, rtts, "RTT")
 
 
 class Recover(Selected):
@@ -186,6 +234,9 @@ class Recover(Selected):
         if found is None:
             best = f"at best {show_rate(max(rates))}" if rates else "nothing was measured"
             return self.verdict(False, wanted, f"never; {best}", span(measures, moment, measures.end))
+        if len(good) - found < self.keep:
+            left = f"the traffic ended after {len(good) - found} of {self.keep} samples that should keep the level"
+            raise NoEvidence(f"{left}; let it last longer, or lower keep", span(measures, moment, measures.end))
         seconds = at[found] - moment
         lowest = min(rates[: found + 1])
         saw = f"after {show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT, down to {show_rate(lowest)}"

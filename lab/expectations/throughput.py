@@ -16,6 +16,7 @@ from lab.expectations.base import (
     needs_one,
     span,
 )
+from lab.measure.evidence import NoEvidence, arrived, ran
 from lab.measure.flows import Selection
 from lab.names import KnownWindow, TrafficName
 from lab.series import binned_total, edges, quantile
@@ -48,7 +49,9 @@ class Goodput(Selected):
 
     def measured(self, measures: "Measures") -> float:
         """Bytes per second that arrived in the window; KeyError when it has not come to pass."""
-        return measures.goodput(*measures.window(self.window), self.selection(self.plane))
+        begin, end = measures.window(self.window)
+        arrived(measures, self.selection(self.plane), begin, end)
+        return measures.goodput(begin, end, self.selection(self.plane))
 
     def judge(self, measures: "Measures") -> Verdict:
         """Bytes that arrived in the window, over its length."""
@@ -66,8 +69,6 @@ class Goodput(Selected):
         saw = show_rate(got) + (f" = {share * 100:.1f}% of {of}" if of else "")
         wanted = f"goodput{what} {', '.join(said)}"
         when = span(measures, begin, end)
-        if end <= begin:
-            return self.verdict(False, wanted, "the window is empty", when)
         return self.verdict(held.hold(got), wanted, saw, when, share if of else got, f"of {of}" if of else "B/s")
 
 
@@ -91,9 +92,12 @@ class GoodputFloor(Selected):
             wanted += f", but for {self.allow}"
         if end < begin + self.sample:
             return self.verdict(False, wanted, "the window is shorter than a sample", span(measures, begin, end))
+        arrived(measures, chosen, begin, end)
         at = [t for t in edges(begin, end, self.sample) if t <= end + 1e-9]
         rates = binned_total(measures.rates.counters(chosen), at)
         mean = measures.goodput(begin, end, chosen)
+        if not mean and self.at_least.of == MEAN:
+            raise NoEvidence("nothing arrived, so that its mean says nothing", span(measures, begin, end))
         floor = (
             mean * self.at_least.share
             if self.at_least.of == MEAN
@@ -123,6 +127,7 @@ class Stall(Selected):
     def judge(self, measures: "Measures") -> Verdict:
         """The longest pause that a receiver saw, in base round-trip times."""
         begin, end = measures.window(self.window)
+        arrived(measures, self.selection(), begin, end)
         found = measures.stalls.between(begin, end, self.selection())
         said = [f"no pause longer than {self.max_rtts:g} RTT"] if self.max_rtts else []
         said += [f"a pause of at least {self.at_least_rtts:g} RTT"] if self.at_least_rtts else []
@@ -155,12 +160,17 @@ class Isolation(BaseExpectation):
         """The victim's goodput over that of its isolated rate."""
         chosen = Selection(traffic=self.victim)
         begin, end = measures.window(self.window)
+        arrived(measures, chosen, begin, end)
         got = measures.goodput(begin, end, chosen)
         if self.percentile is not None:
             got = quantile(measures.rates.binned(edges(begin, end, 0.1), chosen), self.percentile / 100)
         base = measures.rates.line(chosen, (begin, end))
         if self.alone:
-            base = measures.goodput(*measures.window(self.alone), chosen)
+            alone = measures.window(self.alone)
+            arrived(measures, chosen, *alone)
+            base = measures.goodput(*alone, chosen)
+        if not base:
+            raise NoEvidence(f"{self.victim} had no rate alone to compare with")
         share = _ratio(got, base)
         held = Bounds(self.at_least, self.at_most)
         figure = (
@@ -176,13 +186,21 @@ def reference(
 ) -> float:
     """The goodput that a level speaks of, bytes per second; KeyError when it was not measured.
 
-    The line rate is that of the flows chosen, of those that ran in the window.
+    NoEvidence where it is 0. The line rate is that of the flows chosen, of those that ran in the window.
     """
     if name == LINE:
+        if within:
+            ran(measures, chosen or Selection(), *within)
         return measures.rates.line(chosen or Selection(), within)
     for entry in measures.scenario.expect:
         if isinstance(entry, Goodput) and entry.name == name:
-            return entry.measured(measures)
+            try:
+                found = entry.measured(measures)
+            except NoEvidence as error:
+                raise NoEvidence(f"of {name}: {error}", error.when) from None
+            if not found:
+                raise NoEvidence(f"{name} measured no goodput that another could be held against")
+            return found
     raise KeyError(f"goodput {name}")
 
 

@@ -29,6 +29,7 @@ _MODELS: tuple[type[FaultBase], ...] = (
     WrongEntry,
 )
 _TRIES = 30  # draws of a kind and a place for one fault, until one leaves enough paths
+_MOST = 10_000  # faults of one chaos, on average
 _NAME_LENGTH = 32  # of the chaos's own name in those of its faults
 
 Kind = Literal[
@@ -70,6 +71,9 @@ class Chaos(FaultBase):
 
     @model_validator(mode="after")
     def _in_order(self) -> "Chaos":
+        if self.duration / self.every > _MOST:
+            count = self.duration / self.every
+            raise ValueError(f"this plans some {count:.0f} faults, of {_MOST} at most; raise every")
         if self.shortest > self.longest:
             raise ValueError(f"shortest {self.shortest:g} s exceeds longest {self.longest:g} s; lower it")
         if self.shortest > self.duration:
@@ -81,6 +85,11 @@ class Chaos(FaultBase):
         del fabric
         kinds = "every kind" if self.kinds == ALL_KINDS else ", ".join(self.kinds)
         return f"chaos of {kinds} for {show_seconds(self.duration)}, a fault about every {show_seconds(self.every)}"
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its faults begin with, before a dash and a number."""
+        return self.name[:_NAME_LENGTH]
 
     def plan(self, fabric: Fabric, seed: int) -> list[FaultBase]:
         """All faults in the order in which they strike; their times count from when chaos itself does."""
@@ -112,7 +121,7 @@ class Chaos(FaultBase):
             fields["takes"] = lasts
         else:
             fields["until"] = Trigger(seconds=round(at + lasts, 3))
-        fields["name"] = f"{self.name[:_NAME_LENGTH]}-{number}"
+        fields["name"] = f"{self.prefix}-{number}"
         return _ADAPTERS[kind].validate_python(fields, context={"fabric": fabric})
 
 

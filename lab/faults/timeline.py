@@ -44,8 +44,13 @@ class TimeLine:
     @property
     def pending(self) -> bool:
         """Whether something is still to strike, to be healed at a time of its own, or to end by itself."""
-        own_end = any(entry.fault.healed_at or entry.action.due < math.inf for entry in self._active)
-        return bool(self._waiting) or own_end
+        return bool(self.waiting)
+
+    @property
+    def waiting(self) -> list[str]:
+        """Names of the faults that have not struck, and of those that are to be healed yet."""
+        own_end = [entry.fault.name for entry in self._active if entry.fault.healed_at or entry.action.due < math.inf]
+        return [fault.name for fault in self._waiting] + own_end
 
     def advance(self, seconds: float, progress: Times, moments: Times | None = None) -> list[str]:
         """Do everything that is due, `seconds` after the traffic began; returns one phrase per thing done.
@@ -57,7 +62,10 @@ class TimeLine:
         known = {**(moments or {}), **{name: at - self._began for name, at in self.times.items()}}
         done = []
         for entry in list(self._active):
-            done += entry.action.advance(now)
+            try:
+                done += entry.action.advance(now)
+            except TopoError as error:
+                raise RunError(f"{entry.fault.name} could not go on: {error}") from None
             ends = entry.fault.healed_at
             if entry.action.finished or (ends is not None and ends.due(seconds, progress, known)):
                 done.append(self._heal(entry))

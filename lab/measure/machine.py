@@ -102,6 +102,15 @@ class Machine:
         return False
 
     @cached_property
+    def unknown(self) -> list[str]:
+        """What nobody looked at, so that nobody can say whether the machine kept up; empty where all is known."""
+        blind = sorted(host for host in self._hosts if host not in self._samples.times)
+        found = [f"there is no sample of {', '.join(blind[:3])}"] if blind else []
+        if not any(len(counter.times) > 1 for counter in self.cpu.values()):
+            found.append("nobody read how much CPU the processes used")
+        return found
+
+    @cached_property
     def invalid(self) -> list[str]:
         """Why the run says nothing about the network; empty where the machine kept up with it."""
         found = [f"{port} lost {count} frames in its socket" for port, count in self.socket_drops.items()]

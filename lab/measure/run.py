@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lab.history import History, Record
 from lab.measure.completions import Completions
+from lab.measure.evidence import NoEvidence, span
 from lab.measure.faults import Strike, strikes
 from lab.measure.flows import Flows, Selection
 from lab.measure.machine import Machine
@@ -38,13 +39,19 @@ class Measures:
 
     def _moments(self) -> dict[str, float]:
         times: dict[str, float] = {}
+        running: set[str] = set()
+        last = None
         for record in self.history.of("traffic.start", "traffic.end"):
             name = record["traffic"]
             if record.kind == "traffic.start":
                 times.setdefault("start", record.t)
                 times.setdefault(name, record.t)
+                running.add(name)
             else:
-                times["end"] = times[f"{name}.end"] = record.t
+                last = times[f"{name}.end"] = record.t
+                running.discard(name)
+        if last is not None and not running:
+            times["end"] = last
         for strike in self.strikes.values():
             times[strike.name] = strike.begin
             if strike.end is not None:
@@ -52,10 +59,13 @@ class Measures:
         return times
 
     def _rtt(self) -> float:
-        """The longest base round-trip time of a flow; of the longest way through the fabric where none started."""
+        """The longest base round-trip time of a flow; of the longest way through the fabric where none started.
+
+        Where links have no delay, the time that one packet takes.
+        """
         hosts = self.fabric.hosts
         pairs = {(flow.source, flow.destination) for flow in self.flows} or {(hosts[0].name, hosts[-1].name)}
-        return max(self.fabric.base_rtt(*pair) for pair in pairs)
+        return max(self.fabric.base_rtt(*pair) for pair in pairs) or 1 / self.fabric.spec.link.rate_pps
 
     @property
     def start(self) -> float:
@@ -72,8 +82,20 @@ class Measures:
         return t - self.start
 
     def window(self, window: Window | None) -> tuple[float, float]:
-        """Both ends of a window, of the whole traffic without one; KeyError when it has not come to pass."""
-        return window.at(self.times, self.rtt) if window else (self.start, self.end)
+        """Both ends of a window, of the whole traffic without one; KeyError when it has not come to pass.
+
+        NoEvidence where it is empty, or the run ended before it did.
+        """
+        if window is None:
+            return self.start, self.end
+        begin, end = window.at(self.times, self.rtt)
+        if end <= begin:
+            raise NoEvidence(f"the window {window} is empty: it ends before it begins", span(self, begin, end))
+        last = self.history.records[-1].t
+        if end > last:
+            text = f"the run ended before the window {window} did, at {self.since_start(last):.2f} s"
+            raise NoEvidence(text, span(self, begin, end))
+        return begin, end
 
     # --- the subjects -----------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ class Stalls:
     def between(self, begin: float, end: float, chosen: Selection) -> list[tuple[float, float]]:
         """(time, length) of the longest pause of each sampling interval, and of pauses that never ended; longest first.
 
+        What of a pause lies before the window does not count.
         KeyError where no such traffic ran; empty where no receiver was sampled.
         """
         found = []
@@ -26,16 +27,20 @@ class Stalls:
             keys = flow.receivers or [key for key in self._samples.qps if key[0] == flow.destination]
             for key in keys:
                 series = self._samples.qps[key]
-                found += [(t, gap) for t, gap in series.gaps if begin <= t <= end]
-                found += [(end, end - t + gap) for t, gap in series.gaps if t > end > t - gap]
+                found += [(t, min(gap, t - begin)) for t, gap in series.gaps if begin <= t <= end]
+                found += [(end, end - max(begin, t - gap)) for t, gap in series.gaps if t > end > t - gap]
                 found += self._open(flow, key, begin, end)
         return sorted(found, key=lambda pause: -pause[1])
 
     def _open(self, flow: Flow, key: tuple[str, int], begin: float, end: float) -> list[tuple[float, float]]:
-        """The pause that lasts at the end of the window, if the flow had not ended and no data came any more."""
-        placed = self._samples.qps[key].count("placed_bytes")
+        """The pause that lasts at the end of the window, if the flow had not ended and no data came any more.
+
+        It begins with the window or the flow where no data had come before.
+        """
+        series = self._samples.qps[key]
+        placed = series.count("placed_bytes")
         until = min(end, self._ended.get(flow.name, self._traffic_ended.get(flow.traffic, end)))
         moved = [t for t, v0, v1 in zip(placed.times[1:], placed.values, placed.values[1:], strict=False) if v1 > v0]
-        if not moved or moved[-1] + _SAMPLING >= until or until < begin:
-            return []
-        return [(until, until - moved[-1])]
+        came = [t for t in (*moved, *(t for t, _ in series.gaps)) if t <= until + 2 * _SAMPLING]
+        since = max(begin, flow.begin, *came)
+        return [(until, until - since)] if since + _SAMPLING < until else []

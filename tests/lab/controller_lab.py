@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,24 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from rpc.client import Client
 from rpc.errors import RpcError, RpcUnavailable
 from topo.emulation import Emulation
 from topo.model import Fabric
 from topo.spec import load
-
-TARGETS = [
-    "soft",
-    pytest.param(
-        "bmv2",
-        marks=[
-            pytest.mark.bmv2,
-            pytest.mark.skipif(shutil.which("simple_switch_grpc") is None, reason="simple_switch_grpc is not on PATH"),
-        ],
-    ),
-]
 
 PATIENCE = 30.0  # seconds a test waits for something before it fails
 POLL = 0.02  # seconds between two looks at a history file

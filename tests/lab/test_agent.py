@@ -5,10 +5,9 @@ import os
 import select
 import signal
 import time
-from pathlib import Path
 
 import pytest
-from agents import PATIENCE_S, AgentPair, agent_pair
+from agents import PATIENCE_S, SIZES, AgentPair, agent_pair, random_file
 
 from rpc.errors import RpcError
 from topo import linkcheck
@@ -22,19 +21,9 @@ def pair(tmp_path):
         yield pair
 
 
-def random_file(path: Path, size: int) -> Path:
-    path.write_bytes(os.urandom(size))
-    return path
-
-
-@pytest.mark.parametrize("size", [0, 1, 4096, 4097, 3_000_001])
+@pytest.mark.parametrize("size", SIZES)
 def test_a_file_arrives_bit_for_bit(pair: AgentPair, tmp_path, size):
-    source = random_file(tmp_path / "source", size)
-    qp, _ = pair.connect()
-    pair.post(qp, source, tmp_path / "target")
-    completion = pair.completion()
-    assert (completion["wr_id"], completion["status"]) == (1, "SUCCESS")
-    assert (tmp_path / "target").read_bytes() == source.read_bytes()
+    pair.check_delivery(tmp_path, size)
 
 
 def test_several_files_complete_in_the_order_they_were_posted(pair: AgentPair, tmp_path):

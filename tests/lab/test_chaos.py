@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
+from bmv2 import TARGETS
 from mrclab_command import Command
-from rig import TARGETS
 from topo_helpers import run_dir
 
 from lab import history

@@ -9,7 +9,8 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
-from controller_lab import PATIENCE, ROOT, TARGETS, ControlledLab, controlled_lab
+from bmv2 import TARGETS
+from controller_lab import PATIENCE, ROOT, ControlledLab, controlled_lab
 
 from controller import intent
 from controller.__main__ import BUILD

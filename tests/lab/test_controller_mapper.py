@@ -3,7 +3,8 @@
 import os
 
 import pytest
-from controller_lab import TARGETS, controlled_lab
+from bmv2 import TARGETS
+from controller_lab import controlled_lab
 
 from topo import cablefaults
 from topo.nodeconfig import load

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from rig import TARGETS
+from bmv2 import TARGETS
 
 from lab.faults import cableactions, processactions
 from lab.faults import selftest as kinds

@@ -1,12 +1,11 @@
 """With a real switch on the cables: a fault on one port never disturbs the others of that switch."""
 
 import os
-import shutil
 
 import pytest
+from bmv2 import TARGETS, needs_bmv2
 from fault_ground import Ground, fault
 from mrc_switch import MrcSwitch
-from rig import TARGETS
 from topo_helpers import END, ports, run_dir, small_fabric
 
 from lab.faults.timeline import scoped
@@ -169,8 +168,7 @@ def test_a_restarted_switch_is_empty(lab):
         assert primary.read(entry) == []
 
 
-@pytest.mark.bmv2
-@pytest.mark.skipif(not shutil.which("simple_switch_grpc"), reason="simple_switch_grpc is not on PATH")
+@needs_bmv2
 def test_what_bmv2_refuses_over_thrift_is_an_error():
     with Emulation(small_fabric(t0s=1), run_dir("-thrift"), "bmv2") as lab:
         with thrift.Client(lab.namespace("t0-p1-1"), 9090, "simple_switch") as switch:

@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from controller_lab import TARGETS
+from bmv2 import TARGETS
 from mrclab_command import Command
 from topo_helpers import run_dir
 

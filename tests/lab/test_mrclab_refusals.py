@@ -44,7 +44,7 @@ def test_a_mistake_in_a_scenario_is_one_line_and_starts_nothing(mrclab, tmp_path
 def test_a_fabric_without_planes_and_a_host_too_many_are_said_together(mrclab, tmp_path):
     path = small_scenario(tmp_path, "1")
     path.write_text(path.read_text().replace("planes: 2", "planes: 0").replace("name: small", "name: Small"))
-    lines = refused(mrclab.run("run", path), "fabric.planes: input should be greater than or equal to 1 (got 0)")
+    lines = refused(mrclab.run("run", path), "fabric.planes: this must be at least 1 (got 0)")
     assert len(lines) == 2
 
 

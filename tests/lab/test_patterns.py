@@ -29,6 +29,7 @@ traffic:
   - {name: ring, kind: ring_all_reduce, size: 100001, iterations: 3, start: after incast}
   - {name: a2a, kind: all_to_all, hosts: [h1, h2, h3], size: 32 KiB, iterations: 2, start: after incast}
   - {name: pass, kind: send_recv_ring, size: 64 KiB, start: after ring}
+  - {name: timed, kind: ring_all_reduce, hosts: [h1, h3, h2], size: 30 KiB, duration: 1s, start: after ring}
 expect:
   - {kind: integrity, traffic: file}
   - {kind: integrity, traffic: stream}
@@ -38,6 +39,7 @@ expect:
   - {kind: integrity, traffic: ring}
   - {kind: integrity, traffic: a2a}
   - {kind: integrity, traffic: pass}
+  - {kind: integrity, traffic: timed}
   - {kind: qp_errors}
 variants:
   - {name: mrc}
@@ -61,7 +63,7 @@ def test_every_pattern_arrives_whole_by_both_transports(mrclab, tmp_path):
     for run in told["runs"]:
         missed = [verdict for verdict in run["verdicts"] if not verdict["ok"]]
         assert not missed, done.stdout
-        assert len(run["verdicts"]) == 9, done.stdout + done.stderr
+        assert len(run["verdicts"]) == 10, done.stdout + done.stderr
         records = history.load(suite / run["directory"] / "history.jsonl")
         check_records(records)
     assert (suite / "index.html").exists()
@@ -74,6 +76,13 @@ def check_records(records):
     starts = {r["traffic"]: r for r in records.of("traffic.start")}
     assert len(ends["ring"]["iterations"]) == 3
     assert len(ends["a2a"]["iterations"]) == 2
+    timed = [r for r in records.of("iteration") if r["traffic"] == "timed"]
+    count = len(ends["timed"]["iterations"])
+    assert count > 1
+    assert sorted(r["iteration"] for r in timed) == sorted(3 * list(range(count)))
+    assert min(r["began"] for r in timed if r["iteration"] == count - 1) < starts["timed"].t + 1
+    assert all(r["ended"] >= starts["timed"].t + 1 for r in timed if r["iteration"] == count - 1)
+    assert ends["timed"].t == max(r["ended"] for r in timed)
     assert ends["pass"]["bytes"] == 4 * 64 * 1024
     assert starts["incast"].t >= ends["perm"].t + 0.02
     assert starts["stream"].t > starts["file"].t

@@ -1,11 +1,13 @@
 """The pytest plugin as its users have it: scenario files as tests, and the fixture `lab`, in a pytest of their own."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from bmv2 import needs_bmv2
 from topo_helpers import run_dir
 
 from topo import state
@@ -97,6 +99,22 @@ def test_each_variant_of_a_scenario_file_is_a_test_that_says_what_did_not_hold(o
     wrong = own_pytest("--mrclab", "wrong.yaml")
     assert "wrong.yaml:5: traffic[1].siz: no such field; did you mean 'size'?" in wrong.stdout
     assert own_pytest("tiny.yaml").returncode == pytest.ExitCode.USAGE_ERROR  # nothing is collected unasked
+
+
+@needs_bmv2
+def test_scenario_files_and_the_fixture_run_on_the_target_asked_for(own_pytest, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(SCENARIOS)
+    (tmp_path / "test_target.py").write_text(
+        "def test_a_file_crosses(lab):\n"
+        "    assert lab.session.emulation.target.name == 'bmv2'\n"
+        "    assert lab.transfer('h1', 'h2', '64 KiB').intact\n"
+    )
+    done = own_pytest("--mrclab", "--mrclab-target", "bmv2", "tiny.yaml", "test_target.py", "-k", "not tiny-fails")
+    assert done.returncode == 0, done.stdout
+    assert "tiny.yaml::tiny-holds PASSED" in done.stdout
+    assert "2 passed" in done.stdout
+    (run,) = (tmp_path / "results").glob("*/run.json")
+    assert json.loads(run.read_text())["target"] == "bmv2"
 
 
 def test_the_example_of_the_documentation_runs(own_pytest, tmp_path):

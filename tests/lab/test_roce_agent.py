@@ -3,10 +3,9 @@
 import contextlib
 import os
 import socket
-from pathlib import Path
 
 import pytest
-from agents import AgentPair, agent_pair
+from agents import SIZES, AgentPair, agent_pair, random_file
 from scapy.contrib.roce import AETH, BTH, opcode
 from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
@@ -23,11 +22,6 @@ ETH_P_ALL = 3
 def pair(tmp_path):
     with agent_pair(tmp_path, kind="roce", cc_profile="dcqcn") as pair:
         yield pair
-
-
-def random_file(path: Path, size: int) -> Path:
-    path.write_bytes(os.urandom(size))
-    return path
 
 
 @contextlib.contextmanager
@@ -47,14 +41,9 @@ def capture(pair: AgentPair, name: str, interface: str):
         tap.close()
 
 
-@pytest.mark.parametrize("size", [0, 1, 4096, 4097, 3_000_001])
+@pytest.mark.parametrize("size", SIZES)
 def test_a_file_arrives_bit_for_bit(pair: AgentPair, tmp_path, size):
-    source = random_file(tmp_path / "source", size)
-    qp, _ = pair.connect()
-    pair.post(qp, source, tmp_path / "target")
-    completion = pair.completion()
-    assert (completion["wr_id"], completion["status"]) == (1, "SUCCESS")
-    assert (tmp_path / "target").read_bytes() == source.read_bytes()
+    pair.check_delivery(tmp_path, size)
 
 
 def test_a_qp_is_one_path_out_of_one_port(pair: AgentPair, tmp_path):

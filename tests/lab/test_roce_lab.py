@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_lab import TARGETS, ControlledLab, controlled_lab
+from bmv2 import TARGETS
+from controller_lab import ControlledLab, controlled_lab
 
 from topo import transport
 

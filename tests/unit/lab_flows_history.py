@@ -22,6 +22,7 @@ TEXT = """
 name: flows
 seed: 1
 fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 3, path_mtu: 1024, link: {rate_pps: 200, delay: 2ms}}
+mapper: {cycle: 200ms}
 traffic:
   - {name: victim, kind: stream, from: h1, to: h4, message: 64 KiB, duration: 8s}
   - {name: incast, kind: incast, from: [h2, h3], to: h5, message: 64 KiB, duration: 6s, start: 2s}
@@ -188,4 +189,7 @@ def _fabric() -> Iterator[Record]:
     blamed = {"element": "t1-p1-2", "element_kind": "t1", "state": "down", "rate": 1.0, "evidence": 9.0, "rivals": []}
     yield Record(FREEZE + 0.6, "controller", "verdict", blamed)
     for tick in range(40):
-        yield Record(START + 0.25 * tick, "lab", "cpu", {"seconds": {"t0-p1-1": 0.1 * tick, "h1": 0.05 * tick}})
+        t = START + 0.25 * tick
+        yield Record(t, "lab", "cpu", {"seconds": {"t0-p1-1": 0.1 * tick, "h1": 0.05 * tick}})
+        deep = {"t0-p1-2": {"2": 4 + tick % 4}} if INCAST < t < END else {}  # h5's port; 4 to 7 packets wait there
+        yield Record(t, "lab", "depths", {"switches": deep, "silent": ["t1-p1-2"] if FREEZE < t < THAW else []})

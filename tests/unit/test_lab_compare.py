@@ -77,3 +77,14 @@ def test_bars_and_curves_take_a_reference(tmp_path):
     for name in ("bars.png", "lines.png"):
         with Image.open(tmp_path / name) as image:
             assert image.width == 1210
+
+
+def test_a_run_that_broke_off_is_left_out_with_its_reason(runs, tmp_path):
+    info = json.loads((tmp_path / "a" / "run.json").read_text())
+    (tmp_path / "a" / "run.json").write_text(json.dumps({**info, "trouble": "the controller ended"}))
+    runner.finish(tmp_path / "a")
+    member = compare.read(tmp_path / "a")
+    assert (member.verdicts[0].kind, member.invalid) == ("run", "the controller ended")
+    text = compare.compare([member, *runs[1:]], tmp_path / "out", "Fast and slow").read_text()
+    assert "the controller ended" in text
+    assert "the run goes to its end" not in text

@@ -52,6 +52,10 @@ CASES = [
     ("kind: lost, fault: gray, at_least: 1", False, "0 packets"),
     ("kind: lost, window: start .. end, per: run, share_at_most: 1%", True, "12 packets, 3 QPs lost some, 0.2"),
     ("kind: lost, window: freeze .. end, traffic: incast, share_at_least: 1%", False, "% of those sent"),
+    ("kind: lost, window: start .. end, per: mean, at_most: 4", True, "4 packets, 3 QPs lost some"),
+    ("kind: lost, window: start .. end, traffic: incast, per: mean, at_most: 3", False, "4 packets, 2 QPs"),
+    ("kind: lost, fault: [freeze, gray], per: run, at_least: 12", True, "12 packets"),
+    ("kind: lost, fault: [gray, freeze], within_rtts: 1.9", False, "4 packets"),
     ("kind: ev_swaps, window: start .. end, state: GOOD, at_least: 3", True, "3 times"),
     ("kind: ev_swaps, window: start .. end, state: SKIP, at_least: 1", False, "0 times"),
     ("kind: retransmitted, at_most: 4", True, "4 by the worst QP"),
@@ -86,12 +90,20 @@ CASES = [
     ("kind: injected, fault: gray, share_about: 1%", True, "10 of 1000 packets = 1%"),
     ("kind: injected, fault: gray, at_most: 9", False, "10 of 1000"),
     ("kind: trims, element: t0-p1-2, at_least: 40", True, "40, most at t0-p1-2 port 2"),
-    ("kind: trims, element: t0-p1-1, at_least: 1", False, "0"),
+    ("kind: trims, element: t0-p1-1, at_least: 1", False, "no second reading"),
     ("kind: marks, at_least: 320", True, "320"),
     ("kind: marks, at_most: 0", False, "320"),
+    ("kind: queue_depth, element: h5-p1, at_most: 7", True, "7 packets = 2.2 BDP at t0-p1-2 port 2, 33 samples"),
+    ("kind: queue_depth, window: incast + 10ms .. incast.end, at_most: 2 bdp", False, "7 packets = 2.2 BDP"),
+    ("kind: queue_depth, window: start .. incast, at_most: 0.1bdp", True, "0 packets"),
+    ("kind: queue_depth, window: incast + 1rtt .. end - 1rtt, percentile: 0, at_least: 4", True, "4 packets"),
+    ("kind: queue_depth, element: t0-p2-2, at_least: 1", False, "0 packets"),
     ("kind: verdict, fault: freeze, within: 700ms", True, "t1-p1-2 down after 600 ms"),
     ("kind: verdict, fault: freeze, within: 500ms", False, "t1-p1-2 down after 600 ms"),
     ("kind: verdict, fault: gray, within: 1s", False, "it never did"),
+    ("kind: verdict, fault: freeze, within_cycles: 3.1", True, "after 600 ms = 3.0 cycles"),
+    ("kind: verdict, fault: freeze, within_cycles: 2.9", False, "= 3.0 cycles"),
+    ("kind: false_alarms", True, "0 of 1 it blamed"),
     ("kind: integrity, traffic: incast", True, "2 flows, each intact"),
     ("kind: clean", True, "2 faults healed"),
     ("kind: health", True, "all well"),
@@ -126,6 +138,19 @@ def test_the_documentation_lists_every_kind_and_field():
         assert not missing, f"docs/expectations.md says nothing of {missing} of {model.__name__}"
 
 
+def test_queues_that_nobody_could_read_are_not_taken_for_empty():
+    def silence(rs):
+        return [
+            r if r.kind != "depths" else Record(r.t, r.node, r.kind, {"switches": {}, "silent": ["t0-p1-2"]})
+            for r in rs
+        ]
+
+    text = line("kind: queue_depth, element: WHERE, at_most: 9")
+    verdict = judge(text.replace("WHERE", "h5-p1"), silence)
+    assert (verdict.ok, verdict.saw) == (False, "a reading of the queues never came")
+    assert judge(text.replace("WHERE", "h1-p1"), silence).ok
+
+
 def test_verdicts_expose_the_figure_as_a_number():
     verdict = judge(line("kind: jain, window: incast + 100ms .. end, traffic: incast, at_least: 0.99"))
     assert verdict.value == pytest.approx((0.5 + 0.45) ** 2 / 2 / (0.5**2 + 0.45**2), abs=1e-3)
@@ -152,7 +177,7 @@ def test_a_stall_that_never_ends_is_as_long_as_the_window_has_left():
             Record(END, "lab", "traffic.end", {"traffic": "ring"})
         ]
 
-    verdict = judge(line("kind: stall, window: start .. end, traffic: victim, max_rtts: 10"), silent)
+    verdict = judge(line("kind: stall, window: start .. ring.end, traffic: victim, max_rtts: 10"), silent)
     assert not verdict.ok
     assert verdict.value == pytest.approx((END - FREEZE) / RTT, rel=0.05)
 
@@ -227,6 +252,33 @@ def test_a_blame_on_a_stranger_is_held_against_the_clustermapper():
     blamed = Record(FREEZE + 0.2, "controller", "verdict", {"element": "t1-p2-2", "state": "lossy"})
     assert not judge(line("kind: verdict, fault: freeze, within: 1s"), lambda rs: [*rs, blamed]).ok
     assert judge(line("kind: verdict, fault: freeze, within: 1s, only: false"), lambda rs: [*rs, blamed]).ok
+
+
+@pytest.mark.parametrize(
+    ("element", "t", "slandered"),
+    [
+        ("t1-p2-2", FREEZE + 0.2, 1),  # healthy all the time
+        ("t1-p1-2", FREEZE - 0.2, 1),  # healthy until then
+        ("t1-p1-2", THAW + 0.5, 0),  # said late of what was at fault
+        ("t0-p1-1/t1-p1-2", FREEZE + 0.2, 1),  # one cable of a switch whose every cable failed
+        ("t0-p2-1/t1-p2-1", START + 6.5, 0),
+    ],
+)
+def test_a_false_alarm_is_about_what_no_fault_has_struck_yet(element, t, slandered):
+    blamed = Record(t, "controller", "verdict", {"element": element, "state": "lossy"})
+    verdict = judge(line("kind: false_alarms"), lambda rs: [*rs, blamed])
+    assert (verdict.ok, verdict.value) == (not slandered, slandered)
+    assert (element in verdict.saw) == bool(slandered)
+    assert judge(line("kind: false_alarms, state: down"), lambda rs: [*rs, blamed]).ok
+    assert judge(line("kind: false_alarms, at_most: 1"), lambda rs: [*rs, blamed]).ok
+
+
+def test_cycles_are_those_of_the_scenario_s_clustermapper():
+    verdict = judge(line("kind: verdict, fault: freeze, within_cycles: 4, within: 700ms"))
+    assert verdict.wanted == "Clustermapper blames t1-p1-2 within 700 ms and 4 cycles and nobody else"
+    assert (verdict.value, verdict.unit) == (pytest.approx(0.6), "s")
+    assert judge(line("kind: verdict, fault: freeze, within_cycles: 4")).unit == "cycles"
+    assert not judge(line("kind: verdict, fault: freeze, within_cycles: 4, within: 500ms")).ok
 
 
 def test_switch_drops_count_on_when_a_switch_starts_anew():
@@ -306,6 +358,10 @@ def test_lean_samples_hold_their_value_until_they_move():
         ("kind: ev_affected, window: start .. end", "needs either fault or element"),
         ("kind: lost, at_most: 3, within_rtts: 2", "name the fault"),
         ("kind: stall, window: start .. end", "needs max_rtts"),
+        ("kind: queue_depth, element: h5-p1", "needs at_least or at_most, such as at_most: 1.5 bdp"),
+        ("kind: queue_depth, at_most: deep", "'deep' is no queue depth; write packets, such as 40, or"),
+        ("kind: lost, fault: [freeze, grey], at_most: 3", "no fault is named 'grey'; did you mean 'gray'?"),
+        ("kind: verdict, fault: freeze", "needs within or within_cycles, such as within_cycles: 20"),
     ],
 )
 def test_a_mistake_is_answered_with_its_remedy(text, says):

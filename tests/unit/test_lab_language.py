@@ -8,6 +8,7 @@ from hosts.workloads.ring import chunk
 from lab import reference, schema
 from lab.errors import ScenarioError
 from lab.moments import Trigger
+from lab.patterns import Traffic
 from lab.scenario import load, loads, with_seed
 from lab.suite import HOME
 
@@ -77,6 +78,23 @@ def test_a_ring_s_flows_carry_every_chunk_but_one_in_each_phase():
     assert sizes == [sum(chunks[(rank - step) % 4] for step in range(6)) for rank in range(4)]
 
 
+@pytest.mark.parametrize("kind", ["ring_all_reduce", "all_to_all", "send_recv_ring"])
+def test_a_collective_goes_on_for_so_often_or_for_so_long(kind: str) -> None:
+    def entry(bound: str) -> Traffic:
+        return loads(f"name: c\ntraffic:\n  - {{name: c, kind: {kind}, size: 1000{bound}}}\n").scenario.traffic[0]
+
+    fabric = loads(TEXT).fabric
+    once, thrice, timed = entry(""), entry(", iterations: 3"), entry(", duration: 2s")
+    assert [flow.size for flow in thrice.flows(fabric, 1)] == [3 * (f.size or 0) for f in once.flows(fabric, 1)]
+    assert {flow.size for flow in timed.flows(fabric, 1)} == {None}
+    asked = [traffic.workload(fabric, "h1", 1) for traffic in (once, thrice, timed)]
+    assert [(told["iterations"], told["duration"]) for told in asked] == [(1, None), (3, None), (None, 2.0)]
+    assert (once.seconds, timed.seconds) == (None, 2.0)
+    both = f"name: c\ntraffic:\n  - {{name: c, kind: {kind}, size: 1000, iterations: 2, duration: 2s}}\n"
+    (said,) = mistakes(both)
+    assert "c has both iterations and a duration; leave one of them out" in said
+
+
 def test_what_agents_are_asked_follows_from_the_fabric():
     loaded = loads(TEXT)
     stream = loaded.scenario.traffic[1].workload(loaded.fabric, "h1", 2)
@@ -126,7 +144,7 @@ def test_a_variant_that_does_not_exist_is_refused_with_the_nearest():
     [
         ("hold_down", "hold_dwn", "x.yaml:3: transport.ev_profile.hold_dwn: no such field; did you mean 'hold_down'?"),
         ("remap_delay", "remap", "x.yaml:3: transport.attributes.remap: no such field; did you mean"),
-        ("spray: false", "spray: 7", "x.yaml:3: transport.attributes.spray: input should be a valid boolean"),
+        ("spray: false", "spray: 7", "x.yaml:3: transport.attributes.spray: true or false is expected here"),
         ("kind: mrc, ", "kind: mrc, congestion_control: dcqcn, ", "x.yaml:3: transport: mrc has no congestion control"),
         ("after file + 1s", "after fle", "x.yaml:6: traffic[2].start: no traffic or fault is named 'fle'; did you"),
         ("80% of line", "80%", "x.yaml:6: traffic[2].rate: '80%' is no rate; write for example 80% of line"),
@@ -136,7 +154,7 @@ def test_a_variant_that_does_not_exist_is_refused_with_the_nearest():
         ("[h1, h2, h3]", "[h1, h1]", "x.yaml:10: traffic[6].hosts: h1 is named twice"),
         ("until: cut", "until: cutt", "x.yaml:14: faults[1].until: no traffic or fault is named 'cutt'; did you"),
         ("name: inc", "name: perm", "two entries are named 'perm'"),
-        ("qps: 16", "qps: 600", "x.yaml:17: variants[2].set.transport: qps: input should be less than or equal to 64"),
+        ("qps: 16", "qps: 600", "x.yaml:17: variants[2].set.transport: qps: this must be at most 64"),
         ("file.size", "fiel.size", "x.yaml:17: variants[2].set.traffic.fiel.size: no entry is named 'fiel'; did you"),
         ("2 MiB}", "2 Mib ble}", "x.yaml:17: variants[2].set.traffic.file.size: '2 Mib ble' is no size"),
         ("file.size", "file.siz", "x.yaml:17: variants[2].set.traffic.file.siz: no such field; did you mean 'size'?"),

@@ -112,7 +112,8 @@ def test_many_flows_are_drawn_and_listed(tmp_path):
     assert [row["what"] for row in facts.completions] == [
         *("messages of victim", "iterations of ring", "flows of incast", "latency of near", "latency of far")
     ]
-    assert facts.ports[0] == {"port": "t0-p1-2 port 2", "link": "h5-p1/t0-p1-2", "trimmed": 40, "marked": 320}
+    counted = {"trimmed": 40, "marked": 320, "deepest": 7}
+    assert facts.ports[0] == {"port": "t0-p1-2 port 2", "link": "h5-p1/t0-p1-2"} | counted
     made = plots.draw(m, tmp_path)
     stems = {path.stem for path in made.values()}
     assert stems == {"goodput", "flows", "evs", "losses", "completions", "paths", "transport", "switches", "cpu"}

@@ -53,7 +53,7 @@ def test_an_unknown_key_is_named_with_line_and_nearest_valid_one():
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("planes: 2", "planes: 0", "x.yaml:2: fabric.planes: input should be greater than or equal to 1 (got 0)"),
+        ("planes: 2", "planes: 0", "x.yaml:2: fabric.planes: this must be at least 1 (got 0)"),
         ("from: h1", "from: h9", "x.yaml:4: traffic[1].from: no host is called 'h9'; did you mean 'h"),
         ("from: h1", "from: h2", "x.yaml:4: traffic[1]: file goes from h2 to itself; name two hosts"),
         ("1 MiB", "1 Mibble", "'1 Mibble' is no size; write for example 64MiB, 4 KiB or 1000"),
@@ -64,7 +64,7 @@ def test_an_unknown_key_is_named_with_line_and_nearest_valid_one():
         ("link_down", "link_dwon", "x.yaml:6: faults[1]: kind 'link_dwon' is unknown; did you mean 'link_down'?"),
         ("traffic: file", "traffic: fiel", "no traffic is named 'fiel'; did you mean 'file'?"),
         ("integrity", "intergity", "x.yaml:8: expect[1]: kind 'intergity' is unknown; did you mean 'integrity'?"),
-        ("name: small", "name: Not Small", "x.yaml:1: name: string should match pattern"),
+        ("name: small", "name: Not Small", "x.yaml:1: name: this is no name; write lower-case letters"),
         ("name: file, ", "", "x.yaml:4: traffic[1].name: this field is missing"),
         ("name: cut, kind: link_down, ", "name: cut, ", "x.yaml:6: faults[1]: the field kind is missing; it says"),
     ],

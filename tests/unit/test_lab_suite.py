@@ -2,6 +2,7 @@
 
 import io
 import json
+import statistics
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -82,7 +83,7 @@ def test_the_interval_of_the_mean_is_student_s():
     assert figure.high == pytest.approx(12 + 4.303 * 2 / 3**0.5)
     assert (summary([5.0]).low, summary([5.0]).high) == (None, None)
     many = summary([0.0, 1.0] * 50)
-    assert many.high - many.low == pytest.approx(2 * 1.96 * 0.5025 / 10, rel=1e-3)
+    assert many.high - many.low == pytest.approx(2 * 1.984 * 0.5025 / 10, rel=1e-3)
 
 
 def entry(state: str, value: float, seed: int, trouble: str = "", ok: bool = True) -> Entry:
@@ -142,3 +143,27 @@ def test_the_terminal_says_why_a_run_did_not_hold(result):
     assert "goodput ≥ 90% of line: 0.85 of line" in shown
     assert "1 of 2" in shown
     assert "the controller ended" in shown
+
+
+def test_a_run_without_results_or_with_strange_words_leaves_every_report_readable(result):
+    strange = Verdict("run", False, "the run goes to its end", "\x1b[31mSegmentation fault\x00\x08")
+    broken = Entry("a", "", 1, "broken", 1.0, None, (strange,), "\x1b[31mkilled\x00")
+    entries = [broken, entry("invalid", 0.5, 2, "late", ok=False)]
+    suitereport.write(SuiteResult(result.directory, entries))
+    broken, invalid = ElementTree.parse(result.directory / "junit.xml").getroot()
+    assert "Segmentation fault" in broken.find(".//failure").get("message")
+    assert (invalid.get("failures"), invalid.get("errors"), invalid.get("skipped")) == ("0", "1", "2")
+    assert invalid.find(".//failure") is None
+    assert json.loads((result.directory / "suite.json").read_text())["status"] == 1
+
+
+def test_a_suite_of_nothing_has_not_held(tmp_path):
+    assert (SuiteResult(tmp_path).ok, SuiteResult(tmp_path).status) == (False, 1)
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(16, 2.120), (20, 2.086), (30, 2.042), (60, 2.000), (120, 1.980)])
+def test_the_quantile_of_many_runs_is_student_s_too(freedom, quantile):
+    values = [float(n % 2) for n in range(freedom + 1)]
+    figure = summary(values)
+    half = (figure.high - figure.low) / 2 / (statistics.stdev(values) / len(values) ** 0.5)
+    assert half == pytest.approx(quantile, abs=0.001)

@@ -1,0 +1,70 @@
+"""What a figure must rest on: traffic that ran, hosts that were sampled. Without it no limit was kept, none missed."""
+
+from typing import TYPE_CHECKING
+
+from lab.measure.flows import Flow, Selection
+
+if TYPE_CHECKING:
+    from lab.measure.run import Measures
+
+SAMPLING = 0.25  # seconds around a window in which a host must have been sampled at least once; they sample each 100 ms
+
+
+class NoEvidence(Exception):  # noqa: N818 - the sentence is the error
+    """There is nothing to judge by; the text says what is missing, `when` the window in which it was looked for."""
+
+    def __init__(self, text: str, when: str = "") -> None:
+        super().__init__(text)
+        self.when = when
+
+
+def span(measures: "Measures", begin: float, end: float) -> str:
+    """A stretch of time in words."""
+    return f"{measures.since_start(begin):.2f} to {measures.since_start(end):.2f} s"
+
+
+def ran(measures: "Measures", chosen: Selection, begin: float, end: float) -> list[Flow]:
+    """The chosen flows that ran at some time between two; NoEvidence where none did."""
+    try:
+        flows = [flow for flow in measures.flows.select(chosen) if flow.ran(begin, end)]
+    except KeyError:
+        flows = []
+    if not flows:
+        what = chosen.flow or chosen.traffic
+        raise NoEvidence(f"no flow{f' of {what}' if what else ''} ran then", span(measures, begin, end))
+    return flows
+
+
+def arrived(measures: "Measures", chosen: Selection, begin: float, end: float) -> None:
+    """NoEvidence where none of the chosen flows ran between two times, or no host that would tell was sampled."""
+    flows = ran(measures, chosen, begin, end)
+    by_acks = chosen.plane is not None and bool(chosen.flow or chosen.traffic)
+    hosts = {flow.source if by_acks else flow.destination for flow in flows}
+    if not any(_sampled(measures, host, begin, end) for host in hosts):
+        raise NoEvidence(f"nobody sampled {', '.join(sorted(hosts)[:3])} then", span(measures, begin, end))
+
+
+def senders_told(measures: "Measures", chosen: Selection, begin: float, end: float) -> None:
+    """NoEvidence where none of the chosen flows ran between two times, or one of their senders was not sampled then."""
+    hosts = {flow.source for flow in ran(measures, chosen, begin, end)}
+    silent = sorted(host for host in hosts if not _sampled(measures, host, begin, end))
+    if silent:
+        raise NoEvidence(f"nobody sampled {', '.join(silent[:3])} then", span(measures, begin, end))
+
+
+def _sampled(measures: "Measures", host: str, begin: float, end: float) -> bool:
+    return any(begin - SAMPLING <= t <= end + SAMPLING for t in measures.samples.times.get(host, ()))
+
+
+def went_well(measures: "Measures", chosen: Selection, until: float = float("inf")) -> None:
+    """NoEvidence where one of the chosen flows broke off before a time, or never ended: how long it takes is open."""
+    ends = {r["flow"]: r for r in measures.history.of("flow.end") if "flow" in r.data}
+    whole = {r["traffic"]: r for r in measures.history.of("traffic.end")}
+    for flow in measures.flows:
+        if chosen.flow not in {"", flow.name} or (chosen.traffic and flow.traffic != chosen.traffic):
+            continue
+        end = ends.get(flow.name) or whole.get(flow.traffic)
+        if end is None and until == float("inf"):
+            raise NoEvidence(f"{flow.name} did not end")
+        if end is not None and end.get("error") and end.t <= until:
+            raise NoEvidence(f"{flow.name} broke off: {end['error']}", f"at {measures.since_start(end.t):.2f} s")

@@ -1,0 +1,96 @@
+"""`mrclab suite` on a real fabric: interrupted in the middle, and on BMv2."""
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from bmv2 import needs_bmv2
+from mrclab_command import Command, small_scenario
+from topo_helpers import run_dir
+
+from lab import scenario
+from topo import state
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+]
+
+EXPECT = "expect:\n  - {kind: integrity}\n"
+
+
+@pytest.fixture
+def mrclab(request):
+    """The command, with a run directory that is cleaned up whatever the test did."""
+    command = Command(run_dir(f"-suite-{abs(hash(request.node.name)) % 10000}"))
+    yield command
+    state.clean(command.run_dir.parent)
+
+
+def two_scenarios(directory):
+    """A run that is soon over, and one that goes on until somebody ends it; in this order."""
+    paths = []
+    for name, size in (("first", "64 KiB"), ("second", "64 MiB")):
+        text = small_scenario(directory, size, EXPECT).read_text()
+        paths.append(directory / f"{name}.yaml")
+        paths[-1].write_text(text.replace("name: small", f"name: {name}"))
+    return paths
+
+
+def test_ctrl_c_in_the_second_run_leaves_the_report_of_the_first_and_nothing_else(mrclab, tmp_path):
+    paths, results = two_scenarios(tmp_path), tmp_path / "results"
+    process = mrclab.start("suite", *paths, "--results", results)
+    try:
+        mrclab.wait_until(lambda: bool(list(results.glob("*/runs/first-*/result.json"))), process)
+        mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
+        token = mrclab.token()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert said.strip().endswith("mrclab: interrupted; the lab is down")
+    assert mrclab.remains(token) == []
+    fabric = scenario.load(paths[1]).fabric
+    ours = {end.interface for link in fabric.links for end in link.ends}
+    assert not ours & {name for _, name in socket.if_nameindex()}
+    (suite,) = results.iterdir()
+    assert f"Report of the runs that ended: {suite}/index.html" in said
+    check_report(suite)
+
+
+def check_report(suite):
+    """The first run in each of the three, with its own report; the second in none, not even as a directory."""
+    (run,) = json.loads((suite / "suite.json").read_text())["runs"]
+    assert (run["name"], run["state"]) == ("first", "held")
+    assert [path.name for path in (suite / "runs").iterdir()] == [Path(run["directory"]).name]
+    assert (suite / run["directory"] / "report.html").exists()
+    junit = ElementTree.parse(suite / "junit.xml").getroot()
+    names = " ".join(case.get("classname", "") + case.get("name", "") for case in junit.iter("testcase"))
+    page = (suite / "index.html").read_text()
+    for text in (names, page):
+        assert "first" in text
+        assert "second" not in text
+
+
+@needs_bmv2
+def test_a_suite_runs_every_seed_on_bmv2(mrclab, tmp_path):
+    path = small_scenario(tmp_path, "64 KiB", EXPECT)
+    done = mrclab.run(
+        "suite", path, "--repeat", "2", "--target", "bmv2", "--again", "1", "--results", tmp_path / "results"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (suite,) = (tmp_path / "results").iterdir()
+    told = json.loads((suite / "suite.json").read_text())
+    outcomes = [(run["name"], run["seed"], run["state"]) for run in told["runs"]]
+    assert outcomes == [("small", 1, "held"), ("small", 2, "held")]
+    for run in told["runs"]:
+        facts = json.loads((suite / run["directory"] / "run.json").read_text())
+        assert facts["target"] == "bmv2"
+    (figure,) = told["figures"]
+    assert (figure["held"], figure["runs"]) == (2, 2)
+    assert not mrclab.run_dir.parent.exists()
