@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass
 class Bounds:
-    """Either bound; `until` is a time on the transport's clock, seconds."""
+    """Either bound; `until` is a time on the transport's clock, seconds, known once the workload has its start."""
 
     iterations: int | None
     until: float | None = None

@@ -73,6 +73,7 @@ class Workload:
         self._source = bytearray()
         self._own: MemoryRegion | None = None
         self._streams: dict[str, Stream] = {}
+        self._bounds = Bounds(spec.iterations)
         self._collective: Rounds | Ring | None = None
         self._messages: dict[str, list[tuple[float, float, int]]] = {}
         self._failed: set[str] = set()
@@ -147,30 +148,44 @@ class Workload:
 
     def start(self, at: float) -> None:
         """Begin at a monotonic time, or at once where it is past."""
-        self._make_patterns(at)
+        if self._is_collective:
+            self._make_collective()
+            self._bounds.until = None if self.spec.duration is None else at + self.spec.duration
+        else:
+            self._make_streams()
         self._timer.arm(max(at, self._transport.now))
 
-    def _make_patterns(self, at: float) -> None:
+    @property
+    def _is_collective(self) -> bool:
+        return self.spec.kind in {"rounds", "ring"}
+
+    def _make_collective(self) -> Rounds | Ring:
+        """The collective; made before its start where a peer has begun already, since what came must not be lost."""
+        if self._collective is None:
+            self._collective = self._ring() if self.spec.kind == "ring" else self._rounds()
+        return self._collective
+
+    def _rounds(self) -> Rounds:
+        size = self.spec.size or 0
+        return Rounds(self.senders, len(self.receivers), size, self._bounds, self._round, self._collective_done)
+
+    def _ring(self) -> Ring:
         spec = self.spec
-        bounds = Bounds(spec.iterations, None if spec.duration is None else at + spec.duration)
-        if spec.kind == "rounds":
-            self._collective = Rounds(
-                self.senders, len(self.receivers), spec.size or 0, bounds, self._round, self._collective_done
-            )
-        elif spec.kind == "ring":
-            (sender,) = self.senders.values()
-            memory = self._sent_from()
-            self._collective = Ring(
-                sender, memory, self._source, size=spec.size or 0, rank=spec.rank, count=spec.ranks,
-                bounds=bounds, on_sent=functools.partial(self._sent, sender.name),
-                on_iteration=self._round, on_done=self._collective_done,
-            )  # fmt: skip
-        else:
-            message = spec.size if spec.kind == "write" else spec.message
-            for name, sender in self.senders.items():
-                plan = StreamPlan(max(1, message or 0), spec.size, spec.duration, spec.depth, spec.rate)
-                on_sent, on_done = functools.partial(self._sent, name), functools.partial(self._flow_done, name)
-                self._streams[name] = Stream(sender, plan, on_sent, on_done)
+        (sender,) = self.senders.values()
+        memory = self._sent_from()
+        return Ring(
+            sender, memory, self._source, size=spec.size or 0, rank=spec.rank, count=spec.ranks,
+            bounds=self._bounds, on_sent=functools.partial(self._sent, sender.name),
+            on_iteration=self._round, on_done=self._collective_done,
+        )  # fmt: skip
+
+    def _make_streams(self) -> None:
+        spec = self.spec
+        message = spec.size if spec.kind == "write" else spec.message
+        for name, sender in self.senders.items():
+            plan = StreamPlan(max(1, message or 0), spec.size, spec.duration, spec.depth, spec.rate)
+            on_sent, on_done = functools.partial(self._sent, name), functools.partial(self._flow_done, name)
+            self._streams[name] = Stream(sender, plan, on_sent, on_done)
 
     def _patterns(self) -> list[Stream | Rounds | Ring]:
         return [*self._streams.values(), *([self._collective] if self._collective else [])]
@@ -201,8 +216,8 @@ class Workload:
                 self._streams[end.name].completed(sent, now)
         else:
             received = end.received(completion)
-            if self._collective is not None:
-                self._collective.received(received, now)
+            if self._is_collective:
+                self._make_collective().received(received, now)
         if end.error and end.name not in self._failed:
             self._failed.add(end.name)
             self._record({"kind": "flow.failed", "traffic": self.name, "flow": end.name, "error": end.error})

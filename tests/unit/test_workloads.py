@@ -55,7 +55,8 @@ class Hosts:
 
     def run(self, name, until=60.0):
         for host in self.names:
-            self.api[host].start_workload(name, 0.0)
+            if not self.api[host]._workloads[name].running:
+                self.api[host].start_workload(name, 0.0)
         wanted = sum(len(self.api[host]._workloads[name].senders) for host in self.names)
         self.sim.run(until, lambda: len(self.of("flow.done")) == wanted)
         assert len(self.of("flow.done")) == wanted, f"only {len(self.of('flow.done'))} of {wanted} flows ended"
@@ -242,6 +243,24 @@ def test_a_ring_that_time_ends_still_gives_the_xor_of_all_inputs():
     assert min(record["began"] for record in iterations[-3:]) < 1.0
     for record in iterations:
         assert record["sha256"] == ring.expected(sources, 30_001, record["iteration"])
+
+
+@pytest.mark.parametrize(("spec", "flows"), [case[1:] for case in COLLECTIVES], ids=[case[0] for case in COLLECTIVES])
+def test_what_arrives_before_a_host_is_told_to_start_counts(spec, flows):
+    hosts = Hosts((1, 2, 3))
+    names = hosts.prepare("c", {**spec, "iterations": 2}, flows, {f"h{n}": {"rank": n - 1} for n in (1, 2, 3)})
+    for host in ("h1", "h3"):
+        hosts.api[host].start_workload("c", 0.0)
+    hosts.sim.run(1.0)
+    assert hosts.api["h2"].workload_status("c")["flows"][names[0]]["bytes"] > 0
+    assert not hosts.iterations("h2")
+    hosts.run("c")
+    assert all([r["iteration"] for r in hosts.iterations(host)] == [0, 1] for host in hosts.names)
+    if spec["kind"] == "ring":
+        sources = [content(f"c/h{n}", spec["size"]) for n in (1, 2, 3)]
+        assert {r["sha256"] for r in hosts.iterations("h2")} == {
+            ring.expected(sources, spec["size"], k) for k in (0, 1)
+        }
 
 
 def test_a_qp_that_gives_up_ends_its_flow_with_the_reason():
