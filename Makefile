@@ -10,7 +10,7 @@ target_flag := $(if $(TARGET),--target $(TARGET))
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
 	@echo "sudo make test    lint, types and all tests"
-	@echo "sudo make paper   run the paper's experiments in miniature (about half an hour) and make their page"
+	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
 	@echo "make lint         ruff and mypy only"
 	@echo "sudo make bench   how fast the parts are on this machine"
 	@echo "make p4           compile p4src/ (needs p4c)"
