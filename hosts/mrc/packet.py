@@ -157,7 +157,7 @@ class Parser:
                 word, inner_len, inner_next, source, destination, sport, dport, udp_len, _checksum, *_bth,
             ) = h.FRAME.unpack_from(view)  # fmt: skip
         except struct.error:
-            raise DiscardError("malformed") from None
+            raise DiscardError(wire.fault_of_short(view, h.NEXT_IPV6)) from None
         if (
             ethertype != wire.ETHERTYPE_IPV6
             or outer_next != h.NEXT_IPV6

@@ -42,6 +42,16 @@ class Syndrome(IntEnum):
     NAK_REMOTE_OPERATION = 0x63
 
 
+_NEXT_HEADER_AT: Final = 20  # in an Ethernet frame
+
+
+def fault_of_short(view: memoryview, next_header: int) -> str:
+    """Counter for a frame too short for our headers: `foreign` if its IPv6 carries something else, such as a router's MLD."""
+    if len(view) > _NEXT_HEADER_AT and view[_NEXT_HEADER_AT] != next_header:
+        return "foreign"
+    return "malformed"
+
+
 _REFUSALS: Final[dict[int, tuple[str, str]]] = {
     Syndrome.NAK_INVALID_REQUEST: ("REM_INV_REQ_ERR", "the peer found the request invalid"),
     Syndrome.NAK_REMOTE_ACCESS: ("REM_ACCESS_ERR", "the peer refused access to its memory"),

@@ -46,7 +46,7 @@ def parse(view: memoryview, port: int, address: bytes, icrc: Verifier) -> Packet
             op, pad_byte, p_key, dqpn, flags_psn,
         ) = h.FRAME.unpack_from(view)  # fmt: skip
     except struct.error:
-        raise DiscardError("malformed") from None
+        raise DiscardError(wire.fault_of_short(view, wire.NEXT_UDP)) from None
     if ethertype != wire.ETHERTYPE_IPV6 or next_header != wire.NEXT_UDP or dport != wire.UDP_PORT:
         raise DiscardError("foreign")
     if destination != address:

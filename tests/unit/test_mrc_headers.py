@@ -207,6 +207,12 @@ def test_a_frame_that_ends_early_is_malformed(length):
     assert reason(arriving()[:length]) == "malformed"
 
 
+def test_what_a_router_says_to_its_neighbours_is_foreign_however_short():
+    report = bytes.fromhex("333300000016020b0100020186dd6000000000240001") + bytes(32) + bytes(36)  # MLDv2
+    assert len(report) == 90
+    assert reason(bytearray(report)) == "foreign"
+
+
 def test_a_trimmed_packet_gives_its_header_but_no_payload():
     frame = arriving(bytes(1000))
     for at in (14, 54):

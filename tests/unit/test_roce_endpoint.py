@@ -338,7 +338,8 @@ def test_packets_of_strangers_and_for_others_are_counted_and_dropped():
     h3.receive(1, data, sim.now)
     h3.receive(1, data[:70], sim.now)
     h3.receive(1, data[:80], sim.now)
-    assert [h3.stats()["ports"][1][kind] for kind in ("no_qp", "malformed")] == [1, 2]
+    h3.receive(1, data[:20] + b"\0" + data[21:70], sim.now)  # a short packet of somebody else, hop-by-hop options first
+    assert [h3.stats()["ports"][1][kind] for kind in ("no_qp", "malformed", "foreign")] == [1, 2, 1]
 
 
 # --- ports, paths, resources ----------------------------------------------------------------------
