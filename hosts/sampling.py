@@ -20,8 +20,11 @@ KEPT = 6000
 class Counted(Protocol):
     """The part of the transport that is sampled."""
 
-    def stats(self, reset_gaps: bool = False) -> dict[str, Any]:
-        """Return lists `qps`, `paths`, and a dict `ports` by number; start `max_gap` of QPs afresh if told."""
+    def stats(self) -> dict[str, Any]:
+        """Return lists `qps`, `paths`, and a dict `ports` by number."""
+
+    def moved(self) -> dict[str, Any]:
+        """The same without QPs that did not move since; start `max_gap` of QPs afresh."""
 
 
 class Changes:
@@ -65,10 +68,13 @@ class Sampler:
         self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._qps, self._paths = Changes("qp"), Changes("qp", "ev", "plane", "uplink")
 
-    def current(self, reset_gaps: bool = False) -> dict[str, Any]:
-        """Return what a sample would say now."""
+    def current(self) -> dict[str, Any]:
+        """Return all that there is to say now."""
+        return self._whole(self._transport.stats())
+
+    def _whole(self, stats: dict[str, Any]) -> dict[str, Any]:
+        """The transport's numbers with those of NIC and process."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        stats = self._transport.stats(reset_gaps)
         by_port = stats.pop("ports", {})
         ports = [port.counters()._asdict() | by_port.get(port.number, {}) for port in self._nic.ports]
         return {
@@ -85,7 +91,7 @@ class Sampler:
         late = max(port.pacer.take_worst_late() for port in nic.ports)
         receive_late, nic.worst_receive_late = nic.worst_receive_late, 0.0
         lateness = {"late": round(late, 6), "receive_late": round(receive_late, 6)}
-        sample = self.current(reset_gaps=True)
+        sample = self._whole(self._transport.moved())
         for row in sample["qps"]:
             for name in _NOT_IN_HISTORY:
                 row.pop(name, None)

@@ -117,6 +117,7 @@ class EvSet:
         self.by_value: dict[int, Ev] = {}
         self.floor_hits = 0  # losses that could only SKIP an EV because of the floor
         self.skips_ignored = 0  # marks ignored because most of the set was skipped already
+        self.changes = 0  # of what EVs are in, by whatever cause
         self._skipped = 0
         grouped: dict[int, list[Ev]] = {}
         for ev in evs:
@@ -299,6 +300,7 @@ class EvSet:
         if plane is None or not plane.up:
             return
         plane.up = False
+        self.changes += 1
         plane.down_at = now
         for ev in plane.active:
             self._on_change(ev, ev.shown_state, "PORT_DOWN", reason)
@@ -310,6 +312,7 @@ class EvSet:
         if plane is None or plane.up:
             return
         plane.up = True
+        self.changes += 1
         plane.share = max((p.share for p in self.planes.values() if p is not plane and p.usable), default=plane.share)
         for ev in plane.active:
             self._on_change(ev, "PORT_DOWN", ev.shown_state, reason)
@@ -339,6 +342,7 @@ class EvSet:
     def _set(self, ev: Ev, state: EvState, reason: str) -> None:
         old, ev_was_skip = ev.state.value, ev.state is EvState.SKIP
         ev.state = state
+        self.changes += 1
         self._skipped += (state is EvState.SKIP) - ev_was_skip
         self._on_change(ev, old, ev.shown_state, reason)
 
@@ -348,6 +352,7 @@ class EvSet:
                 (p.share for p in self.planes.values() if p is not plane and p.usable), default=plane.share
             )
         ev.active = True
+        self.changes += 1
         plane.active.append(ev)
 
     def _activate(self, plane: Plane, ev: Ev, reason: str = "") -> None:
@@ -371,3 +376,4 @@ class EvSet:
         if at < plane.at:
             plane.at -= 1
         ev.active = False
+        self.changes += 1

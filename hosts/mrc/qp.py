@@ -23,6 +23,7 @@ from hosts.rdma import qp as rc
 from hosts.rdma import wire
 from hosts.rdma.completion import CompletionQueue
 from hosts.rdma.states import QpState
+from hosts.rdma.stats import reader
 from topo import srv6
 
 _RTS = QpState.RTS
@@ -46,6 +47,7 @@ class QueuePair(rc.QueuePair):
     host: Services
     settings: QpSettings
     stats: QpStats
+    read_stats = reader(QpStats)
     cc: Controller
     requestor: Requestor
     responder: Responder
@@ -252,6 +254,11 @@ class QueuePair(rc.QueuePair):
             self.responder.on_probe(packet, h.Probe.unpack(packet.view, packet.body_at))
 
     # --- views ------------------------------------------------------------------------------------
+
+    def pulse(self) -> tuple[Any, ...]:
+        """With the EVs, whose counters move only where the QP's do."""
+        evs = self.evs
+        return (*super().pulse(), evs.changes, evs.skips_ignored, evs.floor_hits)
 
     def snapshot(self) -> dict[str, Any]:
         """Counters and state for a sample."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, Generic, TypeVar
 
 from hosts.rdma.qp import QueuePair
@@ -44,6 +44,7 @@ class Hosted(Generic[P, Qp]):
     timers: Timers
     qps: dict[int, Qp]
     _ports: dict[int, P]
+    _shown_up: list[bool] | None = None
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -86,17 +87,25 @@ class Hosted(Generic[P, Qp]):
 
     # --- views ------------------------------------------------------------------------------------
 
-    def stats(self, reset_gaps: bool = False) -> dict[str, Any]:
-        """Counters of QPs, paths and ports, cumulative; `reset_gaps` starts a new interval for each QP's max_gap."""
-        found = {
-            "qps": [qp.snapshot() for qp in self.qps.values()],
-            "paths": [path for qp in self.qps.values() for path in self._paths_of(qp)],
+    def stats(self) -> dict[str, Any]:
+        """Lists `qps` and `paths`, a dict `ports` by number: state, and counters that are cumulative."""
+        return self._shown(self.qps.values())
+
+    def moved(self) -> dict[str, Any]:
+        """As `stats`, but only QPs that moved since this was called last; a new interval begins for every max_gap."""
+        up = [port.up for port in self._ports.values()]
+        ports_moved, self._shown_up = up != self._shown_up, up
+        found = self._shown([qp for qp in self.qps.values() if qp.moved() or ports_moved])
+        for qp in self.qps.values():
+            qp.responder.max_gap = 0.0
+        return found
+
+    def _shown(self, qps: Collection[Qp]) -> dict[str, Any]:
+        return {
+            "qps": [qp.snapshot() for qp in qps],
+            "paths": [path for qp in qps for path in self._paths_of(qp)],
             "ports": {port.number: port.snapshot() for port in self._ports.values()},
         }
-        if reset_gaps:
-            for qp in self.qps.values():
-                qp.responder.max_gap = 0.0
-        return found
 
     def _paths_of(self, qp: Qp) -> list[dict[str, Any]]:
         """One entry per path that a QP uses."""

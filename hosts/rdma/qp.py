@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from hosts.rdma.completion import Completion, CompletionQueue
@@ -108,6 +109,7 @@ class QueuePair:
     responder: ReceiveHalf
     settings: QpSettings
     stats: QpStats
+    read_stats: ClassVar[attrgetter[tuple[Any, ...]]]
     cc: Shown
 
     def __init__(
@@ -124,6 +126,7 @@ class QueuePair:
         self.state = QpState.RESET
         self.remote_qpn = 0
         self.first_psn: int | None = None  # drawn when the peer is told
+        self._pulse: tuple[Any, ...] = ()
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -195,6 +198,24 @@ class QueuePair:
             self.fail("WR_FLUSH_ERR", f"completion queue {cq.number} overflowed")
 
     # --- views ------------------------------------------------------------------------------------
+
+    def pulse(self) -> tuple[Any, ...]:
+        """All that this QP's rows in a sample are made of: as long as it stays the same, so do they."""
+        return (
+            self.state,
+            self.read_stats(self.stats),
+            self.cc.snapshot(),
+            self.requestor.snapshot(),
+            self.responder.snapshot(),
+        )
+
+    def moved(self) -> bool:
+        """Whether its pulse is another than when this was asked last."""
+        pulse = self.pulse()
+        if pulse == self._pulse:
+            return False
+        self._pulse = pulse
+        return True
 
     def snapshot(self) -> dict[str, Any]:
         """Counters and state for a sample."""

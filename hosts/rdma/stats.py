@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 
 @dataclass(slots=True)
@@ -35,3 +37,8 @@ class QpStats:
     def as_dict(self) -> dict[str, int]:
         """All counters by name, as samples and `stats` show them."""
         return {name: getattr(self, name) for name in self.__match_args__}
+
+
+def reader(kind: type[QpStats]) -> attrgetter[tuple[Any, ...]]:
+    """What reads all counters of this kind at once, for whoever only wants to know whether one moved."""
+    return attrgetter(*kind.__match_args__)

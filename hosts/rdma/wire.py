@@ -46,7 +46,7 @@ _NEXT_HEADER_AT: Final = 20  # in an Ethernet frame
 
 
 def fault_of_short(view: memoryview, next_header: int) -> str:
-    """Counter for a frame too short for our headers: `foreign` if its IPv6 carries something else, such as a router's MLD."""
+    """Counter for a frame too short for our headers: `foreign` if its IPv6 carries another thing, as a router's MLD."""
     if len(view) > _NEXT_HEADER_AT and view[_NEXT_HEADER_AT] != next_header:
         return "foreign"
     return "malformed"

@@ -11,6 +11,7 @@ from hosts.rdma.completion import CompletionQueue
 from hosts.rdma.path import Frame, cable_macs
 from hosts.rdma.psn import wrap
 from hosts.rdma.states import QpState
+from hosts.rdma.stats import reader
 from hosts.roce import headers as h
 from hosts.roce.dcqcn import RateControl, rate_control
 from hosts.roce.packet import Packet
@@ -44,6 +45,7 @@ class QueuePair(rc.QueuePair):
     host: Services
     settings: QpSettings
     stats: QpStats
+    read_stats = reader(QpStats)
     cc: RateControl
     requestor: Requestor
     responder: Responder

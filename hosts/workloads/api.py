@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hosts.rdma.errors import VerbsError
-from hosts.workloads.channel import Transport
+from hosts.rdma.verbs import Verbs
 from hosts.workloads.workload import FlowSpec, Workload, WorkloadSpec
 from rpc.errors import RpcError
 
@@ -38,7 +38,7 @@ class WorkloadOperations:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Verbs[Any],
         soon: Callable[[Callable[[], None]], None],
         until_done: Callable[[float, Callable[[], bool]], None],
         directory: Callable[[], Mapping[str, str]],

@@ -13,11 +13,11 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from hosts.rdma.completion import Completion
-from hosts.rdma.memory import Access, MemoryRegion
-from hosts.rdma.timers import Timers
+from hosts.rdma.memory import MemoryRegion
+from hosts.rdma.verbs import Verbs
 
 SHIFT = 4096  # bytes by which the contents of messages are shifted against each other at most
 _STEP = 67  # prime to SHIFT, so that as many messages differ
@@ -30,60 +30,6 @@ REASONS = {
     "REM_ACCESS_ERR": "the peer refused access to its memory",
     "REM_OP_ERR": "the peer's QP is in error",
 }
-
-
-class Transport(Protocol):
-    """The verbs that workloads need; every transport's endpoint has them."""
-
-    now: float
-    timers: Timers
-
-    def create_qp(self, peer: str, pd: int | None, send_cq: int | None, recv_cq: int | None, **attributes: Any) -> int:
-        """Make a QP."""
-
-    def local_info(self, number: int) -> dict[str, Any]:
-        """What the peer needs to connect."""
-
-    def connect(self, number: int, remote: dict[str, Any]) -> None:
-        """Bring a QP to RTS."""
-
-    def destroy_qp(self, number: int) -> None:
-        """End a QP."""
-
-    def qp(self, number: int) -> Any:
-        """The QP itself; its `stats.acked_bytes` counts."""
-
-    def reg_mr(self, buffer: Any, access: Access = ...) -> MemoryRegion:
-        """Register a buffer."""
-
-    def dereg_mr(self, lkey: int) -> None:
-        """Give a region back."""
-
-    def post_send(
-        self,
-        number: int,
-        wr_id: int,
-        opcode: str,
-        lkey: int,
-        offset: int,
-        length: int,
-        remote_va: int,
-        rkey: int,
-        imm: int | None = None,
-    ) -> None:
-        """Post a write."""
-
-    def post_recv(self, number: int, wr_id: int) -> None:
-        """Post a receive."""
-
-    def create_cq(self, depth: int = ...) -> int:
-        """Make a completion queue."""
-
-    def poll_cq(self, number: int | None = None, most: int = 16) -> list[Completion]:
-        """Take completions."""
-
-    def notify_cq(self, number: int, notify: Callable[[], None] | None) -> None:
-        """Have somebody called when a completion was added."""
 
 
 def content(seed: str, size: int) -> bytearray:
@@ -127,7 +73,7 @@ class Slots:
 class _End:
     """What both ends of a flow have."""
 
-    def __init__(self, transport: Transport, name: str, peer: str, qps: list[int], slots: Slots) -> None:
+    def __init__(self, transport: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots) -> None:
         self.transport = transport
         self.name = name
         self.peer = peer
@@ -191,7 +137,7 @@ class Sender(_End):
     """The sending end. `memory` is what `post` takes its offsets in."""
 
     def __init__(
-        self, transport: Transport, name: str, peer: str, qps: list[int], slots: Slots, memory: MemoryRegion
+        self, transport: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots, memory: MemoryRegion
     ) -> None:
         super().__init__(transport, name, peer, qps, slots)
         self._memory = memory
@@ -266,7 +212,7 @@ class Receiver(_End):
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Verbs[Any],
         name: str,
         peer: str,
         qps: list[int],

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from hosts.rdma.memory import MemoryRegion
 from hosts.workloads.bounds import Bounds
 from hosts.workloads.channel import Received, Sender, Sent, shift
-
-_NEVER = float("-inf")
+from hosts.workloads.span import Span
 
 
 def chunk(size: int, count: int, place: int) -> tuple[int, int]:
@@ -24,7 +23,7 @@ def chunk(size: int, count: int, place: int) -> tuple[int, int]:
     return begin, size * (place + 1) // count - begin
 
 
-class Ring:
+class Ring(Span):
     """Drives one host's part, of rank `rank` among `count`.
 
     `on_iteration(number, began, ended, rests, sha256)` after each with the digest of the result, `on_done` after the
@@ -46,7 +45,7 @@ class Ring:
         on_iteration: Callable[[int, float, float, bool, str], None],
         on_done: Callable[[], None],
     ) -> None:
-        self.began = self.ended = _NEVER
+        super().__init__(on_done)
         self._sender = sender
         self._memory = memory
         self._source = memoryview(source)
@@ -57,7 +56,6 @@ class Ring:
         self._bounds = bounds
         self._on_sent = on_sent
         self._on_iteration = on_iteration
-        self._on_done = on_done
         self._iteration_began = 0.0
         self._next = 0  # step to send next, counted through all iterations
         self._arrived = 0  # steps that have come without a gap, counted through all iterations
@@ -75,11 +73,6 @@ class Ring:
         """Begin the first iteration."""
         self.began = self._iteration_began = now
         self._advance(now)
-
-    @property
-    def running(self) -> bool:
-        """Whether it has begun and not ended."""
-        return self.began != _NEVER and self.ended == _NEVER
 
     def stop(self, now: float) -> None:
         """End where it rests, or give up: then whoever waits for this host waits in vain."""
@@ -166,11 +159,6 @@ class Ring:
         begin = iteration % 2 * self._size
         here = shift(iteration)
         self._memory.view[begin : begin + self._size] = self._source[here : here + self._size]
-
-    def _end(self, now: float) -> None:
-        if self.ended == _NEVER:
-            self.ended = now
-            self._on_done()
 
 
 def expected(sources: list[bytearray], size: int, iteration: int) -> str:

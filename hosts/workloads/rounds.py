@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 
 from hosts.workloads.bounds import Bounds
 from hosts.workloads.channel import Received, Sender, Sent, shift
+from hosts.workloads.span import Span
 
-_NEVER = float("-inf")
 
-
-class Rounds:
+class Rounds(Span):
     """Drives one host's part.
 
     `on_round(number, began, ended, rests)` after each, `on_done` after the last one or a failure. `rests`: its time is
@@ -30,13 +29,12 @@ class Rounds:
         on_round: Callable[[int, float, float, bool], None],
         on_done: Callable[[], None],
     ) -> None:
-        self.began = self.ended = _NEVER
+        super().__init__(on_done)
         self._senders = list(senders.values())
         self._receivers = receivers
         self._size = size
         self._bounds = bounds
         self._on_round = on_round
-        self._on_done = on_done
         self._round = 0
         self._round_began = 0.0
         self._rests_since: float | None = None
@@ -46,11 +44,6 @@ class Rounds:
         """Begin the first round."""
         self.began = now
         self._begin(now)
-
-    @property
-    def running(self) -> bool:
-        """Whether it has begun and not ended."""
-        return self.began != _NEVER and self.ended == _NEVER
 
     def stop(self, now: float) -> None:
         """End where it rests, or give up: then whoever waits for this host waits in vain."""
@@ -96,8 +89,3 @@ class Rounds:
                 self._end(now)
                 return
             self._begin(now)
-
-    def _end(self, now: float) -> None:
-        if self.ended == _NEVER:
-            self.ended = now
-            self._on_done()

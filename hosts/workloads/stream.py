@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hosts.workloads.channel import Sender, Sent, shift
-
-_NEVER = float("-inf")
+from hosts.workloads.span import Span
 
 
 @dataclass
@@ -24,7 +23,7 @@ class StreamPlan:
     rate: float | None  # bytes per second
 
 
-class Stream:
+class Stream(Span):
     """Drives one sender. `on_done` is called once, when the last message is acknowledged or the flow has failed."""
 
     def __init__(
@@ -34,11 +33,10 @@ class Stream:
         on_sent: Callable[[Sent], None],
         on_done: Callable[[], None],
     ) -> None:
+        super().__init__(on_done)
         self.sender = sender
         self.plan = plan
-        self.began = self.ended = _NEVER
         self._on_sent = on_sent
-        self._on_done = on_done
         self._next = 0
         self._count = None if plan.size is None else max(1, -(-plan.size // plan.message))
         self._deadline: float | None = None
@@ -56,14 +54,9 @@ class Stream:
         self._deadline = now if self._deadline is None else min(self._deadline, now)
         self._go(now)
 
-    @property
-    def running(self) -> bool:
-        """Whether it has begun and not ended."""
-        return self.began != _NEVER and self.ended == _NEVER
-
     def completed(self, message: Sent | None, now: float) -> None:
         """A completion was taken in; it may have made a message whole, or have been an error."""
-        if self.ended != _NEVER:
+        if self.over:
             return
         if message is not None:
             self._on_sent(message)
@@ -86,9 +79,8 @@ class Stream:
             self._post(self._next)
             self._next += 1
         if sender.error or not sender.outstanding:
-            self.ended = now
             self._timer.cancel()
-            self._on_done()
+            self._end(now)
 
     def _all_posted(self, now: float) -> bool:
         if self._deadline is not None and now >= self._deadline:

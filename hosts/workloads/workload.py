@@ -12,8 +12,9 @@ from hosts import regions
 from hosts.rdma.completion import Completion
 from hosts.rdma.memory import Access, MemoryRegion
 from hosts.rdma.resources import FULL_ACCESS
+from hosts.rdma.verbs import Verbs
 from hosts.workloads.bounds import Bounds
-from hosts.workloads.channel import Receiver, Sender, Sent, Slots, Transport, content, touched
+from hosts.workloads.channel import Receiver, Sender, Sent, Slots, content, touched
 from hosts.workloads.ring import Ring, chunk
 from hosts.workloads.rounds import Rounds
 from hosts.workloads.stream import Stream, StreamPlan
@@ -58,7 +59,7 @@ class Workload:
     """Ends and pattern. `record` writes history and tells whoever listens."""
 
     def __init__(
-        self, name: str, spec: WorkloadSpec, transport: Transport, cq: int, record: Callable[[Record], Any]
+        self, name: str, spec: WorkloadSpec, transport: Verbs[Any], cq: int, record: Callable[[Record], Any]
     ) -> None:
         self.name = name
         self.spec = spec

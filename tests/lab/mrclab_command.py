@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -59,6 +60,23 @@ class Command:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline, "it took more than a minute"
             time.sleep(0.01)
+
+    def interrupt(
+        self, process: subprocess.Popen[str], happened: Callable[[], bool], number: int = signal.SIGINT
+    ) -> str:
+        """Signal the command once something has happened: it ends as interrupted, leaves nothing; what it said."""
+        try:
+            self.wait_until(happened, process)
+            token = self.token()
+            process.send_signal(number)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+        assert process.returncode == 130
+        assert said.strip().endswith("mrclab: interrupted; the lab is down")
+        assert self.remains(token) == []
+        return said
 
     def recorded(self, kind: str) -> bool:
         """Whether the running lab's history holds a record of this kind."""

@@ -41,16 +41,7 @@ def test_a_signal_at_any_moment_leaves_nothing(mrclab, tmp_path, moment, number)
         "agents start": lambda: mrclab.logs("h1"),
         "traffic flows": lambda: mrclab.recorded("traffic.start"),
     }
-    try:
-        mrclab.wait_until(happened[moment], process)
-        token = mrclab.token()
-        process.send_signal(number)
-        _, said = process.communicate(timeout=30)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert said.strip().endswith("mrclab: interrupted; the lab is down")
-    assert mrclab.remains(token) == []
+    mrclab.interrupt(process, happened[moment], number)
     assert not (tmp_path / "results").exists()
 
 

@@ -1,10 +1,17 @@
 """Samples in the history say only what changed; whoever reads them knows as much as from full ones."""
 
 import random
+from typing import Any
+
+import mrc_sim
+import pytest
+import roce_sim
 
 from hosts.sampling import Changes
 from lab.history import History, Record
 from lab.measure.samples import Samples
+
+Row = dict[str, Any]
 
 
 def full_rows(draw: random.Random, row: dict[str, object]) -> dict[str, object]:
@@ -48,3 +55,59 @@ def test_lean_samples_read_back_as_the_full_ones():
             assert abs(ours - whole.qps["h1", qp].count("placed_bytes").at(t)) < 1e-6
         assert told.qps["h1", qp].gaps == whole.qps["h1", qp].gaps
     assert sum(len(record["qps"]) for record in lean) < sum(len(record["qps"]) for record in full)
+
+
+# --- what stood still ----------------------------------------------------------------------------
+
+
+def stormy(sim: mrc_sim.Simulation, seed: int):
+    """Loses, marks and delays some frames of either direction."""
+    draw = random.Random(seed)
+
+    def fate(transit: mrc_sim.Sent) -> list[float]:
+        if draw.random() < 0.02:
+            return []
+        if draw.random() < 0.05 and transit.is_write:
+            transit.mark()
+        return [sim.delay(transit) * draw.choice([1, 1, 1, 1.5])]
+
+    return fate
+
+
+class Reader:
+    """What a reader of the history of one host knows."""
+
+    def __init__(self) -> None:
+        self.qps: dict[int, Row] = {}
+        self.paths: dict[tuple[int, int], Row] = {}
+        self.told = 0
+
+    def read(self, stats: dict[str, list[Row]]) -> None:
+        self.told += len(stats["qps"])
+        self.qps |= {row["qp"]: row for row in stats["qps"]}
+        self.paths |= {(row["qp"], row["ev"]): row for row in stats["paths"]}
+
+
+@pytest.mark.parametrize("simulation", [mrc_sim.Simulation, roce_sim.Simulation])
+def test_who_is_told_of_qps_that_moved_knows_them_all(simulation):
+    sim = simulation(seed=3)
+    sim.fate = stormy(sim, 3)
+    transfers = [mrc_sim.Transfer(sim, "h1", "h3", 200_000, seed=n) for n in range(3)]
+    events = {
+        20: lambda: sim.hosts["h1"].port_event(1, False, sim.now),
+        45: lambda: sim.hosts["h1"].port_event(1, True, sim.now),
+    }
+    readers, samples = {name: Reader() for name in sim.hosts}, 0
+    for tick in range(600):
+        if tick % 150 == 0 and tick < 450:  # one after the other, so that the others stand still
+            transfers[tick // 150].write(0, 200_000)
+        events.get(tick, lambda: None)()
+        sim.run(until=(tick + 1) * 4 * mrc_sim.HOP)
+        for name, reader in readers.items():
+            full = sim.hosts[name].stats()
+            reader.read(sim.hosts[name].moved())
+            samples += len(full["qps"])
+            assert reader.qps == {row["qp"]: row for row in full["qps"]}
+            assert reader.paths == {(row["qp"], row["ev"]): row for row in full["paths"]}
+    assert [done.status for done in sim.hosts["h1"].poll_cq()] == ["SUCCESS"] * 3
+    assert sum(reader.told for reader in readers.values()) < samples / 2
