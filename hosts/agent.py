@@ -6,7 +6,6 @@ namespace. SIGTERM ends it cleanly.
 
 import argparse
 import functools
-import gc
 import logging
 import os
 import random
@@ -18,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hosts import garbage
 from hosts.agent_api import HostOperations, operations
 from hosts.history import History
 from hosts.mapper import Mapper
@@ -56,8 +56,7 @@ class Agent:
 
     def run(self) -> None:
         """Serve until told to stop, then leave nothing behind."""
-        gc.collect()
-        gc.freeze()
+        self._nic.every(garbage.INTERVAL_S, garbage.Collector(self._frames).tick)
         try:
             self._nic.run()
         finally:
@@ -68,6 +67,9 @@ class Agent:
             self._server.close()
             self._nic.close()
             self._history.close()
+
+    def _frames(self) -> int:
+        return sum(port.tx_packets + port.rx_packets for port in self._nic.ports)
 
     def _sample(self, sampler: Sampler, now: float) -> None:
         sampler.take(now)

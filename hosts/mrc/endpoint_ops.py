@@ -120,7 +120,8 @@ class EndpointOps:
 
     def _new(self, peer: Peer, expired: Callable[[int, _Request, float], None]) -> tuple[int, _Request]:
         self._next_id = request_id = self._next_id + 1 & _ID_MASK
-        timer = self._endpoint.timers.timer(lambda now: expired(request_id, request, now))
+        # The timer finds the request by its id: a reference would be a cycle, and agents collect none while they send.
+        timer = self._endpoint.timers.timer(lambda now: expired(request_id, self._requests[request_id], now))
         request = self._requests[request_id] = _Request(peer, timer)
         return request_id, request
 
