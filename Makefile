@@ -31,7 +31,7 @@ test: lint
 	$(BIN)/pytest $(ARGS)
 
 paper: setup
-	@$(BIN)/mrclab suite paper --name paper --again 1 $(target_flag) $(ARGS)
+	@$(BIN)/mrclab suite paper --name paper --again 3 $(target_flag) $(ARGS)
 
 bench: setup
 	@$(BIN)/mrclab bench
