@@ -64,6 +64,10 @@ class Flow:
         rows: list[dict[str, Any]] = self.lab.call(self.ends[0], "stats")["paths"]
         return [row for row in rows if row["qp"] == self.qps[0]]
 
+    def in_use(self) -> set[tuple[int, int]]:
+        """Plane and uplink of every EV that the sender sprays over now."""
+        return {(row["plane"], row["uplink"]) for row in self.paths() if row["state"] in ("GOOD", "SKIP")}
+
     def placed(self) -> int:
         """Packets that are in the receiver's memory."""
         return int(self.counters(1)["placed_packets"])

@@ -17,7 +17,7 @@ from topo.cablefaults import Loss, Match
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 
-FOUR_PLANES = {"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 2, "link": {"rate_pps": 300, "delay": 0.006}}
+FOUR_PLANES = {"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 2, "link": {"rate_pps": 150, "delay": 0.012}}
 THREE_GROUPS = {"planes": 2, "t0s": 3, "t1s": 4, "hosts_per_t0": 4, "link": {"rate_pps": 500, "delay": 0.0032}}
 DATA_BYTES = 1000  # frames longer than this carry data
 
@@ -72,21 +72,23 @@ def test_ecn_moves_a_flow_off_a_path_that_another_cannot_leave(
     free = Flow(lab, "h1", "h3", tmp_path, {"ecn_skip": ecn_skip})
     free.start()
     window([free], 400)
-    shared = {(path["plane"], path["uplink"]) for path in free.paths() if path["sent_packets"]}
+    shared = free.in_use()
     assert len(shared) == lab.fabric.planes
     pinned = Flow(lab, "h2", "h4", tmp_path, {"ev_profile": pinned_profile(lab, "h2", shared)})
     began = pinned.start()
     window([free, pinned], 1200)
     try:
         if ecn_skip:
-            moved = [e for e in lab.events("ev.state", began, "h1") if (e["reason"], e["new"]) == ("ecn", "STANDBY")]
-            assert {(e["plane"], e["uplink"]) for e in moved} == shared
-            rtts = max(e["t"] - began for e in moved) / free.counters()["base_rtt"]
-            assert rtts < 10
+            left: dict[tuple[int, int], float] = {}
+            for e in lab.events("ev.state", began, "h1"):
+                if e["new"] == "STANDBY" and e["reason"] in ("ecn", "trimmed"):
+                    left.setdefault((e["plane"], e["uplink"]), e["t"] - began)
+            assert shared <= set(left)  # a host that had to wait for a CPU sends a burst, and may move on its own
+            assert max(left[path] for path in shared) / free.counters()["base_rtt"] < 10
             share = line_share([free, pinned], 2000, enough=1.9)
             assert share >= 1.9, "both have a path for themselves in every plane"
         else:
-            assert {(p["plane"], p["uplink"]) for p in free.paths() if p["sent_packets"]} == shared
+            assert free.in_use() == shared
             _, placed = window([free, pinned], 2000)
             assert line_share([free, pinned], 1200, enough=1.2, tries=2) < 1.2, "two flows on one path per plane"
             assert jain(placed) > 0.8
