@@ -5,14 +5,18 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from lab import p4sh
 from lab.faults import selftest
+from lab.measure.machine import STOLEN
+from lab.watch import stolen_seconds
 from topo import state, targets
 
+_BUSY_S = 0.5  # seconds over which is seen what a hypervisor takes
 _SETUP = "run `sudo make setup`"
 
 
@@ -41,6 +45,7 @@ def examine() -> list[Check]:
         _p4c(),
         _shell(),
         _size(),
+        _stolen(),
         _running(),
     ]
 
@@ -148,6 +153,16 @@ def _size() -> Check:
     return Check(
         "cores and memory", cores >= 2 and memory >= 1.8, text, "two cores and 2 GiB keep the demo in time", False
     )
+
+
+def _stolen() -> Check:
+    before, end = stolen_seconds(), time.monotonic() + _BUSY_S
+    while time.monotonic() < end:
+        pass  # only a CPU that wants to run can be kept from it
+    share = (stolen_seconds() - before) / _BUSY_S
+    found = f"a hypervisor takes {share * 100:.0f}% of them at the moment"
+    remedy = "runs may come out as INVALID: give this machine more, or wait until its host is quieter"
+    return Check("CPUs of its own", share <= STOLEN, found, remedy, False)
 
 
 def _running() -> Check:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from lab.expectations import Verdict
 from lab.measure import EvChange, Measures, Selection, Strike
+from lab.measure.machine import Process
 from lab.measure.paths import OUT
 from lab.measure.switches import grew
 from lab.series import Counter, Gauge, binned, binned_total, edges, histogram, quantile
@@ -43,6 +44,7 @@ class Facts:
     drops: list[Row]
     ports: list[Row]  # switch ports that trimmed or marked packets, or let some wait
     processes: list[Row]
+    stolen: Row | None  # share of all CPUs that a hypervisor took
     run: dict[str, Any] = field(default_factory=dict)
 
 
@@ -74,9 +76,14 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         ev_changes=_ev_changes(measures),
         drops=[{"reason": k, "packets": sum(v.values()), "by_switch": v} for k, v in measures.switches.drops.items()],
         ports=_ports(measures),
-        processes=[{"process": p.name, "mean": round(p.mean, 4), "peak": round(p.peak, 4)} for p in processes],
+        processes=[_process(process) for process in processes],
+        stolen=_process(measures.machine.taken) if measures.machine.taken else None,
         run=info,
     )
+
+
+def _process(process: Process) -> Row:
+    return {"process": process.name, "mean": round(process.mean, 4), "peak": round(process.peak, 4)}
 
 
 def bins(measures: Measures) -> list[float]:

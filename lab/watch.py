@@ -1,10 +1,14 @@
-"""Watches a lab: CPU of each process, processes that end though nobody ended them, depths of the switches' queues."""
+"""Watches a lab: CPU of each process and what a hypervisor takes of it, processes that end though nobody ended them,
+depths of the switches' queues.
+"""
 
 import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import psutil
 
 from lab.history import Writer
 from topo.depths import QueueDepths
@@ -14,7 +18,8 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """A thread that appends `cpu` records (seconds used, by process), `process.died` and `process.ended`.
+    """A thread that appends `cpu` records (seconds used, by process, and `stolen`: those that a hypervisor took, as
+    `stolen_seconds` counts them), `process.died` and `process.ended`.
 
     With `depths` it appends `depths` records as well: by switch, the ports at which packets wait, and the switches that
     did not answer (`silent`). A port that is not told of has an empty queue. `stop` closes `depths`.
@@ -65,7 +70,8 @@ class Watch:
                 self._log.add("process.ended" if name in self._excused else "process.died", process=name)
             self._seen = set(processes)
         seconds = {name: cpu_seconds(pid) for name, pid in processes.items()}
-        self._log.add("cpu", seconds={name: used for name, used in seconds.items() if used is not None})
+        used = {name: used for name, used in seconds.items() if used is not None}
+        self._log.add("cpu", seconds=used, stolen=stolen_seconds())
         if self._depths is not None:
             self._look_into_queues(self._depths)
 
@@ -84,3 +90,10 @@ def cpu_seconds(pid: int) -> float | None:
     except OSError:
         return None
     return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def stolen_seconds() -> float:
+    """Seconds since boot that a CPU of this machine, on average, had work and was not let run by a hypervisor: `steal`
+    in proc(5). 0 on bare metal.
+    """
+    return psutil.cpu_times().steal / (psutil.cpu_count() or 1)

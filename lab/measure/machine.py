@@ -1,4 +1,6 @@
-"""Whether the machine kept up: CPU of the processes, frames lost in sockets, hosts held up by the kernel, deaths."""
+"""Whether the machine kept up: CPU of the processes and what a hypervisor took of it, frames lost in sockets, hosts
+held up by the kernel, deaths.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,6 +16,7 @@ from lab.units import show_seconds
 MAX_LATE_RTTS = 1.0  # a NIC that woke up later than this was held up by the machine, not by the network
 MAX_CPU = 0.97  # of one core over a second: beyond it a process set the pace, not the network
 BUSY_S = 1.0  # seconds over which a process must have been that busy
+STOLEN = 0.02  # of the CPUs over a second: less is not worth a word
 RESTART_S = 3.0  # seconds that a process may take to load its program after a fault
 _OFF_THE_DATA_PATH = frozenset({"controller", "lab"})
 _KILL_GRACE = 1.0  # seconds after a fault's begin or end in which its processes may be found dead
@@ -74,6 +77,23 @@ class Machine:
         ]
         return max((counter.rate(t, t + BUSY_S) for t in times), default=counter.rate(self._start, self._end))
 
+    @cached_property
+    def stolen(self) -> Counter:
+        """CPU seconds that a hypervisor took so far, on average of the CPUs; empty where nobody read them."""
+        found = Counter()
+        for record in self._history.of("cpu"):
+            if "stolen" in record.data:
+                found.add(record.t, record["stolen"])
+        return found
+
+    @cached_property
+    def taken(self) -> Process | None:
+        """Share of all CPUs that a hypervisor took while the traffic ran; None where it took next to none."""
+        if not self.stolen.times:
+            return None
+        peak = self._peak("", self.stolen)
+        return Process("hypervisor", self.stolen.rate(self._start, self._end), peak) if peak > STOLEN else None
+
     @property
     def socket_drops(self) -> dict[str, int]:
         """Frames that the kernel dropped before a host read them, by NIC port."""
@@ -122,5 +142,10 @@ class Machine:
         late, host, at = self.worst_lateness
         if late > MAX_LATE_RTTS * self._rtt:
             when = at - self._start
-            found.append(f"the machine let {host} wait {show_seconds(late)} for a CPU at {when:.2f} s")
+            found.append(f"the machine let {host} wait {show_seconds(late)} for a CPU at {when:.2f} s{self._thief(at)}")
         return found
+
+    def _thief(self, t: float) -> str:
+        """Who had the CPUs at this time, if it was nobody on this machine."""
+        share = self.stolen.rate(t - BUSY_S / 2, t + BUSY_S / 2) if self.stolen.times else 0.0
+        return f", when a hypervisor took {share * 100:.0f}% of this machine's CPUs" if share > STOLEN else ""

@@ -41,11 +41,13 @@ def switches(measures: Measures, path: Path) -> bool:
 
 
 def cpu(measures: Measures, path: Path) -> bool:
-    """CPU of the busiest processes, and the limit beyond which a run is no result."""
+    """CPU of the busiest processes, what a hypervisor took of all, and the limit beyond which a run is no result."""
     names = [process.name for process in measures.machine.processes[:_MAX_LINES]]
     lines = {name: measures.machine.cpu[name] for name in names if len(measures.machine.cpu[name].times) > 2}
     if not lines:
         return False
+    if measures.machine.taken:
+        lines["hypervisor"] = measures.machine.stolen
     figure, (axes,) = style.panels([1.7])
     ends = []
     for number, (name, counter) in enumerate(lines.items()):

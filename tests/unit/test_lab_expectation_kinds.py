@@ -314,6 +314,21 @@ def test_a_run_that_the_machine_held_up_is_invalid_and_a_killed_process_is_not_h
     assert judge(line("kind: health"), on_purpose).ok
 
 
+def test_a_run_that_a_hypervisor_held_up_says_who_it_was():
+    late = Record(START + 3, "h3", "sample", {"qps": [], "ports": [], "late": 2 * RTT})
+
+    def taken(share):
+        cpu = [Record(START + n, "lab", "cpu", {"seconds": {}, "stolen": 7 + share * n}) for n in range(9)]
+        return measures(lambda rs: [*rs, late, *cpu])
+
+    (reason,) = taken(0.25).invalid
+    assert reason.endswith("for a CPU at 3.00 s, when a hypervisor took 25% of this machine's CPUs")
+    assert taken(0.25).machine.taken.mean == pytest.approx(0.25)
+    (reason,) = taken(0.0).invalid
+    assert reason.endswith("for a CPU at 3.00 s")
+    assert taken(0.0).machine.taken is None
+
+
 def test_a_switch_that_loads_its_program_after_a_fault_makes_no_run_invalid():
     used = [0.05 * n + 0.2 * min(max(n - 20, 0), 6) for n in range(32)]  # busy from 5 s on, for one and a half
     busy = [Record(START + 0.25 * n, "lab", "cpu", {"seconds": {"t1-p1-2": used[n]}}) for n in range(32)]
