@@ -86,8 +86,7 @@ def run(
     if len(chosen) > 1:
         with progressbar.shown(err) as progress:
             made = suite.Suite(results_dir, progress, progressbar.teller(progress), target, context.obj)
-            result = made.run(chosen, loaded.scenario.name)
-        suitereport.write(result)
+            result = suitereport.run(made, chosen, loaded.scenario.name, err)
         suitereport.show(result, out)
         raise typer.Exit(result.status)
     with progressbar.shown(err) as progress:

@@ -42,13 +42,7 @@ def run_suite(
     session.check_machine()
     with progress.shown(err) as bar:
         made = suite.Suite(results_dir, bar, progress.teller(bar), target, context.obj, again)
-        try:
-            result = made.run(planned, name)
-        except BaseException:  # Ctrl-C, or something that no run after it would survive
-            if made.result and made.result.entries:
-                err.print(f"Report of the runs that ended: {suitereport.write(made.result)}", soft_wrap=True)
-            raise
-    suitereport.write(result)
+        result = suitereport.run(made, planned, name, err)
     suitereport.show(result, out)
     if paper.concerns([entry.name for entry in result.entries]):
         out.print(f"The paper's figures: {paper.write(result.directory)[0]}", soft_wrap=True)

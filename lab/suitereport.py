@@ -1,6 +1,7 @@
 """The one report of a suite: a page, JUnit XML, JSON, and a table in the terminal."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,11 +14,24 @@ from rich.table import Table
 
 from lab import compare, junit
 from lab.results import machine, versions
-from lab.suite import Entry, Repeated, SuiteResult
+from lab.scenario import Loaded
+from lab.suite import Entry, Repeated, Suite, SuiteResult
 from lab.units import show_seconds
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _COLOURS = {"held": "green", "failed": "red", "broken": "red", "invalid": "yellow"}
+
+
+def run(made: Suite, planned: Sequence[Loaded], name: str, err: Console) -> SuiteResult:
+    """Run all of it and write the report. An interrupted suite has one of the runs that ended, and `err` says so."""
+    try:
+        result = made.run(planned, name)
+    except BaseException:  # Ctrl-C, or something that no run after it would survive
+        if made.result and made.result.entries:
+            err.print(f"Report of the runs that ended: {write(made.result)}", soft_wrap=True)
+        raise
+    write(result)
+    return result
 
 
 def write(result: SuiteResult) -> Path:

@@ -1,4 +1,4 @@
-"""`mrclab suite` on a real fabric: interrupted in the middle, and on BMv2."""
+"""`mrclab suite`, and `run` with variants, on a real fabric: interrupted in the middle, and on BMv2."""
 
 import json
 import os
@@ -40,12 +40,21 @@ def two_scenarios(directory):
     return paths
 
 
-def test_ctrl_c_in_the_second_run_leaves_the_report_of_the_first_and_nothing_else(mrclab, tmp_path):
-    paths, results = two_scenarios(tmp_path), tmp_path / "results"
-    process = mrclab.start("suite", *paths, "--results", results)
-    ended = "*/runs/first-*/result.json"
+def two_variants(directory):
+    """The same two runs as variants of one scenario."""
+    path = small_scenario(directory, "64 KiB", EXPECT)
+    longer = "  - {name: second, set: {traffic.file.size: 64 MiB}}\n"
+    path.write_text(f"{path.read_text()}variants:\n  - {{name: first, set: {{}}}}\n{longer}")
+    return [path]
+
+
+@pytest.mark.parametrize(("command", "scenarios"), [("suite", two_scenarios), ("run", two_variants)])
+def test_ctrl_c_in_the_second_run_leaves_the_report_of_the_first_and_nothing_else(mrclab, tmp_path, command, scenarios):
+    paths, results = scenarios(tmp_path), tmp_path / "results"
+    process = mrclab.start(command, *paths, "--results", results)
+    ended = "*/runs/*first-*/result.json"
     said = mrclab.interrupt(process, lambda: bool(list(results.glob(ended))) and mrclab.recorded("traffic.start"))
-    fabric = scenario.load(paths[1]).fabric
+    fabric = scenario.load(paths[-1]).fabric
     ours = {end.interface for link in fabric.links for end in link.ends}
     assert not ours & {name for _, name in socket.if_nameindex()}
     (suite,) = results.iterdir()
@@ -56,7 +65,7 @@ def test_ctrl_c_in_the_second_run_leaves_the_report_of_the_first_and_nothing_els
 def check_report(suite):
     """The first run in each of the three, with its own report; the second in none, not even as a directory."""
     (run,) = json.loads((suite / "suite.json").read_text())["runs"]
-    assert (run["name"], run["state"]) == ("first", "held")
+    assert ("first" in (run["name"], run["variant"]), run["state"]) == (True, "held")
     assert [path.name for path in (suite / "runs").iterdir()] == [Path(run["directory"]).name]
     assert (suite / run["directory"] / "report.html").exists()
     junit = ElementTree.parse(suite / "junit.xml").getroot()
