@@ -8,9 +8,9 @@ P4Runtime 1.3: §5 arbitration, §7 pipeline config, §12 writes and their error
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from finsy import P4PacketOut
@@ -25,6 +25,7 @@ from controller.program import Program
 from controller.reconcile import Change
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 RPC_TIMEOUT = 5.0  # seconds; a switch that needs longer for a batch or a read is stuck
 PIPELINE_TIMEOUT = 30.0  # seconds; a target compiles the program, and sixteen may do so on two cores
@@ -192,7 +193,7 @@ class Session:
     async def _send(self, message: p4r.StreamMessageRequest) -> None:
         async with self._send_lock:
             try:
-                await self._stream.write(message)
+                await self._unless_closed(self._stream.write(message))
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 raise (await self.ended()) from None
 
@@ -241,7 +242,7 @@ class Session:
             updates=[self._program.update(change) for change in batch],
         )
         try:
-            await self._stub.Write(request, timeout=RPC_TIMEOUT)
+            await self._unless_closed(self._stub.Write(request, timeout=RPC_TIMEOUT))
         except grpc.aio.AioRpcError as error:
             status = P4RpcStatus.from_rpc_error(error)
             if not status.details:
@@ -257,9 +258,13 @@ class Session:
         """Read everything that `entities` ask for, wildcards included, within `timeout` seconds."""
         request = p4r.ReadRequest(device_id=self._device_id, entities=list(entities))
         found: list[p4r.Entity] = []
-        try:
+
+        async def take() -> None:
             async for reply in self._stub.Read(request, timeout=timeout or RPC_TIMEOUT):
                 found.extend(reply.entities)
+
+        try:
+            await self._unless_closed(take())
         except grpc.aio.AioRpcError as error:
             raise self._error(error, "Read") from None
         return found
@@ -275,9 +280,23 @@ class Session:
 
     async def _call(self, method: str, request: object, timeout: float | None = None) -> Any:
         try:
-            return await getattr(self._stub, method)(request, timeout=timeout or RPC_TIMEOUT)
+            return await self._unless_closed(getattr(self._stub, method)(request, timeout=timeout or RPC_TIMEOUT))
         except grpc.aio.AioRpcError as error:
             raise self._error(error, method) from None
+
+    async def _unless_closed(self, answer: Awaitable[T]) -> T:
+        """Wait for an answer; SwitchError where the session is closed meanwhile.
+
+        gRPC then raises CancelledError in whoever waits, who could not tell it from being cancelled.
+        """
+        waiting = asyncio.ensure_future(answer)
+        try:
+            await asyncio.wait({waiting})
+        finally:
+            waiting.cancel()
+        if waiting.cancelled():
+            raise SwitchError(self.name, "the session was closed", "UNAVAILABLE")
+        return waiting.result()
 
     def _error(self, error: grpc.aio.AioRpcError, method: str) -> SwitchError:
         code = error.code().name

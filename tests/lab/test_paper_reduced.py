@@ -32,7 +32,7 @@ def test_the_shapes_of_the_paper_come_out_here(tmp_path: Path) -> None:
         (path,) = suite.find([f"paper/{name}"])
         (loaded,) = suite.load_all([slower(path, tmp_path)])
         planned.append(loaded.pick(variant) if variant else loaded)
-    made = suite.Suite(tmp_path, lambda *_: None, lambda _: None, "soft", run_dir("paper"), again=2)
+    made = suite.Suite(tmp_path, lambda *_: None, lambda _: None, "soft", run_dir("paper"), again=4)
     result = made.run(planned, "paper")
     suitereport.write(result)
     assert [(entry.label, suitereport.why(entry)) for entry in result.entries if entry.state != "held"] == []

@@ -1,0 +1,100 @@
+"""A P4Runtime session that ends while somebody waits for an answer; over real gRPC, from a switch that gives none."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+from finsy.proto import p4r, p4r_grpc
+
+from controller import intent
+from controller.__main__ import BUILD
+from controller.errors import SwitchError
+from controller.program import Program
+from controller.reconcile import Change, Op
+from controller.session import Session
+from topo.model import Fabric
+from topo.spec import FabricSpec
+
+WAIT = 20.0  # seconds before a test that hangs fails
+PROGRAM = Program(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
+
+
+_FABRIC = Fabric(FabricSpec())
+ROUTE = intent.usid_route(_FABRIC.switch("t0-p1-1").port(1))
+
+
+class Stuck(p4r_grpc.P4RuntimeServicer):
+    """Makes whoever asks the primary, and answers nothing else."""
+
+    def __init__(self):
+        self.asked = asyncio.Event()
+
+    async def _arbitrate(self, requests, _context):
+        async for request in requests:
+            yield p4r.StreamMessageResponse(arbitration=request.arbitration)
+
+    async def _never(self, _request, _context):
+        self.asked.set()
+        await asyncio.Event().wait()
+
+    async def _no_entities(self, request, context):
+        await self._never(request, context)
+        yield p4r.ReadResponse()
+
+    StreamChannel, Read = _arbitrate, _no_entities
+    Write = SetForwardingPipelineConfig = GetForwardingPipelineConfig = _never
+
+
+@asynccontextmanager
+async def session(path) -> AsyncIterator[tuple[Session, Stuck]]:
+    server, stuck = grpc.aio.server(), Stuck()
+    p4r_grpc.add_P4RuntimeServicer_to_server(stuck, server)
+    server.add_insecure_port(f"unix:{path}/switch.sock")
+    await server.start()
+    it = Session("t0-p1-1", f"unix:{path}/switch.sock", 1, PROGRAM, 100, lambda _port, _frame: None)
+    try:
+        await it.open()
+        yield it, stuck
+    finally:
+        await it.close()
+        await server.stop(None)
+
+
+REQUESTS = {
+    "read": lambda it: it.read([p4r.Entity()]),
+    "write": lambda it: it.write([Change(Op.DELETE, ROUTE)]),
+    "cookie": lambda it: it.cookie(),
+    "set_pipeline": lambda it: it.set_pipeline(),
+}
+REQUEST = pytest.mark.parametrize("request_of", REQUESTS.values(), ids=list(REQUESTS))
+
+
+@REQUEST
+def test_who_waits_for_an_answer_when_the_session_is_closed_hears_of_it(tmp_path, request_of):
+    async def body():
+        async with session(tmp_path) as (it, switch):
+            asking = asyncio.create_task(request_of(it))
+            await switch.asked.wait()
+            await it.close()
+            await asyncio.wait({asking})
+            assert not asking.cancelled(), "nobody cancelled it: whoever awaits it would end as if it had been"
+            with pytest.raises(SwitchError, match="t0-p1-1"):
+                await asking
+
+    asyncio.run(asyncio.wait_for(body(), WAIT))
+
+
+@REQUEST
+def test_who_is_cancelled_while_it_waits_for_an_answer_ends(tmp_path, request_of):
+    async def body():
+        async with session(tmp_path) as (it, switch):
+            asking = asyncio.create_task(request_of(it))
+            await switch.asked.wait()
+            asking.cancel()
+            await asyncio.wait({asking})
+            assert asking.cancelled()
+            assert it.is_open
+
+    asyncio.run(asyncio.wait_for(body(), WAIT))
