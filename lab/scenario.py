@@ -55,6 +55,12 @@ class Scenario(Setting):
     linger: Duration = Field(
         default=0.0, ge=0, le=_LONGEST, description="seconds to wait after it for all EVs to be GOOD again"
     )
+    max_wait: Duration | None = Field(
+        default=None,
+        gt=0,
+        le=_LONGEST,
+        description="a run in which the machine let a host wait longer for a CPU is no result; left out: one RTT",
+    )
 
     @field_validator("traffic", "faults", "expect", "variants")
     @classmethod

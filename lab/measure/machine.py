@@ -13,7 +13,6 @@ from lab.measure.samples import Samples
 from lab.series import Counter
 from lab.units import show_seconds
 
-MAX_LATE_RTTS = 1.0  # a NIC that woke up later than this was held up by the machine, not by the network
 MAX_CPU = 0.97  # of one core over a second: beyond it a process set the pace, not the network
 BUSY_S = 1.0  # seconds over which a process must have been that busy
 STOLEN = 0.02  # of the CPUs over a second: less is not worth a word
@@ -32,16 +31,19 @@ class Process:
 
 
 class Machine:
-    """What the machine did while the traffic ran, from `start` to `end`. `hosts` are those in use."""
+    """What the machine did while the traffic ran, from `start` to `end`. `hosts` are those in use.
+
+    A NIC that woke up more than `max_wait` seconds late was held up by the machine, not by the network.
+    """
 
     def __init__(
-        self, history: History, samples: Samples, strikes: Iterable[Strike], start: float, end: float, rtt: float,
+        self, history: History, samples: Samples, strikes: Iterable[Strike], start: float, end: float, max_wait: float,
         hosts: set[str],
     ) -> None:  # fmt: skip
         self._history = history
         self._samples = samples
         self._strikes = tuple(strikes)
-        self._start, self._end, self._rtt, self._hosts = start, end, rtt, hosts
+        self._start, self._end, self._max_wait, self._hosts = start, end, max_wait, hosts
 
     @cached_property
     def cpu(self) -> dict[str, Counter]:
@@ -140,7 +142,7 @@ class Machine:
             if process.name not in _OFF_THE_DATA_PATH and process.peak > MAX_CPU
         ]
         late, host, at = self.worst_lateness
-        if late > MAX_LATE_RTTS * self._rtt:
+        if late > self._max_wait:
             when = at - self._start
             found.append(f"the machine let {host} wait {show_seconds(late)} for a CPU at {when:.2f} s{self._thief(at)}")
         return found

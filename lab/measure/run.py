@@ -133,7 +133,8 @@ class Measures:
     def machine(self) -> Machine:
         """Processes, sockets, lateness."""
         hosts = self.flows.sources | self.flows.sinks
-        return Machine(self.history, self.samples, self.strikes.values(), self.start, self.end, self.rtt, hosts)
+        max_wait = self.scenario.max_wait or self.rtt
+        return Machine(self.history, self.samples, self.strikes.values(), self.start, self.end, max_wait, hosts)
 
     # --- in short ---------------------------------------------------------------------------------------------------
 

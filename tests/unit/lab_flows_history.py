@@ -54,9 +54,9 @@ def judge(expect: str, change=lambda rs: rs) -> Verdict:
     return judge_all(Measures(History(change(records())), loaded.scenario, loaded.fabric))[0]
 
 
-def measures(change=lambda rs: rs) -> Measures:
-    """Measures of the history after a change to its records."""
-    loaded = scenario("  - {kind: clean}\n")
+def measures(change=lambda rs: rs, rest: str = "") -> Measures:
+    """Measures of the history after a change to its records; `rest` is the end of the scenario's text."""
+    loaded = scenario("  - {kind: clean}\n" + rest)
     return Measures(History(change(records())), loaded.scenario, loaded.fabric)
 
 

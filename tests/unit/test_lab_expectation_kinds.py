@@ -329,6 +329,15 @@ def test_a_run_that_a_hypervisor_held_up_says_who_it_was():
     assert taken(0.0).machine.taken is None
 
 
+@pytest.mark.parametrize(("rest", "waited", "valid"), [
+    ("", 0.9, True), ("", 1.1, False), ("max_wait: 32ms", 1.9, True), ("max_wait: 32ms", 2.1, False),
+    ("max_wait: 8ms", 0.4, True), ("max_wait: 8ms", 0.6, False),
+])  # fmt: skip
+def test_a_scenario_says_how_long_a_host_may_wait_for_a_cpu(rest, waited, valid):
+    late = Record(START + 3, "h3", "sample", {"qps": [], "ports": [], "late": waited * RTT})
+    assert bool(measures(lambda rs: [*rs, late], rest).invalid) is not valid
+
+
 def test_a_switch_that_loads_its_program_after_a_fault_makes_no_run_invalid():
     used = [0.05 * n + 0.2 * min(max(n - 20, 0), 6) for n in range(32)]  # busy from 5 s on, for one and a half
     busy = [Record(START + 0.25 * n, "lab", "cpu", {"seconds": {"t1-p1-2": used[n]}}) for n in range(32)]
