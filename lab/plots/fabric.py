@@ -47,7 +47,7 @@ def cpu(measures: Measures, path: Path) -> bool:
     if not lines:
         return False
     if measures.machine.taken:
-        lines["hypervisor"] = measures.machine.stolen
+        lines["hypervisor, all cores"] = measures.machine.stolen
     figure, (axes,) = style.panels([1.7])
     ends = []
     for number, (name, counter) in enumerate(lines.items()):
