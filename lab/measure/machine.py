@@ -15,6 +15,10 @@ from lab.units import show_seconds
 
 MAX_CPU = 0.97  # of one core over a second: beyond it a process set the pace, not the network
 BUSY_S = 1.0  # seconds over which a process must have been that busy
+MAX_WAITED = (
+    0.125  # of the time, of a host: where waits of up to one RTT add up to more, bounds of some percent say nothing
+)
+FEW_RTTS = 20  # the shortest run in which waits are added up
 STOLEN = 0.02  # of the CPUs over a second: less is not worth a word
 RESTART_S = 3.0  # seconds that a process may take to load its program after a fault
 _OFF_THE_DATA_PATH = frozenset({"controller", "lab"})
@@ -33,17 +37,20 @@ class Process:
 class Machine:
     """What the machine did while the traffic ran, from `start` to `end`. `hosts` are those in use.
 
-    A NIC that woke up more than `max_wait` seconds late was held up by the machine, not by the network.
+    A NIC that woke up more than `max_wait` seconds late was held up by the machine, not by the network; so was a host
+    whose waits add up to more than `MAX_WAITED` of the time (in proportion, where `max_wait` is not one round trip).
     """
 
     def __init__(
-        self, history: History, samples: Samples, strikes: Iterable[Strike], start: float, end: float, max_wait: float,
-        hosts: set[str],
+        self, history: History, samples: Samples, strikes: Iterable[Strike], start: float, end: float, hosts: set[str],
+        rtt: float, max_wait: float | None = None,
     ) -> None:  # fmt: skip
         self._history = history
         self._samples = samples
         self._strikes = tuple(strikes)
-        self._start, self._end, self._max_wait, self._hosts = start, end, max_wait, hosts
+        self._start, self._end, self._hosts = start, end, hosts
+        self._rtt, self._max_wait = rtt, max_wait or rtt
+        self._max_waited = MAX_WAITED * self._max_wait / rtt
 
     @cached_property
     def cpu(self) -> dict[str, Counter]:
@@ -104,8 +111,24 @@ class Machine:
     @cached_property
     def worst_lateness(self) -> tuple[float, str, float]:
         """(seconds, host, time): the longest that a NIC of a host in use woke up late while the traffic ran."""
-        found = [late for late in self._samples.late if late[1] in self._hosts and self._start <= late[2] <= self._end]
-        return max(found, default=(0.0, "", self._start))
+        return max(self._late, default=(0.0, "", self._start))
+
+    @cached_property
+    def most_waiting(self) -> tuple[float, str]:
+        """(share, host): the most of the time that a host in use waited, by the longest wait of each of its samples.
+
+        Nothing in a run of few round trips, in which single waits decide.
+        """
+        if self._end - self._start < FEW_RTTS * self._rtt:
+            return (0.0, "")
+        waits: dict[str, float] = defaultdict(float)
+        for seconds, host, _ in self._late:
+            waits[host] += seconds / (self._end - self._start)
+        return max(((share, host) for host, share in waits.items()), default=(0.0, ""))
+
+    @cached_property
+    def _late(self) -> list[tuple[float, str, float]]:
+        return [late for late in self._samples.late if late[1] in self._hosts and self._start <= late[2] <= self._end]
 
     @cached_property
     def died(self) -> list[str]:
@@ -145,6 +168,9 @@ class Machine:
         if late > self._max_wait:
             when = at - self._start
             found.append(f"the machine let {host} wait {show_seconds(late)} for a CPU at {when:.2f} s{self._thief(at)}")
+        share, host = self.most_waiting
+        if share > self._max_waited and late <= self._max_wait:
+            found.append(f"the machine let {host} wait for a CPU {share * 100:.0f}% of the time")
         return found
 
     def _thief(self, t: float) -> str:

@@ -133,8 +133,8 @@ class Measures:
     def machine(self) -> Machine:
         """Processes, sockets, lateness."""
         hosts = self.flows.sources | self.flows.sinks
-        max_wait = self.scenario.max_wait or self.rtt
-        return Machine(self.history, self.samples, self.strikes.values(), self.start, self.end, max_wait, hosts)
+        strikes, max_wait = self.strikes.values(), self.scenario.max_wait
+        return Machine(self.history, self.samples, strikes, self.start, self.end, hosts, self.rtt, max_wait)
 
     # --- in short ---------------------------------------------------------------------------------------------------
 
