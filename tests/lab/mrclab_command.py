@@ -14,6 +14,7 @@ from topo_helpers import remains
 
 SMALL = """\
 name: small
+max_wait: 1s
 fabric: {planes: 2, t0s: 1, t1s: 1, hosts_per_t0: 2, path_mtu: 1024, link: {rate_pps: 500, delay: 5ms}}
 traffic:
   - {name: file, kind: write, from: h1, to: h2, size: SIZE}

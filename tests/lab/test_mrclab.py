@@ -17,6 +17,7 @@ pytestmark = [
 
 ACROSS = """\
 name: across
+max_wait: 1s
 fabric: {planes: 2, t0s: 2, t1s: 1, hosts_per_t0: 1, path_mtu: 1024, link: {rate_pps: 500, delay: 5ms}}
 traffic:
   - {name: file, kind: write, from: h1, to: h2, size: 1 MiB}

@@ -27,7 +27,7 @@ def refused(done, said, status=2):
 @pytest.mark.parametrize(
     ("rest", "said"),
     [
-        ("lingr: 3s\n", "small.yaml:5: lingr: no such field; did you mean 'linger'?"),
+        ("lingr: 3s\n", "small.yaml:6: lingr: no such field; did you mean 'linger'?"),
         (
             "faults: [{name: x, kind: link_down, link: t0-p9-1/t1-p9-1, at: 1s}]\n",
             "no cable is called 't0-p9-1/t1-p9-1'",

@@ -18,6 +18,7 @@ pytestmark = [
 PATTERNS = """\
 name: patterns
 title: Every pattern
+max_wait: 1s
 fabric: {planes: 1, t0s: 2, t1s: 2, hosts_per_t0: 2, path_mtu: 1024, link: {rate_pps: 1000, delay: 2ms}}
 transport: {qps: 2}
 traffic:

@@ -20,6 +20,7 @@ pytestmark = [
 SCENARIOS = """\
 name: tiny
 title: A file crosses
+max_wait: 1s
 fabric: {planes: 2, t0s: 1, t1s: 1, hosts_per_t0: 2, path_mtu: 1024, link: {rate_pps: 500, delay: 5ms}}
 traffic:
   - {name: file, kind: write, from: h1, to: h2, size: 64 KiB}
@@ -97,7 +98,7 @@ def test_each_variant_of_a_scenario_file_is_a_test_that_says_what_did_not_hold(o
     assert "1 failed" in done.stdout
     assert len(list((tmp_path / "results").glob("*/report.html"))) == 2
     wrong = own_pytest("--mrclab", "wrong.yaml")
-    assert "wrong.yaml:5: traffic[1].siz: no such field; did you mean 'size'?" in wrong.stdout
+    assert "wrong.yaml:6: traffic[1].siz: no such field; did you mean 'size'?" in wrong.stdout
     assert own_pytest("tiny.yaml").returncode == pytest.ExitCode.USAGE_ERROR  # nothing is collected unasked
 
 
