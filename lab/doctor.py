@@ -12,8 +12,8 @@ from typing import Any
 
 from lab import p4sh
 from lab.faults import selftest
-from lab.measure.machine import STOLEN
-from lab.watch import stolen_seconds
+from lab.measure.machine import MIN_STEAL
+from lab.watch import steal_seconds
 from topo import state, targets
 
 _BUSY_S = 0.5  # seconds over which is seen what a hypervisor takes
@@ -45,7 +45,7 @@ def examine() -> list[Check]:
         _p4c(),
         _shell(),
         _size(),
-        _stolen(),
+        _steal(),
         _running(),
     ]
 
@@ -155,14 +155,14 @@ def _size() -> Check:
     )
 
 
-def _stolen() -> Check:
-    before, end = stolen_seconds(), time.monotonic() + _BUSY_S
+def _steal() -> Check:
+    before, end = steal_seconds(), time.monotonic() + _BUSY_S
     while time.monotonic() < end:
         pass  # only a CPU that wants to run can be kept from it
-    share = (stolen_seconds() - before) / _BUSY_S
+    share = (steal_seconds() - before) / _BUSY_S
     found = f"a hypervisor takes {share * 100:.0f}% of them at the moment"
     remedy = "runs may come out as INVALID: give this machine more, or wait until its host is quieter"
-    return Check("CPUs of its own", share <= STOLEN, found, remedy, False)
+    return Check("CPUs of its own", share <= MIN_STEAL, found, remedy, False)
 
 
 def _running() -> Check:

@@ -44,7 +44,7 @@ class Facts:
     drops: list[Row]
     ports: list[Row]  # switch ports that trimmed or marked packets, or let some wait
     processes: list[Row]
-    stolen: Row | None  # share of all CPUs that a hypervisor took
+    hypervisor: Row | None  # share of all CPUs that a hypervisor took
     run: dict[str, Any] = field(default_factory=dict)
 
 
@@ -77,7 +77,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         drops=[{"reason": k, "packets": sum(v.values()), "by_switch": v} for k, v in measures.switches.drops.items()],
         ports=_ports(measures),
         processes=[_process(process) for process in processes],
-        stolen=_process(measures.machine.taken) if measures.machine.taken else None,
+        hypervisor=_process(measures.machine.hypervisor) if measures.machine.hypervisor else None,
         run=info,
     )
 

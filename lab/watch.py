@@ -18,8 +18,8 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """A thread that appends `cpu` records (seconds used, by process, and `stolen`: those that a hypervisor took, as
-    `stolen_seconds` counts them), `process.died` and `process.ended`.
+    """A thread that appends `cpu` records (seconds used, by process, and `steal`: those that a hypervisor took, as
+    `steal_seconds` counts them), `process.died` and `process.ended`.
 
     With `depths` it appends `depths` records as well: by switch, the ports at which packets wait, and the switches that
     did not answer (`silent`). A port that is not told of has an empty queue. `stop` closes `depths`.
@@ -71,7 +71,7 @@ class Watch:
             self._seen = set(processes)
         seconds = {name: cpu_seconds(pid) for name, pid in processes.items()}
         used = {name: used for name, used in seconds.items() if used is not None}
-        self._log.add("cpu", seconds=used, stolen=stolen_seconds())
+        self._log.add("cpu", seconds=used, steal=steal_seconds())
         if self._depths is not None:
             self._look_into_queues(self._depths)
 
@@ -92,7 +92,7 @@ def cpu_seconds(pid: int) -> float | None:
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
-def stolen_seconds() -> float:
+def steal_seconds() -> float:
     """Seconds since boot that a CPU of this machine, on average, had work and was not let run by a hypervisor: `steal`
     in proc(5). 0 on bare metal.
     """

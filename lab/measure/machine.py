@@ -15,12 +15,11 @@ from lab.units import show_seconds
 
 MAX_CPU = 0.97  # of one core over a second: beyond it a process set the pace, not the network
 BUSY_S = 1.0  # seconds over which a process must have been that busy
-MAX_WAITED = (
-    0.125  # of the time, of a host: where waits of up to one RTT add up to more, bounds of some percent say nothing
-)
+MAX_WAITED = 0.125  # of a host's time, all its waits together: beyond it no bound of some percent means anything
 FEW_RTTS = 20  # the shortest run in which waits are added up
-STOLEN = 0.02  # of the CPUs over a second: less is not worth a word
+MIN_STEAL = 0.02  # of the CPUs over a second: less is not worth a word
 RESTART_S = 3.0  # seconds that a process may take to load its program after a fault
+_HYPERVISOR = "hypervisor"
 _OFF_THE_DATA_PATH = frozenset({"controller", "lab"})
 _KILL_GRACE = 1.0  # seconds after a fault's begin or end in which its processes may be found dead
 
@@ -87,21 +86,21 @@ class Machine:
         return max((counter.rate(t, t + BUSY_S) for t in times), default=counter.rate(self._start, self._end))
 
     @cached_property
-    def stolen(self) -> Counter:
+    def steal(self) -> Counter:
         """CPU seconds that a hypervisor took so far, on average of the CPUs; empty where nobody read them."""
         found = Counter()
         for record in self._history.of("cpu"):
-            if "stolen" in record.data:
-                found.add(record.t, record["stolen"])
+            if "steal" in record.data:
+                found.add(record.t, record["steal"])
         return found
 
     @cached_property
-    def taken(self) -> Process | None:
+    def hypervisor(self) -> Process | None:
         """Share of all CPUs that a hypervisor took while the traffic ran; None where it took next to none."""
-        if not self.stolen.times:
+        if not self.steal.times:
             return None
-        peak = self._peak("", self.stolen)
-        return Process("hypervisor", self.stolen.rate(self._start, self._end), peak) if peak > STOLEN else None
+        peak = self._peak(_HYPERVISOR, self.steal)
+        return Process(_HYPERVISOR, self.steal.rate(self._start, self._end), peak) if peak > MIN_STEAL else None
 
     @property
     def socket_drops(self) -> dict[str, int]:
@@ -166,14 +165,14 @@ class Machine:
         ]
         late, host, at = self.worst_lateness
         if late > self._max_wait:
-            when = at - self._start
-            found.append(f"the machine let {host} wait {show_seconds(late)} for a CPU at {when:.2f} s{self._thief(at)}")
+            text = f"the machine let {host} wait {show_seconds(late)} for a CPU at {at - self._start:.2f} s"
+            found.append(text + self._steal_at(at))
         share, host = self.most_waiting
         if share > self._max_waited and late <= self._max_wait:
             found.append(f"the machine let {host} wait for a CPU {share * 100:.0f}% of the time")
         return found
 
-    def _thief(self, t: float) -> str:
+    def _steal_at(self, t: float) -> str:
         """Who had the CPUs at this time, if it was nobody on this machine."""
-        share = self.stolen.rate(t - BUSY_S / 2, t + BUSY_S / 2) if self.stolen.times else 0.0
-        return f", when a hypervisor took {share * 100:.0f}% of this machine's CPUs" if share > STOLEN else ""
+        share = self.steal.rate(t - BUSY_S / 2, t + BUSY_S / 2) if self.steal.times else 0.0
+        return f", when a hypervisor took {share * 100:.0f}% of this machine's CPUs" if share > MIN_STEAL else ""

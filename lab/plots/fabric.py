@@ -46,8 +46,8 @@ def cpu(measures: Measures, path: Path) -> bool:
     lines = {name: measures.machine.cpu[name] for name in names if len(measures.machine.cpu[name].times) > 2}
     if not lines:
         return False
-    if measures.machine.taken:
-        lines["hypervisor, all cores"] = measures.machine.stolen
+    if measures.machine.hypervisor:
+        lines["hypervisor, all cores"] = measures.machine.steal
     figure, (axes,) = style.panels([1.7])
     ends = []
     for number, (name, counter) in enumerate(lines.items()):

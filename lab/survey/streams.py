@@ -1,6 +1,6 @@
 """Endless RDMA writes between pairs of hosts, many QPs side by side, and what their agents count of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,12 @@ class Qp:
     destination: str
     send: int
     receive: int
+
+
+def lost(sender: Mapping[str, Any], receiver: Mapping[str, Any]) -> int:
+    """Packets that a QP lost, from the counters of its ends: declared lost, less what was trimmed or arrived anyhow."""
+    arrived = sender["lost_nack"] + sender["late_packets"] + receiver["duplicate_packets"]
+    return max(0, int(sender["lost_packets"] - arrived))
 
 
 class Streams:
@@ -50,14 +56,9 @@ class Streams:
             self._lab.call(qp.destination, "destroy_qp", qp=qp.receive)
 
     def lost(self) -> list[int]:
-        """Packets lost so far by QP: declared so by the sender, less what was trimmed or arrived all the same."""
+        """Packets lost so far by QP."""
         rows = self._rows()
-        found = []
-        for qp in self.qps:
-            sender, receiver = rows[qp.source, qp.send], rows[qp.destination, qp.receive]
-            arrived = sender["lost_nack"] + sender["late_packets"] + receiver["duplicate_packets"]
-            found.append(max(0, int(sender["lost_packets"] - arrived)))
-        return found
+        return [lost(rows[qp.source, qp.send], rows[qp.destination, qp.receive]) for qp in self.qps]
 
     def trimmed(self) -> int:
         """Packets that arrived cut to their headers, all QPs together."""

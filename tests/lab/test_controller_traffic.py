@@ -10,6 +10,8 @@ import pytest
 from bmv2 import TARGETS
 from controller_lab import ControlledLab, controlled_lab
 
+from lab.survey.streams import lost
+
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
@@ -52,10 +54,8 @@ class Traffic:
 
     @property
     def lost(self) -> int:
-        """Packets that were lost so far: declared so by the sender, less what was trimmed or arrived all the same."""
-        sender = self.counters()
-        arrived = sender["lost_nack"] + sender["late_packets"] + self.counters("h2")["duplicate_packets"]
-        return max(0, int(sender["lost_packets"] - arrived))
+        """Packets that were lost so far."""
+        return lost(self.counters("h1"), self.counters("h2"))
 
     def flow(self, packets: int) -> None:
         """Wait until so many more packets were acknowledged."""

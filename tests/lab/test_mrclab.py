@@ -66,6 +66,7 @@ def test_a_file_crosses_while_a_cable_is_cut_and_the_report_is_complete(mrclab, 
     (result,) = (tmp_path / "results").iterdir()
     names = {path.name for path in result.iterdir()}
     assert names >= {"scenario.yaml", "fabric.yaml", "run.json", "history.jsonl", "result.json", "series.json"}
+    assert all(r["steal"] >= 0 for r in history.load(result / "history.jsonl").of("cpu"))
     assert names >= {"report.html", "junit.xml", "goodput.png", "evs.png", "losses.png", "paths.png", "log", "node"}
     facts = json.loads((result / "result.json").read_text())["facts"]
     assert facts["faults"][0]["lost"] > 0

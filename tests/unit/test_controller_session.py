@@ -71,12 +71,18 @@ REQUESTS = {
 REQUEST = pytest.mark.parametrize("request_of", REQUESTS.values(), ids=list(REQUESTS))
 
 
+async def asked(switch, request):
+    """The task of a request that has reached the switch."""
+    asking = asyncio.create_task(request)
+    await switch.asked.wait()
+    return asking
+
+
 @REQUEST
 def test_who_waits_for_an_answer_when_the_session_is_closed_hears_of_it(tmp_path, request_of):
     async def body():
         async with session(tmp_path) as (it, switch):
-            asking = asyncio.create_task(request_of(it))
-            await switch.asked.wait()
+            asking = await asked(switch, request_of(it))
             await it.close()
             await asyncio.wait({asking})
             assert not asking.cancelled(), "nobody cancelled it: whoever awaits it would end as if it had been"
@@ -90,8 +96,7 @@ def test_who_waits_for_an_answer_when_the_session_is_closed_hears_of_it(tmp_path
 def test_who_is_cancelled_while_it_waits_for_an_answer_ends(tmp_path, request_of):
     async def body():
         async with session(tmp_path) as (it, switch):
-            asking = asyncio.create_task(request_of(it))
-            await switch.asked.wait()
+            asking = await asked(switch, request_of(it))
             asking.cancel()
             await asyncio.wait({asking})
             assert asking.cancelled()

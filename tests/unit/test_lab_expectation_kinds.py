@@ -317,16 +317,16 @@ def test_a_run_that_the_machine_held_up_is_invalid_and_a_killed_process_is_not_h
 def test_a_run_that_a_hypervisor_held_up_says_who_it_was():
     late = Record(START + 3, "h3", "sample", {"qps": [], "ports": [], "late": 2 * RTT})
 
-    def taken(share):
-        cpu = [Record(START + n, "lab", "cpu", {"seconds": {}, "stolen": 7 + share * n}) for n in range(9)]
+    def run(share):
+        cpu = [Record(START + n, "lab", "cpu", {"seconds": {}, "steal": 7 + share * n}) for n in range(9)]
         return measures(lambda rs: [*rs, late, *cpu])
 
-    (reason,) = taken(0.25).invalid
+    (reason,) = run(0.25).invalid
     assert reason.endswith("for a CPU at 3.00 s, when a hypervisor took 25% of this machine's CPUs")
-    assert taken(0.25).machine.taken.mean == pytest.approx(0.25)
-    (reason,) = taken(0.0).invalid
+    assert run(0.25).machine.hypervisor.mean == pytest.approx(0.25)
+    (reason,) = run(0.0).invalid
     assert reason.endswith("for a CPU at 3.00 s")
-    assert taken(0.0).machine.taken is None
+    assert run(0.0).machine.hypervisor is None
 
 
 @pytest.mark.parametrize(("rest", "waited", "valid"), [
