@@ -2,7 +2,6 @@
 # Variables: TARGET=soft|bmv2 (the P4 switch; default: bmv2 where it is installed), ARGS (passed on).
 
 BIN := .venv/bin
-SOURCES := softswitch topo controller hosts lab rpc tests
 target_flag := $(if $(TARGET),--target $(TARGET))
 
 .PHONY: help demo test paper lint bench p4 setup lock clean
@@ -25,7 +24,7 @@ demo: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(filter-out tests,$(SOURCES))
+	$(BIN)/mypy
 
 test: lint
 	$(BIN)/pytest $(ARGS)
@@ -37,7 +36,7 @@ bench: setup
 	@$(BIN)/mrclab bench
 
 p4: setup
-	@$(BIN)/python -m lab.p4build
+	@$(BIN)/python -m mrclab.lab.command.p4build
 
 lock:
 	@setup/lock.sh

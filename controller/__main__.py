@@ -1,4 +1,4 @@
-"""`python -m controller --run-dir DIR`: run the controller of one lab until SIGTERM or SIGINT."""
+"""`python -m mrclab.controller --run-dir DIR`: run the controller of one lab until SIGTERM or SIGINT."""
 
 import argparse
 import asyncio
@@ -10,25 +10,26 @@ from pathlib import Path
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from controller.api import operations
-from controller.app import Controller
-from controller.errors import ControllerError
-from controller.history import History
-from controller.metrics import MetricsServer
-from controller.policy import POLICIES
-from controller.program import Program
-from rpc.aserver import AsyncServer
-from rpc.errors import RpcError
-from topo import spec, transport
-from topo.errors import TopoError
-from topo.model import Fabric
-from topo.spec import SpecError
-from topo.transport import TransportSpec
+from mrclab import HOME
+from mrclab.controller.api import operations
+from mrclab.controller.app import Controller
+from mrclab.controller.errors import ControllerError
+from mrclab.controller.health.policy import POLICIES
+from mrclab.controller.history import History
+from mrclab.controller.metrics import MetricsServer
+from mrclab.controller.provisioning.program import Program
+from mrclab.rpc.aserver import AsyncServer
+from mrclab.rpc.errors import RpcError
+from mrclab.topo import spec, transport
+from mrclab.topo.errors import TopoError
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import SpecError
+from mrclab.topo.transport import TransportSpec
 
-BUILD = Path(__file__).resolve().parent.parent / "p4src" / "build"
+BUILD = HOME / "p4src" / "build"
 ELECTION_ID = 100  # room below for people who attach as backup
 
-log = logging.getLogger("controller")
+log = logging.getLogger("mrclab.controller")
 
 
 class _TaskName(logging.Filter):

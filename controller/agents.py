@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from controller.history import History
-from rpc.errors import RpcError
-from rpc.framing import LineSplitter, decode, encode
-from topo.nodeconfig import NodeConfig
+from mrclab.controller.history import History
+from mrclab.rpc.errors import RpcError
+from mrclab.rpc.framing import LineSplitter, decode, encode
+from mrclab.topo.nodeconfig import NodeConfig
 
 log = logging.getLogger(__name__)
 

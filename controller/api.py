@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
-from controller.app import Controller
-from controller.denylist import DenyError
-from controller.elements import Element, element
-from controller.errors import ControllerError
-from controller.evwatch import WatchError
-from controller.maintenance import MaintenanceError
-from controller.mapper import Clustermapper
-from rpc.errors import RpcError
-from topo.model import UnknownName
+from mrclab.controller.app import Controller
+from mrclab.controller.errors import ControllerError
+from mrclab.controller.health.denylist import DenyError
+from mrclab.controller.health.elements import Element, element
+from mrclab.controller.health.maintenance import MaintenanceError
+from mrclab.controller.health.mapper import Clustermapper
+from mrclab.controller.provisioning.evwatch import WatchError
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.model import UnknownName
 
 Result = dict[str, Any]
 Seconds = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]

@@ -8,19 +8,19 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
-from controller import metrics, nodefiles
-from controller.evwatch import EvWatch
-from controller.fleet import Fleet
-from controller.history import History
-from controller.maintenance import Maintenance
-from controller.mapper import Clustermapper
-from controller.nodes import Nodes
-from controller.policy import Policy
-from controller.prober import CableProber
-from controller.program import Program
-from controller.worker import State, Worker
-from topo.model import Fabric
-from topo.transport import DEFAULT_TRANSPORT, TransportSpec
+from mrclab.controller import metrics, nodefiles
+from mrclab.controller.fleet import Fleet
+from mrclab.controller.health.maintenance import Maintenance
+from mrclab.controller.health.mapper import Clustermapper
+from mrclab.controller.health.policy import Policy
+from mrclab.controller.history import History
+from mrclab.controller.nodes import Nodes
+from mrclab.controller.provisioning.evwatch import EvWatch
+from mrclab.controller.provisioning.prober import CableProber
+from mrclab.controller.provisioning.program import Program
+from mrclab.controller.worker import State, Worker
+from mrclab.topo.model import Fabric
+from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
 log = logging.getLogger(__name__)
 

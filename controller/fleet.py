@@ -6,16 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from controller import counters, intent
-from controller.counters import Reading
-from controller.errors import SwitchError
-from controller.history import History
-from controller.intent import Entry
-from controller.program import Program
-from controller.provision import Provisioned
-from controller.reconcile import Change, Finding, Op, findings
-from controller.worker import State, Worker
-from topo.model import Fabric
+from mrclab.controller.errors import SwitchError
+from mrclab.controller.history import History
+from mrclab.controller.provisioning import counters, intent
+from mrclab.controller.provisioning.counters import Reading
+from mrclab.controller.provisioning.intent import Entry
+from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.provision import Provisioned
+from mrclab.controller.provisioning.reconcile import Change, Finding, Op, findings
+from mrclab.controller.worker import State, Worker
+from mrclab.topo.model import Fabric
 
 COUNTER_TIMEOUT = 1.5  # seconds; one frozen switch must not hold up the others' telemetry for long
 

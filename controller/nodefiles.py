@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from topo import nodeconfig, srv6
-from topo.model import Fabric, Host
-from topo.nodeconfig import (
+from mrclab.topo import nodeconfig, srv6
+from mrclab.topo.model import Fabric, Host
+from mrclab.topo.nodeconfig import (
     ACK_TIMEOUT_UNIT,
     MPR_UNIT,
     DenyRule,
@@ -22,7 +22,7 @@ from topo.nodeconfig import (
     Template,
     TransportSection,
 )
-from topo.transport import DEFAULT_TRANSPORT, TransportSpec
+from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
 SWITCH_LATENCY = 0.0003  # seconds a switch process takes for a packet on an idle machine; part of the base RTT
 TIMEOUT_RTTS = 13  # the local ACK timeout in base RTTs, at least; production has 13 to 26

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from controller import nodefiles
-from controller.agents import AgentLink
-from controller.denylist import DenyError, Denylist
-from controller.elements import Element
-from controller.history import History
-from topo.model import Fabric
-from topo.nodeconfig import MapperSection
-from topo.transport import DEFAULT_TRANSPORT, TransportSpec
+from mrclab.controller import nodefiles
+from mrclab.controller.agents import AgentLink
+from mrclab.controller.health.denylist import DenyError, Denylist
+from mrclab.controller.health.elements import Element
+from mrclab.controller.history import History
+from mrclab.topo.model import Fabric
+from mrclab.topo.nodeconfig import MapperSection
+from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
 log = logging.getLogger(__name__)
 

@@ -19,10 +19,10 @@ from finsy.p4client import P4RpcStatus
 from finsy.p4entity import decode_stream
 from finsy.proto import U128, p4r, p4r_grpc
 
-from controller.errors import FailedUpdate, NotPrimaryError, SwitchError, WriteError
-from controller.intent import Entry
-from controller.program import Program
-from controller.reconcile import Change
+from mrclab.controller.errors import FailedUpdate, NotPrimaryError, SwitchError, WriteError
+from mrclab.controller.provisioning.intent import Entry
+from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.reconcile import Change
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 
-from controller.errors import ControllerError, SwitchError
-from controller.history import History
-from controller.intent import Entry
-from controller.program import Program
-from controller.provision import Provisioned, provision
-from controller.reconcile import Change
-from controller.session import Role, Session, session_closed
-from topo.model import Switch
+from mrclab.controller.errors import ControllerError, SwitchError
+from mrclab.controller.history import History
+from mrclab.controller.provisioning.intent import Entry
+from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.provision import Provisioned, provision
+from mrclab.controller.provisioning.reconcile import Change
+from mrclab.controller.session import Role, Session, session_closed
+from mrclab.topo.model import Switch
 
 log = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ last one has come back or is late.
 from collections.abc import Callable
 from typing import Any
 
-from hosts.mrc import headers as h
-from hosts.mrc.paths import Path
-from hosts.rdma import wire
-from hosts.rdma.path import Frame, cable_macs
-from topo import srv6
-from topo.nodeconfig import NodeConfig
-from topo.numbers import Dscp
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.path import Frame, cable_macs
+from mrclab.topo import srv6
+from mrclab.topo.nodeconfig import NodeConfig
+from mrclab.topo.numbers import Dscp
 
 CYCLE_S = 0.5
 TIMEOUT_S = 0.25

@@ -4,9 +4,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from hosts.mrc.endpoint import Endpoint as MrcEndpoint
-from hosts.roce.endpoint import Endpoint as RoceEndpoint
-from topo.nodeconfig import NodeConfig
+from mrclab.hosts.mrc.endpoint import Endpoint as MrcEndpoint
+from mrclab.hosts.roce.endpoint import Endpoint as RoceEndpoint
+from mrclab.topo.nodeconfig import NodeConfig
 
 Endpoint = MrcEndpoint | RoceEndpoint
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rpc.errors import FramingError, RpcError, RpcTimeout, RpcUnavailable
-from rpc.framing import LineSplitter, decode, encode
-from rpc.paths import check_length
+from mrclab.rpc.errors import FramingError, RpcError, RpcTimeout, RpcUnavailable
+from mrclab.rpc.framing import LineSplitter, decode, encode
+from mrclab.rpc.paths import check_length
 
 DEFAULT_TIMEOUT_S = 10.0
 

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rpc.errors import FramingError, RpcError
-from rpc.framing import encode
+from mrclab.rpc.errors import FramingError, RpcError
+from mrclab.rpc.framing import encode
 
 log = logging.getLogger(__name__)
 

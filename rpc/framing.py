@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from rpc.errors import FramingError
+from mrclab.rpc.errors import FramingError
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Longest line either side accepts; an hour of samples of one host stays well below it."""

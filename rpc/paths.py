@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from rpc.errors import RpcError
+from mrclab.rpc.errors import RpcError
 
 MAX_PATH_BYTES = 107
 """sun_path of Linux holds 108 bytes with the closing zero (unix(7))."""

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rpc.dispatch import Operation, Operations, Subscription, answer, failure
-from rpc.errors import RpcError
-from rpc.framing import MAX_LINE_BYTES, LineSplitter, decode, encode
-from rpc.paths import listen
+from mrclab.rpc.dispatch import Operation, Operations, Subscription, answer, failure
+from mrclab.rpc.errors import RpcError
+from mrclab.rpc.framing import MAX_LINE_BYTES, LineSplitter, decode, encode
+from mrclab.rpc.paths import listen
 
 log = logging.getLogger(__name__)
 

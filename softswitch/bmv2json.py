@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from softswitch import program as p4
-from softswitch.bmv2expr import Reader, hexstr, naming, where
-from softswitch.runtime_api import PipelineError
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.bmv2expr import Reader, hexstr, naming, where
+from mrclab.softswitch.runtime_api import PipelineError
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from softswitch.runtime import RuntimeSwitch
+    from mrclab.softswitch.runtime import RuntimeSwitch
 
 READ_BYTES = 1 << 14
 SO_SNDBUFFORCE = 32

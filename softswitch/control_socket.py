@@ -13,10 +13,10 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from softswitch.connections import Connections
-from softswitch.ports import PortError
-from softswitch.runtime import RuntimeSwitch
-from softswitch.runtime_api import RuntimeApiError
+from mrclab.softswitch.connections import Connections
+from mrclab.softswitch.ports import PortError
+from mrclab.softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.runtime_api import RuntimeApiError
 
 MAX_LINE = 4096
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from softswitch.runtime_api import DigestConfig, DigestList, NotFoundError
+from mrclab.softswitch.runtime_api import DigestConfig, DigestList, NotFoundError
 
 Message = tuple[int, ...]
 

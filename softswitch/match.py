@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from softswitch.runtime_api import InvalidRequestError, KeyInfo, MatchKey
+from mrclab.softswitch.runtime_api import InvalidRequestError, KeyInfo, MatchKey
 
 Value = tuple[Any, ...]
 Key = Any  # an int or a tuple of ints

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from softswitch.runtime_api import InvalidRequestError, MeterConfig
+from mrclab.softswitch.runtime_api import InvalidRequestError, MeterConfig
 
 GREEN, YELLOW, RED = 0, 1, 2
 

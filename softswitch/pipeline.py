@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
-from softswitch import bmv2json, cache, hashing
-from softswitch import program as p4
-from softswitch.digests import Digests
-from softswitch.meters import MeterArray
-from softswitch.runtime_api import (
+from mrclab.softswitch import bmv2json, cache, hashing
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.digests import Digests
+from mrclab.softswitch.meters import MeterArray
+from mrclab.softswitch.runtime_api import (
     CounterValue,
     InvalidRequestError,
     MeterConfig,
@@ -24,7 +24,7 @@ from softswitch.runtime_api import (
     PipelineError,
     ProgramInfo,
 )
-from softswitch.tables import Profile, Table, table_info
+from mrclab.softswitch.tables import Profile, Table, table_info
 
 MAX_CELLS = 1 << 24
 """Largest counter, meter or register array."""
@@ -60,7 +60,7 @@ def compile_program(config: str | bytes, drop_port: int) -> Compiled:
 
 def _generate(program: p4.Program, drop_port: int, key: str) -> tuple[CodeType, bool]:
     """Return a program's code and whether it wants enqueue times, and keep both in the cache."""
-    from softswitch.compiler.generate import Generator  # noqa: PLC0415 - a cached program needs no compiler
+    from mrclab.softswitch.compiler.generate import Generator  # noqa: PLC0415 - a cached program needs no compiler
 
     generated = Generator(program, drop_port).generate()
     code, enqueue_time = compile(generated.source, "<p4>", "exec"), generated.enqueue_time

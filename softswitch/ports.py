@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from softswitch.ring import SOL_PACKET, Ingress, Ring
+from mrclab.softswitch.ring import SOL_PACKET, Ingress, Ring
 
 log = logging.getLogger(__name__)
 

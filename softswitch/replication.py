@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from softswitch.layout import REPLICATED, SPILL_PREFIX, UNCUT
-from softswitch.runtime_api import AlreadyExistsError, CloneSession, InvalidRequestError, NotFoundError, Replica
+from mrclab.softswitch.layout import REPLICATED, SPILL_PREFIX, UNCUT
+from mrclab.softswitch.runtime_api import AlreadyExistsError, CloneSession, InvalidRequestError, NotFoundError, Replica
 
 State = tuple[Any, ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from softswitch.runtime_api import (
+from mrclab.softswitch.runtime_api import (
     CloneSession,
     CounterValue,
     DigestCallback,
@@ -20,10 +20,10 @@ from softswitch.runtime_api import (
     Replica,
     TableEntry,
 )
-from softswitch.switch import Switch
+from mrclab.softswitch.switch import Switch
 
 if TYPE_CHECKING:
-    from softswitch.tables import Profile
+    from mrclab.softswitch.tables import Profile
 
 
 class RuntimeSwitch(Switch):

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from select import EPOLLERR
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from softswitch.pcap import Recorder
-from softswitch.ports import Port
-from softswitch.replication import Replication
-from softswitch.runtime_api import (
+from mrclab.softswitch.pcap import Recorder
+from mrclab.softswitch.ports import Port
+from mrclab.softswitch.replication import Replication
+from mrclab.softswitch.runtime_api import (
     AlreadyExistsError,
     DigestCallback,
     InvalidRequestError,
@@ -29,11 +29,11 @@ from softswitch.runtime_api import (
     PreconditionError,
     ProgramInfo,
 )
-from softswitch.traffic_manager import TrafficManager
+from mrclab.softswitch.traffic_manager import TrafficManager
 
 if TYPE_CHECKING:  # the methods that need these import them: a switch is up before it has a program
-    from softswitch.pipeline import Compiled, Instance
-    from softswitch.tables import Table
+    from mrclab.softswitch.pipeline import Compiled, Instance
+    from mrclab.softswitch.tables import Table
 
 log = logging.getLogger(__name__)
 
@@ -315,7 +315,7 @@ class Switch:
 
     def compile(self, config: str | bytes) -> Compiled:
         """Compile a BMv2 JSON text. Slow; any thread; changes nothing. Raises PipelineError."""
-        from softswitch.pipeline import compile_program  # noqa: PLC0415
+        from mrclab.softswitch.pipeline import compile_program  # noqa: PLC0415
 
         return compile_program(config, self.drop_port)
 
@@ -337,7 +337,7 @@ class Switch:
 
     def save(self, pipeline: Any) -> None:
         """Make `pipeline` what the control plane reads and writes; the running one forwards on until `commit`."""
-        from softswitch.pipeline import Compiled, Instance  # noqa: PLC0415
+        from mrclab.softswitch.pipeline import Compiled, Instance  # noqa: PLC0415
 
         assert isinstance(pipeline, Compiled)
         replication = Replication(self.traffic.enqueue)

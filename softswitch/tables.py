@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from softswitch import program as p4
-from softswitch.match import Value, check, matcher
-from softswitch.meters import Meter
-from softswitch.runtime_api import (
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.match import Value, check, matcher
+from mrclab.softswitch.meters import Meter
+from mrclab.softswitch.runtime_api import (
     ActionCall,
     AlreadyExistsError,
     CounterValue,

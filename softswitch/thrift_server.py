@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from softswitch.connections import Connections
-from softswitch.ports import PortError
-from softswitch.runtime_api import CloneSession, NotFoundError, Replica, RuntimeApiError
+from mrclab.softswitch.connections import Connections
+from mrclab.softswitch.ports import PortError
+from mrclab.softswitch.runtime_api import CloneSession, NotFoundError, Replica, RuntimeApiError
 
 if TYPE_CHECKING:
-    from softswitch.runtime import RuntimeSwitch
+    from mrclab.softswitch.runtime import RuntimeSwitch
 
 MAX_CALL_BYTES = 1 << 16
 LONGEST_ANSWER = 1 << 23

@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from topo.numbers import LINK_CHECK_ETHERTYPE
+from mrclab.topo.numbers import LINK_CHECK_ETHERTYPE
 
 MAGIC = b"MRCL"
 VERSION = 1

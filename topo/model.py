@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NoReturn
 
-from topo import srv6
-from topo.errors import TopoError
-from topo.spec import FabricSpec, SpecError
-from topo.srv6 import UsidType
+from mrclab.topo import srv6
+from mrclab.topo.errors import TopoError
+from mrclab.topo.spec import FabricSpec, SpecError
+from mrclab.topo.srv6 import UsidType
 
 MAX_INTERFACE_NAME = 15  # bytes; IFNAMSIZ less the final zero
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from topo.errors import TopoError
-from topo.numbers import CPU_PORT, MTU_HEADROOM
-from topo.srv6 import MAX_INDEX, MAX_PLANE
+from mrclab.topo.errors import TopoError
+from mrclab.topo.numbers import CPU_PORT, MTU_HEADROOM
+from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 
 MAX_INTERFACE_MTU = 9216  # bytes; jumbo frames as switches carry them
 CONTROL_DEPTH = 256  # packets; that queue is not rate limited, so this only bounds a burst

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from topo.errors import TopoError
-from topo.nodeconfig import EvProfile, TransportSection
-from topo.spec import explain
+from mrclab.topo.errors import TopoError
+from mrclab.topo.nodeconfig import EvProfile, TransportSection
+from mrclab.topo.spec import explain
 
 FILE_NAME = "transport.json"
 Kind = Literal["mrc", "roce"]

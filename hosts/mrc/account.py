@@ -7,10 +7,10 @@ returned.
 
 from __future__ import annotations
 
-from hosts.mrc import headers as h
-from hosts.mrc.cc import Controller
-from hosts.mrc.sent import SentPacket
-from hosts.rdma.psn import unwrap_bits
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.cc import Controller
+from mrclab.hosts.mrc.sent import SentPacket
+from mrclab.hosts.rdma.psn import unwrap_bits
 
 
 class Account:

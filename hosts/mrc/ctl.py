@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from hosts.mrc.cc import controller_config
-from hosts.mrc.endpoint_ops import ProbeResult
-from hosts.mrc.ev import EvState
-from hosts.mrc.evformat import EvFormat, Expansion, uplink_of
-from hosts.mrc.evprofile import ApiState, Entry, EvEvent, EvProfile, Mode, ProfileState
-from hosts.mrc.peer import Peer
-from hosts.rdma.errors import VerbsError
-from topo import srv6
+from mrclab.hosts.mrc.cc import controller_config
+from mrclab.hosts.mrc.endpoint_ops import ProbeResult
+from mrclab.hosts.mrc.ev import EvState
+from mrclab.hosts.mrc.evformat import EvFormat, Expansion, uplink_of
+from mrclab.hosts.mrc.evprofile import ApiState, Entry, EvEvent, EvProfile, Mode, ProfileState
+from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo import srv6
 
 if TYPE_CHECKING:
-    from hosts.mrc.endpoint import Endpoint
-    from hosts.mrc.qp import QueuePair
+    from mrclab.hosts.mrc.endpoint import Endpoint
+    from mrclab.hosts.mrc.qp import QueuePair
 
 _MAX_BATCH: Final = 256
 MAX_PROBE_TIMEOUT: Final = 10.0  # seconds

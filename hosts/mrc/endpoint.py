@@ -12,21 +12,21 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from hosts.mrc import headers as h
-from hosts.mrc.control import ControlItem
-from hosts.mrc.ctl import Ctl
-from hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
-from hosts.mrc.ev import EvState
-from hosts.mrc.packet import Packet, Parser
-from hosts.mrc.peer import Peer
-from hosts.mrc.qp import QueuePair
-from hosts.mrc.verbs import Verbs
-from hosts.rdma import endpoint as rc
-from hosts.rdma.errors import DiscardError, VerbsError
-from hosts.rdma.icrc import Verifier
-from hosts.rdma.path import Frame
-from topo import srv6
-from topo.nodeconfig import NodeConfig
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.controlpackets import ControlItem
+from mrclab.hosts.mrc.ctl import Ctl
+from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
+from mrclab.hosts.mrc.ev import EvState
+from mrclab.hosts.mrc.packet import Packet, Parser
+from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.mrc.qp import QueuePair
+from mrclab.hosts.mrc.verbs import Verbs
+from mrclab.hosts.rdma import endpoint as rc
+from mrclab.hosts.rdma.errors import DiscardError, VerbsError
+from mrclab.hosts.rdma.icrc import Verifier
+from mrclab.hosts.rdma.path import Frame
+from mrclab.topo import srv6
+from mrclab.topo.nodeconfig import NodeConfig
 
 _STRANGERS = 256  # peers without a QP that are remembered
 _REVERSE_PROBE_RTTS = 8.0  # until a probe for a reverse path is given up

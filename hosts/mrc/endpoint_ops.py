@@ -11,18 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hosts.mrc import headers as h
-from hosts.mrc.control import control_frame
-from hosts.mrc.packet import Packet
-from hosts.mrc.paths import Path
-from hosts.mrc.peer import Peer
-from hosts.rdma import wire
-from hosts.rdma.path import Frame
-from hosts.rdma.psn import PSN_MASK
-from hosts.rdma.timers import Timer
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.controlpackets import control_frame
+from mrclab.hosts.mrc.packet import Packet
+from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.path import Frame
+from mrclab.hosts.rdma.psn import PSN_MASK
+from mrclab.hosts.rdma.timers import Timer
 
 if TYPE_CHECKING:
-    from hosts.mrc.endpoint import Endpoint
+    from mrclab.hosts.mrc.endpoint import Endpoint
 
 _ID_MASK = 0xFFFF
 _UPDATE_TRIES = 10

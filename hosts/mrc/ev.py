@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from hosts.mrc.paths import Path
+from mrclab.hosts.mrc.paths import Path
 
 if TYPE_CHECKING:
-    from hosts.mrc.probing import ProbeState
+    from mrclab.hosts.mrc.probing import ProbeState
 
 
 class EvState(Enum):

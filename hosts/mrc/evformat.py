@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from hosts.rdma.errors import VerbsError
-from topo import srv6
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo import srv6
 
 MAX_VALUE_BYTES: Final = 32
 _MAX_FIELDS: Final = 16

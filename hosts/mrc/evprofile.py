@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from hosts.mrc.evformat import EvFormat, Expansion
-from hosts.rdma.errors import VerbsError
+from mrclab.hosts.mrc.evformat import EvFormat, Expansion
+from mrclab.hosts.rdma.errors import VerbsError
 
 MAX_EVS: Final = 256
 MAX_EVENTS: Final = 256  # kept per profile; more are counted as dropped

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hosts.mrc import headers as h
-from hosts.mrc.loss import TOO_SOON
-from hosts.mrc.sent import PacketState, SentPacket
-from hosts.rdma.psn import unwrap, wrap
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.loss import TOO_SOON
+from mrclab.hosts.mrc.sent import PacketState, SentPacket
+from mrclab.hosts.rdma.psn import unwrap, wrap
 
 if TYPE_CHECKING:
-    from hosts.mrc.requestor import Requestor
+    from mrclab.hosts.mrc.requestor import Requestor
 
 _FLIGHT = PacketState.FLIGHT
 _LOST = PacketState.LOST

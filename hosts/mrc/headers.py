@@ -11,7 +11,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from topo.numbers import Dscp as Dscp  # noqa: PLC0414 (for importers of this module; the values have one home)
+from mrclab.topo.numbers import Dscp as Dscp  # noqa: PLC0414 (for importers of this module; the values have one home)
 
 ENDPOINT_QPN: Final = 2  # destination QP of endpoint requests and responses
 NEXT_IPV6: Final = 41

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from hosts.mrc.sent import PacketState, SentPacket
-from hosts.mrc.settings import RETRY_ENDLESS, QpSettings
+from mrclab.hosts.mrc.sent import PacketState, SentPacket
+from mrclab.hosts.mrc.settings import RETRY_ENDLESS, QpSettings
 
 TOO_SOON = 0.7  # of a base RTT: an answer within this cannot be to the last copy
 _CLEARLY_RTTS = 0.5  # how much younger packets must have arrived for an absence to mean something

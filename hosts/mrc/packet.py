@@ -13,11 +13,11 @@ import struct
 from typing import NamedTuple
 from zlib import crc32
 
-from hosts.mrc import headers as h
-from hosts.rdma import wire
-from hosts.rdma.errors import DiscardError
-from hosts.rdma.icrc import Verifier
-from hosts.rdma.psn import PSN_MASK
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.errors import DiscardError
+from mrclab.hosts.rdma.icrc import Verifier
+from mrclab.hosts.rdma.psn import PSN_MASK
 
 _TRIMMED = frozenset({int(h.Dscp.TRIMMED), int(h.Dscp.TRIMMED_LASTHOP)})
 _TS_BODY_LEN = h.WRITE_TS_BODY.size

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hosts.mrc import headers as h
-from hosts.rdma import wire
-from hosts.rdma.path import Route
-from topo import srv6
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.path import Route
+from mrclab.topo import srv6
 
 
 class Path(Route):

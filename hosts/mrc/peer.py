@@ -6,13 +6,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hosts.mrc.cc import Controller, PathFacts, controller
-from hosts.mrc.paths import Path
-from hosts.mrc.settings import QpSettings
-from hosts.rdma.errors import VerbsError
-from hosts.rdma.path import cable_macs
-from topo import srv6
-from topo.nodeconfig import NodeConfig, Template
+from mrclab.hosts.mrc.cc import Controller, PathFacts, controller
+from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.mrc.settings import QpSettings
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.path import cable_macs
+from mrclab.topo import srv6
+from mrclab.topo.nodeconfig import NodeConfig, Template
 
 _CONTROL_TAG = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
 HEADER_BYTES = 40 + 8 + 12 + 4 + 4 + 16 + 4  # inner IPv6 to ICRC, with TSETH: what the nominal size adds to the payload

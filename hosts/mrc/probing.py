@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hosts.mrc import headers as h
-from hosts.mrc.ev import Ev, EvState
-from hosts.rdma import wire
-from hosts.rdma.path import Frame
-from hosts.rdma.timers import Timer
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.ev import Ev, EvState
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.path import Frame
+from mrclab.hosts.rdma.timers import Timer
 
 if TYPE_CHECKING:
-    from hosts.mrc.qp import QueuePair
+    from mrclab.hosts.mrc.qp import QueuePair
 
 _TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 _ID_MASK = 0xFFFF

@@ -6,25 +6,25 @@ from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any, Protocol
 
-from hosts.mrc import headers as h
-from hosts.mrc.cc import NSCC, Controller
-from hosts.mrc.control import AckItem, ControlItem
-from hosts.mrc.ev import Ev, EvSet
-from hosts.mrc.evformat import uplink_of, value_of
-from hosts.mrc.evprofile import ApiState, EvProfile, Mode
-from hosts.mrc.packet import Packet
-from hosts.mrc.peer import HEADER_BYTES, Peer
-from hosts.mrc.probing import Prober
-from hosts.mrc.requestor import Requestor
-from hosts.mrc.responder import Responder
-from hosts.mrc.settings import QpSettings
-from hosts.mrc.stats import QpStats
-from hosts.rdma import qp as rc
-from hosts.rdma import wire
-from hosts.rdma.completion import CompletionQueue
-from hosts.rdma.states import QpState
-from hosts.rdma.stats import reader
-from topo import srv6
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.cc import NSCC, Controller
+from mrclab.hosts.mrc.controlpackets import AckItem, ControlItem
+from mrclab.hosts.mrc.ev import Ev, EvSet
+from mrclab.hosts.mrc.evformat import uplink_of, value_of
+from mrclab.hosts.mrc.evprofile import ApiState, EvProfile, Mode
+from mrclab.hosts.mrc.packet import Packet
+from mrclab.hosts.mrc.peer import HEADER_BYTES, Peer
+from mrclab.hosts.mrc.probing import Prober
+from mrclab.hosts.mrc.requestor import Requestor
+from mrclab.hosts.mrc.responder import Responder
+from mrclab.hosts.mrc.settings import QpSettings
+from mrclab.hosts.mrc.stats import QpStats
+from mrclab.hosts.rdma import qp as rc
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.completion import CompletionQueue
+from mrclab.hosts.rdma.states import QpState
+from mrclab.hosts.rdma.stats import reader
+from mrclab.topo import srv6
 
 _RTS = QpState.RTS
 

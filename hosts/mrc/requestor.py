@@ -10,22 +10,22 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from hosts.mrc import headers as h
-from hosts.mrc.account import Account
-from hosts.mrc.ev import Ev
-from hosts.mrc.feedback import Feedback
-from hosts.mrc.loss import LossDetector
-from hosts.mrc.sent import Message, PacketState, SentPacket
-from hosts.mrc.window import SendWindow
-from hosts.rdma import wire
-from hosts.rdma.errors import VerbsError
-from hosts.rdma.path import Frame
-from hosts.rdma.psn import PSN_MASK, wrap
-from hosts.rdma.qp import SendHalf
-from topo.nodeconfig import MPR_UNIT
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.account import Account
+from mrclab.hosts.mrc.ev import Ev
+from mrclab.hosts.mrc.feedback import Feedback
+from mrclab.hosts.mrc.loss import LossDetector
+from mrclab.hosts.mrc.sent import Message, PacketState, SentPacket
+from mrclab.hosts.mrc.window import SendWindow
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.path import Frame
+from mrclab.hosts.rdma.psn import PSN_MASK, wrap
+from mrclab.hosts.rdma.qp import SendHalf
+from mrclab.topo.nodeconfig import MPR_UNIT
 
 if TYPE_CHECKING:
-    from hosts.mrc.qp import QueuePair
+    from mrclab.hosts.mrc.qp import QueuePair
 
 _FLIGHT = PacketState.FLIGHT
 _LOST = PacketState.LOST

@@ -9,15 +9,15 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from hosts.mrc import headers as h
-from hosts.mrc.control import AckItem, NackItem, SackItem
-from hosts.rdma import wire
-from hosts.rdma.psn import unwrap, wrap
-from hosts.rdma.qp import ReceiveHalf
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.controlpackets import AckItem, NackItem, SackItem
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.psn import unwrap, wrap
+from mrclab.hosts.rdma.qp import ReceiveHalf
 
 if TYPE_CHECKING:
-    from hosts.mrc.packet import Packet
-    from hosts.mrc.qp import QueuePair
+    from mrclab.hosts.mrc.packet import Packet
+    from mrclab.hosts.mrc.qp import QueuePair
 
 _BITMAP_MASK = (1 << h.BITMAP_BITS) - 1
 _LEAST_COUNTED = 1024  # bytes that even a small packet adds to the SACK trigger

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from hosts.rdma.message import PostedWrite
+from mrclab.hosts.rdma.message import PostedWrite
 
 if TYPE_CHECKING:
-    from hosts.mrc.ev import Ev
+    from mrclab.hosts.mrc.ev import Ev
 
 
 class PacketState(IntEnum):

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from hosts.rdma import settings as rc
-from hosts.rdma.errors import VerbsError
-from topo.nodeconfig import EvProfile, NodeConfig, Template, TransportSection
+from mrclab.hosts.rdma import settings as rc
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo.nodeconfig import EvProfile, NodeConfig, Template, TransportSection
 
 RETRY_ENDLESS: Final = 25  # exp_cnt that means: never give up
 

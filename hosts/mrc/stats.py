@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hosts.rdma import stats as rc
+from mrclab.hosts.rdma import stats as rc
 
 
 @dataclass(slots=True)

@@ -6,16 +6,16 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from hosts.mrc.control import ControlItem
-from hosts.mrc.ctl import Ctl
-from hosts.mrc.evprofile import EvProfile, ProfileState
-from hosts.mrc.peer import Peer
-from hosts.mrc.qp import QueuePair
-from hosts.mrc.settings import qp_settings
-from hosts.rdma import verbs as rc
-from hosts.rdma.completion import CompletionQueue
-from hosts.rdma.errors import VerbsError
-from topo.nodeconfig import NodeConfig
+from mrclab.hosts.mrc.controlpackets import ControlItem
+from mrclab.hosts.mrc.ctl import Ctl
+from mrclab.hosts.mrc.evprofile import EvProfile, ProfileState
+from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.mrc.qp import QueuePair
+from mrclab.hosts.mrc.settings import qp_settings
+from mrclab.hosts.rdma import verbs as rc
+from mrclab.hosts.rdma.completion import CompletionQueue
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo.nodeconfig import NodeConfig
 
 
 class Verbs(rc.Verbs[QueuePair]):

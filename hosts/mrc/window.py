@@ -6,7 +6,7 @@ the number of its new bits, however large the window is.
 
 from __future__ import annotations
 
-from hosts.mrc.sent import PacketState, SentPacket
+from mrclab.hosts.mrc.sent import PacketState, SentPacket
 
 _ACKED = PacketState.ACKED
 

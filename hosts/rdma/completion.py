@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.errors import VerbsError
 
 
 class Completion(NamedTuple):

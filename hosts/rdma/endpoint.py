@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, Final, Generic, TypeVar
 
-from hosts.rdma.qp import QueuePair
-from hosts.rdma.states import QpState
-from hosts.rdma.timers import Timers
+from mrclab.hosts.rdma.qp import QueuePair
+from mrclab.hosts.rdma.states import QpState
+from mrclab.hosts.rdma.timers import Timers
 
 _DISCARDS: Final = ("icrc_errors", "malformed", "foreign", "misdelivered", "no_qp")
 

@@ -10,7 +10,7 @@ import random
 from enum import IntFlag
 from typing import Any, Final
 
-from hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.errors import VerbsError
 
 _VA_ALIGN: Final = 1 << 20
 _FIRST_VA: Final = 1 << 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hosts.rdma.memory import MemoryRegion
+    from mrclab.hosts.rdma.memory import MemoryRegion
 
 
 class PostedWrite:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from hosts.rdma import icrc
-from topo.nodeconfig import NicPort
+from mrclab.hosts.rdma import icrc
+from mrclab.topo.nodeconfig import NicPort
 
 _CACHE_LIMIT: Final = 64
 _PADDING: Final = (b"", b"\0\0\0", b"\0\0", b"\0")  # by payload length modulo 4

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from hosts.rdma.completion import Completion, CompletionQueue
-from hosts.rdma.memory import MemoryTable
-from hosts.rdma.message import PostedWrite
-from hosts.rdma.settings import QpSettings
-from hosts.rdma.states import QpState
-from hosts.rdma.stats import QpStats
-from hosts.rdma.timers import Timers
-from topo.nodeconfig import NodeConfig
+from mrclab.hosts.rdma.completion import Completion, CompletionQueue
+from mrclab.hosts.rdma.memory import MemoryTable
+from mrclab.hosts.rdma.message import PostedWrite
+from mrclab.hosts.rdma.settings import QpSettings
+from mrclab.hosts.rdma.states import QpState
+from mrclab.hosts.rdma.stats import QpStats
+from mrclab.hosts.rdma.timers import Timers
+from mrclab.topo.nodeconfig import NodeConfig
 
 M = TypeVar("M", bound=PostedWrite)
 

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from hosts.rdma.completion import Completion, CompletionQueue
-from hosts.rdma.errors import VerbsError
-from hosts.rdma.memory import Access, MemoryRegion, MemoryTable
-from hosts.rdma.timers import Timers
-from topo.nodeconfig import NodeConfig
+from mrclab.hosts.rdma.completion import Completion, CompletionQueue
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.memory import Access, MemoryRegion, MemoryTable
+from mrclab.hosts.rdma.timers import Timers
+from mrclab.topo.nodeconfig import NodeConfig
 
 MAX_QP: Final = 1024
 MAX_MESSAGE: Final = 1 << 31

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from hosts.rdma.errors import VerbsError
-from topo.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT
 
 
 @dataclass(frozen=True)

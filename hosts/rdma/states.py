@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import Enum
 
-from hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.errors import VerbsError
 
 
 class QpState(Enum):

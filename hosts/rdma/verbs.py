@@ -10,11 +10,11 @@ import random
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from hosts.rdma.completion import CompletionQueue
-from hosts.rdma.errors import VerbsError
-from hosts.rdma.psn import PSN_MASK
-from hosts.rdma.qp import QueuePair
-from hosts.rdma.resources import (
+from mrclab.hosts.rdma.completion import CompletionQueue
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.psn import PSN_MASK
+from mrclab.hosts.rdma.qp import QueuePair
+from mrclab.hosts.rdma.resources import (
     FIRST_QPN,
     MAX_CQE,
     MAX_MESSAGE,
@@ -24,9 +24,9 @@ from hosts.rdma.resources import (
     Resources,
     check_request,
 )
-from hosts.rdma.states import QpState, check_transition
-from topo import srv6
-from topo.nodeconfig import MPR_UNIT, NodeConfig
+from mrclab.hosts.rdma.states import QpState, check_transition
+from mrclab.topo import srv6
+from mrclab.topo.nodeconfig import MPR_UNIT, NodeConfig
 
 Qp = TypeVar("Qp", bound=QueuePair)
 

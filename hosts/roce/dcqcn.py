@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from topo.nodeconfig import DcqcnSection
+from mrclab.topo.nodeconfig import DcqcnSection
 
 _AS_GOOD_AS_LINE: Final = 0.999  # of the line rate: the limiter is released
 _NEVER: Final = float("inf")

@@ -13,15 +13,15 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, NoReturn
 
-from hosts.rdma import endpoint as rc
-from hosts.rdma.errors import DiscardError, VerbsError
-from hosts.rdma.icrc import Verifier
-from hosts.rdma.path import Frame
-from hosts.roce.packet import parse
-from hosts.roce.qp import ControlItem, QueuePair
-from hosts.roce.verbs import Verbs
-from topo import srv6
-from topo.nodeconfig import NodeConfig
+from mrclab.hosts.rdma import endpoint as rc
+from mrclab.hosts.rdma.errors import DiscardError, VerbsError
+from mrclab.hosts.rdma.icrc import Verifier
+from mrclab.hosts.rdma.path import Frame
+from mrclab.hosts.roce.packet import parse
+from mrclab.hosts.roce.qp import ControlItem, QueuePair
+from mrclab.hosts.roce.verbs import Verbs
+from mrclab.topo import srv6
+from mrclab.topo.nodeconfig import NodeConfig
 
 
 class Port(rc.Port):

@@ -11,8 +11,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final
 
-from hosts.rdma import wire
-from topo.numbers import Dscp
+from mrclab.hosts.rdma import wire
+from mrclab.topo.numbers import Dscp
 
 UDP_AT: Final = 54
 BTH_AT: Final = 62

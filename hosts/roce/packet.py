@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 
-from hosts.rdma import wire
-from hosts.rdma.errors import DiscardError
-from hosts.rdma.icrc import Verifier
-from hosts.rdma.psn import PSN_MASK
-from hosts.roce import headers as h
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.errors import DiscardError
+from mrclab.hosts.rdma.icrc import Verifier
+from mrclab.hosts.rdma.psn import PSN_MASK
+from mrclab.hosts.roce import headers as h
 
 
 class Packet:

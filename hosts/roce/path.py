@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hosts.rdma import wire
-from hosts.rdma.path import Route
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.path import Route
 
 
 class PlainPath(Route):

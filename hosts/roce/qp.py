@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from hosts.rdma import qp as rc
-from hosts.rdma import wire
-from hosts.rdma.completion import CompletionQueue
-from hosts.rdma.path import Frame, cable_macs
-from hosts.rdma.psn import wrap
-from hosts.rdma.states import QpState
-from hosts.rdma.stats import reader
-from hosts.roce import headers as h
-from hosts.roce.dcqcn import RateControl, rate_control
-from hosts.roce.packet import Packet
-from hosts.roce.path import PlainPath
-from hosts.roce.requestor import Requestor
-from hosts.roce.responder import Responder
-from hosts.roce.settings import QpSettings
-from hosts.roce.stats import QpStats
-from topo import srv6
-from topo.nodeconfig import NicPort
+from mrclab.hosts.rdma import qp as rc
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.completion import CompletionQueue
+from mrclab.hosts.rdma.path import Frame, cable_macs
+from mrclab.hosts.rdma.psn import wrap
+from mrclab.hosts.rdma.states import QpState
+from mrclab.hosts.rdma.stats import reader
+from mrclab.hosts.roce import headers as h
+from mrclab.hosts.roce.dcqcn import RateControl, rate_control
+from mrclab.hosts.roce.packet import Packet
+from mrclab.hosts.roce.path import PlainPath
+from mrclab.hosts.roce.requestor import Requestor
+from mrclab.hosts.roce.responder import Responder
+from mrclab.hosts.roce.settings import QpSettings
+from mrclab.hosts.roce.stats import QpStats
+from mrclab.topo import srv6
+from mrclab.topo.nodeconfig import NicPort
 
 _BECN_AT: Final = h.BTH_AT + 4
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from hosts.rdma import wire
-from hosts.rdma.message import PostedWrite
-from hosts.rdma.path import Frame
-from hosts.rdma.psn import PSN_MASK, unwrap, wrap
-from hosts.rdma.qp import SendHalf
-from hosts.roce import headers as h
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.message import PostedWrite
+from mrclab.hosts.rdma.path import Frame
+from mrclab.hosts.rdma.psn import PSN_MASK, unwrap, wrap
+from mrclab.hosts.rdma.qp import SendHalf
+from mrclab.hosts.roce import headers as h
 
 if TYPE_CHECKING:
-    from hosts.roce.qp import QueuePair
+    from mrclab.hosts.roce.qp import QueuePair
 
 _RTT_GAIN: Final = 0.125  # weight of one sample in the smoothed RTT
 _PACING_CREDIT: Final = 2.0  # packets at its own rate that a QP served late may make up for

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hosts.rdma import wire
-from hosts.rdma.psn import unwrap, wrap
-from hosts.rdma.qp import ReceiveHalf
-from hosts.roce import headers as h
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.psn import unwrap, wrap
+from mrclab.hosts.rdma.qp import ReceiveHalf
+from mrclab.hosts.roce import headers as h
 
 if TYPE_CHECKING:
-    from hosts.roce.packet import Packet
-    from hosts.roce.qp import QueuePair
+    from mrclab.hosts.roce.packet import Packet
+    from mrclab.hosts.roce.qp import QueuePair
 
 _RNR_CODE: Final = 1  # IBTA's timer code for 10 µs; the requestor waits a round trip
 

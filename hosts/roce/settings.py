@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from hosts.rdma import settings as rc
-from hosts.rdma.errors import VerbsError
-from hosts.roce import headers as h
-from topo.nodeconfig import DcqcnSection, NodeConfig, Template
+from mrclab.hosts.rdma import settings as rc
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.roce import headers as h
+from mrclab.topo.nodeconfig import DcqcnSection, NodeConfig, Template
 
 CC_PROFILES = ("dcqcn", "none")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hosts.rdma import verbs as rc
-from hosts.rdma.completion import CompletionQueue
-from hosts.rdma.errors import VerbsError
-from hosts.roce.qp import ControlItem, QueuePair
-from hosts.roce.settings import CC_PROFILES, qp_settings
-from topo import srv6
+from mrclab.hosts.rdma import verbs as rc
+from mrclab.hosts.rdma.completion import CompletionQueue
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.roce.qp import ControlItem, QueuePair
+from mrclab.hosts.roce.settings import CC_PROFILES, qp_settings
+from mrclab.topo import srv6
 
 
 class Verbs(rc.Verbs[QueuePair]):

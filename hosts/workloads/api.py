@@ -15,10 +15,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hosts.rdma.errors import VerbsError
-from hosts.rdma.verbs import Verbs
-from hosts.workloads.workload import FlowSpec, Workload, WorkloadSpec
-from rpc.errors import RpcError
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.verbs import Verbs
+from mrclab.hosts.workloads.workload import FlowSpec, Workload, WorkloadSpec
+from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]
 PROGRESS_S = 0.025

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hosts.rdma.completion import Completion
-from hosts.rdma.memory import MemoryRegion
-from hosts.rdma.verbs import Verbs
+from mrclab.hosts.rdma.completion import Completion
+from mrclab.hosts.rdma.memory import MemoryRegion
+from mrclab.hosts.rdma.verbs import Verbs
 
 SHIFT = 4096  # bytes by which the contents of messages are shifted against each other at most
 _STEP = 67  # prime to SHIFT, so that as many messages differ

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from hosts.rdma.memory import MemoryRegion
-from hosts.workloads.bounds import Bounds
-from hosts.workloads.channel import Received, Sender, Sent, shift
-from hosts.workloads.span import Span
+from mrclab.hosts.rdma.memory import MemoryRegion
+from mrclab.hosts.workloads.bounds import Bounds
+from mrclab.hosts.workloads.channel import Received, Sender, Sent, shift
+from mrclab.hosts.workloads.span import Span
 
 
 def chunk(size: int, count: int, place: int) -> tuple[int, int]:

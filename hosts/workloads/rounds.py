@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hosts.workloads.bounds import Bounds
-from hosts.workloads.channel import Received, Sender, Sent, shift
-from hosts.workloads.span import Span
+from mrclab.hosts.workloads.bounds import Bounds
+from mrclab.hosts.workloads.channel import Received, Sender, Sent, shift
+from mrclab.hosts.workloads.span import Span
 
 
 class Rounds(Span):

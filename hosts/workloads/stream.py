@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hosts.workloads.channel import Sender, Sent, shift
-from hosts.workloads.span import Span
+from mrclab.hosts.workloads.channel import Sender, Sent, shift
+from mrclab.hosts.workloads.span import Span
 
 
 @dataclass

@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hosts import regions
-from hosts.rdma.completion import Completion
-from hosts.rdma.memory import Access, MemoryRegion
-from hosts.rdma.resources import FULL_ACCESS
-from hosts.rdma.verbs import Verbs
-from hosts.workloads.bounds import Bounds
-from hosts.workloads.channel import Receiver, Sender, Sent, Slots, content, touched
-from hosts.workloads.ring import Ring, chunk
-from hosts.workloads.rounds import Rounds
-from hosts.workloads.stream import Stream, StreamPlan
+from mrclab.hosts.memory import regions
+from mrclab.hosts.rdma.completion import Completion
+from mrclab.hosts.rdma.memory import Access, MemoryRegion
+from mrclab.hosts.rdma.resources import FULL_ACCESS
+from mrclab.hosts.rdma.verbs import Verbs
+from mrclab.hosts.workloads.bounds import Bounds
+from mrclab.hosts.workloads.channel import Receiver, Sender, Sent, Slots, content, touched
+from mrclab.hosts.workloads.ring import Ring, chunk
+from mrclab.hosts.workloads.rounds import Rounds
+from mrclab.hosts.workloads.stream import Stream, StreamPlan
 
 RING_SLOTS = 4  # chunks that the left neighbour may be ahead, as far as memory goes
 _BATCH = 64  # messages in one record

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from lab.expectations.base import BaseExpectation, Level, Verdict
-from lab.expectations.durations import Completion, Latency, Rtt
-from lab.expectations.endings import Clean, Health, Integrity, QpErrors
-from lab.expectations.evs import EvAffected, EvState, EvSwaps, last_changes
-from lab.expectations.fabric import Drops, FalseAlarms, Injected, MapperVerdict, Marks, Trims
-from lab.expectations.fairness import Jain, PathShare, PlaneBalance, Spread
-from lab.expectations.losses import Detect, Lost, Recover, Retransmitted
-from lab.expectations.queues import QueueDepth
-from lab.expectations.throughput import Goodput, GoodputFloor, Isolation, Stall, reference
+from mrclab.lab.expectations.base import BaseExpectation, Level, Verdict
+from mrclab.lab.expectations.durations import Completion, Latency, Rtt
+from mrclab.lab.expectations.endings import Clean, Health, Integrity, QpErrors
+from mrclab.lab.expectations.evs import EvAffected, EvState, EvSwaps, last_changes
+from mrclab.lab.expectations.fabric import Drops, FalseAlarms, Injected, MapperVerdict, Marks, Trims
+from mrclab.lab.expectations.fairness import Jain, PathShare, PlaneBalance, Spread
+from mrclab.lab.expectations.losses import Detect, Lost, Recover, Retransmitted
+from mrclab.lab.expectations.queues import QueueDepth
+from mrclab.lab.expectations.throughput import Goodput, GoodputFloor, Isolation, Stall, reference
 
 if TYPE_CHECKING:
-    from lab.measure import Measures
+    from mrclab.lab.measure import Measures
 
 __all__ = ["BaseExpectation", "Expectation", "Level", "Verdict", "judge_all", "last_changes", "reference"]
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo
 
-from lab.measure.evidence import NoEvidence, span
-from lab.measure.flows import Selection
-from lab.names import NewName, TrafficName
-from lab.units import show_rate
-from lab.yamlfile import nearest
+from mrclab.lab.measure.evidence import NoEvidence, span
+from mrclab.lab.measure.flows import Selection
+from mrclab.lab.scenario.names import NewName, TrafficName
+from mrclab.lab.scenario.units import show_rate
+from mrclab.lab.scenario.yamlfile import nearest
 
 if TYPE_CHECKING:
-    from lab.measure import Measures
+    from mrclab.lab.measure import Measures
 
 __all__ = ["BaseExpectation", "Bounds", "FlowName", "Level", "LevelField", "Selected", "Verdict", "needs_one", "span"]
 

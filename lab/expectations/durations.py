@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from lab.expectations.base import BaseExpectation, Bounds, FlowName, Selected, Verdict, needs_one
-from lab.expectations.limits import LimitField
-from lab.measure.evidence import NoEvidence, span, went_well
-from lab.measure.flows import Selection
-from lab.names import KnownWindow, TrafficName
-from lab.series import quantile
-from lab.units import Percent, show_seconds
+from mrclab.lab.expectations.base import BaseExpectation, Bounds, FlowName, Selected, Verdict, needs_one
+from mrclab.lab.expectations.limits import LimitField
+from mrclab.lab.measure.evidence import NoEvidence, span, went_well
+from mrclab.lab.measure.flows import Selection
+from mrclab.lab.measure.series import quantile
+from mrclab.lab.scenario.names import KnownWindow, TrafficName
+from mrclab.lab.scenario.units import Percent, show_seconds
 
 if TYPE_CHECKING:
-    from lab.measure import Measures
+    from mrclab.lab.measure import Measures
 
 _SIDES = ("at_least", "at_most", "about")
 

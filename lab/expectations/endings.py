@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from lab.expectations.base import BaseExpectation, Bounds, Verdict
-from lab.history import Record
-from lab.measure.evidence import ran
-from lab.measure.flows import Selection
-from lab.measure.paths import USABLE
-from lab.names import HostName, TrafficName
+from mrclab.lab.expectations.base import BaseExpectation, Bounds, Verdict
+from mrclab.lab.history import Record
+from mrclab.lab.measure.evidence import ran
+from mrclab.lab.measure.flows import Selection
+from mrclab.lab.measure.paths import USABLE
+from mrclab.lab.scenario.names import HostName, TrafficName
 
 if TYPE_CHECKING:
-    from lab.measure import Measures
+    from mrclab.lab.measure import Measures
 
 
 class Integrity(BaseExpectation):

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one
-from lab.measure.evidence import NoEvidence, senders_told, span
-from lab.measure.faults import Strike, links_of
-from lab.measure.flows import Selection
-from lab.measure.paths import IN_USE, OUT, USABLE, EvChange, EvKey
-from lab.names import FaultName, KnownWindow
-from lab.units import Duration, show_seconds
+from mrclab.lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one
+from mrclab.lab.measure.evidence import NoEvidence, senders_told, span
+from mrclab.lab.measure.faults import Strike, links_of
+from mrclab.lab.measure.flows import Selection
+from mrclab.lab.measure.paths import IN_USE, OUT, USABLE, EvChange, EvKey
+from mrclab.lab.scenario.names import FaultName, KnownWindow
+from mrclab.lab.scenario.units import Duration, show_seconds
 
 if TYPE_CHECKING:
-    from lab.measure import Measures
+    from mrclab.lab.measure import Measures
 
 State = Literal["GOOD", "SKIP", "STANDBY", "ASSUMED_BAD", "PORT_DOWN", "DENIED"]
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one
-from lab.measure.evidence import NoEvidence
-from lab.measure.faults import elements, links_of
-from lab.measure.switches import Port, grew, ports_of
-from lab.names import FaultName, KnownWindow
-from lab.series import Counter
-from lab.units import Duration, Percent, show_seconds
+from mrclab.lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one
+from mrclab.lab.measure.evidence import NoEvidence
+from mrclab.lab.measure.faults import elements, links_of
+from mrclab.lab.measure.series import Counter
+from mrclab.lab.measure.switches import Port, grew, ports_of
+from mrclab.lab.scenario.names import FaultName, KnownWindow
+from mrclab.lab.scenario.units import Duration, Percent, show_seconds
 
 if TYPE_CHECKING:
-    from lab.measure import Measures
+    from mrclab.lab.measure import Measures
 
 _LIMITS = ("at_least", "at_most")
 

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from lab.expectations.base import BaseExpectation, Bounds, Selected, Verdict, needs_one, span
-from lab.measure.evidence import NoEvidence
-from lab.measure.flows import Flow, Selection
-from lab.names import KnownWindow, TrafficName
-from lab.series import jain
-from lab.units import Percent, show_rate
+from mrclab.lab.expectations.base import BaseExpectation, Bounds, Selected, Verdict, needs_one, span
+from mrclab.lab.measure.evidence import NoEvidence
+from mrclab.lab.measure.flows import Flow, Selection
+from mrclab.lab.measure.series import jain
+from mrclab.lab.scenario.names import KnownWindow, TrafficName
+from mrclab.lab.scenario.units import Percent, show_rate
 
 if TYPE_CHECKING:
-    from lab.measure import Measures
+    from mrclab.lab.measure import Measures
 
 
 class _BetweenFlows(BaseExpectation):

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationInfo
 
-from lab.units import show_seconds
-from lab.yamlfile import nearest
-from topo.spec import parse_duration
+from mrclab.lab.scenario.units import show_seconds
+from mrclab.lab.scenario.yamlfile import nearest
+from mrclab.topo.spec import parse_duration
 
 if TYPE_CHECKING:
-    from lab.measure import Measures
+    from mrclab.lab.measure import Measures
 
 _SHARE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
 _RTTS = re.compile(r"\s*(\d+(?:\.\d*)?)\s*rtts?\s*")

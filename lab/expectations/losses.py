@@ -4,19 +4,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from lab.expectations.base import BaseExpectation, Bounds, LevelField, Selected, Verdict, needs_one, span
-from lab.expectations.evs import used_over
-from lab.expectations.throughput import reference
-from lab.faults.base import several
-from lab.measure.evidence import NoEvidence, senders_told
-from lab.measure.flows import QpKey, Selection
-from lab.measure.paths import OUT
-from lab.names import FaultName, KnownWindow
-from lab.series import binned_total, edges
-from lab.units import Duration, Percent, show_rate, show_seconds
+from mrclab.lab.expectations.base import BaseExpectation, Bounds, LevelField, Selected, Verdict, needs_one, span
+from mrclab.lab.expectations.evs import used_over
+from mrclab.lab.expectations.throughput import reference
+from mrclab.lab.faults.base import several
+from mrclab.lab.measure.evidence import NoEvidence, senders_told
+from mrclab.lab.measure.flows import QpKey, Selection
+from mrclab.lab.measure.paths import OUT
+from mrclab.lab.measure.series import binned_total, edges
+from mrclab.lab.scenario.names import FaultName, KnownWindow
+from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 
 if TYPE_CHECKING:
-    from lab.measure import Loss, Measures
+    from mrclab.lab.measure import Loss, Measures
 
 
 _LOST_LIMITS = ("at_least", "at_most", "within_rtts", "share_at_least", "share_at_most")

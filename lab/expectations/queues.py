@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one, span
-from lab.measure.switches import ports_of
-from lab.names import KnownWindow
-from lab.series import quantile
+from mrclab.lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one, span
+from mrclab.lab.measure.series import quantile
+from mrclab.lab.measure.switches import ports_of
+from mrclab.lab.scenario.names import KnownWindow
 
 if TYPE_CHECKING:
-    from lab.measure import Measures
+    from mrclab.lab.measure import Measures
 
 _DEPTH = re.compile(r"\s*(\d+(?:\.\d*)?)\s*(bdps?)?\s*")
 

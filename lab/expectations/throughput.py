@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from lab.expectations.base import (
+from mrclab.lab.expectations.base import (
     LINE,
     MEAN,
     BaseExpectation,
@@ -16,14 +16,14 @@ from lab.expectations.base import (
     needs_one,
     span,
 )
-from lab.measure.evidence import NoEvidence, arrived, ran
-from lab.measure.flows import Selection
-from lab.names import KnownWindow, TrafficName
-from lab.series import binned_total, edges, quantile
-from lab.units import Duration, Percent, show_rate, show_seconds
+from mrclab.lab.measure.evidence import NoEvidence, arrived, ran
+from mrclab.lab.measure.flows import Selection
+from mrclab.lab.measure.series import binned_total, edges, quantile
+from mrclab.lab.scenario.names import KnownWindow, TrafficName
+from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 
 if TYPE_CHECKING:
-    from lab.measure import Measures
+    from mrclab.lab.measure import Measures
 
 _ONE_LEVEL = ("at_least", "at_most", "about")
 

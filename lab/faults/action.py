@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from topo.emulation import Emulation
-from topo.model import Fabric
+from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.model import Fabric
 
 Counters = Mapping[str, Any]
 

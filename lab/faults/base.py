@@ -9,10 +9,10 @@ from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from lab.models import Strict
-from lab.moments import Trigger
-from lab.names import KnownTrigger, NewName
-from topo.model import Fabric
+from mrclab.lab.scenario.base import Strict
+from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.names import KnownTrigger, NewName
+from mrclab.topo.model import Fabric
 
 Direction = Literal["both", "up", "down"]
 

@@ -5,9 +5,9 @@ import random
 import time
 from collections.abc import Mapping
 
-from lab.faults.action import Action, Counters, Ground
-from lab.faults.base import Direction, FaultBase
-from lab.faults.cablemodels import (
+from mrclab.lab.faults.action import Action, Counters, Ground
+from mrclab.lab.faults.base import Direction, FaultBase
+from mrclab.lab.faults.cablemodels import (
     Corruption,
     Delay,
     EvLoss,
@@ -21,11 +21,11 @@ from lab.faults.cablemodels import (
     SilentDrop,
     SwapCables,
 )
-from lab.faults.groupmodels import HostLoss, NicDown, NicPortDown, PlaneDown, Transceiver
-from topo import cablefaults, cables
-from topo.cablefaults import EVERY_PACKET, Match
-from topo.relay import Impairment
-from topo.relays import Relayed, impair
+from mrclab.lab.faults.groupmodels import HostLoss, NicDown, NicPortDown, PlaneDown, Transceiver
+from mrclab.topo.cables import cablefaults, cables
+from mrclab.topo.cables.cablefaults import EVERY_PACKET, Match
+from mrclab.topo.cables.relay import Impairment
+from mrclab.topo.cables.relays import Relayed, impair
 
 _DRAWS = 4096  # seeded losses drawn in advance for all cables of a fault together
 _LEAST_DRAWS = 64  # for each cable

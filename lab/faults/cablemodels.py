@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lab.faults.base import Direction, FaultBase, LastingFault, at_least_one, direction_text
-from lab.models import Strict
-from lab.names import CableName, PlaneNumber
-from lab.units import Duration, Percent, show_seconds
-from topo import srv6
-from topo.model import Fabric
+from mrclab.lab.faults.base import Direction, FaultBase, LastingFault, at_least_one, direction_text
+from mrclab.lab.scenario.base import Strict
+from mrclab.lab.scenario.names import CableName, PlaneNumber
+from mrclab.lab.scenario.units import Duration, Percent, show_seconds
+from mrclab.topo import srv6
+from mrclab.topo.model import Fabric
 
 Share = Annotated[Percent, Field(gt=0, le=1)]  # 1% or 0.01
 MinLength = Annotated[int, Field(ge=0, le=65535, description="frames shorter than this many bytes are left alone")]

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 
-from lab.faults.base import FaultBase, at_least_one
-from lab.faults.cablemodels import CABLE_KINDS
-from lab.faults.groupmodels import NicPortDown, PlaneDown, Transceiver
-from lab.faults.processmodels import SwitchCrash, SwitchFreeze, SwitchReboot, WrongEntry
-from lab.moments import Trigger
-from lab.units import Duration, show_seconds
-from topo.model import Fabric, Link, Switch
+from mrclab.lab.faults.base import FaultBase, at_least_one
+from mrclab.lab.faults.cablemodels import CABLE_KINDS
+from mrclab.lab.faults.groupmodels import NicPortDown, PlaneDown, Transceiver
+from mrclab.lab.faults.processmodels import SwitchCrash, SwitchFreeze, SwitchReboot, WrongEntry
+from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.units import Duration, show_seconds
+from mrclab.topo.model import Fabric, Link, Switch
 
 _MODELS: tuple[type[FaultBase], ...] = (
     *CABLE_KINDS,

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from lab.faults.base import FaultBase, LastingFault, at_least_one, several
-from lab.faults.cablemodels import Share
-from lab.names import CableName, HostName, PlaneNumber
-from topo.model import Fabric
+from mrclab.lab.faults.base import FaultBase, LastingFault, at_least_one, several
+from mrclab.lab.faults.cablemodels import Share
+from mrclab.lab.scenario.names import CableName, HostName, PlaneNumber
+from mrclab.topo.model import Fabric
 
 
 class Transceiver(LastingFault):

@@ -9,14 +9,14 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from lab.attach import Lab
-from lab.errors import RunError
-from lab.faults.base import FaultBase
-from lab.faults.models import MODELS
-from lab.faults.timeline import TimeLine
-from lab.session import Session
-from lab.yamlfile import nearest
-from topo.spec import explain
+from mrclab.lab.errors import RunError
+from mrclab.lab.faults.base import FaultBase
+from mrclab.lab.faults.models import MODELS
+from mrclab.lab.faults.timeline import TimeLine
+from mrclab.lab.run.attach import Lab
+from mrclab.lab.run.session import Session
+from mrclab.lab.scenario.yamlfile import nearest
+from mrclab.topo.spec import explain
 
 _LONGEST_REST = 0.5  # seconds between two looks at what is due
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lab.faults.base import FaultBase, LastingFault
-from lab.faults.cablemodels import (
+from mrclab.lab.faults.base import FaultBase, LastingFault
+from mrclab.lab.faults.cablemodels import (
     CABLE_KINDS,
     Corruption,
     Delay,
@@ -20,9 +20,9 @@ from lab.faults.cablemodels import (
     SilentDrop,
     SwapCables,
 )
-from lab.faults.chaos import Chaos
-from lab.faults.groupmodels import GROUP_KINDS, HostLoss, NicDown, NicPortDown, PlaneDown, Transceiver
-from lab.faults.processmodels import (
+from mrclab.lab.faults.chaos import Chaos
+from mrclab.lab.faults.groupmodels import GROUP_KINDS, HostLoss, NicDown, NicPortDown, PlaneDown, Transceiver
+from mrclab.lab.faults.processmodels import (
     PROCESS_KINDS,
     AgentCrash,
     Background,

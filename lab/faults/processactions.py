@@ -4,9 +4,9 @@ import math
 import time
 from collections.abc import Mapping
 
-from lab.errors import RunError
-from lab.faults.action import Action, Counters, Ground
-from lab.faults.processmodels import (
+from mrclab.lab.errors import RunError
+from mrclab.lab.faults.action import Action, Counters, Ground
+from mrclab.lab.faults.processmodels import (
     AgentCrash,
     Background,
     ControllerCrash,
@@ -18,8 +18,8 @@ from lab.faults.processmodels import (
     SwitchReboot,
     WrongEntry,
 )
-from topo import channels, senders
-from topo.targets import Launch
+from mrclab.topo.cables import channels, senders
+from mrclab.topo.linux.targets import Launch
 
 CONTROLLER = "controller"
 _LOOK_AGAIN = 0.05  # seconds between two looks whether a switch is provisioned

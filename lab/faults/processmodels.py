@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from lab.faults.base import FaultBase, LastingFault, links_of_switch
-from lab.names import HostName, PlaneNumber, SwitchName
-from lab.units import Duration, Percent, show_seconds
-from topo.model import Fabric
+from mrclab.lab.faults.base import FaultBase, LastingFault, links_of_switch
+from mrclab.lab.scenario.names import HostName, PlaneNumber, SwitchName
+from mrclab.lab.scenario.units import Duration, Percent, show_seconds
+from mrclab.topo.model import Fabric
 
 
 class SwitchFault(LastingFault):

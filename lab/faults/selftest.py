@@ -1,7 +1,8 @@
 """Proves every kind of fault that a scenario may name, in a small real lab: it does what it says and leaves nothing.
 
-`topo.selftest` proves what the kernel has to offer; here the whole way is walked, from the model of a scenario's entry
-over its time line to switches, controller and agents, and back. Frames are sent past the transports.
+`mrclab.topo.cables.selftest` proves what the kernel has to offer; here the whole way is walked, from the
+model of a scenario's entry over its time line to switches, controller and agents, and back.
+Frames are sent past the transports.
 """
 
 import os
@@ -12,28 +13,20 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from lab import history
-from lab.errors import LabError
-from lab.faults.base import FaultBase
-from lab.faults.models import Fault
-from lab.faults.timeline import TimeLine
-from lab.session import Session, lab_session
-from topo import kernel, srv6
-from topo import selftest as back_ends
-from topo.errors import TopoError
-from topo.model import Fabric
-from topo.selftest import Verdict
-from topo.spec import load
-from topo.testports import (
-    END,
-    ETH_P_IPV6,
-    across,
-    carriers,
-    expect,
-    ports,
-    process_state,
-    srv6_packet,
-)
+from mrclab.lab import history
+from mrclab.lab.errors import LabError
+from mrclab.lab.faults.base import FaultBase
+from mrclab.lab.faults.models import Fault
+from mrclab.lab.faults.timeline import TimeLine
+from mrclab.lab.run.session import Session, lab_session
+from mrclab.topo import srv6
+from mrclab.topo.cables import selftest as back_ends
+from mrclab.topo.cables.selftest import Verdict
+from mrclab.topo.cables.testports import END, ETH_P_IPV6, across, carriers, expect, ports, process_state, srv6_packet
+from mrclab.topo.errors import TopoError
+from mrclab.topo.linux import kernel
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import load
 
 FABRIC = {"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate_pps": 2000, "delay": 0}}
 _CABLE, _OTHER, _UPLINK = "h1-p1/t0-p1-1", "h1-p2/t0-p2-1", "t0-p1-1/t1-p1-2"

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lab.errors import RunError
-from lab.faults.action import Action, Counters, Ground
-from lab.faults.base import FaultBase
-from lab.faults.cableactions import CABLE_ACTIONS
-from lab.faults.chaos import Chaos
-from lab.faults.processactions import CONTROLLER, PROCESS_ACTIONS
-from lab.yamlfile import nearest
-from topo.errors import TopoError
+from mrclab.lab.errors import RunError
+from mrclab.lab.faults.action import Action, Counters, Ground
+from mrclab.lab.faults.base import FaultBase
+from mrclab.lab.faults.cableactions import CABLE_ACTIONS
+from mrclab.lab.faults.chaos import Chaos
+from mrclab.lab.faults.processactions import CONTROLLER, PROCESS_ACTIONS
+from mrclab.lab.scenario.yamlfile import nearest
+from mrclab.topo.errors import TopoError
 
 _LONGEST_STEP = 0.3  # seconds of a plan's time at a time; whoever runs a time line looks more often
 _WHOLE_AGAIN = 15.0  # seconds that switches and controller get to find each other after the last fault

@@ -4,13 +4,13 @@ Everything is computed from the merged history alone, so that a report can be ma
 `Measures` is the whole; its parts are `flows`, `rates`, `stalls`, `paths`, `switches`, `completions` and `machine`.
 """
 
-from lab.measure.completions import Completion
-from lab.measure.evidence import NoEvidence
-from lab.measure.faults import Strike
-from lab.measure.flows import Flow, Selection
-from lab.measure.machine import Process
-from lab.measure.paths import EvChange, Loss, ev_path
-from lab.measure.run import Measures
+from mrclab.lab.measure.completions import Completion
+from mrclab.lab.measure.evidence import NoEvidence
+from mrclab.lab.measure.faults import Strike
+from mrclab.lab.measure.flows import Flow, Selection
+from mrclab.lab.measure.machine import Process
+from mrclab.lab.measure.measures import Measures
+from mrclab.lab.measure.paths import EvChange, Loss, ev_path
 
 __all__ = [
     "Completion",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from lab.history import History
+from mrclab.lab.history import History
 
 Unit = Literal["messages", "iterations", "flows"]
 

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from lab.measure.flows import Flow, Selection
+from mrclab.lab.measure.flows import Flow, Selection
 
 if TYPE_CHECKING:
-    from lab.measure.run import Measures
+    from mrclab.lab.measure.measures import Measures
 
 SAMPLING = 0.25  # seconds around a window in which a host must have been sampled at least once; they sample each 100 ms
 

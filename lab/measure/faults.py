@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from lab.history import History
-from lab.measure.rates import Path
-from topo.model import Fabric, Host, Switch, UnknownName
+from mrclab.lab.history import History
+from mrclab.lab.measure.rates import Path
+from mrclab.topo.model import Fabric, Host, Switch, UnknownName
 
 
 @dataclass(frozen=True)

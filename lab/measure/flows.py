@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.history import History, Record
+from mrclab.lab.history import History, Record
 
 QpKey = tuple[str, int]  # host, handle of the QP there
 

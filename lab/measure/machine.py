@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from lab.history import History
-from lab.measure.faults import Strike
-from lab.measure.samples import Samples
-from lab.series import Counter
-from lab.units import show_seconds
+from mrclab.lab.history import History
+from mrclab.lab.measure.faults import Strike
+from mrclab.lab.measure.samples import Samples
+from mrclab.lab.measure.series import Counter
+from mrclab.lab.scenario.units import show_seconds
 
 MAX_CPU = 0.97  # of one core over a second: beyond it a process set the pace, not the network
 BUSY_S = 1.0  # seconds over which a process must have been that busy

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
-from lab.history import History
-from lab.measure.flows import Flow, Flows
-from lab.measure.rates import Path
-from lab.measure.samples import Samples
-from topo import srv6
-from topo.errors import TopoError
-from topo.model import Fabric
+from mrclab.lab.history import History
+from mrclab.lab.measure.flows import Flow, Flows
+from mrclab.lab.measure.rates import Path
+from mrclab.lab.measure.samples import Samples
+from mrclab.topo import srv6
+from mrclab.topo.errors import TopoError
+from mrclab.topo.model import Fabric
 
 USABLE = frozenset({"GOOD", "SKIP", "STANDBY"})
 IN_USE = frozenset({"GOOD", "SKIP"})

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 
-from lab.measure.flows import Flow, Flows, Selection
-from lab.measure.samples import Samples
-from lab.series import Counter, binned_total, total
-from topo.model import Fabric
+from mrclab.lab.measure.flows import Flow, Flows, Selection
+from mrclab.lab.measure.samples import Samples
+from mrclab.lab.measure.series import Counter, binned_total, total
+from mrclab.topo.model import Fabric
 
 Path = tuple[int, int]  # plane, uplink; uplink 0 inside a T0 group
 

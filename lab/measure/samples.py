@@ -7,8 +7,8 @@ left out is as it was.
 from collections import defaultdict
 from typing import Any
 
-from lab.history import History, Record
-from lab.series import Counter, Gauge
+from mrclab.lab.history import History, Record
+from mrclab.lab.measure.series import Counter, Gauge
 
 QP_COUNTS = frozenset(
     ("placed_bytes", "acked_bytes", "sent_packets", "retx_packets", "lost_packets", "ecn_packets", "trimmed_packets")

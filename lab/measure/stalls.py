@@ -1,8 +1,8 @@
 """Pauses: how long a receiving QP waited for new data."""
 
-from lab.history import History
-from lab.measure.flows import Flow, Flows, Selection
-from lab.measure.samples import Samples
+from mrclab.lab.history import History
+from mrclab.lab.measure.flows import Flow, Flows, Selection
+from mrclab.lab.measure.samples import Samples
 
 _SAMPLING = 0.1  # seconds between two samples of a host
 

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from lab.history import History
-from lab.measure.faults import links_of
-from lab.series import Counter, Gauge
-from topo.model import Fabric
+from mrclab.lab.history import History
+from mrclab.lab.measure.faults import links_of
+from mrclab.lab.measure.series import Counter, Gauge
+from mrclab.topo.model import Fabric
 
 Port = tuple[str, int]  # switch, port number
 

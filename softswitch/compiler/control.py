@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from softswitch import program as p4
-from softswitch.compiler import liveness
-from softswitch.compiler.block import Ex, bits, constant
-from softswitch.compiler.flow import Body, End
-from softswitch.compiler.parse import Parsing
-from softswitch.compiler.state import State, is_dirty
-from softswitch.runtime_api import PipelineError
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.compiler import liveness
+from mrclab.softswitch.compiler.block import Ex, bits, constant
+from mrclab.softswitch.compiler.flow import Body, End
+from mrclab.softswitch.compiler.parse import Parsing
+from mrclab.softswitch.compiler.state import State, is_dirty
+from mrclab.softswitch.runtime_api import PipelineError
 
 NODE_LIMIT = 6
 """How many times the nodes of a pipeline may be emitted on the average (unstructured graphs repeat nodes)."""

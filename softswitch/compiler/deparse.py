@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from softswitch import program as p4
-from softswitch.compiler.block import Ex, bits, constant
-from softswitch.compiler.control import Control
-from softswitch.compiler.state import is_dirty
-from softswitch.layout import UNCUT
-from softswitch.runtime_api import PipelineError
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.compiler.block import Ex, bits, constant
+from mrclab.softswitch.compiler.control import Control
+from mrclab.softswitch.compiler.state import is_dirty
+from mrclab.softswitch.layout import UNCUT
+from mrclab.softswitch.runtime_api import PipelineError
 
 _RESULT_BITS = {
     "crc16": 16, "crc16_custom": 16, "crcCCITT": 16, "csum16": 16, "cksum16": 16, "xor16": 16,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from softswitch import program as p4
-from softswitch.compiler.block import Block, Ex, bits, boolean, constant, saturate, wrap
-from softswitch.compiler.state import CLEAN, DIRTY, FLAGS, Conformer, Known, Local, Names, Place, State
-from softswitch.runtime_api import PipelineError
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.compiler.block import Block, Ex, bits, boolean, constant, saturate, wrap
+from mrclab.softswitch.compiler.state import CLEAN, DIRTY, FLAGS, Conformer, Known, Local, Names, Place, State
+from mrclab.softswitch.runtime_api import PipelineError
 
 WIDEST_SHIFT = 4096
 """Left shifts beyond this give zero: no field is that wide, and an unlimited one would fill the memory."""

@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from softswitch import program as p4
-from softswitch.compiler import liveness
-from softswitch.compiler.block import Block, Ex, Indented, bits, constant
-from softswitch.compiler.control import Graph
-from softswitch.compiler.deparse import Deparsing
-from softswitch.compiler.handover import FLAG_NAMES, Handover, Layout
-from softswitch.compiler.primitives import CLONE_FLAG
-from softswitch.compiler.state import DIRTY, FLAGS, Known, Names, State, initial
-from softswitch.layout import EGRESS_CLONE, INGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED, UNCUT
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.compiler import liveness
+from mrclab.softswitch.compiler.block import Block, Ex, Indented, bits, constant
+from mrclab.softswitch.compiler.control import Graph
+from mrclab.softswitch.compiler.deparse import Deparsing
+from mrclab.softswitch.compiler.handover import FLAG_NAMES, Handover, Layout
+from mrclab.softswitch.compiler.primitives import CLONE_FLAG
+from mrclab.softswitch.compiler.state import DIRTY, FLAGS, Known, Names, State, initial
+from mrclab.softswitch.layout import EGRESS_CLONE, INGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED, UNCUT
 
 LEAF_BUDGET = 900
 """Nodes of ingress times leaves of the parser up to which each leaf gets an ingress of its own."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from softswitch import program as p4
-from softswitch.compiler.block import Block
-from softswitch.compiler.deparse import Deparsing
-from softswitch.compiler.state import (
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.compiler.block import Block
+from mrclab.softswitch.compiler.deparse import Deparsing
+from mrclab.softswitch.compiler.state import (
     CLEAN,
     DIRTY,
     FLAGS,

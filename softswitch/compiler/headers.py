@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from softswitch import program as p4
-from softswitch.compiler.block import Ex, constant
-from softswitch.compiler.flow import Body, Flow
-from softswitch.compiler.state import DIRTY, HeaderState, Known, Local, is_dirty
-from softswitch.runtime_api import PipelineError
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.compiler.block import Ex, constant
+from mrclab.softswitch.compiler.flow import Body, Flow
+from mrclab.softswitch.compiler.state import DIRTY, HeaderState, Known, Local, is_dirty
+from mrclab.softswitch.runtime_api import PipelineError
 
 
 class HeaderOps(Flow):

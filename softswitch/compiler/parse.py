@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from softswitch import program as p4
-from softswitch.bmv2expr import naming
-from softswitch.compiler.block import Ex, constant
-from softswitch.compiler.expr import padded
-from softswitch.compiler.flow import Body
-from softswitch.compiler.primitives import Primitives
-from softswitch.compiler.state import DIRTY, FLAGS, HeaderState, State
-from softswitch.runtime_api import PipelineError
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.bmv2expr import naming
+from mrclab.softswitch.compiler.block import Ex, constant
+from mrclab.softswitch.compiler.expr import padded
+from mrclab.softswitch.compiler.flow import Body
+from mrclab.softswitch.compiler.primitives import Primitives
+from mrclab.softswitch.compiler.state import DIRTY, FLAGS, HeaderState, State
+from mrclab.softswitch.runtime_api import PipelineError
 
 TREE_LIMIT = 48
 """Parser states emitted as a tree (shared ones once per path); with more, or loops, the parser is a dispatcher."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from softswitch import program as p4
-from softswitch.compiler.block import Ex, constant
-from softswitch.compiler.headers import HeaderOps
-from softswitch.compiler.state import DIRTY
-from softswitch.layout import UNCUT
-from softswitch.runtime_api import PipelineError
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.compiler.block import Ex, constant
+from mrclab.softswitch.compiler.headers import HeaderOps
+from mrclab.softswitch.compiler.state import DIRTY
+from mrclab.softswitch.layout import UNCUT
+from mrclab.softswitch.runtime_api import PipelineError
 
 CLONE_FLAG = 1 << 15
 """Set in the clone flag beside the session, so that session 0 can be asked for (MIRROR_SESSION_ID_VALID_MASK)."""

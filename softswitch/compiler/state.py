@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from softswitch import program as p4
-from softswitch.compiler.block import Block
-from softswitch.layout import UNCUT
+from mrclab.softswitch import program as p4
+from mrclab.softswitch.compiler.block import Block
+from mrclab.softswitch.layout import UNCUT
 
 
 @dataclass(frozen=True)

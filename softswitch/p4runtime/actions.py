@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from softswitch.p4runtime.p4info import P4Index
-from softswitch.p4runtime.status import invalid
-from softswitch.p4runtime.stubs import p4r
-from softswitch.p4runtime.values import to_bytes, to_int
-from softswitch.runtime_api import ActionCall
+from mrclab.softswitch.p4runtime.p4info import P4Index
+from mrclab.softswitch.p4runtime.status import invalid
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.p4runtime.values import to_bytes, to_int
+from mrclab.softswitch.runtime_api import ActionCall
 
 
 def action_from_proto(message: p4r.Action, index: P4Index) -> ActionCall:

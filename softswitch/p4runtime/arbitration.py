@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from softswitch.p4runtime.notifications import Lazy
-from softswitch.p4runtime.status import Code, P4RuntimeError, code_number, invalid
-from softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.p4runtime.notifications import Lazy
+from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, code_number, invalid
+from mrclab.softswitch.p4runtime.stubs import p4r
 
 MAX_CONTROLLERS = 16  # as PI
 

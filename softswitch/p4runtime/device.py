@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 
-from softswitch.p4runtime import notifications
-from softswitch.p4runtime.arbitration import Arbiter
-from softswitch.p4runtime.pipeline import Pipeline, check_p4info, load_pipeline, parse_replay
-from softswitch.p4runtime.state import Apply
-from softswitch.p4runtime.status import Code, P4RuntimeError, WriteFailedError, invalid
-from softswitch.p4runtime.stubs import p4r
-from softswitch.runtime_api import DigestList, RuntimeApi, RuntimeApiError, TableEntry
+from mrclab.softswitch.p4runtime import notifications
+from mrclab.softswitch.p4runtime.arbitration import Arbiter
+from mrclab.softswitch.p4runtime.pipeline import Pipeline, check_p4info, load_pipeline, parse_replay
+from mrclab.softswitch.p4runtime.state import Apply
+from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, WriteFailedError, invalid
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.runtime_api import DigestList, RuntimeApi, RuntimeApiError, TableEntry
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from softswitch.p4runtime.p4info import Field, Table
-from softswitch.p4runtime.status import P4RuntimeError, invalid
-from softswitch.p4runtime.stubs import p4r
-from softswitch.p4runtime.values import all_ones, prefix_mask, to_bytes, to_int
-from softswitch.runtime_api import FieldMatch, MatchKey
+from mrclab.softswitch.p4runtime.p4info import Field, Table
+from mrclab.softswitch.p4runtime.status import P4RuntimeError, invalid
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.p4runtime.values import all_ones, prefix_mask, to_bytes, to_int
+from mrclab.softswitch.runtime_api import FieldMatch, MatchKey
 
 
 def key_from_proto(entry: p4r.TableEntry, table: Table) -> MatchKey:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from softswitch.p4runtime.matches import key_to_proto
-from softswitch.p4runtime.p4info import Digest
-from softswitch.p4runtime.packet_io import HeaderCodec
-from softswitch.p4runtime.state import PipelineState
-from softswitch.p4runtime.stubs import p4r
-from softswitch.p4runtime.values import to_bytes
-from softswitch.runtime_api import DigestList, TableEntry
+from mrclab.softswitch.p4runtime.matches import key_to_proto
+from mrclab.softswitch.p4runtime.p4info import Digest
+from mrclab.softswitch.p4runtime.packet_io import HeaderCodec
+from mrclab.softswitch.p4runtime.state import PipelineState
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.p4runtime.values import to_bytes
+from mrclab.softswitch.runtime_api import DigestList, TableEntry
 
 Lazy = Callable[[], p4r.StreamMessageResponse | None]
 """Makes an event's message, or None if there is nothing to say after all; called in the stream's thread."""

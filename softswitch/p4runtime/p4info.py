@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from softswitch.p4runtime.stubs import p4i, p4t
-from softswitch.runtime_api import KeyInfo, ProgramInfo, TableInfo
+from mrclab.softswitch.p4runtime.stubs import p4i, p4t
+from mrclab.softswitch.runtime_api import KeyInfo, ProgramInfo, TableInfo
 
 KINDS = {
     p4i.MatchField.EXACT: "exact",

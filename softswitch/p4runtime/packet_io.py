@@ -6,10 +6,10 @@ rounds it up to whole bytes.
 
 from __future__ import annotations
 
-from softswitch.p4runtime.p4info import Field
-from softswitch.p4runtime.status import invalid
-from softswitch.p4runtime.stubs import p4r
-from softswitch.p4runtime.values import all_ones, to_bytes, to_int
+from mrclab.softswitch.p4runtime.p4info import Field
+from mrclab.softswitch.p4runtime.status import invalid
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.p4runtime.values import all_ones, to_bytes, to_int
 
 
 class HeaderCodec:

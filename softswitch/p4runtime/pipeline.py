@@ -6,16 +6,16 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from softswitch.p4runtime.device_config import StoredConfig, device_json
-from softswitch.p4runtime.entities import make_handlers
-from softswitch.p4runtime.entities.table import TableHandler
-from softswitch.p4runtime.p4info import P4Index, P4InfoError
-from softswitch.p4runtime.packet_io import HeaderCodec
-from softswitch.p4runtime.profile_state import ProfileState
-from softswitch.p4runtime.state import Apply, EntityHandler, PipelineState
-from softswitch.p4runtime.status import Code, P4RuntimeError
-from softswitch.p4runtime.stubs import p4r
-from softswitch.runtime_api import CompiledPipeline, RuntimeApi, RuntimeApiError
+from mrclab.softswitch.p4runtime.device_config import StoredConfig, device_json
+from mrclab.softswitch.p4runtime.entities import make_handlers
+from mrclab.softswitch.p4runtime.entities.table import TableHandler
+from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoError
+from mrclab.softswitch.p4runtime.packet_io import HeaderCodec
+from mrclab.softswitch.p4runtime.profile_state import ProfileState
+from mrclab.softswitch.p4runtime.state import Apply, EntityHandler, PipelineState
+from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.runtime_api import CompiledPipeline, RuntimeApi, RuntimeApiError
 
 log = logging.getLogger(__name__)
 

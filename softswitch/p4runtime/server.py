@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from softswitch.p4runtime.address import ServerError, check_address
-from softswitch.p4runtime.arbitration import Controller
-from softswitch.p4runtime.device import Device
-from softswitch.p4runtime.status import ERROR_SPACE, Code, P4RuntimeError, abort, code_number, invalid
-from softswitch.p4runtime.streams import Stream
-from softswitch.p4runtime.stubs import p4r
-from softswitch.runtime_api import RuntimeApi
+from mrclab.softswitch.p4runtime.address import ServerError, check_address
+from mrclab.softswitch.p4runtime.arbitration import Controller
+from mrclab.softswitch.p4runtime.device import Device
+from mrclab.softswitch.p4runtime.status import ERROR_SPACE, Code, P4RuntimeError, abort, code_number, invalid
+from mrclab.softswitch.p4runtime.streams import Stream
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.runtime_api import RuntimeApi
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from softswitch.p4runtime.p4info import P4Index
-from softswitch.p4runtime.profile_state import ProfileState
-from softswitch.p4runtime.stubs import p4r
-from softswitch.runtime_api import MatchKey, RuntimeApi
+from mrclab.softswitch.p4runtime.p4info import P4Index
+from mrclab.softswitch.p4runtime.profile_state import ProfileState
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.runtime_api import MatchKey, RuntimeApi
 
 EntryKey = tuple[int, MatchKey, int]
 """Table id, match key, priority."""

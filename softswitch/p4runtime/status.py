@@ -13,8 +13,8 @@ from typing import NoReturn
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
 
-from softswitch.p4runtime.stubs import p4r, rpc_status
-from softswitch.runtime_api import RuntimeApiError
+from mrclab.softswitch.p4runtime.stubs import p4r, rpc_status
+from mrclab.softswitch.runtime_api import RuntimeApiError
 
 ERROR_SPACE = "ALL-sswitch-p4org"  # the error space of simple_switch
 DETAILS_TRAILER = "grpc-status-details-bin"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from queue import SimpleQueue
 
-from softswitch.p4runtime.notifications import Lazy
-from softswitch.p4runtime.status import Code, P4RuntimeError
-from softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.p4runtime.notifications import Lazy
+from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError
+from mrclab.softswitch.p4runtime.stubs import p4r
 
 MAX_WAITING = 4096  # events; a controller that reads slower than they come loses the newest
 

@@ -6,7 +6,7 @@ and longer strings than the canonical one are accepted as long as the number fit
 
 from __future__ import annotations
 
-from softswitch.p4runtime.status import invalid
+from mrclab.softswitch.p4runtime.status import invalid
 
 
 def to_int(data: bytes, width: int) -> int:

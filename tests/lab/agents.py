@@ -15,7 +15,7 @@ from typing import Any
 
 from netns import Namespace, join
 
-from rpc.client import Client
+from mrclab.rpc.client import Client
 
 PATIENCE_S = 20.0
 NAMES = ("h1", "h2")
@@ -89,7 +89,7 @@ class AgentPair:
     def start_one(self, name: str) -> subprocess.Popen[str]:
         files = {"node-config": self.config_path(name), "socket": f"{name}.sock", "history": f"{name}.jsonl"}
         options = [word for option, file in files.items() for word in (f"--{option}", str(self.directory / file))]
-        argv = [sys.executable, "-m", "hosts.agent", *options]
+        argv = [sys.executable, "-m", "mrclab.hosts.agent", *options]
         self.processes[name] = self.namespaces[name].popen(argv, stderr=subprocess.PIPE)
         return self.processes[name]
 

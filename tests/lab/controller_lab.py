@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rpc.client import Client
-from rpc.errors import RpcError, RpcUnavailable
-from topo.emulation import Emulation
-from topo.model import Fabric
-from topo.spec import load
+from mrclab.rpc.client import Client
+from mrclab.rpc.errors import RpcError, RpcUnavailable
+from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import load
 
 PATIENCE = 30.0  # seconds a test waits for something before it fails
 POLL = 0.02  # seconds between two looks at a history file
@@ -35,7 +35,15 @@ class ControlledLab:
     def start_controller(self, name: str = "controller", *options: str) -> None:
         """Start a controller and wait until its API answers."""
         self._forget(name)
-        argv = [sys.executable, "-m", "controller", "--run-dir", str(self.run_dir), "--socket", str(self._socket(name))]
+        argv = [
+            sys.executable,
+            "-m",
+            "mrclab.controller",
+            "--run-dir",
+            str(self.run_dir),
+            "--socket",
+            str(self._socket(name)),
+        ]
         argv += ["--history", str(self._history(name)), *options]
         self.processes[name] = self.emulation.popen(None, argv, log=name, cwd=ROOT)
 
@@ -53,7 +61,7 @@ class ControlledLab:
     def start_agent(self, host: str) -> None:
         """Start one host's agent, or start it again."""
         self._forget(host)
-        argv = [sys.executable, "-m", "hosts.agent", "--node-config", str(self.run_dir / f"node/{host}.json")]
+        argv = [sys.executable, "-m", "mrclab.hosts.agent", "--node-config", str(self.run_dir / f"node/{host}.json")]
         argv += ["--socket", str(self.run_dir / f"{host}.sock"), "--history", str(self._history(host))]
         self.processes[host] = self.emulation.popen(host, argv, log=host, cwd=ROOT)
 

@@ -4,7 +4,7 @@ import time
 
 from pydantic import TypeAdapter
 
-from lab.faults.models import Fault
+from mrclab.lab.faults.models import Fault
 
 
 class Ground:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from netns import Namespace, join
 
-from topo import srv6
+from mrclab.topo import srv6
 
 _RTM_NEWROUTE, _NLMSG_ERROR = 24, 2
 _REQUEST_ACK_CREATE_EXCL = 0x1 | 0x4 | 0x400 | 0x200

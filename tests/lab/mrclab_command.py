@@ -33,7 +33,8 @@ class Command:
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
-        self._argv = [sys.executable, "-c", "from lab.cli import main; main()", "--run-dir", str(run_dir)]
+        code = "from mrclab.lab.command.cli import main; main()"
+        self._argv = [sys.executable, "-c", code, "--run-dir", str(run_dir)]
 
     def run(self, *words: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
         """Run to the end."""

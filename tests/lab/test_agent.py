@@ -9,8 +9,8 @@ import time
 import pytest
 from agents import PATIENCE_S, SIZES, AgentPair, agent_pair, random_file
 
-from rpc.errors import RpcError
-from topo import linkcheck
+from mrclab.rpc.errors import RpcError
+from mrclab.topo import linkcheck
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 
@@ -242,7 +242,7 @@ def test_without_a_node_config_the_agent_says_so_and_ends(pair: AgentPair):
 
 
 def test_link_checks_are_answered_by_a_running_agent(pair: AgentPair):
-    from hosts.packetsocket import PacketSocket  # noqa: PLC0415 - opened inside the namespace
+    from mrclab.hosts.nic.packetsocket import PacketSocket  # noqa: PLC0415 - opened inside the namespace
 
     pair.stop()
     pair.start_one("h1")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from agents import AgentPair, agent_pair
 
-from rpc.errors import RpcError
-from topo import srv6
+from mrclab.rpc.errors import RpcError
+from mrclab.topo import srv6
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 

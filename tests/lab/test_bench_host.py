@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from hosts import bench
+from mrclab.bench.host import __main__ as bench
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 

@@ -9,16 +9,16 @@ import sys
 
 import pytest
 
-from lab.switchbench import frames, inside, measure, targets
-from lab.switchbench.generator import Offer
-from topo.kernel import NETNS_DIR
+from mrclab.bench.switch import frames, inside, measure, targets
+from mrclab.bench.switch.generator import Offer
+from mrclab.topo.linux.kernel import NETNS_DIR
 
 root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 
 
 def bench(*options: str) -> dict:
     done = subprocess.run(
-        [sys.executable, "-m", "lab.switchbench", "--quick", "--json", *options],
+        [sys.executable, "-m", "mrclab.bench.switch", "--quick", "--json", *options],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -7,10 +7,11 @@ import threading
 import pytest
 from topo_helpers import END, ETHERTYPE, Port, StandIn, across, ports, run_dir, small_fabric, wait_until_joined
 
-from topo import kernel, srv6
-from topo.cablefaults import Corrupt, Drop, EveryNth, Loss, Match, Packets, RateLimit
-from topo.cables import Count
-from topo.emulation import Emulation
+from mrclab.topo import srv6
+from mrclab.topo.cables.cablefaults import Corrupt, Drop, EveryNth, Loss, Match, Packets, RateLimit
+from mrclab.topo.cables.cables import Count
+from mrclab.topo.linux import kernel
+from mrclab.topo.linux.emulation import Emulation
 
 pytestmark = [
     pytest.mark.root,

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from topo import channels
-from topo.errors import EmulationError
+from mrclab.topo.cables import channels
+from mrclab.topo.errors import EmulationError
 
 pytestmark = [
     pytest.mark.root,

@@ -9,8 +9,8 @@ from bmv2 import TARGETS
 from mrclab_command import Command
 from topo_helpers import run_dir
 
-from lab import history
-from topo import state
+from mrclab.lab import history
+from mrclab.topo.linux import state
 
 pytestmark = [
     pytest.mark.root,

@@ -12,13 +12,13 @@ import pytest
 from bmv2 import TARGETS
 from controller_lab import PATIENCE, ROOT, ControlledLab, controlled_lab
 
-from controller import intent
-from controller.__main__ import BUILD
-from controller.program import Program
-from controller.reconcile import Change, Op
-from controller.session import Role, Session
-from rpc.errors import RpcError
-from topo.nodeconfig import load
+from mrclab.controller.__main__ import BUILD
+from mrclab.controller.provisioning import intent
+from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.reconcile import Change, Op
+from mrclab.controller.session import Role, Session
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.nodeconfig import load
 
 pytestmark = [
     pytest.mark.root,
@@ -220,7 +220,17 @@ def test_a_corrupt_node_config_is_said_and_every_agent_converges_on_the_new_one(
     killed = lab.kill("controller")
     damaged = lab.run_dir / "node" / "h1.json"
     damaged.write_text('{"version": 7, "host"')
-    agent = [sys.executable, "-m", "hosts.agent", "--node-config", damaged, "--socket", "/x", "--history", os.devnull]
+    agent = [
+        sys.executable,
+        "-m",
+        "mrclab.hosts.agent",
+        "--node-config",
+        damaged,
+        "--socket",
+        "/x",
+        "--history",
+        os.devnull,
+    ]
     refused = subprocess.run(agent, capture_output=True, text=True, check=False, cwd=ROOT)
     assert refused.returncode == 1
     assert f"{damaged}: file: Invalid JSON" in refused.stderr

@@ -6,8 +6,8 @@ import pytest
 from bmv2 import TARGETS
 from controller_lab import controlled_lab
 
-from topo import cablefaults
-from topo.nodeconfig import load
+from mrclab.topo.cables import cablefaults
+from mrclab.topo.nodeconfig import load
 
 pytestmark = [
     pytest.mark.root,

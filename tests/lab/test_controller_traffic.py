@@ -10,7 +10,7 @@ import pytest
 from bmv2 import TARGETS
 from controller_lab import ControlledLab, controlled_lab
 
-from lab.survey.streams import lost
+from mrclab.experiments.survey.streams import lost
 
 pytestmark = [
     pytest.mark.root,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from topo_helpers import StandIn, named_namespaces, remains, run_dir, small_fabric
 
-from topo import processes, state
-from topo.emulation import Emulation
-from topo.errors import EmulationError, LabRunning
+from mrclab.topo.errors import EmulationError, LabRunning
+from mrclab.topo.linux import processes, state
+from mrclab.topo.linux.emulation import Emulation
 
 pytestmark = [
     pytest.mark.root,
@@ -25,7 +25,7 @@ import os, sys
 from pathlib import Path
 sys.path.insert(0, {helpers!r})
 from topo_helpers import StandIn, small_fabric
-from topo.emulation import Emulation
+from mrclab.topo.linux.emulation import Emulation
 
 directory, stage, done, number = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 def progress(now, count, total):

@@ -5,10 +5,10 @@ import os
 import pytest
 from bmv2 import TARGETS
 
-from lab.faults import cableactions, processactions
-from lab.faults import selftest as kinds
-from lab.faults.models import MODELS
-from topo import cablefaults, selftest
+from mrclab.lab.faults import cableactions, processactions
+from mrclab.lab.faults import selftest as kinds
+from mrclab.lab.faults.models import MODELS
+from mrclab.topo.cables import cablefaults, selftest
 
 pytestmark = [
     pytest.mark.root,

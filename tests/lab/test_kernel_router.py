@@ -10,9 +10,9 @@ from agents import NAMES, AgentPair, mac, node_config
 from kernel_router import KernelRouter, NoNextCsidError
 from netns import Namespace
 
-from lab.survey.streams import lost
-from topo import srv6
-from topo.srv6 import UsidType
+from mrclab.experiments.survey.streams import lost
+from mrclab.topo import srv6
+from mrclab.topo.srv6 import UsidType
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 

@@ -10,10 +10,10 @@ from fault_ground import Ground, fault
 from mrclab_command import Command, small_scenario
 from topo_helpers import StandIn, ports, run_dir, small_fabric
 
-from lab.errors import RunError
-from lab.faults.timeline import TimeLine, scoped
-from topo import state
-from topo.emulation import Emulation
+from mrclab.lab.errors import RunError
+from mrclab.lab.faults.timeline import TimeLine, scoped
+from mrclab.topo.linux import state
+from mrclab.topo.linux.emulation import Emulation
 
 pytestmark = [
     pytest.mark.root,

@@ -8,11 +8,12 @@ from fault_ground import Ground, fault
 from mrc_switch import MrcSwitch
 from topo_helpers import END, ports, run_dir, small_fabric
 
-from lab.faults.timeline import scoped
-from topo import srv6, thrift
-from topo.emulation import Emulation
-from topo.errors import EmulationError
-from topo.model import mac_bytes
+from mrclab.lab.faults.timeline import scoped
+from mrclab.topo import srv6
+from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux import thrift
+from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.model import mac_bytes
 
 pytestmark = [
     pytest.mark.root,

@@ -7,8 +7,8 @@ import pytest
 from mrclab_command import Command, small_scenario
 from topo_helpers import run_dir
 
-from lab import history
-from topo import state
+from mrclab.lab import history
+from mrclab.topo.linux import state
 
 pytestmark = [
     pytest.mark.root,

@@ -8,7 +8,7 @@ import pytest
 from mrclab_command import Command, small_scenario
 from topo_helpers import run_dir
 
-from topo import state
+from mrclab.topo.linux import state
 
 pytestmark = [
     pytest.mark.root,

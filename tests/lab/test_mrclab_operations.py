@@ -8,10 +8,10 @@ from bmv2 import TARGETS
 from mrclab_command import Command
 from topo_helpers import run_dir
 
-from lab import p4sh
-from lab.attach import attach
-from topo import state
-from topo.nodeconfig import load
+from mrclab.lab.command import p4sh
+from mrclab.lab.run.attach import attach
+from mrclab.topo.linux import state
+from mrclab.topo.nodeconfig import load
 
 FABRIC = """\
 name: operations

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 from netns import Namespace, join
 
-from hosts.nic import Nic
-from hosts.nicport import HEADER_BYTES
-from hosts.packetsocket import PacketSocket, PacketSocketError
-from topo import linkcheck
-from topo.nodeconfig import NicPort
+from mrclab.hosts.nic.nic import Nic
+from mrclab.hosts.nic.nicport import HEADER_BYTES
+from mrclab.hosts.nic.packetsocket import PacketSocket, PacketSocketError
+from mrclab.topo import linkcheck
+from mrclab.topo.nodeconfig import NicPort
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from topo_helpers import run_dir
 
-from lab import suite, suitereport
-from lab.paper import page
+from mrclab.experiments.paper import page
+from mrclab.lab.report import suitereport
+from mrclab.lab.run import suite
 
 pytestmark = [
     pytest.mark.root,

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="ne
 
 SPIN = """
 import os, time
-from hosts import punctual
+from mrclab.hosts.agent import punctual
 punctual.WITHOUT_REST_S = {limit}
 assert punctual.be_punctual()
 assert os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR

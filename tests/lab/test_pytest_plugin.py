@@ -10,7 +10,7 @@ import pytest
 from bmv2 import needs_bmv2
 from topo_helpers import run_dir
 
-from topo import state
+from mrclab.topo.linux import state
 
 pytestmark = [
     pytest.mark.root,

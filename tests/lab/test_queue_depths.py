@@ -9,11 +9,11 @@ import pytest
 from bmv2 import TARGETS
 from controller_lab import ControlledLab, controlled_lab
 
-from lab.history import Writer, load
-from lab.measure.switches import Switches
-from lab.watch import Watch
-from topo import thrift
-from topo.depths import REGISTER, Depths, QueueDepths
+from mrclab.lab.history import Writer, load
+from mrclab.lab.measure.switches import Switches
+from mrclab.lab.run.watch import Watch
+from mrclab.topo.linux import thrift
+from mrclab.topo.linux.depths import REGISTER, Depths, QueueDepths
 
 pytestmark = [
     pytest.mark.root,

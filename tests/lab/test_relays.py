@@ -6,10 +6,10 @@ import time
 import pytest
 from topo_helpers import END, StandIn, across, ports, run_dir, small_fabric
 
-from topo.cablefaults import Drop, Match
-from topo.emulation import Emulation
-from topo.relay import Impairment
-from topo.relays import impair
+from mrclab.topo.cables.cablefaults import Drop, Match
+from mrclab.topo.cables.relay import Impairment
+from mrclab.topo.cables.relays import impair
+from mrclab.topo.linux.emulation import Emulation
 
 pytestmark = [
     pytest.mark.root,

@@ -11,8 +11,8 @@ from bmv2 import needs_bmv2
 from mrclab_command import Command, small_scenario
 from topo_helpers import run_dir
 
-from lab import scenario
-from topo import state
+from mrclab.lab.scenario import scenario
+from mrclab.topo.linux import state
 
 pytestmark = [
     pytest.mark.root,

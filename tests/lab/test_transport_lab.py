@@ -12,8 +12,8 @@ import pytest
 from controller_lab import ControlledLab, controlled_lab
 from flows import Flow, jain, line_share, one_active_ev, window
 
-from topo import srv6
-from topo.cablefaults import Loss, Match
+from mrclab.topo import srv6
+from mrclab.topo.cables.cablefaults import Loss, Match
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from agents import NAMES, AgentPair, agent_pair
 
-from hosts.mrc import headers as h
-from topo import srv6
+from mrclab.hosts.mrc import headers as h
+from mrclab.topo import srv6
 
 pytestmark = [
     pytest.mark.root,

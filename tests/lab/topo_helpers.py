@@ -10,10 +10,10 @@ import struct
 import sys
 from pathlib import Path
 
-from topo import kernel, processes
-from topo.model import Fabric
-from topo.spec import load
-from topo.targets import Softswitch
+from mrclab.topo.linux import kernel, processes
+from mrclab.topo.linux.targets import Softswitch
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import load
 
 ETHERTYPE = 0x88B6  # IEEE 802 local experimental 2: nobody else's
 END = b"end of the test frames"

@@ -11,9 +11,9 @@ from typing import Any
 from finsy.proto import p4r
 from p4runtime_client import Client
 
-from softswitch import runtime_api as api
-from softswitch.runtime import RuntimeSwitch
-from topo import thrift
+from mrclab.softswitch import runtime_api as api
+from mrclab.softswitch.runtime import RuntimeSwitch
+from mrclab.topo.linux import thrift
 
 THRIFT_STRING = 11
 

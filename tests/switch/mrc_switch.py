@@ -8,7 +8,7 @@ from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 from p4runtime_client import ANSWER_TIMEOUT_S, Client, Names, number
 
-from lab.p4build import P4_INFO, P4_JSON
+from mrclab.lab.command.p4build import P4_INFO, P4_JSON
 
 
 class MrcSwitch(Client):

@@ -5,7 +5,7 @@ from typing import Any
 from dataplane_setup import Setup, soft_match, soft_table
 from reference import Reference
 
-from softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.runtime import RuntimeSwitch
 
 
 def on_reference(reference: Reference, switch: RuntimeSwitch, setup: Setup) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from netns import Namespace
 
-from topo import thrift
+from mrclab.topo.linux import thrift
 
 SOL_PACKET, PACKET_OUTGOING, PACKET_AUXDATA = 263, 4, 8
 VLAN_VALID, VLAN_TPID_VALID = 1 << 4, 1 << 6  # TP_STATUS_*, if_packet.h
@@ -73,7 +73,17 @@ class Rig:
         if self.target == "soft":
             rate = ["--queue-rate-pps", f"{self.queue_rate_pps}:0"] if self.queue_rate_pps else []
             thrift_port = ["--thrift-port", str(THRIFT_PORT)]
-            return [sys.executable, "-m", "softswitch", *common, *rate, *grpc, *thrift_port, "--priority-queues", "8"]
+            return [
+                sys.executable,
+                "-m",
+                "mrclab.softswitch",
+                *common,
+                *rate,
+                *grpc,
+                *thrift_port,
+                "--priority-queues",
+                "8",
+            ]
         notifications = f"ipc://{self.run_dir}/ipc"
         return ["simple_switch_grpc", *common, "--notifications-addr", notifications, "--thrift-port", str(THRIFT_PORT),
                 "--", *grpc, "--priority-queues", "8"]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.runtime import RuntimeSwitch
 
 Output = tuple[int, bytes]
 SHORTEST = 14

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from finsy.proto import p4r
 
-from controller import intent, session, worker
-from controller.app import Controller
-from controller.history import History
-from controller.memoryswitch import MemorySwitch
-from controller.program import Program
-from controller.provision import Provisioned
-from controller.worker import State
-from topo import linkcheck
-from topo.model import Fabric, mac_bytes
-from topo.spec import FabricSpec
+from mrclab.controller import session, worker
+from mrclab.controller.app import Controller
+from mrclab.controller.history import History
+from mrclab.controller.provisioning import intent
+from mrclab.controller.provisioning.memoryswitch import MemorySwitch
+from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.provision import Provisioned
+from mrclab.controller.worker import State
+from mrclab.topo import linkcheck
+from mrclab.topo.model import Fabric, mac_bytes
+from mrclab.topo.spec import FabricSpec
 
 BUILD = Path(__file__).resolve().parents[2] / "p4src" / "build"
 FABRIC = Fabric(FabricSpec(planes=2, t0s=2, t1s=2, hosts_per_t0=2))

@@ -7,8 +7,8 @@ import struct
 import pytest
 from netns import Namespace
 
-from softswitch.ports import Port
-from softswitch.ring import BATCH
+from mrclab.softswitch.ports import Port
+from mrclab.softswitch.ring import BATCH
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 

@@ -15,8 +15,8 @@ from google.protobuf import text_format
 from p4runtime_client import Client, Names
 from rig import THRIFT_PORT, Rig
 
-from topo import thrift
-from topo.errors import EmulationError
+from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux import thrift
 
 PROGRAM = Path(__file__).parent / "p4runtime"
 NAMES = Names(text_format.Parse((PROGRAM / "everything.p4info.txtpb").read_text(), p4i.P4Info()))

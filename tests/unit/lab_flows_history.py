@@ -6,11 +6,11 @@ them: what did not change is left out.
 
 from collections.abc import Iterator
 
-from lab.expectations import Verdict, judge_all
-from lab.history import History, Record
-from lab.measure import Measures
-from lab.scenario import Loaded, loads
-from topo import srv6
+from mrclab.lab.expectations import Verdict, judge_all
+from mrclab.lab.history import History, Record
+from mrclab.lab.measure import Measures
+from mrclab.lab.scenario.scenario import Loaded, loads
+from mrclab.topo import srv6
 
 START, INCAST, FREEZE, THAW, END = 50.0, 52.0, 54.0, 55.0, 58.0
 RATE, MTU, DELAY = 200, 1024, 0.002

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lab.history import History, Record
-from lab.measure import Measures
-from lab.scenario import Loaded, load, loads
-from topo import srv6
+from mrclab.lab.history import History, Record
+from mrclab.lab.measure import Measures
+from mrclab.lab.scenario.scenario import Loaded, load, loads
+from mrclab.topo import srv6
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "link-failure.yaml"
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hosts.mrc import headers as h
-from hosts.mrc.endpoint import Endpoint
-from topo import srv6
-from topo.nodeconfig import EvProfile, HostSection, LinkSection, NicPort, NodeConfig, Template, TransportSection
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.topo import srv6
+from mrclab.topo.nodeconfig import EvProfile, HostSection, LinkSection, NicPort, NodeConfig, Template, TransportSection
 
 RATE = 500.0  # full-size packets per second and port
 HOP = 0.002  # seconds per link

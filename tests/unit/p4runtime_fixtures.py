@@ -9,9 +9,9 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 from p4runtime_client import Client, Names
 
-from softswitch.p4runtime.server import P4RuntimeServer, serve
-from softswitch.runtime import RuntimeSwitch
-from softswitch.runtime_api import TableEntry
+from mrclab.softswitch.p4runtime.server import P4RuntimeServer, serve
+from mrclab.softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.runtime_api import TableEntry
 
 PROGRAM_DIR = Path(__file__).parents[1] / "switch" / "p4runtime"
 PROGRAM_JSON = (PROGRAM_DIR / "everything.json").read_bytes()

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import mrc_sim
 from mrc_sim import FULL_SIZE, HOP, RATE
 
-from hosts.rdma import wire
-from hosts.roce import headers as h
-from hosts.roce.endpoint import Endpoint
-from topo import srv6
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.roce import headers as h
+from mrclab.hosts.roce.endpoint import Endpoint
+from mrclab.topo import srv6
 
 PORT_RATE = RATE * 4
 """One port of four times the rate, in place of four planes."""

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hosts.agent_api import HostOperations
-from hosts.agent_ctl import CtlOperations
-from hosts.agent_verbs import VerbOperations
-from hosts.workloads.api import WorkloadOperations
+from mrclab.hosts.agent.api import HostOperations
+from mrclab.hosts.agent.ctl import CtlOperations
+from mrclab.hosts.agent.verbs import VerbOperations
+from mrclab.hosts.workloads.api import WorkloadOperations
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/agent.md").read_text()
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from controller import agents, nodefiles
-from controller.agents import AgentLink
-from controller.history import History
-from rpc.aserver import AsyncServer
-from rpc.errors import RpcError
-from topo.model import Fabric
-from topo.nodeconfig import NodeConfig
-from topo.spec import FabricSpec
+from mrclab.controller import agents, nodefiles
+from mrclab.controller.agents import AgentLink
+from mrclab.controller.history import History
+from mrclab.rpc.aserver import AsyncServer
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.model import Fabric
+from mrclab.topo.nodeconfig import NodeConfig
+from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec())
 WAIT = 10.0

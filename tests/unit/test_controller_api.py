@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from controller.api import operations
-from controller.app import Controller
-from controller.evwatch import EvWatch, WatchError
-from controller.history import History
-from controller.program import Program
-from rpc.errors import RpcError
-from topo import nodeconfig
-from topo.model import Fabric
-from topo.spec import FabricSpec
+from mrclab.controller.api import operations
+from mrclab.controller.app import Controller
+from mrclab.controller.history import History
+from mrclab.controller.provisioning.evwatch import EvWatch, WatchError
+from mrclab.controller.provisioning.program import Program
+from mrclab.rpc.errors import RpcError
+from mrclab.topo import nodeconfig
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 BUILD = Path(__file__).resolve().parents[2] / "p4src" / "build"
 PROGRAM = Program(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from controller.cables import CableBook, End
-from topo import linkcheck
-from topo.model import Fabric, mac_bytes
-from topo.spec import FabricSpec
+from mrclab.controller.provisioning.cables import CableBook, End
+from mrclab.topo import linkcheck
+from mrclab.topo.model import Fabric, mac_bytes
+from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec(planes=1, t0s=2, t1s=2, hosts_per_t0=1))
 RIGHT = {End(s.name, p.number): End(p.peer.node, p.peer.number) for s in FABRIC.switches for p in s.ports}

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.denylist import DenyError, Denylist
-from controller.elements import Element, element, rules
-from controller.errors import ControllerError
-from topo.model import Fabric, UnknownName
-from topo.spec import FabricSpec
+from mrclab.controller.errors import ControllerError
+from mrclab.controller.health.denylist import DenyError, Denylist
+from mrclab.controller.health.elements import Element, element, rules
+from mrclab.topo.model import Fabric, UnknownName
+from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec(planes=3, t0s=3, t1s=2, hosts_per_t0=2))
 

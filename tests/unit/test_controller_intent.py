@@ -4,11 +4,11 @@ from ipaddress import IPv6Address
 
 import pytest
 
-from controller import intent
-from controller.intent import Act, Entry
-from topo import srv6
-from topo.model import Fabric
-from topo.spec import FabricSpec
+from mrclab.controller.provisioning import intent
+from mrclab.controller.provisioning.intent import Act, Entry
+from mrclab.topo import srv6
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 
 def fabric(**changes: object) -> Fabric:

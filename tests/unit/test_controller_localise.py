@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from controller.elements import Element, element
-from controller.healthmap import HealthMap, ReportError
-from controller.localise import Localiser, Path, Tally, Verdict, crossed
-from controller.policy import POLICIES, Decider, Policy
-from topo.model import Fabric
-from topo.spec import FabricSpec
+from mrclab.controller.health.elements import Element, element
+from mrclab.controller.health.healthmap import HealthMap, ReportError
+from mrclab.controller.health.localise import Localiser, Path, Tally, Verdict, crossed
+from mrclab.controller.health.policy import POLICIES, Decider, Policy
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec())  # the demo's: 4 planes of 2 T0 and 2 T1, 2 hosts per T0 group
 PATHS = [Path(h.name, plane, uplink) for h in FABRIC.hosts for plane in range(1, 5) for uplink in range(3)]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.__main__ import main
-from rpc.client import Client
+from mrclab.controller.__main__ import main
+from mrclab.rpc.client import Client
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT = 20.0
@@ -41,7 +41,7 @@ def test_what_keeps_it_from_running_is_one_sentence(
 
 def test_it_serves_without_any_switch_and_ends_cleanly_on_sigterm(tmp_path: Path) -> None:
     (tmp_path / "fabric.yaml").write_text("{planes: 1, hosts_per_t0: 1}")
-    argv = [sys.executable, "-m", "controller", "--run-dir", str(tmp_path), "--log-level", "WARNING"]
+    argv = [sys.executable, "-m", "mrclab.controller", "--run-dir", str(tmp_path), "--log-level", "WARNING"]
     with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         with Client.wait_for(tmp_path / "controller.sock", WAIT) as client:
             status = client.call("status")

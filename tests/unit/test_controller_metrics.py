@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from controller import counters, metrics
-from controller.metrics import MetricsServer, Page
-from topo.model import Fabric
-from topo.spec import FabricSpec
+from mrclab.controller import metrics
+from mrclab.controller.metrics import MetricsServer, Page
+from mrclab.controller.provisioning import counters
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 SWITCH = Fabric(FabricSpec()).switch("t1-p1-1")
 SAMPLE = re.compile(r'mrclab_[a-z_]+\{(?:[a-z_]+="[^"]*",?)*\} -?\d+(?:\.\d+)?')

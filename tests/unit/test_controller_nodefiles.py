@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from controller import nodefiles
-from topo import nodeconfig, srv6
-from topo.model import Fabric
-from topo.nodeconfig import DenyRule
-from topo.spec import FabricSpec
-from topo.transport import TransportSpec
+from mrclab.controller import nodefiles
+from mrclab.topo import nodeconfig, srv6
+from mrclab.topo.model import Fabric
+from mrclab.topo.nodeconfig import DenyRule
+from mrclab.topo.spec import FabricSpec
+from mrclab.topo.transport import TransportSpec
 
 
 def fabric(**changes: object) -> Fabric:

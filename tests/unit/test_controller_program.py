@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from controller import counters, intent
-from controller.errors import ProgramError
-from controller.intent import Act, Entry
-from controller.program import Program
-from controller.reconcile import Change, Op
-from topo.model import Fabric
-from topo.spec import FabricSpec
+from mrclab.controller.errors import ProgramError
+from mrclab.controller.provisioning import counters, intent
+from mrclab.controller.provisioning.intent import Act, Entry
+from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.reconcile import Change, Op
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 BUILD = Path(__file__).resolve().parents[2] / "p4src" / "build"
 P4INFO, P4JSON = BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json"

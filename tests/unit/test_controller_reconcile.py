@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.intent import Act, Entry
-from controller.reconcile import Change, Op, changes, findings, same
+from mrclab.controller.provisioning.intent import Act, Entry
+from mrclab.controller.provisioning.reconcile import Change, Op, changes, findings, same
 
 
 def route(key: int, *ports: int, one_shot: bool = False) -> Entry:

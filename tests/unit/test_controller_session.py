@@ -8,14 +8,14 @@ import grpc
 import pytest
 from finsy.proto import p4r, p4r_grpc
 
-from controller import intent
-from controller.__main__ import BUILD
-from controller.errors import SwitchError
-from controller.program import Program
-from controller.reconcile import Change, Op
-from controller.session import Session
-from topo.model import Fabric
-from topo.spec import FabricSpec
+from mrclab.controller.__main__ import BUILD
+from mrclab.controller.errors import SwitchError
+from mrclab.controller.provisioning import intent
+from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.reconcile import Change, Op
+from mrclab.controller.session import Session
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 WAIT = 20.0  # seconds before a test that hangs fails
 PROGRAM = Program(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")

@@ -6,14 +6,14 @@ import re
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from lab.errors import ScenarioError
-from lab.faults.chaos import ALL_KINDS, Chaos
-from lab.faults.live import parse, values
-from lab.faults.models import MODELS, Fault
-from lab.faults.timeline import act
-from lab.scenario import loads
-from topo.model import Fabric
-from topo.spec import load
+from mrclab.lab.errors import ScenarioError
+from mrclab.lab.faults.chaos import ALL_KINDS, Chaos
+from mrclab.lab.faults.live import parse, values
+from mrclab.lab.faults.models import MODELS, Fault
+from mrclab.lab.faults.timeline import act
+from mrclab.lab.scenario.scenario import loads
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import load
 
 FABRIC = Fabric(load({"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 2}))
 

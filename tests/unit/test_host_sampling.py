@@ -7,9 +7,9 @@ import mrc_sim
 import pytest
 import roce_sim
 
-from hosts.sampling import Changes
-from lab.history import History, Record
-from lab.measure.samples import Samples
+from mrclab.hosts.agent.sampling import Changes
+from mrclab.lab.history import History, Record
+from mrclab.lab.measure.samples import Samples
 
 Row = dict[str, Any]
 

@@ -6,11 +6,12 @@ import pytest
 from lab_history import NIC, RTT, records, scenario
 from PIL import Image
 
-from lab import compare, runner
-from lab.errors import LabError
-from lab.expectations import Verdict
-from lab.history import History, Record
-from lab.plots import compare as plots
+from mrclab.lab.errors import LabError
+from mrclab.lab.expectations import Verdict
+from mrclab.lab.history import History, Record
+from mrclab.lab.report import compare
+from mrclab.lab.report.plots import compare as plots
+from mrclab.lab.run import runner
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 from lab_flows_history import END, FREEZE, INCAST, QP, RTT, START, ev, judge, measures
 
-from lab.history import Record
+from mrclab.lab.history import Record
 
 
 def line(text: str) -> str:

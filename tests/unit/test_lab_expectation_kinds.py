@@ -6,10 +6,10 @@ from typing import get_args
 import pytest
 from lab_flows_history import END, FREEZE, INCAST, LINE, QP, RTT, START, THAW, ev, judge, measures, scenario
 
-from lab.errors import ScenarioError
-from lab.expectations import Expectation
-from lab.history import Record
-from lab.measure import Selection
+from mrclab.lab.errors import ScenarioError
+from mrclab.lab.expectations import Expectation
+from mrclab.lab.history import Record
+from mrclab.lab.measure import Selection
 
 
 def line(text: str) -> str:

@@ -3,10 +3,10 @@
 import pytest
 from lab_history import CORE, END, HEALED, NIC, PLANE_RATE, RTT, START, measures, records, scenario
 
-from lab.expectations import Verdict, judge_all
-from lab.history import Record
-from lab.measure import Selection
-from lab.units import show_rate, show_seconds
+from mrclab.lab.expectations import Verdict, judge_all
+from mrclab.lab.history import Record
+from mrclab.lab.measure import Selection
+from mrclab.lab.scenario.units import show_rate, show_seconds
 
 
 def judge(expect: str, change=lambda r: r) -> Verdict:

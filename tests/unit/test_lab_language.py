@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from hosts.workloads.ring import chunk
-from lab import reference, schema
-from lab.errors import ScenarioError
-from lab.moments import Trigger
-from lab.patterns import Traffic
-from lab.scenario import load, loads, with_seed
-from lab.suite import HOME
+from mrclab.hosts.workloads.ring import chunk
+from mrclab.lab.errors import ScenarioError
+from mrclab.lab.run.suite import SCENARIOS
+from mrclab.lab.scenario import reference, schema
+from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.scenario import load, loads, with_seed
+from mrclab.lab.scenario.traffic import Traffic
 
 TEXT = """\
 name: many
@@ -181,7 +181,7 @@ def test_three_mistakes_in_three_sections_get_three_messages():
 
 
 def test_all_committed_scenarios_are_valid_and_described():
-    paths = sorted(HOME.rglob("*.yaml"))
+    paths = sorted(SCENARIOS.rglob("*.yaml"))
     assert paths
     for path in paths:
         loaded = load(path)
@@ -191,11 +191,11 @@ def test_all_committed_scenarios_are_valid_and_described():
 
 def test_the_schema_in_docs_is_that_of_the_models():
     assert json.loads(schema.FILE.read_text()) == json.loads(json.dumps(schema.build())), (
-        "docs/scenario.schema.json is not current; run python -m lab.schema"
+        "docs/scenario.schema.json is not current; run python -m mrclab.lab.scenario.schema"
     )
 
 
 def test_the_reference_in_docs_is_that_of_the_models():
     assert reference.FILE.read_text() == reference.build(), (
-        "docs/scenario-reference.md is not current; run python -m lab.reference"
+        "docs/scenario-reference.md is not current; run python -m mrclab.lab.scenario.reference"
     )

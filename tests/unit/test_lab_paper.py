@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import scenario
-from lab.paper.book import Run, hold
-from lab.paper.figures import Experiment, Row, load
+from mrclab.experiments.paper.book import Run, hold
+from mrclab.experiments.paper.figures import Experiment, Row, load
+from mrclab.lab.scenario import scenario
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios" / "paper"
 

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab import history, junit
-from lab.expectations import Verdict
-from lab.history import History, Record, Writer
-from lab.interrupts import guarded
-from lab.moments import Trigger
-from lab.series import Counter, binned, edges
-from lab.traffic import random_file, sha256
-from lab.units import parse_percent, parse_size, show_bytes, show_rate, show_seconds
+from mrclab.lab import history
+from mrclab.lab.expectations import Verdict
+from mrclab.lab.history import History, Record, Writer
+from mrclab.lab.measure.series import Counter, binned, edges
+from mrclab.lab.report import junit
+from mrclab.lab.run.interrupts import guarded
+from mrclab.lab.run.transfer import random_file, sha256
+from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.units import parse_percent, parse_size, show_bytes, show_rate, show_seconds
 
 
 def test_a_counter_is_read_between_its_samples():

@@ -13,11 +13,14 @@ from lab_history import NIC, PLANE_RATE, RTT, measures, records, scenario
 from PIL import Image
 from rich.console import Console
 
-from lab import history, plots, results, runner, summary, terminal
-from lab.errors import LabError
-from lab.expectations import judge_all
-from lab.history import History, Record
-from lab.plots import evs, goodput
+from mrclab.lab import history
+from mrclab.lab.command import terminal
+from mrclab.lab.errors import LabError
+from mrclab.lab.expectations import judge_all
+from mrclab.lab.history import History, Record
+from mrclab.lab.report import plots, results, summary
+from mrclab.lab.report.plots import evs, goodput
+from mrclab.lab.run import runner
 
 
 @pytest.fixture

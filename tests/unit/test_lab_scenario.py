@@ -3,9 +3,9 @@
 import pytest
 from lab_history import SCENARIO, scenario
 
-from lab.errors import ScenarioError
-from lab.moments import Moment, Trigger, Window
-from lab.scenario import load, loads, with_seed
+from mrclab.lab.errors import ScenarioError
+from mrclab.lab.scenario.moments import Moment, Trigger, Window
+from mrclab.lab.scenario.scenario import load, loads, with_seed
 
 GOOD = """\
 name: small

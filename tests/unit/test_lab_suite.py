@@ -9,11 +9,12 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from lab import suite, suitereport
-from lab.errors import LabError, ScenarioError
-from lab.expectations import Verdict
-from lab.intervals import summary
-from lab.suite import Entry, SuiteResult
+from mrclab.lab.errors import LabError, ScenarioError
+from mrclab.lab.expectations import Verdict
+from mrclab.lab.measure.intervals import summary
+from mrclab.lab.report import suitereport
+from mrclab.lab.run import suite
+from mrclab.lab.run.suite import Entry, SuiteResult
 
 TEXT = """\
 name: NAME

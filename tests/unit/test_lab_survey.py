@@ -2,11 +2,11 @@
 
 import pytest
 
-from lab.errors import LabError
-from lab.survey import cases, page, record, startup
-from lab.survey.cases import Case, Injury
-from topo.model import Fabric
-from topo.spec import FabricSpec
+from mrclab.experiments.survey import cases, page, record, startup
+from mrclab.experiments.survey.cases import Case, Injury
+from mrclab.lab.errors import LabError
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec())
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from lab import scenario
-from lab.errors import RunError
-from lab.faults import timeline
-from lab.faults.action import Action
-from lab.faults.timeline import TimeLine
-from topo.errors import TopoError
+from mrclab.lab.errors import RunError
+from mrclab.lab.faults import timeline
+from mrclab.lab.faults.action import Action
+from mrclab.lab.faults.timeline import TimeLine
+from mrclab.lab.scenario import scenario
+from mrclab.topo.errors import TopoError
 
 TEXT = """\
 name: x

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from lab import views
+from mrclab.lab.command import views
 
 
 def shown(renderable):

@@ -3,10 +3,10 @@
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
-from hosts.mrc import headers as h
-from hosts.mrc.ev import EvState
-from hosts.rdma.errors import VerbsError
-from topo.nodeconfig import EvProfile, TransportSection
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.ev import EvState
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo.nodeconfig import EvProfile, TransportSection
 
 PACKETS = 120
 SWITCHES = ("spray", "ecn_skip", "ecn_echo", "sack_loss", "quick_adapt", "port_status_update")

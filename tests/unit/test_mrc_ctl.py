@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mrc_sim import FULL_SIZE, HOP, Simulation, Transfer, node_config
 
-from hosts.mrc.endpoint import Endpoint
-from hosts.mrc.evformat import EvField, EvFormat, Expansion, uplink_of, value_of
-from hosts.mrc.evprofile import MAX_EVENTS, ApiState, Mode, ProfileState
-from hosts.rdma.errors import VerbsError
-from topo import srv6
+from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.evformat import EvField, EvFormat, Expansion, uplink_of, value_of
+from mrclab.hosts.mrc.evprofile import MAX_EVENTS, ApiState, Mode, ProfileState
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo import srv6
 
 PEER = "fdcb:bb00:0:2::1"
 STEV_FIELDS = (

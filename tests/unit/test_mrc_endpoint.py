@@ -5,8 +5,8 @@ import random
 import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
-from hosts.mrc import headers as h
-from hosts.rdma.states import QpState
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.rdma.states import QpState
 
 RTT = 8 * HOP + 1 / RATE
 MIB = 1 << 20

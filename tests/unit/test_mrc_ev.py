@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from hosts.mrc.ev import Ev, EvSet, EvState
-from hosts.mrc.paths import Path
-from topo import srv6
+from mrclab.hosts.mrc.ev import Ev, EvSet, EvState
+from mrclab.hosts.mrc.paths import Path
+from mrclab.topo import srv6
 
 
 def made(planes=2, uplinks=3, active=3, min_active=1, seed=1):

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from scapy.contrib import roce
 from scapy.layers.inet6 import IPv6
 
-from hosts.mrc import headers as h
-from hosts.mrc.packet import Parser
-from hosts.mrc.paths import Path
-from hosts.rdma import icrc, wire
-from hosts.rdma.errors import DiscardError
-from hosts.rdma.psn import unwrap, unwrap_bits, wrap
-from topo import srv6
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.packet import Parser
+from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.rdma import icrc, wire
+from mrclab.hosts.rdma.errors import DiscardError
+from mrclab.hosts.rdma.psn import unwrap, unwrap_bits, wrap
+from mrclab.topo import srv6
 
 MACS = bytes.fromhex("020a0101000102 0c01000101".replace(" ", ""))
 SOURCE, DESTINATION = srv6.host_address(1, 1), srv6.host_address(2, 1)

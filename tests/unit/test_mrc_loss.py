@@ -6,12 +6,12 @@ import random
 import pytest
 from mrc_sim import node_config
 
-from hosts.mrc.ev import Ev, EvSet
-from hosts.mrc.loss import LossDetector
-from hosts.mrc.paths import Path
-from hosts.mrc.sent import PacketState, SentPacket
-from hosts.mrc.settings import qp_settings
-from topo import srv6
+from mrclab.hosts.mrc.ev import Ev, EvSet
+from mrclab.hosts.mrc.loss import LossDetector
+from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.mrc.sent import PacketState, SentPacket
+from mrclab.hosts.mrc.settings import qp_settings
+from mrclab.topo import srv6
 
 RTT = 0.010
 

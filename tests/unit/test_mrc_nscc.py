@@ -2,9 +2,9 @@
 
 import pytest
 
-from hosts.mrc.cc import PathFacts, controller
-from hosts.mrc.cc.nscc import Nscc, State, decrease, on_loss, on_nack, on_sack, parameters, quick_adapt
-from hosts.rdma.errors import VerbsError
+from mrclab.hosts.mrc.cc import PathFacts, controller
+from mrclab.hosts.mrc.cc.nscc import Nscc, State, decrease, on_loss, on_nack, on_sack, parameters, quick_adapt
+from mrclab.hosts.rdma.errors import VerbsError
 
 FACTS = PathFacts(base_rtt=0.010, bdp=36_000, mtu=1000, trimming=True, drop_threshold=45, plane_bdp_packets=9)
 P = parameters(FACTS)

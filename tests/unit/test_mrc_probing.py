@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mrc_sim import HOP, RATE, Simulation, Transfer
 
-from hosts.mrc import headers as h
-from hosts.mrc.ev import EvState
-from hosts.rdma.timers import Timers
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.ev import EvState
+from mrclab.hosts.rdma.timers import Timers
 
 RTT = 8 * HOP + 1 / RATE
 FIRST = 12 * RTT

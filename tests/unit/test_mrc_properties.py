@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mrc_sim import FULL_SIZE, Simulation, Transfer, Transit
 
-from hosts.mrc.ev import EvState
-from topo.nodeconfig import EvProfile
+from mrclab.hosts.mrc.ev import EvState
+from mrclab.topo.nodeconfig import EvProfile
 
 EXAMPLES = int(os.environ.get("MRCLAB_EXAMPLES", "300"))  # a nightly run sets thousands
 GUARD = 64  # bytes around the target region that nothing may touch

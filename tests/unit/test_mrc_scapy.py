@@ -5,9 +5,9 @@ import random
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
-from hosts.mrc import headers as h
-from hosts.rdma.psn import wrap
-from hosts.scapy_mrc import AETH, EETH, ERTH, METH, NETH, PETH, RETH, SETH, TSETH, MrcBTH, dissect
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.rdma.psn import wrap
+from mrclab.hosts.scapy_mrc import AETH, EETH, ERTH, METH, NETH, PETH, RETH, SETH, TSETH, MrcBTH, dissect
 
 KINDS = {
     h.Op.ACK: AETH,

@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer, node_config
 
-from hosts.mrc.endpoint import Endpoint
-from hosts.rdma.errors import VerbsError
-from hosts.rdma.memory import Access
-from hosts.rdma.states import TRANSITIONS, QpState
+from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.memory import Access
+from mrclab.hosts.rdma.states import TRANSITIONS, QpState
 
 PEER = "fdcb:bb00:0:2::1"
 

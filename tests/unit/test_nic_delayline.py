@@ -1,7 +1,7 @@
 """The delay line by hand-computed times."""
 
-from hosts import delayline
-from hosts.delayline import DelayLine
+from mrclab.hosts.nic import delayline
+from mrclab.hosts.nic.delayline import DelayLine
 
 
 def test_a_frame_is_due_after_the_delay_of_every_link_it_crossed():

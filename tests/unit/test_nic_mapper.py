@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from hosts.mapper import Mapper
-from hosts.mrc import headers as h
-from hosts.rdma.path import Frame
-from topo import srv6
-from topo.nodeconfig import NodeConfig
+from mrclab.hosts.mapper import Mapper
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.rdma.path import Frame
+from mrclab.topo import srv6
+from mrclab.topo.nodeconfig import NodeConfig
 
 OWN = "fdcb:bb00:0:1::2"
 CYCLE_S = 0.6

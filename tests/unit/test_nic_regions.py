@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from hosts.regions import map_file, populate, unmap
-from rpc.errors import RpcError
+from mrclab.hosts.memory.regions import map_file, populate, unmap
+from mrclab.rpc.errors import RpcError
 
 
 def test_a_file_is_read_where_it_lies(tmp_path):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from topo import nodeconfig
-from topo.nodeconfig import DenyRule, NodeConfig, NodeConfigError
+from mrclab.topo import nodeconfig
+from mrclab.topo.nodeconfig import DenyRule, NodeConfig, NodeConfigError
 
 
 def example() -> dict[str, object]:

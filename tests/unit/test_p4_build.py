@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from lab import p4build
+from mrclab.lab.command import p4build
 
 
 def test_committed_build_was_made_of_the_sources_that_stand_beside_it():

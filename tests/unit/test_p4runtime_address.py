@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from p4runtime_fixtures import Running, running
 
-from softswitch.p4runtime.server import ServerError, serve
+from mrclab.softswitch.p4runtime.server import ServerError, serve
 
 __all__ = ["running"]
 

@@ -4,8 +4,8 @@ import pytest
 from mrc_sim import FULL_SIZE, Transfer
 from roce_sim import PORT_RATE, Bottleneck, Simulation
 
-from hosts.roce.dcqcn import Dcqcn, NoControl, advance, on_cnp, on_sent, parameters, rate_control, start
-from topo.nodeconfig import DcqcnSection
+from mrclab.hosts.roce.dcqcn import Dcqcn, NoControl, advance, on_cnp, on_sent, parameters, rate_control, start
+from mrclab.topo.nodeconfig import DcqcnSection
 
 CONFIG = DcqcnSection(
     g=0.25, alpha_period_rtts=4, increase_period_rtts=10, byte_counter_bdps=20, fast_recovery_steps=2,

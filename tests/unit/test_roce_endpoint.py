@@ -7,11 +7,11 @@ import pytest
 from mrc_sim import FULL_SIZE, Transfer
 from roce_sim import PORT_RATE, RTT, Simulation
 
-from hosts.rdma import wire
-from hosts.rdma.errors import VerbsError
-from hosts.rdma.states import QpState
-from hosts.roce import headers as h
-from hosts.roce.endpoint import Endpoint
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.states import QpState
+from mrclab.hosts.roce import headers as h
+from mrclab.hosts.roce.endpoint import Endpoint
 
 KIB = 1 << 10
 MIB = 1 << 20

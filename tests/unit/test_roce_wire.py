@@ -13,9 +13,9 @@ from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
-from hosts.rdma import wire
-from hosts.rdma.states import QpState
-from hosts.roce import headers as h
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.states import QpState
+from mrclab.hosts.roce import headers as h
 
 EXAMPLES = int(os.environ.get("MRCLAB_EXAMPLES", "40"))
 GUARD = 64  # bytes around the target region that nothing may touch

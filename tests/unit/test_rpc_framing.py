@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpc.errors import FramingError
-from rpc.framing import MAX_LINE_BYTES, LineSplitter, decode, encode
+from mrclab.rpc.errors import FramingError
+from mrclab.rpc.framing import MAX_LINE_BYTES, LineSplitter, decode, encode
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 values = scalars | st.lists(scalars, max_size=3)

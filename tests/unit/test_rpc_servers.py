@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rpc.aserver import AsyncServer
-from rpc.client import Client
-from rpc.dispatch import Operations
-from rpc.errors import RpcError, RpcTimeout, RpcUnavailable
-from rpc.framing import LineSplitter, decode
-from rpc.server import Server
+from mrclab.rpc.aserver import AsyncServer
+from mrclab.rpc.client import Client
+from mrclab.rpc.dispatch import Operations
+from mrclab.rpc.errors import RpcError, RpcTimeout, RpcUnavailable
+from mrclab.rpc.framing import LineSplitter, decode
+from mrclab.rpc.server import Server
 
 
 class SelectPeer:
@@ -263,7 +263,7 @@ def test_a_path_too_long_for_a_socket_is_refused_with_the_remedy(tmp_path):
 
 
 def test_a_subscriber_that_does_not_read_loses_events_and_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("rpc.server.MAX_BACKLOG_BYTES", 1000)
+    monkeypatch.setattr("mrclab.rpc.server.MAX_BACKLOG_BYTES", 1000)
     peer = SelectPeer(tmp_path / "s.sock")
     try:
         with Client(tmp_path / "s.sock") as slow, Client(tmp_path / "s.sock") as quick:

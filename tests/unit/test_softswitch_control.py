@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from softswitch.control_socket import ControlSocket
-from softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.control_socket import ControlSocket
+from mrclab.softswitch.runtime import RuntimeSwitch
 
 PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "externs.json"
 CELLS = "TheIngress.cells"  # 8 of 48 bits

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from softswitch import cache, hashing, traffic_manager
-from softswitch.match import matcher
-from softswitch.meters import GREEN, RED, YELLOW, Meter
-from softswitch.pipeline import MAX_CELLS, compile_program
-from softswitch.runtime_api import InvalidRequestError, KeyInfo, MeterConfig, PipelineError
-from softswitch.traffic_manager import TrafficManager
+from mrclab.softswitch import cache, hashing, traffic_manager
+from mrclab.softswitch.match import matcher
+from mrclab.softswitch.meters import GREEN, RED, YELLOW, Meter
+from mrclab.softswitch.pipeline import MAX_CELLS, compile_program
+from mrclab.softswitch.runtime_api import InvalidRequestError, KeyInfo, MeterConfig, PipelineError
+from mrclab.softswitch.traffic_manager import TrafficManager
 
 PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "externs.json"
 

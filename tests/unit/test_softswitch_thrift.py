@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from softswitch import thrift_server
-from softswitch.ports import PortError
-from softswitch.runtime import RuntimeSwitch
-from softswitch.thrift_server import EXCEPTION, REPLY, STOP, VERSION, Reader, ThriftError, ThriftServer
+from mrclab.softswitch import thrift_server
+from mrclab.softswitch.ports import PortError
+from mrclab.softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.thrift_server import EXCEPTION, REPLY, STOP, VERSION, Reader, ThriftError, ThriftServer
 
 
 @pytest.fixture

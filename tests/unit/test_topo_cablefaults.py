@@ -1,7 +1,8 @@
 import pytest
 
-from topo import cablefaults, srv6
-from topo.cablefaults import Corrupt, EveryNth, Loss, Match, Packets, RateLimit, SeededLoss
+from mrclab.topo import srv6
+from mrclab.topo.cables import cablefaults
+from mrclab.topo.cables.cablefaults import Corrupt, EveryNth, Loss, Match, Packets, RateLimit, SeededLoss
 
 
 def test_the_empty_match_is_every_packet():

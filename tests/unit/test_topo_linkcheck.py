@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo import linkcheck
-from topo.linkcheck import Kind, LinkCheck, LinkCheckError
+from mrclab.topo import linkcheck
+from mrclab.topo.linkcheck import Kind, LinkCheck, LinkCheckError
 
 MAC_A, MAC_B = bytes.fromhex("020a01010001"), bytes.fromhex("020c01000101")
 names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=linkcheck.MAX_NAME)

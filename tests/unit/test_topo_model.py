@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topo import srv6
-from topo.model import MAX_INTERFACE_NAME, Fabric, UnknownName, mac_bytes
-from topo.spec import load
+from mrclab.topo import srv6
+from mrclab.topo.model import MAX_INTERFACE_NAME, Fabric, UnknownName, mac_bytes
+from mrclab.topo.spec import load
 
 specs = st.fixed_dictionaries(
     {

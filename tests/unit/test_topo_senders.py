@@ -2,12 +2,12 @@
 
 import pytest
 
-from hosts.nicport import HEADER_BYTES
-from topo import srv6
-from topo.model import Fabric
-from topo.numbers import HOP_LIMIT
-from topo.senders import DISCARD_PORT, packet
-from topo.spec import load
+from mrclab.hosts.nic.nicport import HEADER_BYTES
+from mrclab.topo import srv6
+from mrclab.topo.cables.senders import DISCARD_PORT, packet
+from mrclab.topo.model import Fabric
+from mrclab.topo.numbers import HOP_LIMIT
+from mrclab.topo.spec import load
 
 FABRIC = Fabric(load({"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 2}))
 

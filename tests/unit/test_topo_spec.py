@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from topo.spec import FabricSpec, SpecError, explain, load
+from mrclab.topo.spec import FabricSpec, SpecError, explain, load
 
 
 def test_an_empty_description_is_the_demo_fabric():

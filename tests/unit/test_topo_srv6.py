@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo import srv6
-from topo.srv6 import UsidType
+from mrclab.topo import srv6
+from mrclab.topo.srv6 import UsidType
 
 planes = st.integers(1, srv6.MAX_PLANE)
 indexes = st.integers(1, srv6.MAX_INDEX)

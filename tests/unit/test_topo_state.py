@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from topo import processes, state
-from topo.errors import EmulationError, LabRunning
-from topo.state import RunState
+from mrclab.topo.errors import EmulationError, LabRunning
+from mrclab.topo.linux import processes, state
+from mrclab.topo.linux.state import RunState
 
 SLEEPER = [sys.executable, "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
 CLAIM_AND_DIE = """
 import os, sys
 from pathlib import Path
-from topo.state import RunState
+from mrclab.topo.linux.state import RunState
 run = RunState.claim(Path(sys.argv[1]))
 run.make_directory(Path(sys.argv[1]) / "lab")
 print(run.token, flush=True)

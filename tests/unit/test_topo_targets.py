@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from topo import targets
-from topo.model import Fabric
-from topo.spec import load
-from topo.targets import Launch, UnknownTarget
+from mrclab.topo.linux import targets
+from mrclab.topo.linux.targets import Launch, UnknownTarget
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import load
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from softswitch.runtime import RuntimeSwitch
-from softswitch.thrift_server import ThriftServer
-from topo import thrift
+from mrclab.softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.thrift_server import ThriftServer
+from mrclab.topo.linux import thrift
 
 
 def answer(*values: int) -> bytes:

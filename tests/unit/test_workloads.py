@@ -5,9 +5,9 @@ import itertools
 import pytest
 from mrc_sim import Simulation
 
-from hosts.workloads import ring
-from hosts.workloads.api import WorkloadOperations
-from hosts.workloads.channel import content, pieces
+from mrclab.hosts.workloads import ring
+from mrclab.hosts.workloads.api import WorkloadOperations
+from mrclab.hosts.workloads.channel import content, pieces
 
 
 class Hosts:

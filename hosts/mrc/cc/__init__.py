@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.errors import VerbsError
 
 NO_CONTROL: Final = "none"
 NSCC: Final = "uet-1.0-nscc"
@@ -63,8 +63,8 @@ def controller_config(name: str, config: dict[str, Any]) -> None:
 
 def controller(name: str, facts: PathFacts, now: float, **config: Any) -> Controller:
     """A new controller of the profile `name`; EINVAL for a name or field that does not exist."""
-    from hosts.mrc.cc.none import NoControl  # noqa: PLC0415  the registry must not import its members at load
-    from hosts.mrc.cc.nscc import Nscc  # noqa: PLC0415
+    from mrclab.hosts.mrc.cc.none import NoControl  # noqa: PLC0415  the registry must not import its members at load
+    from mrclab.hosts.mrc.cc.nscc import Nscc  # noqa: PLC0415
 
     profiles: dict[str, Callable[..., Controller]] = {NO_CONTROL: NoControl, NSCC: Nscc}
     if name not in profiles:

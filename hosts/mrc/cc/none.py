@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hosts.mrc.cc import PathFacts
-from hosts.rdma.errors import VerbsError
+from mrclab.hosts.mrc.cc import PathFacts
+from mrclab.hosts.rdma.errors import VerbsError
 
 
 class NoControl:

@@ -14,8 +14,8 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from hosts.mrc.cc import PathFacts
-from hosts.rdma.errors import VerbsError
+from mrclab.hosts.mrc.cc import PathFacts
+from mrclab.hosts.rdma.errors import VerbsError
 
 _REFERENCE_PACKETS: Final = 36.0  # BDP in packets where a = 1 (150 kB of 4 KiB)
 _NO_DELAY: Final = 0.08  # of a base RTT: less counts as none (1 µs of 12 µs)

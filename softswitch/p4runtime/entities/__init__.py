@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from softswitch.p4runtime.entities.action_profile import GroupHandler, MemberHandler
-from softswitch.p4runtime.entities.counter import CounterHandler, DirectCounterHandler
-from softswitch.p4runtime.entities.digest import DigestHandler
-from softswitch.p4runtime.entities.meter import DirectMeterHandler, MeterHandler
-from softswitch.p4runtime.entities.replication import ReplicationHandler
-from softswitch.p4runtime.entities.table import TableHandler
-from softswitch.p4runtime.entities.unsupported import UnsupportedHandler
-from softswitch.p4runtime.state import EntityHandler, PipelineState
+from mrclab.softswitch.p4runtime.entities.action_profile import GroupHandler, MemberHandler
+from mrclab.softswitch.p4runtime.entities.counter import CounterHandler, DirectCounterHandler
+from mrclab.softswitch.p4runtime.entities.digest import DigestHandler
+from mrclab.softswitch.p4runtime.entities.meter import DirectMeterHandler, MeterHandler
+from mrclab.softswitch.p4runtime.entities.replication import ReplicationHandler
+from mrclab.softswitch.p4runtime.entities.table import TableHandler
+from mrclab.softswitch.p4runtime.entities.unsupported import UnsupportedHandler
+from mrclab.softswitch.p4runtime.state import EntityHandler, PipelineState
 
 
 def make_handlers(state: PipelineState) -> dict[str, EntityHandler]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from softswitch.p4runtime.matches import key_from_proto, key_to_proto
-from softswitch.p4runtime.p4info import Table
-from softswitch.p4runtime.state import PipelineState
-from softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id
-from softswitch.p4runtime.stubs import p4r
-from softswitch.runtime_api import MatchKey, RuntimeApiError, TableEntry
+from mrclab.softswitch.p4runtime.matches import key_from_proto, key_to_proto
+from mrclab.softswitch.p4runtime.p4info import Table
+from mrclab.softswitch.p4runtime.state import PipelineState
+from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.runtime_api import MatchKey, RuntimeApiError, TableEntry
 
 
 class EntryRef(NamedTuple):

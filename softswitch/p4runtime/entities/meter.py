@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from softswitch.p4runtime.entities.cells import CellHandler, Wanted
-from softswitch.p4runtime.entities.common import (
+from mrclab.softswitch.p4runtime.entities.cells import CellHandler, Wanted
+from mrclab.softswitch.p4runtime.entities.common import (
     DELETE,
     INSERT,
     check_update_type,
@@ -13,12 +13,12 @@ from softswitch.p4runtime.entities.common import (
     meter_to_proto,
     on_target,
 )
-from softswitch.p4runtime.entities.direct import DirectHandler
-from softswitch.p4runtime.p4info import Meter, Table
-from softswitch.p4runtime.state import Apply
-from softswitch.p4runtime.status import invalid
-from softswitch.p4runtime.stubs import p4r
-from softswitch.runtime_api import MeterConfig, TableEntry
+from mrclab.softswitch.p4runtime.entities.direct import DirectHandler
+from mrclab.softswitch.p4runtime.p4info import Meter, Table
+from mrclab.softswitch.p4runtime.state import Apply
+from mrclab.softswitch.p4runtime.status import invalid
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.runtime_api import MeterConfig, TableEntry
 
 
 def _check_modify(update_type: int) -> None:

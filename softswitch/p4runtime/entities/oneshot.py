@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from softswitch.p4runtime.actions import action_from_proto
-from softswitch.p4runtime.entities.common import own_copy
-from softswitch.p4runtime.entities.watch import watch_port
-from softswitch.p4runtime.p4info import P4Index, Profile
-from softswitch.p4runtime.profile_state import OneShotMember, ProfileState
-from softswitch.p4runtime.state import PipelineState
-from softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id, target_error
-from softswitch.p4runtime.stubs import p4r
-from softswitch.runtime_api import (
+from mrclab.softswitch.p4runtime.actions import action_from_proto
+from mrclab.softswitch.p4runtime.entities.common import own_copy
+from mrclab.softswitch.p4runtime.entities.watch import watch_port
+from mrclab.softswitch.p4runtime.p4info import P4Index, Profile
+from mrclab.softswitch.p4runtime.profile_state import OneShotMember, ProfileState
+from mrclab.softswitch.p4runtime.state import PipelineState
+from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id, target_error
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.runtime_api import (
     ActionCall,
     EntryAction,
     GroupMember,

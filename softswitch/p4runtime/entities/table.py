@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from softswitch.p4runtime.actions import action_from_proto, action_to_proto
-from softswitch.p4runtime.entities.common import (
+from mrclab.softswitch.p4runtime.actions import action_from_proto, action_to_proto
+from mrclab.softswitch.p4runtime.entities.common import (
     DELETE,
     INSERT,
     check_update_type,
@@ -16,13 +16,13 @@ from softswitch.p4runtime.entities.common import (
     meter_from_proto,
     meter_to_proto,
 )
-from softswitch.p4runtime.entities.oneshot import create_oneshot, delete_oneshot, oneshot_to_proto
-from softswitch.p4runtime.matches import key_from_proto, key_to_proto
-from softswitch.p4runtime.p4info import Table
-from softswitch.p4runtime.state import Apply, EntryKey, EntryNotes, PipelineState
-from softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id, target_error
-from softswitch.p4runtime.stubs import p4r
-from softswitch.runtime_api import (
+from mrclab.softswitch.p4runtime.entities.oneshot import create_oneshot, delete_oneshot, oneshot_to_proto
+from mrclab.softswitch.p4runtime.matches import key_from_proto, key_to_proto
+from mrclab.softswitch.p4runtime.p4info import Table
+from mrclab.softswitch.p4runtime.state import Apply, EntryKey, EntryNotes, PipelineState
+from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id, target_error
+from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.runtime_api import (
     ActionCall,
     CounterValue,
     EntryAction,

@@ -1,0 +1,1 @@
+"""How many packets a host moves per second, and where its CPU time goes."""

@@ -1,0 +1,96 @@
+"""A P4Runtime client that does what the benchmark needs: become primary, load the program, insert entries."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import grpc
+from finsy.proto import p4i, p4r, p4r_grpc
+from google.protobuf import text_format
+
+from mrclab.bench.switch.wire import BenchError
+
+TIMEOUT = 30.0  # seconds
+RETRY = 0.002  # seconds
+DEVICE_ID = 1
+
+
+class Client:
+    """Context manager; waits until the switch answers its first RPC."""
+
+    def __init__(self, path: Path) -> None:
+        options = [(f"grpc.{name}_reconnect_backoff_ms", 10) for name in ("initial", "min", "max")]
+        self._channel = grpc.insecure_channel(f"unix:{path}", options=options)
+        self._stub = p4r_grpc.P4RuntimeStub(self._channel)
+        self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._requests.put(None)
+        self._channel.close()
+
+    def wait(self, deadline: float) -> None:
+        """Return when the switch has answered an RPC. Raises BenchError after the deadline (monotonic seconds)."""
+        while True:
+            try:
+                self._stub.Capabilities(p4r.CapabilitiesRequest(), timeout=TIMEOUT)
+            except grpc.RpcError as error:
+                if time.monotonic() > deadline:
+                    raise BenchError(f"P4Runtime does not answer: {error.details()}") from error
+                time.sleep(RETRY)
+            else:
+                return
+
+    def become_primary(self) -> None:
+        """Win the arbitration."""
+        request = p4r.StreamMessageRequest()
+        request.arbitration.device_id = DEVICE_ID
+        request.arbitration.election_id.low = 1
+        self._requests.put(request)
+        self._stream = self._stub.StreamChannel(iter(self._requests.get, None))  # a stream that nobody holds ends
+        next(iter(self._stream))
+
+    def load(self, config: Path, info: Path) -> None:
+        """Make a program run."""
+        request = p4r.SetForwardingPipelineConfigRequest(device_id=DEVICE_ID, election_id=p4r.Uint128(low=1))
+        request.action = request.VERIFY_AND_COMMIT
+        text_format.Parse(info.read_text(encoding="utf-8"), request.config.p4info)
+        request.config.p4_device_config = config.read_bytes()
+        self._stub.SetForwardingPipelineConfig(request, timeout=TIMEOUT)
+
+    def write(self, entries: Sequence[p4r.TableEntry], kind: int = p4r.Update.INSERT, batch: int | None = None) -> None:
+        """Write entries, `batch` with one RPC (None: all)."""
+        step = batch or len(entries)
+        for start in range(0, len(entries), step):
+            request = p4r.WriteRequest(device_id=DEVICE_ID, election_id=p4r.Uint128(low=1))
+            for entry in entries[start : start + step]:
+                request.updates.add(type=kind, entity=p4r.Entity(table_entry=entry))
+            self._stub.Write(request, timeout=TIMEOUT)
+
+
+class Entries:
+    """Builds table entries with exact matches from the names in a P4Info."""
+
+    def __init__(self, info: Path) -> None:
+        self._info = text_format.Parse(info.read_text(encoding="utf-8"), p4i.P4Info())
+
+    def entry(self, table: str, keys: Iterable[int], action: str, *params: int) -> p4r.TableEntry:
+        """Return one entry."""
+        found = next(item for item in self._info.tables if item.preamble.alias == table)
+        entry = p4r.TableEntry(table_id=found.preamble.id)
+        for field, key in zip(found.match_fields, keys, strict=True):
+            entry.match.add(field_id=field.id).exact.value = _canonical(key)
+        called = next(item for item in self._info.actions if item.preamble.alias == action)
+        entry.action.action.action_id = called.preamble.id
+        for param, value in zip(called.params, params, strict=True):
+            entry.action.action.params.add(param_id=param.id, value=_canonical(value))
+        return entry
+
+
+def _canonical(value: int) -> bytes:
+    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")

@@ -1,0 +1,247 @@
+"""The measurements of one target: rates, CPU time, latency, start-up, inserts, memory."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from mrclab.bench.switch import frames
+from mrclab.bench.switch.client import Entries
+from mrclab.bench.switch.generator import Generator, Offer
+from mrclab.bench.switch.inside import program_seconds
+from mrclab.bench.switch.targets import SOFT, Process, Target, kernel_forwarding, process, provision
+from mrclab.bench.switch.wire import BenchError, Wire, wire
+from mrclab.lab.command.p4build import P4_INFO
+
+LOSS = 0.001
+"""Share of frames that a loss-free rate may lose."""
+LATE = 0.02
+"""Share of the trial's time by which frames may come later than they were sent; more is a buffer that fills."""
+INSERTS = 1000
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long and how often is measured."""
+
+    trial_seconds: float = 1.0
+    steps: int = 6
+    starts: int = 5
+    switches: int = 32
+    latencies: int = 2000
+    sizes: tuple[int, ...] = frames.SIZES
+
+
+QUICK = Effort(trial_seconds=0.1, steps=2, starts=1, switches=2, latencies=50, sizes=(128, 4200))
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Frames of one size. Rates per second, times in seconds."""
+
+    loss_free: float
+    loss: float
+    saturated: float
+    """What came through when more was offered than can."""
+    cpu_per_packet: float
+    """At nine tenths of the loss-free rate."""
+    latency_median: float
+    latency_p99: float
+    program: float | None = None
+    """CPU time of the program alone, without sockets and loop (softswitch)."""
+    generator_limit: bool = False
+    """The generator could offer no more: the target may be faster."""
+
+
+@dataclass
+class Result:
+    """One target. None: not measured, or has no such thing."""
+
+    key: str
+    title: str
+    speeds: dict[int, Speed] = field(default_factory=dict)
+    start_seconds: float | None = None
+    load_seconds: float | None = None
+    fleet_seconds: float | None = None
+    fleet: int = 0
+    inserts_seconds: float | None = None
+    inserts_single_seconds: float | None = None
+    resident_bytes: int | None = None
+    private_bytes: int | None = None
+    skipped: str | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """Return everything in plain types."""
+        return asdict(self)
+
+
+def measure_process(target: Target, effort: Effort, cpu: int | None, say: Say) -> Result:
+    """Measure one P4 switch. Raises BenchError."""
+    result = Result(target.key, target.title)
+    with tempfile.TemporaryDirectory(prefix="mrclab-bench-") as text, _bench() as (cables, generator):
+        directory = Path(text)
+        say(f"{target.title}: start-up")
+        result.start_seconds = statistics.median(_starts(target, directory, cables, effort.starts, cpu))
+        with process(target, directory, cables.name, cpu=cpu) as one:
+            one.wait()
+            begun = time.monotonic()
+            provision(one.client)
+            result.load_seconds = time.monotonic() - begun
+            one.deepen(cables.inside)
+            _check(generator, target.title)
+            result.resident_bytes, result.private_bytes = one.memory()
+            for size in effort.sizes:
+                say(f"{target.title}: {size}-byte frames")
+                result.speeds[size] = _speed(generator, size, effort, one)
+                if target is SOFT:
+                    result.speeds[size] = replace(result.speeds[size], program=program_seconds(size))
+            say(f"{target.title}: inserts")
+            result.inserts_seconds, result.inserts_single_seconds = _inserts(one)
+        if effort.switches:
+            say(f"{target.title}: {effort.switches} switches")
+            result.fleet = effort.switches
+            result.fleet_seconds = _fleet(target, directory, cables.name, effort.switches)
+    return result
+
+
+def measure_kernel(effort: Effort, say: Say) -> Result:
+    """Measure the kernel's forwarding; `skipped` says why where it has none."""
+    result = Result("kernel", "Linux seg6local")
+    with _bench() as (cables, generator):
+        try:
+            with kernel_forwarding(cables):
+                _check(generator, result.title)
+                for size in effort.sizes:
+                    say(f"{result.title}: {size}-byte frames")
+                    result.speeds[size] = _kernel_speed(generator, size, effort)
+        except BenchError as error:
+            result.skipped = str(error)
+    return result
+
+
+@contextmanager
+def _bench() -> Iterator[tuple[Wire, Generator]]:
+    with wire() as cables:
+        generator = Generator(cables)
+        try:
+            yield cables, generator
+        finally:
+            generator.close()
+
+
+def _check(generator: Generator, title: str) -> None:
+    """See that frames come out as they must. Raises BenchError."""
+    for size in frames.SIZES:
+        got = generator.one(size)
+        wanted = frames.forwarded(frames.frame(size, bytes(6)))
+        if got is None:
+            raise BenchError(f"{title} does not forward frames of {size} bytes")
+        if got != wanted:
+            raise BenchError(
+                f"{title} forwards frames of {size} bytes wrongly: {got[:64].hex()} for {wanted[:64].hex()}"
+            )
+
+
+def _speed(generator: Generator, size: int, effort: Effort, one: Process) -> Speed:
+    best, saturated, limited = search(lambda rate: generator.offer(size, rate, effort.trial_seconds), effort.steps)
+    cpu = one.cpu_seconds()
+    steady = generator.offer(size, best.rate * 0.9, effort.trial_seconds)
+    cpu = (one.cpu_seconds() - cpu) / max(steady.received, 1)
+    times = sorted(generator.latencies(size, best.rate / 10, effort.latencies))
+    median, p99 = _quantile(times, 0.5), _quantile(times, 0.99)
+    return Speed(best.rate, best.loss, saturated, cpu, median, p99, generator_limit=limited)
+
+
+def search(trial: Callable[[float], Offer], steps: int) -> tuple[Offer, float, bool]:
+    """Find the highest rate that loses at most LOSS, by halving between what is carried and what is not.
+
+    Returns the trial at that rate, the rate at saturation, and whether the generator was what limited it.
+    """
+    flood = trial(math.inf)
+    if carried(flood):
+        return flood, flood.through, True
+    low, high, best = 0.0, flood.through * 1.3, None
+    guess = flood.through * 0.9
+    for _ in range(steps):
+        offer = _attempt(trial, guess)
+        if offer is None:
+            high = guess
+        else:
+            low, best = guess, offer if best is None or offer.rate > best.rate else best
+        guess = (low + high) / 2
+    while best is None:
+        best = _attempt(trial, guess)
+        guess /= 2
+        if guess < 1:
+            raise BenchError("frames are lost at any rate")
+    return best, flood.through, False
+
+
+def _attempt(trial: Callable[[float], Offer], rate: float) -> Offer | None:
+    """Try a rate, and once more where frames were lost: the machine may have been busy with something else."""
+    for _ in range(2):
+        offer = trial(rate)
+        if carried(offer):
+            return offer
+    return None
+
+
+def carried(offer: Offer) -> bool:
+    """Return whether the target keeps up with what was offered."""
+    return offer.loss <= LOSS and offer.until_last - offer.seconds <= LATE * offer.seconds
+
+
+def _kernel_speed(generator: Generator, size: int, effort: Effort) -> Speed:
+    """The kernel works in the sender's own time: what that exceeds sends that nobody forwards is its CPU time."""
+    nobody = generator.offer(size, math.inf, effort.trial_seconds, mac=b"\x02\xff\xff\xff\xff\xff")
+    flood = generator.offer(size, math.inf, effort.trial_seconds)
+    cpu = flood.cpu_seconds / flood.sent - nobody.cpu_seconds / nobody.sent
+    times = sorted(generator.latencies(size, flood.rate / 10, effort.latencies))
+    median, p99 = _quantile(times, 0.5), _quantile(times, 0.99)
+    return Speed(flood.rate, flood.loss, flood.through, cpu, median, p99, generator_limit=True)
+
+
+def _quantile(times: list[float], share: float) -> float:
+    return times[min(int(len(times) * share), len(times) - 1)] if times else math.nan
+
+
+def _starts(target: Target, directory: Path, cables: Wire, times: int, cpu: int | None) -> list[float]:
+    seconds = []
+    for _ in range(times):
+        with process(target, directory, cables.name, cpu=cpu) as one:
+            seconds.append(one.wait())
+    return seconds
+
+
+def _inserts(one: Process) -> tuple[float, float]:
+    """Return the seconds that the inserts took with one RPC for all, and one by one."""
+    make = Entries(P4_INFO).entry
+    forward = (frames.OUT_PORT, frames.OUT_SOURCE, frames.OUT_DESTINATION)
+    keys = range(frames.BLOCK << 16 | 0x3001, (frames.BLOCK << 16 | 0x3001) + INSERTS)
+    entries = [make("usid_fib", (key,), "forward", *forward) for key in keys]
+    begun = time.monotonic()
+    one.client.write(entries)
+    together = time.monotonic() - begun
+    one.client.write(entries, kind=3)  # DELETE
+    begun = time.monotonic()
+    one.client.write(entries, batch=1)
+    return together, time.monotonic() - begun
+
+
+def _fleet(target: Target, directory: Path, name: str, count: int) -> float:
+    """Return the seconds until so many switches without ports, started at once on all CPUs, have answered an RPC."""
+    with ExitStack() as stack:
+        begun = time.monotonic()
+        started = [
+            stack.enter_context(process(target, directory, name, number + 1, ports=())) for number in range(count)
+        ]
+        for one in started:
+            one.wait()
+        return time.monotonic() - begun

@@ -1,0 +1,123 @@
+"""What is denied and why: the operators', Clustermapper's and drains' wishes, and what each host is told of them.
+
+The list survives the controller: it is a file in the run directory, and so is its version, which only grows.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mrclab.controller.errors import ControllerError
+from mrclab.controller.health.elements import Element, cut_off, element, rules
+from mrclab.topo.model import Fabric, UnknownName
+from mrclab.topo.nodeconfig import DenyRule
+
+
+class DenyError(ControllerError):
+    """A wish that would leave hosts without a path, or one about something that is not denied."""
+
+
+@dataclass(frozen=True)
+class Denial:
+    """One element that must not be used. `source` is who wants it: operator, drain or clustermapper."""
+
+    element: Element
+    reason: str
+    source: str
+
+
+class _SavedDenial(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    element: str
+    reason: str
+    source: str
+
+
+class _Saved(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    version: int
+    denied: list[_SavedDenial]
+
+
+class Denylist:
+    """The denials in force over `fabric`; each change makes a new `version`. Saved to `path` where one is given."""
+
+    def __init__(self, fabric: Fabric, path: Path | None = None) -> None:
+        self.version = 1
+        self._fabric = fabric
+        self._path = path
+        self._denials: dict[tuple[Element, str], Denial] = {}
+
+    @property
+    def denials(self) -> tuple[Denial, ...]:
+        """All denials, oldest first."""
+        return tuple(self._denials.values())
+
+    def load(self) -> None:
+        """Take up where the last controller stopped; ControllerError where its file is damaged."""
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            saved = _Saved.model_validate_json(self._path.read_bytes())
+            self._denials = {}
+            for entry in saved.denied:
+                denial = Denial(element(self._fabric, entry.element), entry.reason, entry.source)
+                self._denials[denial.element, denial.source] = denial
+        except (ValidationError, UnknownName) as error:
+            first = " ".join(str(error).split())
+            raise ControllerError(f"{self._path} is damaged: {first}; remove it to start without denials") from None
+        self.version = saved.version
+
+    def deny(self, what: Element, reason: str, source: str) -> bool:
+        """Deny `what`; False if `source` does already. DenyError where that would leave two hosts without a path."""
+        if (what, source) in self._denials:
+            return False
+        wished = Denial(what, reason, source)
+        lost = cut_off(self._fabric, self._rules([*self._denials.values(), wished]))
+        already = cut_off(self._fabric, self._rules(self._denials.values()))
+        if new := [pair for pair in lost if pair not in already]:
+            pairs = f"{new[0][0]} to {new[0][1]}" + (f" and {len(new) - 1} more pairs" if len(new) > 1 else "")
+            raise DenyError(f"denying {what} would leave no path from {pairs}; undeny something else first")
+        self._denials[what, source] = wished
+        self._advance()
+        return True
+
+    def undeny(self, what: Element, source: str | None = None) -> int:
+        """Lift the denials of `what`, of one source or of all; how many there were."""
+        gone = [key for key in self._denials if key[0] == what and source in {None, key[1]}]
+        for key in gone:
+            del self._denials[key]
+        if gone:
+            self._advance()
+        return len(gone)
+
+    def is_denied(self, what: Element) -> bool:
+        """Whether anybody denies `what`."""
+        return any(denied == what for denied, _source in self._denials)
+
+    def by_host(self) -> dict[str, tuple[DenyRule, ...]]:
+        """What each host must be told; hosts that nothing concerns are left out."""
+        return self._rules(self._denials.values())
+
+    def _rules(self, denials: Iterable[Denial]) -> dict[str, tuple[DenyRule, ...]]:
+        told: dict[str, tuple[DenyRule, ...]] = {}
+        for denial in denials:
+            for host, some in rules(self._fabric, denial.element, denial.reason).items():
+                told[host] = told.get(host, ()) + some
+        return told
+
+    def _advance(self) -> None:
+        self.version += 1
+        self.save()
+
+    def save(self) -> None:
+        """Write the list to its file in one step."""
+        if self._path is None:
+            return
+        denied = [{"element": str(d.element), "reason": d.reason, "source": d.source} for d in self.denials]
+        draft = self._path.with_name(f".{self._path.name}.draft")
+        draft.write_text(json.dumps({"version": self.version, "denied": denied}, indent=1) + "\n")
+        draft.replace(self._path)

@@ -1,0 +1,133 @@
+"""Taking a switch out of service without losing a packet, and seeing whether a job may start.
+
+Drain: EVs over the switch are DENIED at every host first; when no data crosses it any more it may be rebooted; undrain
+waits until it forwards again before it lets traffic back. Hosts are told, not asked: MRC moves its packets by itself.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from mrclab.controller.errors import ControllerError, SwitchError
+from mrclab.controller.fleet import Fleet
+from mrclab.controller.health.elements import Element
+from mrclab.controller.history import History
+from mrclab.controller.nodes import Nodes
+from mrclab.controller.provisioning.prober import CableProber
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.model import Fabric
+
+DRAIN = "drain"
+POLL = 0.1  # seconds between looks at the counters of a switch that is being drained
+QUIET_POLLS = 3  # looks in a row without traffic before a switch counts as drained
+
+
+class MaintenanceError(ControllerError):
+    """What was asked for cannot be done to this element."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of a pre-check."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+class Maintenance:
+    """Drain, undrain and pre-check over the parts of a controller."""
+
+    def __init__(self, fabric: Fabric, fleet: Fleet, cables: CableProber, nodes: Nodes, history: History) -> None:
+        self._fabric = fabric
+        self._fleet = fleet
+        self._cables = cables
+        self._nodes = nodes
+        self._history = history
+
+    async def drain(self, what: Element, reason: str, timeout: float) -> dict[str, Any]:
+        """Deny a switch and wait up to `timeout` seconds until it carries nothing of any QP."""
+        name = _switch_name(what)
+        begun = time.monotonic()
+        await self._nodes.deny(what, reason, DRAIN)
+        drained = await self._until_quiet(name, begun + timeout)
+        seconds = round(time.monotonic() - begun, 3)
+        self._history.record("drained" if drained else "drain.incomplete", switch=name, seconds=seconds)
+        return {"switch": name, "drained": drained, "seconds": seconds}
+
+    async def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
+        """Let traffic back over a drained switch once it holds its entries and its cables are verified."""
+        name = _switch_name(what)
+        if not any(d.element == what and d.source == DRAIN for d in self._nodes.denylist.denials):
+            raise MaintenanceError(f"{name} is not drained; drain it first")
+        begun = time.monotonic()
+        while not self._in_service(name):
+            if time.monotonic() - begun > timeout:
+                lacks = "all its cables" if self._fleet.is_ready(name) else "its table entries"
+                raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still lacks {lacks}")
+            await asyncio.sleep(POLL)
+        await self._nodes.undeny(what, DRAIN)
+        seconds = round(time.monotonic() - begun, 3)
+        self._history.record("undrained", switch=name, seconds=seconds)
+        return {"switch": name, "undrained": True, "seconds": seconds}
+
+    async def precheck(self, timeout: float) -> dict[str, Any]:
+        """Whether every switch, entry, cable, agent and NIC port is as a job wants it."""
+        self._cables.forget(set(self._fleet.workers))
+        self._cables.wake()
+        deadline = time.monotonic() + timeout
+        while not self._cables.all_verified and time.monotonic() < deadline:
+            await asyncio.sleep(POLL)
+        entries = await self._fleet.audit()
+        agents = await asyncio.gather(*(self._agent_check(host.name) for host in self._fabric.hosts))
+        denied = [str(denial.element) for denial in self._nodes.denylist.denials]
+        problems = self._cables.problems()
+        checks = [
+            _check("switches", self._fleet.not_ready, f"{len(self._fleet.ready)} ready", "not ready: "),
+            _check("entries", entries, "all as they should be", ""),
+            _check("cables", problems, f"{len(self._fabric.links)} verified both ways", ""),
+            *agents,
+            _check("denylist", denied, "empty", "denied: "),
+        ]
+        return {"ok": all(check.ok for check in checks), "checks": [vars(check) for check in checks]}
+
+    async def _agent_check(self, host: str) -> Check:
+        try:
+            hello = await self._nodes.agents[host].ask("hello")
+        except RpcError as error:
+            return Check(host, False, error.message)
+        down = [str(port.get("interface", port.get("port"))) for port in hello.get("ports", []) if not port.get("up")]
+        return _check(host, down, f"{len(hello.get('ports', []))} NIC ports up", "ports down: ")
+
+    async def _until_quiet(self, name: str, deadline: float) -> bool:
+        """Whether nothing of any QP crossed the switch in several looks in a row, before `deadline`."""
+        quiet, last = 0, -1
+        while time.monotonic() < deadline:
+            try:
+                now = await self._fleet.traffic(name)
+            except SwitchError:
+                return not self._fleet.is_ready(name)  # a switch that is gone carries nothing
+            quiet = quiet + 1 if now == last else 0
+            if quiet >= QUIET_POLLS:
+                return True
+            last = now
+            await asyncio.sleep(POLL)
+        return False
+
+    def _in_service(self, name: str) -> bool:
+        pending = {end.node for end in self._cables.book.pending()}
+        return self._fleet.is_ready(name) and name not in pending
+
+
+def _switch_name(what: Element) -> str:
+    if what.kind not in {"t0", "t1"}:
+        raise MaintenanceError(f"{what} is no switch; only a T0 or T1 can be drained, for others use deny")
+    return what.name
+
+
+def _check(name: str, bad: list[str], good: str, prefix: str) -> Check:
+    if not bad:
+        return Check(name, True, good)
+    more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+    return Check(name, False, prefix + "; ".join(bad[:3]) + more)

@@ -1,0 +1,129 @@
+"""Clustermapper's collector: takes the hosts' reports, keeps the map of link health, names and denies faults."""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from mrclab.controller.health.denylist import DenyError
+from mrclab.controller.health.elements import Element
+from mrclab.controller.health.healthmap import HealthMap, ReportError
+from mrclab.controller.health.localise import Verdict
+from mrclab.controller.health.policy import Decider, Policy
+from mrclab.controller.history import History
+from mrclab.controller.nodes import MAPPER_REPORT, Nodes
+from mrclab.topo.model import Fabric
+
+log = logging.getLogger(__name__)
+
+SOURCE = "clustermapper"
+MAP_INTERVAL = 1.0  # seconds between records of the map while something in it is not well
+
+
+class Clustermapper:
+    """Collects for one controller. `interval` is the hosts' probe cycle in seconds; `run` judges once in each."""
+
+    def __init__(
+        self, fabric: Fabric, nodes: Nodes, history: History, interval: float, policy: Policy | None = None
+    ) -> None:
+        self.health = HealthMap(fabric)
+        self.decider = Decider(policy)
+        self._fabric = fabric
+        self._nodes = nodes
+        self._history = history
+        self._interval = interval
+        self._unsettled: set[str] = set()
+        self._known: dict[Element, Verdict] = {}
+        self._undeniable: set[Element] = set()  # at fault, but denying it would cut hosts off; said once
+        self._looks = 0
+        self._reports = 0
+        self._complaints = 0
+        self._recorded: dict[str, str] = {}
+        self._recorded_at = 0.0
+
+    def event(self, host: str, event: dict[str, Any]) -> None:
+        """Take an event of a host's agent; anything but a report is not for here."""
+        if event.get("kind") != MAPPER_REPORT:
+            return
+        if host in self._unsettled:
+            self._unsettled.discard(host)  # the cycle that was under way holds probes of before
+            return
+        try:
+            self.health.report(host, event.get("probes"))
+            self._reports += 1
+        except ReportError as error:
+            self._complaints += 1
+            log.warning("%s", error)
+
+    async def run(self) -> None:
+        """Judge once per cycle, for ever."""
+        while True:
+            await asyncio.sleep(self._interval)
+            if self._reports:
+                self._looks += 1
+                self._tell(self.health.judge())
+                self._record_map(time.monotonic())
+                await self._act()
+
+    def begin(self) -> None:
+        """Forget all that was seen: while the fabric was being set up, or before a repair."""
+        self.health = HealthMap(self._fabric)
+        self._unsettled = {host.name for host in self._fabric.hosts}
+        self._tell(())
+
+    def map(self) -> dict[str, Any]:
+        """Links with their state, and the elements at fault. `looks` counts the cycles that were judged."""
+        return {
+            "looks": self._looks,
+            "cycle": self._interval,
+            "reports": self._reports,
+            "rejected": self._complaints,
+            "links": self.health.links(),
+            "verdicts": [_as_json(verdict) for verdict in self.health.verdicts],
+        }
+
+    def _tell(self, verdicts: tuple[Verdict, ...]) -> None:
+        """Record what is new and what is over."""
+        now = {verdict.element: verdict for verdict in verdicts}
+        for element, verdict in now.items():
+            known = self._known.get(element)
+            if known is None or known.state != verdict.state:
+                self._history.record("verdict", **_as_json(verdict))
+        for element in self._known:
+            if element not in now:
+                self._history.record("verdict.over", element=str(element))
+        self._known = now
+
+    def _record_map(self, now: float) -> None:
+        """Put all links into the history when a verdict comes or goes, and once a second while one stands."""
+        at_fault: dict[str, str] = {str(verdict.element): verdict.state for verdict in self.health.verdicts}
+        if at_fault != self._recorded or (at_fault and now - self._recorded_at >= MAP_INTERVAL):
+            self._recorded, self._recorded_at = at_fault, now
+            links = self.health.links().items()
+            self._history.record("map", links={n: [link["state"], link["loss"], link["rtt"]] for n, link in links})
+
+    async def _act(self) -> None:
+        denied = [d.element for d in self._nodes.denylist.denials if d.source == SOURCE]
+        self._undeniable &= set(self._known)
+        decision = self.decider.decide(self.health.verdicts, denied, time.monotonic())
+        for verdict in decision.deny:
+            try:
+                await self._nodes.deny(verdict.element, f"{verdict.rate:.0%} of probes lost", SOURCE)
+            except DenyError as error:
+                if verdict.element not in self._undeniable:
+                    self._undeniable.add(verdict.element)
+                    log.warning("%s", error)
+                    self._history.record("deny.refused", element=str(verdict.element), reason=str(error))
+        for element in decision.undeny:
+            await self._nodes.undeny(element, SOURCE)
+
+
+def _as_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "element": str(verdict.element),
+        "element_kind": verdict.element.kind,
+        "state": verdict.state,
+        "rate": verdict.rate,
+        "evidence": round(verdict.evidence, 1),
+        "rivals": [str(rival) for rival in verdict.rivals],
+    }

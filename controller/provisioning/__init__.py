@@ -1,0 +1,1 @@
+"""Switches brought to what they should hold, and every cable verified."""

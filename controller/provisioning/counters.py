@@ -1,0 +1,113 @@
+"""Counters of one switch: what to read, and what it means in the fabric's words. Pure.
+
+Indices are those of p4src/: `tx` by port × 8 + class, `rx`, `trims` and `ecn_marks` by port, `drops` by reason.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from finsy import P4CounterEntry
+from finsy.proto import p4r
+
+from mrclab.controller.provisioning.program import Program
+from mrclab.topo.model import Switch
+from mrclab.topo.numbers import CPU_PORT
+
+CLASSES = ("no_trim", "trimmable", "trimmable_retx", "trimmed", "trimmed_lasthop", "control", "other", "cpu")
+QP_CLASSES = ("trimmable", "trimmable_retx", "trimmed", "trimmed_lasthop", "control")
+TOTALS = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "trimmed", "ecn_marked")
+FULL_PACKET = 1024  # bytes; some probes make up less than one
+DROP_REASONS = {1: "malformed", 2: "foreign", 3: "hop_limit", 4: "unknown_usid", 5: "usid_miss", 6: "ipv6_miss"}
+
+Reading = dict[tuple[str, int], tuple[int, int]]
+"""(counter, index) → (packets, bytes)."""
+
+
+@cache
+def request(program: Program, switch: Switch) -> tuple[p4r.Entity, ...]:
+    """A read of every counter cell that can move on `switch`: its ports, the CPU port, the drop reasons.
+
+    `rx` comes first and `tx` last, so that packets counted in between cannot look like drops.
+    """
+    ports = [*(port.number for port in switch.ports), CPU_PORT]
+    cells = [
+        *(("rx", port) for port in ports),
+        *(("drops", reason) for reason in DROP_REASONS),
+        *(("trims", port) for port in ports),
+        *(("ecn_marks", port) for port in ports),
+        *(("tx", port * len(CLASSES) + kind) for port in ports for kind in range(len(CLASSES))),
+    ]
+    return tuple(P4CounterEntry(name, index=index).encode(program.schema) for name, index in cells)
+
+
+def decode(program: Program, entities: Iterable[p4r.Entity]) -> Reading:
+    """What a switch answered."""
+    names = {counter.id: counter.alias for counter in program.schema.counters}
+    return {
+        (names[cell.counter_id], cell.index.index): (cell.data.packet_count, cell.data.byte_count)
+        for cell in (entity.counter_entry for entity in entities)
+    }
+
+
+def summary(switch: Switch, reading: Reading) -> dict[str, Any]:
+    """Counters as the API gives them: per port with its classes, drops by reason; all since the program was loaded."""
+    drops = {name: _packets(reading, "drops", index) for index, name in DROP_REASONS.items()}
+    drops["queue"] = lost_in_queues(switch, reading)
+    return {"ports": {str(port.number): _port(reading, port.number) for port in switch.ports}, "drops": drops}
+
+
+def totals(switch: Switch, reading: Reading) -> dict[str, Any]:
+    """The same in short, for a record every second: sums, ports without classes, drop reasons; zeros are left out."""
+    told = summary(switch, reading)
+    ports = {number: {name: port[name] for name in TOTALS} for number, port in told["ports"].items()}
+    sums = {name: sum(port[name] for port in ports.values()) for name in TOTALS}
+    busy = {number: _not_zero(port) for number, port in ports.items() if any(port.values())}
+    return {**sums, "ports": busy, "drops": _not_zero(told["drops"])}
+
+
+def lost_in_queues(switch: Switch, reading: Reading) -> int:
+    """Packets that came in and neither left nor were dropped by the program: tail drops, and what still waits."""
+    ports = [*(port.number for port in switch.ports), CPU_PORT]
+    came = sum(_packets(reading, "rx", port) for port in ports)
+    went = sum(_packets(reading, "tx", port * len(CLASSES) + kind) for port in ports for kind in range(len(CLASSES)))
+    dropped = sum(_packets(reading, "drops", reason) for reason in DROP_REASONS)
+    return max(0, came - went - dropped)
+
+
+def traffic(switch: Switch, reading: Reading, trimming: bool) -> int:
+    """Packets of QPs, data and acknowledgements, that left by any port; Clustermapper's and the controller's left out.
+
+    Where the fabric does not trim, data has the code point of Clustermapper's probes and is told apart by size.
+    """
+    ports = [port.number * len(CLASSES) for port in switch.ports]
+    packets = sum(_packets(reading, "tx", port + CLASSES.index(name)) for port in ports for name in QP_CLASSES)
+    if trimming:
+        return packets
+    untrimmed = sum(reading.get(("tx", port + CLASSES.index("no_trim")), (0, 0))[1] for port in ports)
+    return packets + untrimmed // FULL_PACKET
+
+
+def _port(reading: Reading, port: int) -> dict[str, Any]:
+    classes = {}
+    for kind, name in enumerate(CLASSES):
+        packets, size = reading.get(("tx", port * len(CLASSES) + kind), (0, 0))
+        classes[name] = {"packets": packets, "bytes": size}
+    rx_packets, rx_bytes = reading.get(("rx", port), (0, 0))
+    return {
+        "rx_packets": rx_packets,
+        "rx_bytes": rx_bytes,
+        "tx_packets": sum(cell["packets"] for cell in classes.values()),
+        "tx_bytes": sum(cell["bytes"] for cell in classes.values()),
+        "trimmed": _packets(reading, "trims", port),
+        "ecn_marked": _packets(reading, "ecn_marks", port),
+        "class": classes,
+    }
+
+
+def _not_zero(counts: dict[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}
+
+
+def _packets(reading: Reading, counter: str, index: int) -> int:
+    return reading.get((counter, index), (0, 0))[0]

@@ -1,0 +1,113 @@
+"""Verifies cables: sends the probes that `CableBook` wants, and says what came of them."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from mrclab.controller.errors import SwitchError
+from mrclab.controller.fleet import Fleet
+from mrclab.controller.history import History
+from mrclab.controller.provisioning.cables import CableBook, End
+from mrclab.topo.model import Fabric
+
+log = logging.getLogger(__name__)
+
+PAUSE_FIRST = 0.1  # seconds between probes of a cable that has not been seen right
+PAUSE_MOST = 1.0
+SILENT_AFTER = 3.0  # seconds both ends are ready without an answer before a cable is called silent in the history
+
+
+class CableProber:
+    """Probes every cable until it is seen right. `run` never returns; `on_change` hears of each cable's news."""
+
+    def __init__(self, fabric: Fabric, fleet: Fleet, history: History, on_change: Callable[[], None]) -> None:
+        self.book = CableBook(fabric)
+        self._fabric = fabric
+        self._fleet = fleet
+        self._history = history
+        self._on_change = on_change
+        self._wake = asyncio.Event()
+        self._complained: dict[str, str] = {}
+        self._asked_since: dict[str, float] = {}
+
+    @property
+    def all_verified(self) -> bool:
+        """Whether every cable has been seen to lead where it should."""
+        return not self.book.pending()
+
+    def wake(self) -> None:
+        """Probe what is pending now: something became ready."""
+        self._wake.set()
+
+    def forget(self, nodes_or_links: set[str]) -> None:
+        """Take what is known of these cables, or of these switches' cables, as unknown again."""
+        ends = [end for end in self.book.ends if end.node in nodes_or_links or self._link_of(end) in nodes_or_links]
+        self.book.forget(ends)
+        for link in {self._link_of(end) for end in ends}:
+            self._complained.pop(link, None)
+            self._asked_since.pop(link, None)
+
+    def problems(self) -> list[str]:
+        """One sentence for each direction of each cable that is not right."""
+        bad = [*self.book.links("wrong"), *self.book.links("silent")]
+        return [text for link in bad for text in self.book.complaints(link)]
+
+    async def run(self) -> None:
+        """Probe cables not seen right: soon after something changed, then ever more rarely."""
+        pause = PAUSE_FIRST
+        while True:
+            self._wake.clear()
+            for end in self.book.pending():
+                await self._probe(end)
+            self._complain()
+            try:
+                await asyncio.wait_for(self._wake.wait(), pause if self.book.pending() else None)
+                pause = PAUSE_FIRST
+            except asyncio.TimeoutError:
+                pause = min(1.5 * pause, PAUSE_MOST)
+
+    def packet_in(self, switch: str, port: int, frame: bytes) -> None:
+        """Take a frame that a switch handed over."""
+        sighting = self.book.arrived(switch, port, frame)
+        if sighting is None:
+            log.debug("%s port %d: packet-in that is no answer to a probe", switch, port)
+        elif not sighting.right:
+            self._complain_about(sighting.link, "wrong")
+        elif self.book.state(sighting.link) == "verified":
+            self._complained.pop(sighting.link, None)
+            self._history.record("link.verified", link=sighting.link)
+            self._on_change()
+
+    async def _probe(self, end: End) -> None:
+        session = self._fleet.workers[end.node].session
+        if session is None or not session.is_open:
+            return
+        try:
+            await session.packet_out(end.port, self.book.probe(end))
+        except SwitchError as error:
+            log.info("%s", error)
+            return
+        link = self._link_of(end)
+        if all(self._fleet.is_ready(ref.node) for ref in self._fabric.link(link).ends):
+            self._asked_since.setdefault(link, time.monotonic())
+        else:
+            self._asked_since.pop(link, None)
+
+    def _complain(self) -> None:
+        """Name cables that stay silent although the switches at their ends are ready."""
+        now = time.monotonic()
+        for link in self.book.links("silent"):
+            if now - self._asked_since.get(link, now) >= SILENT_AFTER:
+                self._complain_about(link, "silent")
+
+    def _complain_about(self, link: str, state: str) -> None:
+        reason = "; ".join(self.book.complaints(link))
+        if self._complained.get(link) == reason:
+            return
+        self._complained[link] = reason
+        self._history.record("link.failed", link=link, state=state, reason=reason)
+        self._on_change()
+
+    def _link_of(self, end: End) -> str:
+        return self._fabric.switch(end.node).port(end.port).link

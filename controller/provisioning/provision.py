@@ -1,0 +1,63 @@
+"""Bring one switch to what it should hold: adopt it if it runs the right program, write the difference, read back."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mrclab.controller.errors import SwitchError
+from mrclab.controller.provisioning.intent import Entry
+from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.reconcile import Change, Op, changes
+from mrclab.controller.session import Session
+
+
+@dataclass(frozen=True)
+class Provisioned:
+    """How it went. `adopted`: the switch ran the program already and kept forwarding.
+
+    `replaced`: it ran another one; `seconds` took it all.
+    """
+
+    switch: str
+    adopted: bool
+    replaced: bool
+    inserted: int
+    modified: int
+    deleted: int
+    total: int
+    seconds: float
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing had to be written."""
+        return self.adopted and not (self.inserted or self.modified or self.deleted)
+
+
+async def provision(session: Session, program: Program, wanted: Sequence[Entry]) -> Provisioned:
+    """Make the switch hold exactly `wanted`; SwitchError (WriteError with each refused update) where it does not."""
+    begun = time.monotonic()
+    cookie = await session.cookie()
+    adopted = cookie == program.cookie
+    if not adopted:
+        await session.set_pipeline()
+    todo = changes(wanted, await session.read_entries())
+    await session.write(todo)
+    if todo:
+        await _read_back(session, wanted)
+    count = {op: sum(change.op is op for change in todo) for op in Op}
+    return Provisioned(
+        session.name,
+        adopted,
+        cookie is not None and not adopted,
+        count[Op.INSERT],
+        count[Op.MODIFY],
+        count[Op.DELETE],
+        len(wanted),
+        time.monotonic() - begun,
+    )
+
+
+async def _read_back(session: Session, wanted: Sequence[Entry]) -> None:
+    left: tuple[Change, ...] = changes(wanted, await session.read_entries())
+    if left:
+        raise SwitchError(session.name, f"holds something else than was written, {len(left)} entries: {left[0]}")

@@ -1,0 +1,1 @@
+"""Work that is made of many runs: the paper's experiments, surveys."""

@@ -1,0 +1,96 @@
+"""What the paper measured and what would count as reproducing it: the data in figures.yaml, as models.
+
+Numbers are those of arXiv 2605.04333, as shares of line rate or as ratios, so that they can be held against a network
+some thousand times slower. A row's `ours` is one figure, `variant.expectation`, or two with `/` or `-` between them.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from mrclab.lab.scenario.base import Strict
+from mrclab.lab.scenario.yamlfile import read
+
+FILE = Path(__file__).with_name("figures.yaml")
+_TERM = r"[a-z0-9-]*\.[a-z0-9-]+"
+_EXPRESSION = re.compile(rf"\s*({_TERM})(?:\s+([/-])\s+({_TERM}))?\s*")
+_NUMBER = r"-?\d+(?:\.\d*)?"
+_ACCEPT = re.compile(rf"\s*(?:(≥|≤)\s*({_NUMBER})|({_NUMBER})\s*…\s*({_NUMBER})|({_NUMBER})\s*±\s*({_NUMBER})\s*%)\s*")
+
+
+def _matches(pattern: re.Pattern[str], example: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise ValueError(f"{text!r} is not understood; write for example {example}")
+        return text
+
+    return AfterValidator(check)
+
+
+class Row(Strict):
+    """One number of the paper and ours beside it."""
+
+    what: str
+    ours: Annotated[str, _matches(_EXPRESSION, "mrc.total, or mrc.time / roce-1.time")]
+    paper: float | None = Field(default=None, description="absent where the paper prints none")
+    accept: Annotated[str, _matches(_ACCEPT, "≥ 0.9, 0.25 … 0.6 or 0.75 ± 3 %")] | None = None
+    unit: str = ""
+
+    def value(self, figures: Mapping[tuple[str, str], float]) -> float | None:
+        """Ours, out of (variant, expectation) → figure; None where one is missing."""
+        match = _EXPRESSION.fullmatch(self.ours)
+        assert match is not None
+        first, operator, second = match.groups()
+        a = figures.get(_key(first))
+        if operator is None or a is None:
+            return a
+        b = figures.get(_key(second))
+        if b is None or (operator == "/" and not b):
+            return None
+        return a / b if operator == "/" else a - b
+
+    def accepts(self, value: float) -> bool | None:
+        """Whether a value reproduces the paper's; None where no rule says."""
+        if self.accept is None:
+            return None
+        match = _ACCEPT.fullmatch(self.accept)
+        assert match is not None
+        sign, limit, low, high, near, percent = match.groups()
+        if sign:
+            return value >= float(limit) if sign == "≥" else value <= float(limit)
+        if low:
+            return float(low) <= value <= float(high)
+        return abs(value - float(near)) <= float(percent) / 100 * abs(float(near))
+
+
+def _key(term: str) -> tuple[str, str]:
+    variant, _, expectation = term.partition(".")
+    return variant, expectation
+
+
+class Experiment(Strict):
+    """One experiment: a scenario, the item of the paper that it mirrors, and its rows."""
+
+    scenario: str = Field(description="name of the scenario, without variant")
+    title: str
+    mirrors: str = Field(description="figure or table of the paper")
+    paper_says: str
+    rows: list[Row]
+    over_time: list[str] = Field(default=[], description="variants whose goodput is drawn over time")
+    flows: bool = Field(default=False, description="draw each flow of the first of them")
+    curve: Literal["collective"] | None = Field(default=None, description="completion times by size, for each variant")
+    note: str = Field(default="", description="what differs from the paper's set-up, or why a shape is not met")
+
+
+class _Figures(Strict):
+    experiments: list[Experiment]
+
+
+@cache
+def load(path: Path = FILE) -> list[Experiment]:
+    """All experiments, in the paper's order."""
+    return _Figures.model_validate(read(path).data).experiments

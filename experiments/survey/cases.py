@@ -1,0 +1,78 @@
+"""The faults of a localisation survey, drawn from a seed. Pure: same seed and fabric, same faults in the same order."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from mrclab.topo.model import Fabric
+
+Kind = Literal["nic-loss", "cable", "t1"]
+Direction = Literal["both", "up", "down"]
+
+KINDS: tuple[Kind, ...] = ("nic-loss", "cable", "t1")
+NIC_LOSS = 0.05  # share of the packets of one direction
+
+
+@dataclass(frozen=True)
+class Injury:
+    """One element made faulty.
+
+    `nic-loss`: a NIC–T0 cable that loses 5 % of one direction with its carrier up. `cable`: a T0–T1 cable that loses
+    everything, its carrier up. `t1`: a T1 whose process stands still, its ports up.
+    """
+
+    kind: Kind
+    element: str
+    direction: Direction = "both"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is faulty at once in one case: one injury, or two."""
+
+    number: int
+    injuries: tuple[Injury, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For the record."""
+        return {"case": self.number, "injuries": [asdict(injury) for injury in self.injuries]}
+
+
+def draw(fabric: Fabric, seed: int, singles: int, doubles: int) -> list[Case]:
+    """`singles` single faults, the kinds in turn, then `doubles` double ones of any kinds."""
+    rng = random.Random(f"clustermapper {seed}")
+    cases = [(_injury(fabric, rng, KINDS[number % len(KINDS)]),) for number in range(singles)]
+    pairs = [_pair(fabric, rng) for _ in range(doubles)]
+    return [Case(number, injuries) for number, injuries in enumerate([*cases, *pairs], 1)]
+
+
+def is_told_apart(fabric: Fabric, injuries: tuple[Injury, ...]) -> bool:
+    """Whether probes can tell these faults from fewer or others.
+
+    They cannot where one T1 has both: a dead T1 hides its cables, and all cables of one T1 dead look like that T1. Nor
+    where both are cables of NICs to one T0: that T0 losing as much would look the same.
+    """
+    names = {injury.element for injury in injuries}
+    hubs = [hub for injury in injuries for hub in _hubs(fabric, injury)]
+    return len(names) == len(injuries) and len(set(hubs)) == len(hubs)
+
+
+def _pair(fabric: Fabric, rng: random.Random) -> tuple[Injury, Injury]:
+    while True:
+        pair = _injury(fabric, rng, rng.choice(KINDS)), _injury(fabric, rng, rng.choice(KINDS))
+        if is_told_apart(fabric, pair):
+            return pair
+
+
+def _injury(fabric: Fabric, rng: random.Random, kind: Kind) -> Injury:
+    if kind == "t1":
+        return Injury(kind, rng.choice([switch.name for switch in fabric.switches if switch.tier == "t1"]))
+    wanted = "nic" if kind == "nic-loss" else "fabric"
+    name = rng.choice([link.name for link in fabric.links if link.kind == wanted])
+    return Injury(kind, name, rng.choice(("up", "down"))) if kind == "nic-loss" else Injury(kind, name)
+
+
+def _hubs(fabric: Fabric, injury: Injury) -> Iterator[str]:
+    """The switch that a fault can be taken for."""
+    yield injury.element if injury.kind == "t1" else fabric.link(injury.element).b.node

@@ -1,0 +1,41 @@
+"""The command `mrclab survey`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mrclab.experiments.survey import page, record
+from mrclab.experiments.survey.command import Survey
+from mrclab.lab.run import session
+from mrclab.topo.linux import targets
+
+app = typer.Typer()
+err = Console(stderr=True, highlight=False)
+
+SINGLES, DOUBLES = 60, 20
+
+
+@app.command()
+def survey(
+    context: typer.Context,
+    target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="of the faults")] = 1,
+    singles: Annotated[int, typer.Option(min=0, help="cases with one fault")] = SINGLES,
+    doubles: Annotated[int, typer.Option(min=0, help="cases with two faults at once")] = DOUBLES,
+    seconds: Annotated[float, typer.Option(min=1, help="end after about so long; the same command goes on")] = 7200.0,
+    out: Annotated[Path, typer.Option(help="where the records go, in one folder per target")] = Path("results/survey"),
+    write: Annotated[Path | None, typer.Option(help="only write the page of all records so far to this file")] = None,
+) -> None:
+    """Try Clustermapper on many seeded faults and say what it found; exit status 3 while a part is left to do."""
+    if write is not None:
+        surveys = [record.read(folder) for folder in sorted(out.iterdir())] if out.is_dir() else []
+        write.write_text(page.render(surveys, str(write)), encoding="utf-8")
+        return
+    session.check_machine()
+    name = targets.choose(target).name
+    work = Survey(out / name, seed, singles, doubles, name, context.obj, lambda *_: None)
+    if not work.work(seconds, lambda text: err.print(text, markup=False, soft_wrap=True)):
+        err.print("there is more to do; the same command goes on where this one ended")
+        raise typer.Exit(3)

@@ -1,0 +1,98 @@
+"""Start-up with bad paths: some T0–T1 cables are silent before the first packet; what each QP loses until it knows.
+
+With Clustermapper's denylist the same is known before: arXiv 2605.04333 §2.4 and Fig. 4 show both sides at scale.
+"""
+
+import random
+import time
+from itertools import product
+from statistics import mean
+from typing import Any
+
+from mrclab.experiments.survey.streams import Qp, Streams
+from mrclab.lab.errors import RunError
+from mrclab.lab.run.session import Session
+from mrclab.topo.cables.cablefaults import Drop
+from mrclab.topo.model import Fabric
+
+BROKEN_SHARE = 0.15  # of all T0–T1 cables
+QPS = 104  # at least, over all pairs
+SECONDS = 30  # of traffic
+DENIED_WITHIN = 20.0  # seconds for Clustermapper to deny what is broken
+
+
+def broken_cables(fabric: Fabric, seed: int) -> list[str]:
+    """The cables that are silent from the beginning: a seeded choice that leaves every pair of groups a path."""
+    rng = random.Random(f"start-up {seed}")
+    names = [link.name for link in fabric.links if link.kind == "fabric"]
+    return sorted(rng.sample(names, max(1, round(BROKEN_SHARE * len(names)))))
+
+
+def bad_paths(fabric: Fabric, broken: list[str], source: str, destination: str) -> set[tuple[int, int]]:
+    """The paths (plane, uplink) of a pair that cross a broken cable."""
+    return {
+        path
+        for path in fabric.paths(source, destination)
+        if any(link.name in broken for link in fabric.path_links(source, destination, *path))
+    }
+
+
+def run(session: Session, seed: int) -> dict[str, Any]:
+    """The experiment on a lab with or without Clustermapper, as it was brought up."""
+    fabric = session.fabric
+    broken = broken_cables(fabric, seed)
+    for name in broken:
+        session.emulation.cables.inject(name, Drop())
+    denied_after = _until_denied(session, broken) if session.mapper else None
+    streams = Streams(session, _pairs(fabric), qps=-(-QPS // len(_pairs(fabric))))
+    begun = time.monotonic()
+    streams.start()
+    totals = []
+    for second in range(1, SECONDS + 1):
+        time.sleep(max(0.0, begun + second - time.monotonic()))
+        lost = streams.lost()
+        totals.append(sum(lost))
+    on_bad = _lost_on_bad(fabric, broken, streams)
+    result = {
+        "broken": broken,
+        "cables": sum(link.kind == "fabric" for link in fabric.links),
+        "denied_after": denied_after,
+        "qps": len(lost),
+        "lost_per_qp": lost,
+        "lost_by_second": totals,
+        "bad_in_set": round(mean(len(some) for some in on_bad.values()), 2),
+        "lost_on_bad": sum(sum(some) for some in on_bad.values()),
+        "trimmed": streams.trimmed(),
+        "packets": streams.placed() // fabric.spec.path_mtu,
+    }
+    streams.stop()
+    return result
+
+
+def _pairs(fabric: Fabric) -> list[tuple[str, str]]:
+    """All ordered pairs of hosts in different T0 groups."""
+    return [(one.name, other.name) for one, other in product(fabric.hosts, fabric.hosts) if one.group != other.group]
+
+
+def _until_denied(session: Session, broken: list[str]) -> float:
+    """Seconds until every broken cable is denied; RunError where that does not happen."""
+    begun = time.monotonic()
+    while True:
+        denied = {entry["element"] for entry in session.call("controller", "status")["denied"]}
+        seconds = time.monotonic() - begun
+        if denied >= set(broken):
+            return round(seconds, 2)
+        if seconds > DENIED_WITHIN:
+            missing = ", ".join(sorted(set(broken) - denied))
+            raise RunError(f"Clustermapper did not deny {missing} within {DENIED_WITHIN:g} s")
+        time.sleep(0.1)
+
+
+def _lost_on_bad(fabric: Fabric, broken: list[str], streams: Streams) -> dict[Qp, list[int]]:
+    """For each QP what it lost on each of its EVs, active and backup, that cross a broken cable."""
+    bad = {pair: bad_paths(fabric, broken, *pair) for pair in _pairs(fabric)}
+    found: dict[Qp, list[int]] = {qp: [] for qp in streams.qps}
+    for qp, path, lost in streams.paths():
+        if path in bad[qp.source, qp.destination]:
+            found[qp].append(lost)
+    return found

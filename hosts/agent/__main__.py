@@ -1,0 +1,149 @@
+"""The process of one host: its transport on its NIC, driven over a Unix socket.
+
+``python -m mrclab.hosts.agent --node-config node/h1.json --socket h1.sock --history history/h1.jsonl`` in the
+host's network namespace. SIGTERM ends it cleanly.
+"""
+
+import argparse
+import functools
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mrclab.hosts.agent import garbage
+from mrclab.hosts.agent.api import HostOperations, operations
+from mrclab.hosts.agent.history import History
+from mrclab.hosts.agent.punctual import be_punctual
+from mrclab.hosts.agent.sampling import INTERVAL_S, Sampler
+from mrclab.hosts.mapper import Mapper
+from mrclab.hosts.nic.nic import Nic
+from mrclab.hosts.nic.packetsocket import PacketSocketError
+from mrclab.hosts.transports import endpoint
+from mrclab.rpc.errors import RpcError
+from mrclab.rpc.server import Server
+from mrclab.topo.nodeconfig import NodeConfig, NodeConfigError, load
+
+log = logging.getLogger("agent")
+
+
+class Agent:
+    """One host. `run` serves until SIGTERM or the `shutdown` operation."""
+
+    def __init__(
+        self, config_path: Path, socket_path: Path, history_path: Path, seed: int, transport: str | None = None
+    ) -> None:
+        config = load(config_path)
+        self._history = History(history_path, config.host.name)
+        rng = random.Random(f"{seed}/{config.host.name}")
+        self._endpoint = endpoint(config, rng, self._record, transport)
+        self._nic = Nic(config, self._endpoint)
+        self._waker = _stop_on_signals(self._nic)
+        sampler = Sampler(self._nic, self._endpoint, self._log_record)
+        host = HostOperations(config, config_path, self._nic, sampler, self._use_config)
+        served = operations(host, self._endpoint, self._nic, self._tell, self._log_record)
+        self._server = Server(socket_path, served)
+        self._nic.watch(self._server.fileno(), self._server.service)
+        self._nic.every(INTERVAL_S, functools.partial(self._sample, sampler))
+        self._probe_links(config)
+        self._log_record({"kind": "agent.start", "pid": os.getpid(), "config_version": config.version, "seed": seed})
+
+    def run(self) -> None:
+        """Serve until told to stop, then leave nothing behind."""
+        self._nic.every(garbage.INTERVAL_S, garbage.Collector(self._frames).tick)
+        try:
+            self._nic.run()
+        finally:
+            self._log_record({"kind": "agent.stop"})
+            signal.set_wakeup_fd(-1)
+            self._waker.close()
+            self._server.service()
+            self._server.close()
+            self._nic.close()
+            self._history.close()
+
+    def _frames(self) -> int:
+        return sum(port.tx_packets + port.rx_packets for port in self._nic.ports)
+
+    def _sample(self, sampler: Sampler, now: float) -> None:
+        sampler.take(now)
+        self._history.flush()
+
+    def _probe_links(self, config: NodeConfig) -> None:
+        """Take part in the Clustermapper if the node config says so."""
+        section = config.mapper
+        if section is not None:
+            report = functools.partial(self._log_mapper_report, config.host.name)
+            mapper = Mapper(config, self._nic.inject, report, section.cycle, section.timeout)
+            self._nic.divert(mapper.receive)
+            self._nic.every(mapper.interval, mapper.tick)
+
+    def _log_mapper_report(self, host: str, record: dict[str, Any]) -> None:
+        self._log_record({**record, "host": host})
+
+    def _record(self, record: dict[str, Any]) -> None:
+        self._log_record(record)
+
+    def _log_record(self, record: dict[str, Any]) -> dict[str, Any]:
+        # The endpoint logs while it is made, before there is a NIC that keeps the time.
+        now = self._nic.now if hasattr(self, "_nic") else time.monotonic()
+        whole = self._history.write(now, record)
+        if hasattr(self, "_server") and self._server.has_subscribers:
+            self._server.publish(whole)
+        return whole
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        """Tell listeners of something that is not worth a record."""
+        if self._server.has_subscribers:
+            self._server.publish({"t": round(self._nic.now, 6), **event})
+
+    def _use_config(self, config: NodeConfig) -> None:
+        self._nic.configure(config)
+        self._endpoint.update_config(config, self._nic.now)
+        self._log_record({"kind": "agent.configured", "config_version": config.version})
+
+
+def _stop_on_signals(nic: Nic) -> socket.socket:
+    """Stop the loop on SIGTERM and SIGINT, also while it sleeps; return the socket that wakes it."""
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: nic.stop())
+
+    def drain() -> None:
+        reader.recv(64)
+
+    nic.watch(reader.fileno(), drain)
+    return writer
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run an agent; return the exit status."""
+    parser = argparse.ArgumentParser(prog="mrclab.hosts.agent", description="The MRC transport of one host")
+    parser.add_argument("--node-config", type=Path, required=True, help="what the controller wrote for this host")
+    parser.add_argument("--socket", type=Path, required=True, help="Unix socket to serve")
+    parser.add_argument("--history", type=Path, required=True, help="JSON lines to append events and samples to")
+    parser.add_argument("--seed", type=int, default=0, help="of the EV draws")
+    parser.add_argument("--transport", choices=["mrc", "roce"], help="instead of what the node config says")
+    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    be_punctual()
+    try:
+        Agent(options.node_config, options.socket, options.history, options.seed, options.transport).run()
+    except (NodeConfigError, PacketSocketError, RpcError) as error:
+        log.error("%s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

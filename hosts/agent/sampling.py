@@ -1,0 +1,103 @@
+"""Samples of a host: what the transport and the NIC count, ten times a second, for history and for whoever asks.
+
+All counters are cumulative since the agent's start, so that a missed sample loses nothing. Bytes and seconds. What is
+asked for is told in full; what goes into the history ten times a second says only what changed since the sample before:
+a QP or path that did not move has no row, a number that stayed has no field, and one that was never told is 0.
+"""
+
+import resource
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from mrclab.hosts.nic.nic import Nic
+
+INTERVAL_S = 0.1
+KEPT = 6000
+"""Samples kept in memory for the `samples` operation: ten minutes."""
+
+
+class Counted(Protocol):
+    """The part of the transport that is sampled."""
+
+    def stats(self) -> dict[str, Any]:
+        """Return lists `qps`, `paths`, and a dict `ports` by number."""
+
+    def moved(self) -> dict[str, Any]:
+        """The same without QPs that did not move since; start `max_gap` of QPs afresh."""
+
+
+class Changes:
+    """What changed in rows of numbers since they were told last; a row is known by its first `keys` fields' values."""
+
+    def __init__(self, *keys: str) -> None:
+        self._keys = keys
+        self._told: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def of(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The rows that moved, with their keys and what changed; a row that is new is told without its zeros."""
+        found = []
+        for row in rows:
+            key = tuple([row[name] for name in self._keys])
+            told = self._told.get(key)
+            if told == row:
+                continue
+            self._told[key] = row
+            if told is None:
+                changed = {name: value for name, value in row.items() if value or name in self._keys}
+            else:
+                changed = {
+                    name: value
+                    for name, value in row.items()
+                    if name in self._keys or name not in told or told[name] != value
+                }
+            found.append({name: round(v, 6) if v.__class__ is float else v for name, v in changed.items()})
+        return found
+
+
+_NOT_IN_HISTORY = ("last_placed",)  # moves with every packet, and `max_gap` says what it would
+
+
+class Sampler:
+    """Takes samples of one host."""
+
+    def __init__(self, nic: Nic, transport: Counted, record: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self._nic = nic
+        self._transport = transport
+        self._record = record
+        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._qps, self._paths = Changes("qp"), Changes("qp", "ev", "plane", "uplink")
+
+    def current(self) -> dict[str, Any]:
+        """Return all that there is to say now."""
+        return self._whole(self._transport.stats())
+
+    def _whole(self, stats: dict[str, Any]) -> dict[str, Any]:
+        """The transport's numbers with those of NIC and process."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        by_port = stats.pop("ports", {})
+        ports = [port.counters()._asdict() | by_port.get(port.number, {}) for port in self._nic.ports]
+        return {
+            **stats,
+            "ports": ports,
+            "cpu": round(usage.ru_utime + usage.ru_stime, 6),
+            "delayed_frames": len(self._nic.delay_line),
+            "delay_line_drops": self._nic.delay_line.drops,
+        }
+
+    def take(self, _now: float) -> None:
+        """Write one sample; lateness and gaps are the worst since the one before."""
+        nic = self._nic
+        late = max(port.pacer.take_worst_late() for port in nic.ports)
+        receive_late, nic.worst_receive_late = nic.worst_receive_late, 0.0
+        lateness = {"late": round(late, 6), "receive_late": round(receive_late, 6)}
+        sample = self._whole(self._transport.moved())
+        for row in sample["qps"]:
+            for name in _NOT_IN_HISTORY:
+                row.pop(name, None)
+        lean = {"qps": self._qps.of(sample["qps"]), "paths": self._paths.of(sample.get("paths", []))}
+        self._kept.append(self._record({"kind": "sample", **sample, **lean, **lateness}))
+
+    def since(self, t: float) -> list[dict[str, Any]]:
+        """Return the kept samples taken after `t`."""
+        return [sample for sample in self._kept if sample["t"] > t]

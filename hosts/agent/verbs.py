@@ -1,0 +1,184 @@
+"""The agent's verbs: operations that follow those of the MRC headers, with JSON in place of pointers.
+
+Handles (`pd`, `cq`, `qp`, `lkey`, `rkey`) are the transport's own. A call that the transport refuses answers with the
+errno name that the headers give for it and one sentence. Where no `pd` or `cq` is given, the host's default is meant.
+"""
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mrclab.hosts.memory import regions
+from mrclab.hosts.rdma.completion import Completion
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.memory import Access
+from mrclab.hosts.rdma.resources import FULL_ACCESS
+from mrclab.hosts.transports import Endpoint
+from mrclab.rpc.errors import RpcError
+
+Result = dict[str, Any]
+
+
+class VerbOperations:
+    """Methods without underscore are operations. `directory` maps host names to inner addresses, as of now.
+
+    `in_background(step)` has the loop call a step now and then until it returns False.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        directory: Callable[[], Mapping[str, str]],
+        in_background: Callable[[Callable[[], bool]], None],
+    ) -> None:
+        self._endpoint = endpoint
+        self._in_background = in_background
+        self._directory = directory
+        self._buffers: dict[int, regions.Buffer] = {}
+        self._completions: list[Completion] = []
+
+    # --- device, protection domains, completion queues ----------------------------------------------------------------
+
+    def query_device(self) -> Result:
+        """Return limits and capabilities."""
+        return self._endpoint.query_device()
+
+    def poll_async(self) -> Result:
+        """Return and remove asynchronous events, oldest first."""
+        return {"events": self._endpoint.poll_async()}
+
+    def alloc_pd(self) -> Result:
+        """Make a protection domain."""
+        return {"pd": self._endpoint.alloc_pd()}
+
+    def dealloc_pd(self, pd: int) -> None:
+        """Remove a protection domain; EBUSY while something uses it."""
+        self._endpoint.dealloc_pd(pd)
+
+    def create_cq(self, depth: int) -> Result:
+        """Make a completion queue."""
+        return {"cq": self._endpoint.create_cq(depth)}
+
+    def destroy_cq(self, cq: int) -> None:
+        """Remove a completion queue; EBUSY while a QP uses it."""
+        self._endpoint.destroy_cq(cq)
+
+    def poll_cq(self, qp: int | None = None, cq: int | None = None, limit: int = 1024) -> Result:
+        """Return and remove completions, oldest first: of one queue, or of the default one, there of one QP or of all.
+
+        A queue that overflowed answers EOVERFLOW once it has given what it had.
+        """
+        if cq is not None:
+            return _listed(self._endpoint.poll_cq(cq, limit))
+        try:
+            while found := self._endpoint.poll_cq():
+                self._completions.extend(found)
+        except VerbsError:
+            if not self._completions:
+                raise
+        taken = [done for done in self._completions if qp in {None, done.qp}][:limit]
+        for done in taken:
+            self._completions.remove(done)
+        return _listed(taken)
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def reg_mr(
+        self, path: str, length: int | None = None, access: regions.Access = "read", pd: int | None = None
+    ) -> Result:
+        """Register a file as memory region; with access "write" it is made, and the peer may write to it."""
+        buffer = regions.map_file(path, length, access)
+        try:
+            region = self._endpoint.reg_mr(buffer, FULL_ACCESS if access == "write" else Access(0), pd)
+        except VerbsError:
+            regions.unmap(buffer)
+            raise
+        self._buffers[region.lkey] = buffer
+        self._in_background(regions.populate(buffer, access))
+        return {"lkey": region.lkey, "rkey": region.rkey, "va": region.va, "length": region.length}
+
+    def dereg_mr(self, lkey: int) -> None:
+        """Give a region back; EBUSY while a request uses it."""
+        self._endpoint.dereg_mr(lkey)
+        regions.unmap(self._buffers.pop(lkey))
+
+    # --- queue pairs --------------------------------------------------------------------------------------------------
+
+    def create_qp(
+        self,
+        peer: str,
+        profile: str | None = None,
+        attributes: dict[str, Any] | None = None,
+        pd: int | None = None,
+        send_cq: int | None = None,
+        recv_cq: int | None = None,
+    ) -> Result:
+        """Make a QP towards a host, given by name or address; returns what the peer needs for `connect_qp`.
+
+        `profile` names an EV profile of the node config; `attributes` override its transport defaults.
+        """
+        chosen = dict(attributes or {}) | ({} if profile is None else {"ev_profile": profile})
+        qp = self._endpoint.create_qp(self._address(peer), pd, send_cq, recv_cq, **chosen)
+        return {"qp": qp, **self._endpoint.local_info(qp)}
+
+    def modify_qp(self, qp: int, state: str, attributes: dict[str, int] | None = None) -> None:
+        """Take one step of the state machine; RTR wants the peer's qpn, psn, mpr and wimm, RTS the own psn."""
+        self._endpoint.modify_qp(qp, state, **(attributes or {}))
+
+    def connect_qp(self, qp: int, remote: dict[str, Any]) -> None:
+        """Bring a QP to RTS with what the peer's `create_qp` returned."""
+        self._endpoint.connect(qp, remote)
+
+    def query_qp(self, qp: int) -> Result:
+        """Return state, attributes and counters of a QP."""
+        return self._endpoint.query_qp(qp)
+
+    def destroy_qp(self, qp: int) -> None:
+        """Remove a QP; what is outstanding is dropped without completion."""
+        self._endpoint.destroy_qp(qp)
+
+    # --- work ---------------------------------------------------------------------------------------------------------
+
+    def post_send(
+        self,
+        qp: int,
+        wr_id: int,
+        opcode: str,
+        local: dict[str, int],
+        remote: dict[str, int],
+        imm: int | None = None,
+    ) -> None:
+        """Post an RDMA_WRITE or RDMA_WRITE_WITH_IMM: `local` {lkey, offset, length}, `remote` {va, rkey}."""
+        source = _fields("local", local, {"lkey": None, "offset": 0, "length": None})
+        target = _fields("remote", remote, {"va": None, "rkey": None})
+        self._endpoint.post_send(qp, wr_id, opcode, **source, remote_va=target["va"], rkey=target["rkey"], imm=imm)
+
+    def post_recv(self, qp: int, wr_id: int) -> None:
+        """Post a receive for one RDMA_WRITE_WITH_IMM."""
+        self._endpoint.post_recv(qp, wr_id)
+
+    def _address(self, peer: str) -> str:
+        directory = self._directory()
+        try:
+            return str(ipaddress.IPv6Address(directory.get(peer, peer)))
+        except ValueError:
+            known = ", ".join(directory)
+            raise RpcError("EINVAL", f"peer {peer!r} is no known host and no IPv6 address; known: {known}") from None
+
+
+def _listed(completions: list[Completion]) -> Result:
+    return {"completions": [done._asdict() for done in completions]}
+
+
+def _fields(name: str, given: Mapping[str, int], wanted: Mapping[str, int | None]) -> dict[str, int]:
+    """Return exactly the wanted fields; None as default means that the field is required."""
+    for key in given:
+        if key not in wanted:
+            raise RpcError("EINVAL", f"{name}.{key} is unknown; {name} holds {', '.join(wanted)}")
+    result: dict[str, int] = {}
+    for key, default in wanted.items():
+        value = given.get(key, default)
+        if value is None:
+            raise RpcError("EINVAL", f"{name}.{key} is missing")
+        result[key] = value
+    return result

@@ -1,0 +1,1 @@
+"""The NIC: carries frames between a host's transport and its ports, on time."""

@@ -1,0 +1,375 @@
+"""The NIC: carries frames between a host's transport and its ports, on time.
+
+One raw socket per port, so that the kernel never chooses an egress; pacing per port; the links' delay on arrival;
+carrier events; answers to link checks; and the process's only event loop. The transport is asked for a frame only when
+a port can send it.
+
+Waking up costs more than what there is to do for one frame. So one wake-up serves all ports, and everything that is
+due within a little slack of the first: a part of a packet time, as frames wait for each other in a real NIC too.
+"""
+
+import logging
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mrclab.hosts.nic.carrier import CarrierWatch
+from mrclab.hosts.nic.delayline import DelayLine
+from mrclab.hosts.nic.nicport import Frame, Port
+from mrclab.topo.linkcheck import LinkCheckError, answer
+from mrclab.topo.nodeconfig import NodeConfig
+
+log = logging.getLogger(__name__)
+
+BATCH = 32
+"""Frames that a port may receive, or send, before another one has its turn."""
+
+BUSY_FRAMES = 8
+"""A pass of the loop that moved this many frames without a delay line is followed by another without waiting."""
+
+MAX_BUSY_PASSES = 16
+"""Passes in a row after which the descriptors are looked at even so."""
+
+RETRY_S = 0.001
+"""How long an interface that took no more frames is left alone."""
+
+BUSY_FOR_S = 0.01
+"""How long after a frame the NIC counts as busy."""
+
+SLACK_PACKETS = 0.5
+"""How late anything may be so that one wake-up serves it with something else, in packet times of a link."""
+
+LEAST_SLACK_S = 0.00025
+"""Slack where packet times are shorter than what a wake-up takes."""
+
+SLACK_DELAYS = 0.25
+"""Slack at most, in delays of a link: what it adds to a round trip must stay small."""
+
+LEAST_REST_S = 0.00005
+"""A NIC with a delay line sleeps at least so long: a process in real-time priority that never rests is held back."""
+
+LONGEST_UNSEEN_S = 0.02
+"""The rings are looked at so often at least while the NIC is busy, so that they do not overflow."""
+
+_IPV6 = 0x86DD
+_LINK_CHECK = 0x88B5
+_HOP_LIMIT = 14 + 7
+_OPCODE = 14 + 40 + 40 + 8
+_ENDPOINT_REQUEST = 0xD8
+_FOREVER = float("inf")
+
+
+class Transport(Protocol):
+    """What the NIC asks of a host's transport; `hosts.mrc.endpoint.Endpoint` in the lab."""
+
+    def receive(self, port: int, frame: bytes | memoryview, now: float) -> None:
+        """Take a frame; the buffer is the caller's again afterwards."""
+
+    def next_frame(self, port: int, now: float) -> Frame | None:
+        """Give the frame to send on a port that has space now; None when there is nothing to send there."""
+
+    def has_work(self, port: int, now: float) -> bool:
+        """Say whether `next_frame` would find something for this port if it had space now; True where in doubt."""
+
+    def next_deadline(self) -> float | None:
+        """Say when `on_timer` wants to be called."""
+
+    def on_timer(self, now: float) -> None:
+        """Do what is due."""
+
+    def port_event(self, port: int, up: bool, now: float) -> None:
+        """Take note that a port lost or got carrier."""
+
+
+@dataclass(eq=False)
+class _Task:
+    """Periodic work: when it is due next, seconds between two calls."""
+
+    due: float
+    interval: float
+    work: Callable[[float], None]
+
+
+class Nic:
+    """All ports of one host and the loop that serves them.
+
+    `watch` adds descriptors and `every` periodic work to the loop. Raises PacketSocketError when a port cannot be
+    opened.
+    """
+
+    def __init__(self, config: NodeConfig, transport: Transport) -> None:
+        self.now = time.monotonic()
+        """Time of the event that is being handled; never goes back."""
+        self._transport = transport
+        self._host = config.host.name
+        self._rate_pps = config.link.rate_pps
+        self._path_mtu = config.path_mtu
+        self.ports = tuple(Port(port, config) for port in config.ports)
+        self._up: tuple[Port, ...] = ()
+        self._by_interface = {port.config.name: port for port in self.ports}
+        self.delay_line = DelayLine(config.link.delay)
+        self._carrier = CarrierWatch(self._by_interface)
+        self._readers: dict[int, Callable[[], None]] = {self._carrier.fileno(): self._carrier_changed}
+        self._port_descriptors = [port.socket.fileno() for port in self.ports]
+        self._last_moved = self._looked = self.now
+        self._periodic: list[_Task] = []
+        self._soon: deque[Callable[[], None]] = deque()
+        self._taker: Callable[[bytes | memoryview, float], bool] | None = None
+        self._running = False
+        self._least_links = min((template.links for template in config.templates), default=1)
+        self._set_slack()
+        self.worst_receive_late = 0.0
+
+    def _set_slack(self) -> None:
+        """How much later than due anything may happen, and how long a frame that arrives is not due for certain."""
+        packets = max(SLACK_PACKETS / self._rate_pps, LEAST_SLACK_S)
+        self._slack = min(packets, SLACK_DELAYS * self.delay_line.link_delay)
+        self._unseen = min(self._least_links * self.delay_line.link_delay, LONGEST_UNSEEN_S)
+
+    def watch(self, descriptor: int, reader: Callable[[], None]) -> None:
+        """Call `reader` whenever `descriptor` is readable."""
+        self._readers[descriptor] = reader
+
+    def inject(self, port: int, frame: Frame) -> None:
+        """Send a frame that is not the transport's before the next of the transport's, if the port is up."""
+        for candidate in self.ports:
+            if candidate.number == port and candidate.up:
+                candidate.injected.append(frame)
+
+    def divert(self, taker: Callable[[bytes | memoryview, float], bool]) -> None:
+        """Offer endpoint requests to `taker(frame, now)` first; those that it takes do not reach the transport."""
+        self._taker = taker
+
+    def every(self, interval: float, work: Callable[[float], None]) -> None:
+        """Call `work(now)` every `interval` seconds; a late call does not shift the next."""
+        self._periodic.append(_Task(self.now + interval, interval, work))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Call `work()` once, before the next frame is sent."""
+        self._soon.append(work)
+
+    def until_done(self, interval: float, step: Callable[[], bool]) -> None:
+        """Call `step()` every `interval` seconds until it returns False."""
+
+        def work(_now: float) -> None:
+            if not step():
+                self._periodic.remove(task)
+
+        task = _Task(self.now, interval, work)
+        self._periodic.append(task)
+
+    def configure(self, config: NodeConfig) -> None:
+        """Take a changed delay and rate; ports cannot change while the NIC runs."""
+        if [port.config for port in self.ports] != list(config.ports) or config.path_mtu != self._path_mtu:
+            raise ValueError("ports and path_mtu of a running NIC cannot change; restart the agent")
+        self.delay_line.link_delay = config.link.delay
+        if config.link.rate_pps != self._rate_pps:
+            self._rate_pps = config.link.rate_pps
+            for port in self.ports:
+                port.set_rate(config)
+        self._set_slack()
+
+    def stop(self) -> None:
+        """Make `run` return after the current pass."""
+        self._running = False
+
+    def run(self) -> None:
+        """Serve ports, timers and watched descriptors until `stop`."""
+        self._running = True
+        busy_passes = 0
+        while self._running:
+            moved = self._pass()
+            if moved:
+                self._last_moved = self.now
+            wake = self._wake_at()
+            busy = wake <= self.now if self.delay_line.link_delay > 0 else moved >= BUSY_FRAMES
+            if busy and busy_passes < MAX_BUSY_PASSES:
+                busy_passes += 1
+                continue
+            busy_passes = 0
+            self._wait(wake)
+
+    def _wake_at(self) -> float:
+        """When to wake up: with the last of what is due within the slack of the first."""
+        now = self.now
+        due = [task.due for task in self._periodic]
+        deadline = self._transport.next_deadline()
+        if deadline is not None:
+            due.append(deadline)
+        self._add_sends(due, now)
+        line = self.delay_line
+        if line.link_delay > 0:
+            arrival = line.next_due()
+            if arrival is not None:
+                due.append(arrival)
+            if now - self._last_moved < BUSY_FOR_S:
+                # What arrives from now on is due a delay later, so nobody needs to be woken when it arrives.
+                due.append(self._looked + self._unseen)
+        if not due:
+            return _FOREVER
+        limit = min(due) + self._slack
+        wake = max([at for at in due if at <= limit])
+        return max(wake, line.last_due_by(limit))
+
+    def _add_sends(self, due: list[float], now: float) -> None:
+        """Add the times at which ports with work can send again; what has none is idle."""
+        has_work = self._transport.has_work
+        for port in self._up:
+            pacer = port.pacer
+            if port.waiting is not None:
+                due.append(now + RETRY_S)
+            elif pacer.free_at <= now:
+                if not port.served:  # it was asked, and had nothing
+                    pacer.idle()
+                else:
+                    due.append(now)
+            elif port.injected or has_work(port.number, now):
+                due.append(pacer.free_at)
+            else:
+                pacer.idle()
+
+    def _wait(self, wake: float) -> None:
+        """Sleep until `wake` (never, if infinite) or until something comes; serve the watched descriptors.
+
+        Where links have a delay, a busy NIC does not wait for frames but looks for them in time.
+        """
+        now = time.monotonic()
+        descriptors = [*self._readers]
+        rest = 0.0
+        if self.delay_line.link_delay > 0 and now - self._last_moved < BUSY_FOR_S:
+            rest = LEAST_REST_S
+        else:
+            descriptors += self._port_descriptors
+        timeout = None if wake == _FOREVER else max(rest, wake - now)
+        ready, _, _ = select.select(descriptors, (), (), timeout)
+        for descriptor in ready:
+            reader = self._readers.get(descriptor)
+            if reader is not None:
+                self._advance(time.monotonic())
+                reader()
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for port in self.ports:
+            port.socket.close()
+        self._carrier.close()
+
+    def _pass(self) -> int:
+        """Do everything that can be done now; return how many frames moved."""
+        moved = 0
+        self._looked = time.monotonic()
+        for port in self.ports:
+            if port.socket.waiting():
+                moved += self._receive(port)
+        if self.delay_line.link_delay > 0:
+            moved += self._deliver_due()
+        now = self._advance(time.monotonic())
+        deadline = self._transport.next_deadline()
+        if deadline is not None and deadline <= now:
+            self._transport.on_timer(now)
+        for task in self._periodic:
+            if task.due <= now:
+                self._run_periodic()
+                break
+        while self._soon:
+            self._soon.popleft()()
+        return moved + self._transmit()
+
+    def _advance(self, now: float) -> float:
+        """Move the time on; frames that came before something already handled are handled at its time."""
+        self.now = max(self.now, now)
+        return self.now
+
+    def _receive(self, port: Port) -> int:
+        """Take what waits in a port's ring: link checks are answered, packets delivered or put into the delay line."""
+        count = size = 0
+        delayed = self.delay_line.link_delay > 0
+        for arrival, frame in port.socket.frames(time.monotonic(), BATCH):
+            count += 1
+            size += len(frame)
+            ethertype = frame[12] << 8 | frame[13]
+            if ethertype == _IPV6 and len(frame) > _HOP_LIMIT:
+                if delayed:
+                    self.delay_line.put(port.number, bytes(frame), frame[_HOP_LIMIT], arrival)
+                else:
+                    self._deliver(port.number, frame, self._advance(arrival))
+            elif ethertype == _LINK_CHECK:
+                self._answer_link_check(port, frame)
+            else:
+                port.foreign += 1
+        port.rx_packets += count
+        port.rx_bytes += size
+        return count
+
+    def _deliver_due(self) -> int:
+        count = 0
+        now = time.monotonic()
+        for due, port, frame in self.delay_line.take_due(now):
+            count += 1
+            self.worst_receive_late = max(self.worst_receive_late, now - due)
+            self._deliver(port, frame, self._advance(due))
+        return count
+
+    def _deliver(self, port: int, frame: bytes | memoryview, now: float) -> None:
+        if (
+            self._taker is not None
+            and len(frame) > _OPCODE
+            and frame[_OPCODE] == _ENDPOINT_REQUEST
+            and self._taker(frame, now)
+        ):
+            return
+        self._transport.receive(port, frame, now)
+
+    def _answer_link_check(self, port: Port, frame: memoryview) -> None:
+        try:
+            reply = answer(frame, self._host, port.number, port.mac)
+        except LinkCheckError as error:
+            port.foreign += 1
+            log.debug("%s: %s", port.config.name, error)
+            return
+        try:
+            port.socket.sendmsg((reply,))
+        except OSError as error:
+            log.warning("%s: link check not answered: %s", port.config.name, error)
+
+    def _run_periodic(self) -> None:
+        for task in [task for task in self._periodic if task.due <= self.now]:
+            task.due += ((self.now - task.due) // task.interval + 1) * task.interval
+            task.work(self.now)
+
+    def _transmit(self) -> int:
+        """Send what ports may send now, in turns; return how many frames.
+
+        A port that had nothing is asked again after another sent: the transport keeps planes in step.
+        """
+        next_frame = self._transport.next_frame
+        ports = self._up
+        total, sent = 0, True
+        while sent and total < BATCH * len(ports):
+            sent = False
+            now = self._advance(time.monotonic())
+            for port in ports:
+                if port.pacer.free_at > now:
+                    continue
+                own = port.waiting is not None or port.injected
+                frame = port.take_own() if own else next_frame(port.number, now)
+                port.served = frame is not None and port.send(frame, now)
+                if port.served:
+                    total += 1
+                    sent = True
+        return total
+
+    def _carrier_changed(self) -> None:
+        for interface, up in self._carrier.changes():
+            port = self._by_interface[interface]
+            port.up = up
+            port.waiting = None
+            port.injected.clear()
+            port.socket.clear_error()
+            port.pacer.reset()
+            self._up = tuple(port for port in self.ports if port.up)
+            log.info("%s: carrier %s", interface, "up" if up else "lost")
+            self._transport.port_event(port.number, up, self.now)

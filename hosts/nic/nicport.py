@@ -1,0 +1,110 @@
+"""One port of a NIC: its raw socket, its pacer, its counters, and what waits to be sent."""
+
+import logging
+from collections import deque
+from typing import NamedTuple, Protocol
+
+from mrclab.hosts.nic.pacing import Pacer
+from mrclab.hosts.nic.packetsocket import PacketSocket
+from mrclab.topo.nodeconfig import NicPort, NodeConfig
+from mrclab.topo.numbers import MTU_HEADROOM
+
+log = logging.getLogger(__name__)
+
+HEADER_BYTES = 142
+"""What a full packet adds to its payload: Ethernet 14, IPv6 80, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, ICRC 4."""
+
+ROCE_HEADER_BYTES = 78
+"""The same for RoCEv2: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4."""
+
+
+class Frame(Protocol):
+    """A frame to send, in parts; `payload` is a view of the memory it is sent from."""
+
+    @property
+    def header(self) -> bytes:
+        """Everything before the payload."""
+
+    @property
+    def payload(self) -> memoryview | None:
+        """The payload where it lies."""
+
+    @property
+    def trailer(self) -> bytes:
+        """Everything after the payload."""
+
+    @property
+    def wire_len(self) -> int:
+        """Bytes that the link is busy for."""
+
+
+class PortCounters(NamedTuple):
+    """Counters of one port since the start."""
+
+    port: int
+    up: bool
+    tx_packets: int
+    tx_bytes: int
+    rx_packets: int
+    rx_bytes: int
+    tx_errors: int
+    other_frames: int
+    socket_drops: int
+
+
+class Port:
+    """One NIC port: its socket, its pacer, its counters."""
+
+    def __init__(self, config: NicPort, node: NodeConfig) -> None:
+        self.number = config.number
+        self.config = config
+        self.mac = bytes.fromhex(config.mac.replace(":", ""))
+        self.socket = PacketSocket(config.name, node.path_mtu + MTU_HEADROOM)
+        self.set_rate(node)
+        self.up = False
+        self.served = False  # a frame left when it was last asked for one
+        self.waiting: Frame | None = None
+        self.injected: deque[Frame] = deque()
+        self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.tx_errors = self.foreign = 0
+
+    def set_rate(self, node: NodeConfig) -> None:
+        """Pace at the link rate of a node config: so many full packets of its transport per second."""
+        headers = ROCE_HEADER_BYTES if node.transport.kind == "roce" else HEADER_BYTES
+        self.pacer = Pacer(node.link.rate_pps, node.path_mtu + headers)
+
+    def send(self, frame: Frame, now: float) -> bool:
+        """Hand a frame to the interface; return False when it takes no more for the moment."""
+        payload = frame.payload
+        parts = (frame.header, frame.trailer) if payload is None else (frame.header, payload, frame.trailer)
+        try:
+            self.socket.sendmsg(parts)
+        except BlockingIOError:
+            self.waiting = frame
+            return False
+        except OSError as error:
+            # The frame is lost as on a dead link; the transport notices by its own means.
+            self.tx_errors += 1
+            log.debug("%s: frame lost: %s", self.config.name, error)
+        self.pacer.sent(now, frame.wire_len)
+        self.tx_packets += 1
+        self.tx_bytes += frame.wire_len
+        return True
+
+    def take_own(self) -> Frame | None:
+        """Return the frame that the interface did not take before, or the next injected one."""
+        frame, self.waiting = self.waiting, None
+        return self.injected.popleft() if frame is None else frame
+
+    def counters(self) -> PortCounters:
+        """Return all counters."""
+        return PortCounters(
+            self.number,
+            self.up,
+            self.tx_packets,
+            self.tx_bytes,
+            self.rx_packets,
+            self.rx_bytes,
+            self.tx_errors,
+            self.foreign,
+            self.socket.count_drops() + self.socket.truncated,
+        )

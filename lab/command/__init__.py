@@ -1,0 +1,1 @@
+"""The command `mrclab`: words in, text out; nothing here does the work itself."""

@@ -1,0 +1,266 @@
+"""The command `mrclab`. Known errors become one sentence on stderr and an exit status; nothing here does any work."""
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mrclab.experiments.paper import page as paper
+from mrclab.experiments.survey import cli as survey
+from mrclab.lab.command import doctor as health
+from mrclab.lab.command import operations, suitecli, terminal
+from mrclab.lab.command import plan as planning
+from mrclab.lab.command import progress as progressbar
+from mrclab.lab.command.shell import Shell
+from mrclab.lab.errors import LabError, RunError, ScenarioError
+from mrclab.lab.report import suitereport
+from mrclab.lab.run import runner, session, suite
+from mrclab.lab.run.attach import RUN_DIR, Lab, attach
+from mrclab.lab.run.interrupts import guarded
+from mrclab.lab.run.transfer import Transfer
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.errors import TopoError
+from mrclab.topo.linux import state
+from mrclab.topo.model import Fabric, UnknownName
+from mrclab.topo.spec import FabricSpec, SpecError
+
+app = typer.Typer(
+    name="mrclab",
+    help="Emulates a multi-plane SRv6/P4 fabric, sprays MRC over it, and breaks it while it runs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(operations.app)
+app.add_typer(survey.app)
+app.add_typer(suitecli.app)
+out = Console(width=None if sys.stdout.isatty() else 120)
+err = Console(stderr=True)
+
+ScenarioPath = Annotated[
+    Path, typer.Argument(metavar="SCENARIO", help="a scenario file, e.g. scenarios/link-failure.yaml")
+]
+OptionalScenario = Annotated[Path | None, typer.Argument(metavar="SCENARIO", help="take the fabric of this scenario")]
+Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
+Results = Annotated[Path, typer.Option(help="where result directories go")]
+
+_BENCHMARKS = {"host": "mrclab.bench.host", "controller": "mrclab.bench.controller", "switch": "mrclab.bench.switch"}
+_KNOWN = (LabError, TopoError, SpecError, UnknownName, RpcError)
+
+
+@app.callback()
+def place(
+    context: typer.Context,
+    run_dir: Annotated[Path, typer.Option(help="where the running lab keeps sockets and files")] = RUN_DIR,
+) -> None:
+    """Options that go before every command."""
+    context.obj = run_dir.absolute()
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    path: ScenarioPath,
+    target: Target = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="instead of the scenario's")] = None,
+    variant: Annotated[str, typer.Option(help="only this variant of the scenario")] = "",
+    results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
+    dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
+) -> None:
+    """Run a scenario, or each of its variants; exit status 0: held, 1: failed or broke off, 3: machine too slow."""
+    loaded = scenario.load(path)
+    if seed is not None:
+        loaded = scenario.with_seed(loaded, seed)
+    chosen = (loaded.pick(variant),) if variant else loaded.runs
+    if dry_run:
+        for one in chosen:
+            planning.show(one.fabric, one.scenario, out)
+        return
+    session.check_machine()
+    if len(chosen) > 1:
+        with progressbar.shown(err) as progress:
+            made = suite.Suite(results_dir, progress, progressbar.teller(progress), target, context.obj)
+            result = suitereport.run(made, chosen, loaded.scenario.name, err)
+        suitereport.show(result, out)
+        raise typer.Exit(result.status)
+    with progressbar.shown(err) as progress:
+        outcome = runner.run_scenario(
+            chosen[0], results_dir, progress, progressbar.teller(progress), target, context.obj
+        )
+    _report(outcome)
+    if not outcome.ok:
+        raise typer.Exit(3 if outcome.state == "invalid" else 1)
+
+
+@app.command()
+def plan(
+    path: OptionalScenario = None,
+    entries: Annotated[bool, typer.Option("--entries", help="list every table entry too")] = False,
+) -> None:
+    """Print what would be built: nodes, addresses, uSIDs, cables, time line. Needs no root and starts nothing."""
+    if path is None:
+        planning.show(Fabric(FabricSpec()), None, out, entries)
+        return
+    loaded = scenario.load(path)
+    planning.show(loaded.fabric, loaded.scenario, out, entries)
+
+
+@app.command()
+def up(
+    context: typer.Context,
+    path: OptionalScenario = None,
+    target: Target = None,
+    mapper: Annotated[bool, typer.Option("--mapper", help="hosts probe every link: see `mrclab map`")] = False,
+) -> None:
+    """Bring a lab up and open a prompt; the lab goes when the prompt ends."""
+    loaded = scenario.load(path) if path else None
+    fabric = loaded.fabric if loaded else Fabric(FabricSpec())
+    probing = getattr(loaded and loaded.scenario, "mapper", None) or (MapperSpec() if mapper else None)
+    session.check_machine()
+    with ExitStack() as stack:
+        with progressbar.shown(err) as progress:
+            lab = stack.enter_context(
+                session.lab_session(fabric, progress, target=target, run_dir=context.obj, mapper=probing)
+            )
+        out.print(f"verified in {lab.bring_up_seconds:.1f} s")
+        Shell(lab, out).cmdloop()
+
+
+@app.command()
+def send(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(help="a host, e.g. h1")],
+    destination: Annotated[str, typer.Argument(help="another host, e.g. h3")],
+    file: Annotated[Path, typer.Argument(help="the file to send")],
+    output: Annotated[Path | None, typer.Option(help="copy what arrived to this file")] = None,
+    target: Target = None,
+    timeout: Annotated[float, typer.Option(min=1, help="seconds the transfer may take")] = 600.0,
+) -> None:
+    """Send a file from host to host, through the lab that is up, or one brought up for this."""
+    if not file.is_file():
+        raise LabError(f"there is no file {file}")
+    session.check_machine()
+    running = attach(context.obj)
+    fabric = running.fabric if running else Fabric(FabricSpec())
+    names = fabric.host(source).name, fabric.host(destination).name
+    if names[0] == names[1]:
+        raise LabError(f"{source} cannot send to itself; name two hosts")
+    with progressbar.shown(err) as progress:
+        if running:
+            with guarded():
+                _send(running, names, file, output, progress, timeout)
+        else:
+            with session.lab_session(fabric, progress, target=target, run_dir=context.obj) as lab:
+                _send(lab, names, file, output, progress, timeout)
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    faults: Annotated[
+        bool, typer.Option("--faults", help="try every kind of fault on this kernel; needs root")
+    ] = False,
+) -> None:
+    """Say what this machine has and lacks, which back-ends follow, and the remedy."""
+    checks = health.examine()
+    if faults:
+        session.check_machine()
+        checks += health.try_faults()
+    if as_json:
+        sys.stdout.write(json.dumps(health.as_json(checks), indent=1) + "\n")
+    else:
+        for check in checks:
+            mark = "[green]ok[/]     " if check.ok else "[red]missing[/]" if check.needed else "[yellow]without[/]"
+            remedy = f" – {check.remedy}" if not check.ok and check.remedy else ""
+            out.print(f"{mark}  {check.name}: {escape(check.found)}{escape(remedy)}", soft_wrap=True)
+        for what, backend in health.backends(checks).items():
+            out.print(f"{what}: [bold]{escape(backend)}[/]", soft_wrap=True)
+    if not health.ready(checks):
+        raise typer.Exit(1)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def bench(
+    part: Annotated[str, typer.Argument(help="host, controller or switch; all where it is left out")] = "",
+    options: Annotated[list[str] | None, typer.Argument(help="options of that benchmark, e.g. --help")] = None,
+) -> None:
+    """Measure how fast the parts of the lab are on this machine."""
+    if part and part not in _BENCHMARKS:
+        raise LabError(f"there is no benchmark {part!r}; choose {', '.join(_BENCHMARKS)}")
+    status = 0
+    for name in [part] if part else _BENCHMARKS:
+        out.rule(name, align="left")
+        status |= subprocess.run([sys.executable, "-m", _BENCHMARKS[name], *(options or [])], check=False).returncode
+    raise typer.Exit(status)
+
+
+@app.command()
+def clean(context: typer.Context) -> None:
+    """Remove what a killed lab left behind: processes, namespaces, cables, files. Nothing that is not the lab's."""
+    removed = state.clean(context.obj.parent)
+    for phrase in removed:
+        out.print(f"removed {escape(phrase)}", soft_wrap=True)
+    if not removed:
+        out.print("nothing to clean")
+
+
+@app.command()
+def report(
+    directory: Annotated[Path, typer.Argument(help="a result directory, or that of a suite")],
+    more: Annotated[list[Path] | None, typer.Argument(help="further suites, for one page of all")] = None,
+) -> None:
+    """Make the report of a result directory again and print it; of suites, the page that holds them to the paper."""
+    if more or (directory / "suite.json").is_file():
+        out.print(f"The paper's figures: {paper.write(directory, *(more or []))[0]}", soft_wrap=True)
+        return
+    outcome = runner.finish(directory)
+    _report(outcome)
+    if not outcome.ok:
+        raise typer.Exit(3 if outcome.state == "invalid" else 1)
+
+
+def main() -> None:
+    """Run `mrclab`; every known error is one sentence and exit status 1 or 2, Ctrl-C is 130."""
+    try:
+        app(standalone_mode=True)
+    except ScenarioError as error:
+        for line in error.mistakes:
+            err.print(escape(line), soft_wrap=True, highlight=False)
+        sys.exit(error.status)
+    except _KNOWN as error:
+        err.print(f"mrclab: {escape(str(error))}", soft_wrap=True, highlight=False)
+        sys.exit(error.status if isinstance(error, LabError) else 2)
+    except PermissionError as error:
+        err.print(f"mrclab: {error.filename}: permission denied; run the same command with sudo", highlight=False)
+        sys.exit(2)
+
+
+def _send(
+    lab: Lab, names: tuple[str, str], file: Path, output: Path | None, progress: session.Progress, timeout: float
+) -> None:
+    transfer = Transfer(lab, f"send-{file.name}", *names, file)
+    outcome = transfer.run(lambda share: progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000), timeout)
+    if output is not None:
+        output.write_bytes(transfer.target.read_bytes())
+    transfer.target.unlink()
+    if not outcome.intact:
+        raise RunError(f"{file} arrived damaged: {outcome.sent_sha256} was sent, {outcome.received_sha256} arrived")
+    rate = f" ({show_rate(transfer.size / outcome.seconds)})" if outcome.seconds and transfer.size else ""
+    out.print(
+        f"{show_bytes(transfer.size)} in {show_seconds(outcome.seconds)}{rate}, intact: {outcome.sent_sha256}",
+        soft_wrap=True,
+    )
+
+
+def _report(outcome: runner.Outcome) -> None:
+    if outcome.facts:
+        terminal.show(outcome.facts, outcome.directory, out)

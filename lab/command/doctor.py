@@ -1,0 +1,182 @@
+"""What this machine has and lacks for the lab, which back-ends follow from it, and the remedy for what is missing."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab.command import p4sh
+from mrclab.lab.faults import selftest
+from mrclab.lab.measure.machine import MIN_STEAL
+from mrclab.lab.run.watch import steal_seconds
+from mrclab.topo.linux import state, targets
+
+_BUSY_S = 0.5  # seconds over which is seen what a hypervisor takes
+_SETUP = "run `sudo make setup`"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. `needed` ones keep the lab from starting when they are missing."""
+
+    name: str
+    ok: bool
+    found: str
+    remedy: str = ""
+    needed: bool = True
+
+
+def examine() -> list[Check]:
+    """Look at everything; changes nothing on the machine."""
+    return [
+        _python(),
+        _root(),
+        _mininet(),
+        *(_program(name, package) for name, package in _PROGRAMS.items()),
+        _namespaces(),
+        _nftables(),
+        _netem(),
+        _bmv2(),
+        _p4c(),
+        _shell(),
+        _size(),
+        _steal(),
+        _running(),
+    ]
+
+
+_PROGRAMS = {"ip": "iproute2", "nft": "nftables", "mnexec": "mininet", "ethtool": "ethtool"}
+
+
+def try_faults() -> list[Check]:
+    """Make, look at and heal every kind of fault on real cables of a small fabric."""
+    return [
+        Check(f"fault: {v.name}", v.holds, v.detail or "works", "this kind cannot be used here", False)
+        for v in selftest.faults()
+    ]
+
+
+def backends(checks: list[Check]) -> dict[str, str]:
+    """Which implementation the lab would use for what."""
+    good = {check.name: check.ok for check in checks}
+    return {
+        "switches": targets.choose().name,
+        "loss, drop and corruption on cables": "nftables" if good["nftables netdev"] else "none",
+        "delay and reordering on cables": "relay process, whose draws follow the seed",
+        "p4c": "make p4" if good["p4c"] else "the committed p4src/build",
+    }
+
+
+def as_json(checks: list[Check]) -> dict[str, Any]:
+    """The same for programs."""
+    return {"ready": ready(checks), "checks": [asdict(c) for c in checks], "backends": backends(checks)}
+
+
+def ready(checks: list[Check]) -> bool:
+    """Whether a lab can be brought up."""
+    return all(check.ok for check in checks if check.needed)
+
+
+def _python() -> Check:
+    version = sys.version_info
+    return Check(
+        "Python", (3, 10) <= version[:2] <= (3, 11), f"{version[0]}.{version[1]}", "use Debian 12 or Ubuntu 22.04"
+    )
+
+
+def _root() -> Check:
+    uid = os.geteuid()
+    return Check("root", uid == 0, "root" if uid == 0 else f"user {uid}", "run the command with sudo")
+
+
+def _mininet() -> Check:
+    found = importlib.util.find_spec("mininet")
+    place = str(Path(found.origin).resolve().parent) if found and found.origin else "not importable"
+    return Check("Mininet", found is not None, place, _SETUP)
+
+
+def _program(name: str, package: str) -> Check:
+    path = shutil.which(name)
+    return Check(name, path is not None, path or "not found", f"install the package {package}, or {_SETUP}")
+
+
+def _namespaces() -> Check:
+    ok = Path("/proc/self/ns/net").exists() and _quiet("unshare", "--net", "true")
+    return Check(
+        "network namespaces", ok, "can be made" if ok else "cannot be made here", "run as root, outside containers"
+    )
+
+
+def _nftables() -> Check:
+    """Try the very rule that cables are made of, in a namespace that vanishes with the command."""
+    rule = (
+        "add table netdev t; add chain netdev t c { type filter hook ingress device lo priority 0; };"
+        " add rule netdev t c numgen random mod 100 < 1 drop; add rule netdev t c fwd to lo"
+    )
+    ok = _quiet("unshare", "--net", "nft", rule)
+    return Check("nftables netdev", ok, "works" if ok else "does not work", "use a kernel with nf_tables_netdev")
+
+
+def _netem() -> Check:
+    ok = _quiet("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+    return Check(
+        "netem", ok, "works" if ok else "the kernel has none", "none needed: a relay process delays and reorders", False
+    )
+
+
+def _bmv2() -> Check:
+    path = shutil.which(targets.BMV2_PROGRAM)
+    return Check("BMv2", path is not None, path or "not installed", "none needed: the embedded target is used", False)
+
+
+def _p4c() -> Check:
+    path = shutil.which("p4c") or shutil.which("p4c-bm2-ss")
+    return Check("p4c", path is not None, path or "not installed", "needed only to change p4src/", False)
+
+
+def _shell() -> Check:
+    path = p4sh.PYTHON
+    return Check(
+        "p4runtime-shell", path.exists(), str(path.parent.parent) if path.exists() else "not set up", _SETUP, False
+    )
+
+
+def _size() -> Check:
+    cores = os.cpu_count() or 1
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    text = f"{cores} cores, {memory:.1f} GiB"
+    return Check(
+        "cores and memory", cores >= 2 and memory >= 1.8, text, "two cores and 2 GiB keep the demo in time", False
+    )
+
+
+def _steal() -> Check:
+    before, end = steal_seconds(), time.monotonic() + _BUSY_S
+    while time.monotonic() < end:
+        pass  # only a CPU that wants to run can be kept from it
+    share = (steal_seconds() - before) / _BUSY_S
+    found = f"a hypervisor takes {share * 100:.0f}% of them at the moment"
+    remedy = "runs may come out as INVALID: give this machine more, or wait until its host is quieter"
+    return Check("CPUs of its own", share <= MIN_STEAL, found, remedy, False)
+
+
+def _running() -> Check:
+    try:
+        pid = state.running()
+    except OSError:
+        return Check("other labs", True, "cannot be told without root", "", False)
+    left = pid is None and state.BASE.exists()
+    found = f"process {pid} runs one" if pid else "remains of a killed one" if left else "none"
+    return Check("other labs", pid is None and not left, found, "end it, or run `mrclab clean`", False)
+
+
+def _quiet(*argv: str) -> bool:
+    try:
+        return subprocess.run(argv, capture_output=True, timeout=10, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False

@@ -1,0 +1,144 @@
+"""Commands for the lab that is up: `mrclab status`, `map`, `deny`, `drain`, `precheck`, `p4sh`.
+
+They talk to the controller of the running lab, whoever brought it up, over its socket. `--json` prints its answer.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+from rich.markup import escape
+
+from mrclab.lab.command import p4sh, views
+from mrclab.lab.errors import LabError, RunError
+from mrclab.lab.run.attach import Lab, attach
+from mrclab.rpc.client import Client
+from mrclab.rpc.errors import RpcError, RpcUnavailable
+
+app = typer.Typer(no_args_is_help=True)
+out = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+err = Console(stderr=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="print the controller's answer as JSON")]
+Element = Annotated[
+    list[str], typer.Argument(metavar="WHAT", help="t1-p1-2, t0-p1-1/t1-p1-2, h1-p2, plane 3, or h1 to h3 p2 u1")
+]
+SwitchName = Annotated[str, typer.Argument(metavar="SWITCH", help="a T0 or T1, e.g. t1-p1-2")]
+Reason = Annotated[str, typer.Option(help="why; kept with the denial")]
+Timeout = Annotated[float, typer.Option(min=0, max=3600, help="seconds it may take")]
+
+_REPLY = 10.0  # seconds a controller may take beyond what it was given
+
+
+@app.command()
+def status(context: typer.Context, as_json: AsJson = False) -> None:
+    """Say how the running lab is: switches, cables, table entries, agents, denials."""
+    told = _ask(context, "status")
+    _print(told, as_json, views.status)
+
+
+@app.command("map")
+def link_map(
+    context: typer.Context,
+    as_json: AsJson = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="have Clustermapper forget what it saw before, as after a repair")
+    ] = False,
+) -> None:
+    """Show Clustermapper's map: health of every cable by the hosts' own probes, and what is at fault."""
+    if forget:
+        _print(_ask(context, "forget"), as_json, lambda _told: "Clustermapper begins anew")
+        return
+    _print(_ask(context, "map"), as_json, views.link_map)
+
+
+@app.command()
+def deny(context: typer.Context, what: Element, reason: Reason = "", as_json: AsJson = False) -> None:
+    """Keep all QPs off a switch, cable, plane or path; returns when every host knows."""
+    _print(_ask(context, "deny", what=" ".join(what), reason=reason), as_json, views.denied)
+
+
+@app.command()
+def undeny(context: typer.Context, what: Element, as_json: AsJson = False) -> None:
+    """Lift a denial, whoever made it."""
+    told = _ask(context, "undeny", what=" ".join(what))
+    _print(told, as_json, lambda answer: views.denied(answer, "allowed again"))
+
+
+@app.command()
+def drain(
+    context: typer.Context, switch: SwitchName, reason: Reason = "", timeout: Timeout = 30.0, as_json: AsJson = False
+) -> None:
+    """Take a T0 or T1 out of service without losing a packet: deny it, wait until nothing crosses it."""
+    told = _ask(context, "drain", timeout, switch=switch, reason=reason, timeout=timeout)
+    _print(told, as_json, views.drained)
+    if not told["drained"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def undrain(context: typer.Context, switch: SwitchName, timeout: Timeout = 30.0, as_json: AsJson = False) -> None:
+    """Let traffic back over a drained switch as soon as it forwards again."""
+    _print(_ask(context, "undrain", timeout, switch=switch, timeout=timeout), as_json, views.undrained)
+
+
+@app.command()
+def precheck(context: typer.Context, timeout: Timeout = 10.0, as_json: AsJson = False) -> None:
+    """Say whether a job may start: switches, entries, cables, agents, NIC ports. Exit status 1 where it should not."""
+    told = _ask(context, "precheck", timeout, timeout=timeout)
+    _print(told, as_json, views.precheck)
+    if not told["ok"]:
+        raise typer.Exit(1)
+
+
+@app.command("p4sh")
+def shell(context: typer.Context, switch: SwitchName) -> None:
+    """Open p4runtime-shell on a switch as a backup controller: it may read everything and write nothing."""
+    raise typer.Exit(p4sh.attach(running_lab(context.obj), switch))
+
+
+def running_lab(run_dir: Path) -> Lab:
+    """The lab that is up; LabError with the remedy where there is none."""
+    lab = attach(run_dir)
+    if lab is None:
+        raise LabError("no lab is running; start one with `sudo mrclab up` in another terminal")
+    return lab
+
+
+def ask(lab: Lab, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
+    """Ask the controller; `seconds` is what the operation itself may take. RunError with the controller's sentence."""
+    try:
+        with Client(lab.run_dir / "controller.sock") as client:
+            return client.call(op, rpc_timeout=seconds + _REPLY, **arguments)
+    except RpcUnavailable as error:
+        raise RunError(f"the lab's controller cannot be reached: {error.message}") from None
+    except RpcError as error:
+        raise RunError(error.message) from None
+
+
+def _ask(context: typer.Context, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
+    with _patience(f"{op} …", seconds):
+        return ask(running_lab(context.obj), op, seconds, **arguments)
+
+
+def _print(told: dict[str, Any], as_json: bool, view: Callable[[dict[str, Any]], RenderableType]) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(told, indent=1) + "\n")
+    else:
+        shown = view(told)
+        out.print(escape(shown) if isinstance(shown, str) else shown, soft_wrap=isinstance(shown, str))
+
+
+@contextmanager
+def _patience(text: str, seconds: float) -> Iterator[None]:
+    """A spinner on a terminal while something takes its time."""
+    if seconds and err.is_terminal:
+        with err.status(text):
+            yield
+    else:
+        yield

@@ -1,0 +1,38 @@
+"""p4runtime-shell on a switch of the running lab, as a backup controller: it reads everything and writes nothing.
+
+The shell lives in an environment of its own (requirements-p4sh.txt), since it needs an older protobuf.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+from mrclab import HOME
+from mrclab.lab.errors import Refused, RunError
+from mrclab.lab.run.attach import Lab
+
+PYTHON = HOME.parent / ".venv-p4sh" / "bin" / "python"
+_IDS = 90  # election ids from 1 up to this, far below the controller's 100; a switch refuses two alike
+
+
+def attach(lab: Lab, name: str) -> int:
+    """Open the shell on the switch `name`, on this terminal or with what is piped in; returns its exit status.
+
+    UnknownName where there is no such switch, Refused where the shell is not installed, RunError where the switch's
+    process is not there.
+    """
+    switch = lab.fabric.switch(name.strip())
+    if not PYTHON.exists():
+        raise Refused("p4runtime-shell is not set up; run `sudo make setup`")
+    socket = lab.run_dir / f"{switch.name}.p4rt.sock"
+    if not socket.exists():
+        raise RunError(f"{switch.name} is not running: it has no socket {socket}")
+    election = 1 + os.getpid() % _IDS
+    words = ["--grpc-addr", f"unix:{socket}", "--device-id", str(switch.device_id), "--election-id", f"0,{election}"]
+    with tempfile.TemporaryDirectory(prefix="mrclab-p4sh-") as home:  # IPython's profile: not the user's own
+        environment = {**os.environ, "IPYTHONDIR": home}
+        if not sys.stdin.isatty():
+            environment["TERM"] = "dumb"  # what is piped in gets no terminal title back
+        command = [str(PYTHON), "-u", "-m", "p4runtime_sh", *words]
+        return subprocess.run(command, check=False, env=environment).returncode

@@ -1,0 +1,174 @@
+"""The resolved plan of a fabric or scenario: what would be built and done. Needs no root, starts nothing."""
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mrclab.controller.provisioning import intent
+from mrclab.lab.faults.base import FaultBase, LastingFault
+from mrclab.lab.faults.chaos import Chaos
+from mrclab.lab.scenario.scenario import Scenario
+from mrclab.lab.scenario.traffic import TrafficBase
+from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
+from mrclab.topo import srv6
+from mrclab.topo.model import Fabric
+
+
+def show(fabric: Fabric, scenario: Scenario | None, console: Console, tables: bool = False) -> None:
+    """Print the plan; `tables` adds every table entry of every switch."""
+    for line in _numbers(fabric):
+        console.print(line, soft_wrap=True)
+    console.print(_hosts(fabric))
+    console.print(_switches(fabric))
+    console.print(_cables(fabric))
+    if tables:
+        console.print(_entries(fabric))
+    if scenario is not None:
+        for line in _transport(fabric, scenario):
+            console.print(escape(line), soft_wrap=True)
+        console.print(_traffic(fabric, scenario))
+        console.print(_flows(fabric, scenario))
+        console.print(_time_line(fabric, scenario))
+        for expectation in scenario.expect:
+            fields = expectation.model_dump(mode="json", exclude_none=True, exclude={"kind"})
+            said = ", ".join(f"{name} {value}" for name, value in fields.items())
+            console.print(f"  expect {expectation.kind}: {escape(said)}" if said else f"  expect {expectation.kind}")
+
+
+def _numbers(fabric: Fabric) -> Iterator[str]:
+    spec = fabric.spec
+    rate = spec.planes * spec.link.rate_pps * spec.path_mtu
+    queue = spec.queue
+    yield (
+        f"{len(fabric.switches)} switches, {len(fabric.hosts)} hosts, {len(fabric.links)} cables:"
+        f" {spec.planes} planes of {spec.t0s} T0 and {spec.t1s} T1 with {spec.hosts_per_t0} hosts on each T0"
+    )
+    yield (
+        f"links: {spec.link.rate_pps} full-size packets/s, {show_seconds(spec.link.delay)} one way;"
+        f" path MTU {spec.path_mtu} bytes; payload line rate of a host {show_rate(rate)}"
+    )
+    yield (
+        f"queues, in packets: depth {queue.depth}, ECN from {queue.ecn_min} to {queue.ecn_max}, trimming"
+        + (f" at {queue.trim_threshold}, towards hosts at {queue.last_hop_trim_threshold}" if spec.trimming else " off")
+    )
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _hosts(fabric: Fabric) -> Table:
+    table = _table("Hosts", "host", "T0 group", "downlink", "address", "NIC ports")
+    for host in fabric.hosts:
+        ports = ", ".join(port.interface for port in host.ports)
+        table.add_row(host.name, str(host.group), str(host.downlink), host.address, ports)
+    return table
+
+
+def _switches(fabric: Fabric) -> Table:
+    table = _table("Switches", "switch", "device id", "uSID", "ports", "table entries")
+    for switch in fabric.switches:
+        ports = ", ".join(f"{port.number}→{port.peer.node}" for port in switch.ports)
+        count = len(intent.entries(fabric, switch))
+        table.add_row(switch.name, str(switch.device_id), f"{switch.usid:04x}", ports, str(count))
+    return table
+
+
+def _cables(fabric: Fabric) -> Table:
+    table = _table("Cables", "plane", "NIC–T0", "T0–T1")
+    for plane in range(1, fabric.planes + 1):
+        kinds = {"nic": "", "fabric": ""}
+        for link in fabric.links:
+            if link.plane == plane:
+                kinds[link.kind] += ("  " if kinds[link.kind] else "") + link.name
+        table.add_row(str(plane), kinds["nic"], kinds["fabric"])
+    return table
+
+
+def _entries(fabric: Fabric) -> Table:
+    table = _table("Table entries", "switch", "table", "entry")
+    for switch in fabric.switches:
+        for entry in intent.entries(fabric, switch):
+            table.add_row(switch.name, entry.table, intent.describe(fabric, switch, entry))
+    return table
+
+
+def _transport(fabric: Fabric, scenario: Scenario) -> Iterator[str]:
+    transport, mapper = scenario.transport, scenario.mapper
+    control = transport.congestion_control or {"mrc": "nscc", "roce": "dcqcn"}[transport.kind]
+    per_flow = "1 QP" if transport.qps == 1 else f"{transport.qps} QPs"
+    yield f"transport: {transport.kind}, congestion control {control}, {per_flow} per flow; seed {scenario.seed}"
+    for title, values in (("EV profile", transport.ev_profile), ("attributes", transport.attributes)):
+        if values:
+            yield f"  {title}: " + ", ".join(f"{name} {value}" for name, value in values.items())
+    if mapper is not None:
+        yield f"Clustermapper: every path in {show_seconds(mapper.cycle)}, deny {str(mapper.deny).lower()}"
+    flows = scenario.flows(fabric)
+    qps = {entry.name: entry.qps or transport.qps for entry in scenario.traffic}
+    yield f"traffic: {len(flows)} flows over {sum(qps[flow.traffic] for flow in flows)} QPs"
+
+
+def _traffic(fabric: Fabric, scenario: Scenario) -> Table:
+    table = _table("Traffic", "name", "kind", "what", "begins", "QPs")
+    for entry in scenario.traffic:
+        qps = entry.qps or scenario.transport.qps
+        table.add_row(entry.name, entry.kind_name, escape(_what(fabric, entry, qps)), str(entry.start), str(qps))
+        for name, value in entry.attributes.items():
+            table.add_row("", "", f"{name} {value}", "", "")
+    return table
+
+
+def _what(fabric: Fabric, entry: TrafficBase, qps: int) -> str:
+    """What the agents of a traffic will do."""
+    done = entry.workload(fabric, entry.hosts_in(fabric, 0)[0], qps)
+    if done["kind"] == "write":
+        return f"{show_bytes(done['size'])} as one RDMA write"
+    if done["kind"] == "pingpong":
+        return f"{done['size'] // done['message']} messages of {show_bytes(done['message'])}, one at a time"
+    if done["kind"] == "stream":
+        bound = f"for {show_seconds(done['duration'])}" if done["duration"] else show_bytes(done["size"])
+        rate = f", at {show_rate(done['rate'])}" if done["rate"] else ""
+        return f"{bound} in messages of {show_bytes(done['message'])}, {done['depth']} outstanding{rate}"
+    count = done["iterations"]
+    times = f"for {show_seconds(done['duration'])}" if count is None else f"{count} times" if count > 1 else "once"
+    return f"{show_bytes(done['size'])} per host, {times}" + (
+        f", {2 * (done['ranks'] - 1)} steps each" if done["kind"] == "ring" else ""
+    )
+
+
+def _flows(fabric: Fabric, scenario: Scenario) -> Table:
+    roce = scenario.transport.kind == "roce"
+    address_title = "address" if roce else "address of the first path"
+    table = _table("Flows", "flow", "bytes", "paths", "base RTT", address_title)
+    for flow in scenario.flows(fabric):
+        paths = fabric.paths(flow.source, flow.destination)
+        first = fabric.outer_address(flow.source, flow.destination, srv6.ev(*paths[0], srv6.ev_tag(0)))
+        address = fabric.host(flow.destination).address if roce else srv6.text(first)
+        size = "until its time is over" if flow.size is None else show_bytes(flow.size)
+        rtt = show_seconds(fabric.base_rtt(flow.source, flow.destination))
+        table.add_row(flow.name, size, str(len(paths)), rtt, address)
+    return table
+
+
+def _time_line(fabric: Fabric, scenario: Scenario) -> Table:
+    table = _table("Faults", "name", "kind", "what", "strikes", "is healed")
+    for fault in scenario.faults:
+        table.add_row(fault.name, fault.kind, escape(fault.text(fabric)), str(fault.at), _healed(fault))
+        if isinstance(fault, Chaos):
+            for part in fault.plan(fabric, scenario.seed):
+                strikes = f"{fault.name} + {part.at}"
+                healed = f"{fault.name} + {part.healed_at}" if part.healed_at else _healed(part)
+                table.add_row(f"  {part.name}", part.kind_name, escape(part.text(fabric)), strikes, healed)
+    return table
+
+
+def _healed(fault: FaultBase) -> str:
+    if isinstance(fault, LastingFault):
+        return str(fault.until) if fault.until else "at the end"
+    return "by itself"

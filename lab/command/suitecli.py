@@ -1,0 +1,73 @@
+"""The command `mrclab suite`, and the JSON schema for editors. They only read words and call others."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mrclab.experiments.paper import page as paper
+from mrclab.lab.command import progress
+from mrclab.lab.report import compare, suitereport
+from mrclab.lab.run import session, suite
+from mrclab.lab.scenario import schema
+
+app = typer.Typer()
+out = Console(width=None if sys.stdout.isatty() else 120)
+err = Console(stderr=True)
+
+
+@app.command(name="suite")
+def run_suite(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PATH|NAME]...", help="files, directories, or names below scenarios/; none: all there"),
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
+    variant: Annotated[str, typer.Option(help="only this variant of each scenario")] = "",
+    repeat: Annotated[int, typer.Option(min=1, help="runs of each, with seeds from the scenario's on")] = 1,
+    seeds: Annotated[str, typer.Option(help="run each with all of these seeds, e.g. 1,2,3")] = "",
+    again: Annotated[int, typer.Option(min=0, help="run again so often what the machine could not keep up with")] = 0,
+    results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
+    name: Annotated[str, typer.Option(help="names the directory of the report")] = "suite",
+    dry_run: Annotated[bool, typer.Option(help="list the runs and start nothing")] = False,
+) -> None:
+    """Run many scenarios in order, with one report; goes on after a failure. Exit status 0, 1 or 3 as for `run`."""
+    loaded = suite.load_all(suite.find(words or []))
+    planned = suite.runs(loaded, suite.parse_seeds(seeds) if seeds else (), repeat, variant)
+    if dry_run:
+        for one in planned:
+            out.print(f"{one.scenario.name}, seed {one.scenario.seed}: {one.source}", soft_wrap=True, highlight=False)
+        return
+    session.check_machine()
+    with progress.shown(err) as bar:
+        made = suite.Suite(results_dir, bar, progress.teller(bar), target, context.obj, again)
+        result = suitereport.run(made, planned, name, err)
+    suitereport.show(result, out)
+    if paper.concerns([entry.name for entry in result.entries]):
+        out.print(f"The paper's figures: {paper.write(result.directory)[0]}", soft_wrap=True)
+    if result.status:
+        raise typer.Exit(result.status)
+
+
+@app.command(name="compare")
+def compare_runs(
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="result directories, as run or suite made")
+    ],
+    output: Annotated[Path, typer.Option(help="where the page and its pictures go")] = Path("results/compare"),
+    title: Annotated[str, typer.Option(help="of the page")] = "Runs side by side",
+) -> None:
+    """Make one page of several runs: what their expectations measured, goodput and completion times side by side."""
+    members = [compare.read(directory) for directory in directories]
+    page = compare.compare(members, output, title)
+    out.print(f"Page: {page}", soft_wrap=True, highlight=False)
+
+
+@app.command(name="schema")
+def print_schema() -> None:
+    """Print the JSON schema of scenario files, for editors that complete and check YAML."""
+    sys.stdout.write(json.dumps(schema.build(), indent=2) + "\n")

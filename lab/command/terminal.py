@@ -1,0 +1,118 @@
+"""The report as a person sees it in a terminal."""
+
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mrclab.lab.report.summary import Facts
+from mrclab.lab.scenario.units import show_seconds
+
+_MAX_CHANGES = 24
+_MAX_FLOWS = 16
+_OUTCOMES = {
+    "held": ("bold green", "HELD"),
+    "failed": ("bold red", "FAILED"),
+    "broken": ("bold red", "BROKEN OFF"),
+    "invalid": ("bold yellow", "INVALID"),  # the machine could not keep up: neither held nor failed
+}
+
+
+def show(facts: Facts, directory: Path, console: Console) -> None:
+    """Print the whole report."""
+    console.print()
+    console.rule(escape(facts.title), align="left")
+    tables = (_phases, _flows, _completions, _faults, _paths, _changes, _drops, _verdicts)
+    for table in (made(facts) for made in tables):
+        if table.row_count:
+            console.print(table)
+    for reason in facts.invalid:
+        console.print(f"[yellow]no result[/]  {escape(reason)}", soft_wrap=True)
+    style, word = _OUTCOMES[facts.state]
+    console.print(f"[{style}]{word}[/]  {escape(facts.headline)}", soft_wrap=True)
+    console.print(f"Report: {escape(str(directory / 'report.html'))}", soft_wrap=True)
+
+
+def _table(title: str, *columns: str, left: int = 1) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="left" if place < left else "right")
+    return table
+
+
+def _phases(facts: Facts) -> Table:
+    planes = list(facts.phases[0]["planes"]) if facts.phases else []
+    columns = ["between", "s", "MB/s", "of line", *(f"plane {plane}" for plane in planes)]
+    table = _table("Goodput at the receiver", *columns)
+    for row in facts.phases:
+        rates = [f"{rate / 1e6:.2f}" for rate in row["planes"].values()]
+        span = f"{row['begin']:.2f}–{row['end']:.2f}"
+        table.add_row(row["phase"], span, f"{row['goodput'] / 1e6:.2f}", f"{row['of_line'] * 100:.1f}%", *rates)
+    return table
+
+
+def _flows(facts: Facts) -> Table:
+    table = _table("Flows", "flow", "QPs", "MB/s", "of line", "packets", "lost")
+    for row in facts.flows[:_MAX_FLOWS]:
+        rate = f"{row['goodput'] / 1e6:.2f}"
+        share = f"{row['of_line'] * 100:.1f}%"
+        table.add_row(row["flow"], str(row["qps"]), rate, share, str(row["sent"]), str(row["lost"]))
+    if len(facts.flows) > _MAX_FLOWS:
+        table.caption = f"{len(facts.flows) - _MAX_FLOWS} more in the report"
+    return table
+
+
+def _completions(facts: Facts) -> Table:
+    table = _table("Time until done", "of", "count", "p50", "p99", "max")
+    for row in facts.completions:
+        times = [show_seconds(row[name]) for name in ("p50", "p99", "max")]
+        table.add_row(row["what"], str(row["count"]), *times)
+    return table
+
+
+def _faults(facts: Facts) -> Table:
+    table = _table("Faults", "fault", "cable", "struck", "healed", "packets lost", "last loss after", left=2)
+    for row in facts.faults:
+        if row["begin"] is None:
+            table.add_row(row["fault"], row["link"], "never", "", "", "")
+            continue
+        healed = "–" if row["end"] is None else f"{row['end']:.2f} s"
+        rtts = "–" if row["last_loss_rtts"] is None else f"{row['last_loss_rtts']:.1f} RTT"
+        table.add_row(row["fault"], row["link"], f"{row['begin']:.2f} s", healed, str(row["lost"]), rtts)
+    return table
+
+
+def _paths(facts: Facts) -> Table:
+    table = _table("Data packets by path", "path", "packets", "share", "lost")
+    for row in facts.paths:
+        path = f"plane {row['plane']}" + (f", T1 {row['uplink']}" if row["uplink"] else "")
+        table.add_row(path, str(row["packets"]), f"{row['share'] * 100:.1f}%", str(row["lost"]))
+    return table
+
+
+def _changes(facts: Facts) -> Table:
+    table = _table("EV transitions", "at", "QP", "EV", "path", "from", "to", "because of", left=7)
+    for row in facts.ev_changes[:_MAX_CHANGES]:
+        path = f"plane {row['plane']}" + (f", T1 {row['uplink']}" if row["uplink"] else "")
+        cells = (row["old"], row["new"], row["reason"])
+        table.add_row(f"{row['t']:.3f} s", f"{row['host']}/{row['qp']}", row["ev"], path, *cells)
+    if len(facts.ev_changes) > _MAX_CHANGES:
+        table.caption = f"{len(facts.ev_changes) - _MAX_CHANGES} more in the report"
+    return table
+
+
+def _drops(facts: Facts) -> Table:
+    table = _table("Packets dropped by switches", "reason", "packets")
+    for row in facts.drops:
+        table.add_row(row["reason"], str(row["packets"]))
+    return table
+
+
+def _verdicts(facts: Facts) -> Table:
+    table = _table("Expectations", "", "wanted", "saw", "when", left=4)
+    for row in facts.verdicts:
+        mark = "[green]held[/]" if row["ok"] else "[red]failed[/]"
+        table.add_row(mark, *(escape(row[name]) for name in ("wanted", "saw", "when")))
+    return table

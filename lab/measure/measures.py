@@ -1,0 +1,176 @@
+"""All measures of one run, each subject in a part of its own; made from the merged history alone.
+
+Times are seconds on the machine's monotonic clock; rates are payload bytes per second.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mrclab.lab.history import History, Record
+from mrclab.lab.measure.completions import Completions
+from mrclab.lab.measure.evidence import NoEvidence, span
+from mrclab.lab.measure.faults import Strike, strikes
+from mrclab.lab.measure.flows import Flows, Selection
+from mrclab.lab.measure.machine import Machine
+from mrclab.lab.measure.paths import Loss, Paths
+from mrclab.lab.measure.rates import Rates
+from mrclab.lab.measure.samples import Samples
+from mrclab.lab.measure.stalls import Stalls
+from mrclab.lab.measure.switches import Switches
+from mrclab.lab.scenario.moments import Window
+from mrclab.topo.model import Fabric
+
+if TYPE_CHECKING:
+    from mrclab.lab.scenario.scenario import Scenario
+
+
+class Measures:
+    """Numbers of one run. `times` names its moments: start, end, each traffic and fault, and `NAME.end` of each."""
+
+    def __init__(self, history: History, scenario: "Scenario", fabric: Fabric) -> None:
+        self.history = history
+        self.scenario = scenario
+        self.fabric = fabric
+        self.flows = Flows(history)
+        self.strikes: dict[str, Strike] = strikes(history, list(scenario.faults), fabric)
+        self.times: Mapping[str, float] = self._moments()
+        self.rtt = self._rtt()
+
+    def _moments(self) -> dict[str, float]:
+        times: dict[str, float] = {}
+        running: set[str] = set()
+        last = None
+        for record in self.history.of("traffic.start", "traffic.end"):
+            name = record["traffic"]
+            if record.kind == "traffic.start":
+                times.setdefault("start", record.t)
+                times.setdefault(name, record.t)
+                running.add(name)
+            else:
+                last = times[f"{name}.end"] = record.t
+                running.discard(name)
+        if last is not None and not running:
+            times["end"] = last
+        for strike in self.strikes.values():
+            times[strike.name] = strike.begin
+            if strike.end is not None:
+                times[f"{strike.name}.end"] = strike.end
+        return times
+
+    def _rtt(self) -> float:
+        """The longest base round-trip time of a flow; of the longest way through the fabric where none started.
+
+        Where links have no delay, the time that one packet takes.
+        """
+        hosts = self.fabric.hosts
+        pairs = {(flow.source, flow.destination) for flow in self.flows} or {(hosts[0].name, hosts[-1].name)}
+        return max(self.fabric.base_rtt(*pair) for pair in pairs) or 1 / self.fabric.spec.link.rate_pps
+
+    @property
+    def start(self) -> float:
+        """When the first traffic began; the beginning of the history where none did."""
+        return self.times.get("start", self.history.records[0].t if self.history.records else 0.0)
+
+    @property
+    def end(self) -> float:
+        """When the last traffic ended; the end of the history where it never did."""
+        return self.times.get("end", self.history.records[-1].t if self.history.records else 0.0)
+
+    def since_start(self, t: float) -> float:
+        """Seconds since the traffic began."""
+        return t - self.start
+
+    def window(self, window: Window | None) -> tuple[float, float]:
+        """Both ends of a window, of the whole traffic without one; KeyError when it has not come to pass.
+
+        NoEvidence where it is empty, or the run ended before it did.
+        """
+        if window is None:
+            return self.start, self.end
+        begin, end = window.at(self.times, self.rtt)
+        if end <= begin:
+            raise NoEvidence(f"the window {window} is empty: it ends before it begins", span(self, begin, end))
+        last = self.history.records[-1].t
+        if end > last:
+            text = f"the run ended before the window {window} did, at {self.since_start(last):.2f} s"
+            raise NoEvidence(text, span(self, begin, end))
+        return begin, end
+
+    # --- the subjects -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def samples(self) -> Samples:
+        """What the hosts sampled."""
+        return Samples(self.history)
+
+    @cached_property
+    def rates(self) -> Rates:
+        """Goodput."""
+        return Rates(self.fabric, self.flows, self.samples)
+
+    @cached_property
+    def stalls(self) -> Stalls:
+        """Pauses of receivers."""
+        return Stalls(self.history, self.flows, self.samples)
+
+    @cached_property
+    def paths(self) -> Paths:
+        """Losses and EVs."""
+        return Paths(self.fabric, self.history, self.flows, self.samples)
+
+    @cached_property
+    def switches(self) -> Switches:
+        """The switches' counters."""
+        return Switches(self.history)
+
+    @cached_property
+    def completions(self) -> Completions:
+        """Completion times."""
+        return Completions(self.history)
+
+    @cached_property
+    def machine(self) -> Machine:
+        """Processes, sockets, lateness."""
+        hosts = self.flows.sources | self.flows.sinks
+        strikes, max_wait = self.strikes.values(), self.scenario.max_wait
+        return Machine(self.history, self.samples, strikes, self.start, self.end, hosts, self.rtt, max_wait)
+
+    # --- in short ---------------------------------------------------------------------------------------------------
+
+    @property
+    def line_rate(self) -> float:
+        """Payload rate of all NIC ports that can be in use at once."""
+        return self.rates.line()
+
+    def goodput(self, begin: float, end: float, chosen: Selection | None = None) -> float:
+        """Payload bytes per second that arrived between two times."""
+        return self.rates.goodput(begin, end, chosen or Selection())
+
+    @property
+    def invalid(self) -> list[str]:
+        """Why the run is no result: the machine, not the network, set the pace. Empty where all is well."""
+        return self.machine.invalid
+
+    @cached_property
+    def qp_errors(self) -> list[Record]:
+        """QPs that went to ERROR."""
+        return [record for record in self.history.of("qp.state") if record.get("state") == "ERROR"]
+
+    def losses_of(self, fault: str) -> list[Loss]:
+        """Losses on paths over a fault's cables, from when it struck until it was healed; KeyError if it never did."""
+        if fault not in self.strikes:
+            raise KeyError(fault)
+        strike = self.strikes[fault]
+        begin, end = strike.during(self.end)
+        return [
+            loss
+            for loss in self.paths.losses
+            if begin <= loss.t and loss.sent <= end and self.hits(strike, loss.host, loss.qp, loss.path)
+        ]
+
+    def hits(self, strike: Strike, host: str, qp: int, path: tuple[int, int]) -> bool:
+        """Whether a fault can take packets of a QP on a path."""
+        if strike.paths and path not in strike.paths:
+            return False
+        return self.paths.crosses(host, qp, path, strike.links)

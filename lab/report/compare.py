@@ -1,0 +1,154 @@
+"""Several runs held against each other: the variants of a scenario, each run once or with several seeds.
+
+`compare` makes one self-contained page of them: every figure that expectations judged, by variant, goodput over time
+and completion times in one picture each. Runs that are no result are named and left out of the figures.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.expectations import Verdict
+from mrclab.lab.measure import Measures
+from mrclab.lab.measure.intervals import Figure, summary
+from mrclab.lab.report import results
+
+if TYPE_CHECKING:
+    from mrclab.lab.report.plots.compare import Bar
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run: the variant it is of, where its results are, and how it came out."""
+
+    label: str
+    directory: Path
+    verdicts: Sequence[Verdict]
+    invalid: str = ""  # why it is no result
+
+
+@dataclass(frozen=True)
+class Row:
+    """One expectation over all variants."""
+
+    title: str
+    unit: str
+    figures: Mapping[str, Figure]  # by variant
+    held: Mapping[str, tuple[int, int]]  # by variant: runs in which it held, runs
+
+
+def read(directory: Path, label: str = "") -> Member:
+    """A run from its result directory, under its variant's or scenario's name; LabError where it is none."""
+    try:
+        result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+        info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+        verdicts = [Verdict(**row) for row in result["verdicts"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LabError(f"{directory} holds no result: {error}; make it with mrclab report") from None
+    invalid = "; ".join(result.get("invalid", []))
+    if result.get("state") == "broken":
+        invalid = str(info.get("trouble") or "it broke off")
+    return Member(
+        label or str(info.get("variant") or info.get("scenario", directory.name)), directory, verdicts, invalid
+    )
+
+
+def rows(members: Sequence[Member]) -> list[Row]:
+    """Expectations side by side; those at the same place and of the same kind are one row."""
+    found: dict[tuple[int, str], dict[str, list[Verdict]]] = {}
+    for member in members:
+        for place, verdict in enumerate(member.verdicts):
+            found.setdefault((place, verdict.kind), {}).setdefault(member.label, []).append(verdict)
+    made = []
+    for (_, _), by_label in sorted(found.items(), key=lambda item: item[0][0]):
+        every = [verdict for verdicts in by_label.values() for verdict in verdicts]
+        figures = {
+            label: summary([v.value for v in verdicts if v.value is not None])
+            for label, verdicts in by_label.items()
+            if any(v.value is not None for v in verdicts)
+        }
+        held = {label: (sum(v.ok for v in verdicts), len(verdicts)) for label, verdicts in by_label.items()}
+        title = next((v.wanted for v in every if v.wanted), every[0].kind)
+        unit = next((v.unit for v in every if v.value is not None), "")
+        made.append(Row(title, unit, figures, held))
+    return made
+
+
+def compare(members: Sequence[Member], directory: Path, title: str, name: str = "compare") -> Path:
+    """Write `NAME.html` and its pictures into a directory; returns the page. Pictures over time are of first runs."""
+    directory.mkdir(parents=True, exist_ok=True)
+    valid = [member for member in members if not member.invalid]
+    labels = list(dict.fromkeys(member.label for member in members))
+    table = rows(valid)
+    first = {member.label: member for member in reversed(valid)}
+    runs = {label: results.load(first[label].directory).measures for label in labels if label in first}
+    pictures = _draw(runs, valid, table, directory / name)
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    invalid = [(member.label, member.directory.name, member.invalid) for member in members if member.invalid]
+    inlined = [(caption, base64.b64encode(path.read_bytes()).decode()) for caption, path in pictures.items()]
+    text = environment.get_template("compare.html.j2").render(
+        title=title, rows=table, labels=labels, pictures=inlined, invalid=invalid, show=show
+    )
+    page = directory / f"{name}.html"
+    page.write_text(text, encoding="utf-8")
+    return page
+
+
+def show(figure: Figure | None, unit: str = "") -> str:
+    """A figure for people: the median, and half the interval's width. Shares are told as percent, seconds as ms."""
+    if figure is None:
+        return "–"
+    factor, sign = (100, "%") if unit.startswith("of ") else (1000, " ms") if unit == "s" else (1, "")
+    spread = (figure.high - figure.low) / 2 if figure.low is not None and figure.high is not None else 0.0
+    half = f" ± {factor * spread:.2g}" if spread else ""
+    return f"{factor * figure.median:.4g}{half}{sign}"
+
+
+def _draw(runs: Mapping[str, Measures], members: Sequence[Member], table: Sequence[Row], stem: Path) -> dict[str, Path]:
+    """Pictures beside the page, their names beginning with its own: caption → file."""
+    from mrclab.lab.report.plots import compare as plots  # noqa: PLC0415 - Matplotlib takes a second to load
+
+    made: dict[str, Path] = {}
+    groups = []
+    for place, row in enumerate(table):
+        bars = [_bar(label, row.figures[label], members, place) for label in runs if label in row.figures]
+        if len(bars) > 1 and any(bar.value for bar in bars):
+            groups.append(plots.Group(row.title, bars, row.unit))
+    figures, goodput = stem.with_name(f"{stem.name}-figures.png"), stem.with_name(f"{stem.name}-goodput.png")
+    if plots.bars(groups, figures):
+        made["What expectations measured, by variant; ticks are single runs, the bar is their median"] = figures
+    if plots.over_time(runs, goodput):
+        made["Goodput over time, the first run of each variant"] = goodput
+    for traffic in dict.fromkeys(flow.traffic for run in runs.values() for flow in run.flows):
+        path = stem.with_name(f"{stem.name}-{traffic}.png")
+        what, times = _completions(runs, traffic)
+        if plots.distributions(times, path, f"milliseconds, {what}"):
+            made[f"Time until done: {what}"] = path
+    return made
+
+
+def _bar(label: str, figure: Figure, members: Sequence[Member], place: int) -> "Bar":
+    from mrclab.lab.report.plots.compare import Bar  # noqa: PLC0415
+
+    runs = [m.verdicts[place].value for m in members if m.label == label and len(m.verdicts) > place]
+    single = [value for value in runs if value is not None] if figure.count > 1 else []
+    return Bar(label, figure.median, figure.low, figure.high, single)
+
+
+def _completions(runs: Mapping[str, Measures], traffic: str) -> tuple[str, dict[str, list[float]]]:
+    """What was timed of a traffic, and how long it took in each run: iterations, else messages, else flows."""
+    for kind in ("iterations", "messages", "flows"):
+        times = {label: run.completions.seconds(kind, traffic) for label, run in runs.items()}
+        if any(len(seconds) > 1 for seconds in times.values()):
+            return f"{kind} of {traffic}", times
+    return traffic, {}

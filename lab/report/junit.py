@@ -1,0 +1,44 @@
+"""Expectations as JUnit XML, which every CI system reads: one test case each."""
+
+import re
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from mrclab.lab.expectations import Verdict
+
+_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production 2 (Char)
+
+
+def plain(text: str) -> str:
+    """Text without the characters that XML cannot hold, such as those that colour a terminal."""
+    return _NO_XML.sub("\ufffd", text)
+
+
+def render(suite: str, verdicts: Sequence[Verdict], invalid: Sequence[str] = ()) -> str:
+    """The XML text of one scenario; a run that is no result has an error, which CI systems tell from a failure.
+
+    Its expectations are neither passed nor failed but skipped.
+    """
+    failures = 0 if invalid else sum(not verdict.ok for verdict in verdicts)
+    counts = {"tests": len(verdicts) + bool(invalid), "failures": failures, "errors": int(bool(invalid))}
+    counts["skipped"] = len(verdicts) if invalid else 0
+    root = ElementTree.Element("testsuite", {"name": suite, **{name: str(count) for name, count in counts.items()}})
+    if invalid:
+        case = ElementTree.SubElement(root, "testcase", classname=suite, name="0 the machine keeps up with the run")
+        error = ElementTree.SubElement(case, "error", message=plain("INVALID: " + invalid[0]))
+        error.text = plain("\n".join(invalid))
+    for number, verdict in enumerate(verdicts, 1):
+        case = ElementTree.SubElement(
+            root, "testcase", classname=suite, name=plain(f"{number} {verdict.wanted or verdict.kind}")
+        )
+        said = plain(f"wanted: {verdict.wanted}\nsaw: {verdict.saw}\nwhen: {verdict.when}")
+        if invalid:
+            word = "held" if verdict.ok else "did not hold"
+            ElementTree.SubElement(case, "skipped", message=f"the run is no result; it {word}")
+            ElementTree.SubElement(case, "system-out").text = said
+        elif verdict.ok:
+            ElementTree.SubElement(case, "system-out").text = said
+        else:
+            ElementTree.SubElement(case, "failure", message=plain(f"saw {verdict.saw}")).text = said
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"

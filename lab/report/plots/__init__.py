@@ -1,0 +1,31 @@
+"""Pictures of a run as PNG files; the x axis is seconds after the traffic began. Nothing is drawn without data."""
+
+from pathlib import Path
+
+from mrclab.lab.measure import Measures
+from mrclab.lab.report.plots import evs, fabric, goodput, losses, transport
+from mrclab.lab.report.plots.style import Picture
+
+PICTURES: dict[str, tuple[str, Picture]] = {
+    "Goodput at the receivers, stacked by plane, under the time line of the faults": ("goodput.png", goodput.by_plane),
+    "Goodput of every flow": ("flows.png", goodput.by_flow),
+    "State of every EV of the senders' QPs": ("evs.png", evs.ev_states),
+    "Packets declared lost, and sent again": ("losses.png", losses.losses),
+    "Time until done": ("completions.png", losses.completions),
+    "Traffic by path": ("paths.png", goodput.by_path),
+    "The senders' QPs": ("transport.png", transport.transport),
+    "The switches' ports": ("switches.png", fabric.switches),
+    "CPU of the busiest processes": ("cpu.png", fabric.cpu),
+}
+
+
+def draw(measures: Measures, directory: Path) -> dict[str, Path]:
+    """Draw all pictures for which there is data; returns title → file."""
+    made = {}
+    for title, (name, picture) in PICTURES.items():
+        path = directory / name
+        if picture(measures, path):
+            made[title] = path
+        else:
+            path.unlink(missing_ok=True)  # of an earlier report
+    return made

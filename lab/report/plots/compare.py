@@ -1,0 +1,184 @@
+"""Pictures that hold several runs against each other: variants of a scenario, or our figures and somebody else's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from mrclab.lab.measure import Measures, Selection
+from mrclab.lab.measure.series import pairs, quantile
+from mrclab.lab.report.plots import style
+from mrclab.lab.report.plots.goodput import fault_lanes, lanes_height
+from mrclab.lab.report.summary import bins
+
+_ROW = 0.26  # inches per bar
+_COLUMNS = 2
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure of one variant: the value, an interval around it, single runs, and what somebody else measured."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    runs: Sequence[float] = ()
+    reference: float | None = None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A figure over some x for one variant; `low` and `high` bound an interval, `reference` is somebody else's."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    reference: Mapping[float, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Bars that show the same figure."""
+
+    title: str
+    bars: Sequence[Bar]
+    unit: str = ""
+    limit: float | None = None  # the acceptance limit, drawn as a line
+
+
+def colour(number: int) -> str:
+    """The colour of the n-th variant, the same in every picture."""
+    return style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+
+
+def bars(groups: Sequence[Group], path: Path, reference: str = "paper") -> bool:
+    """Every group a small picture of horizontal bars, two beside each other; references as diamonds."""
+    if not groups:
+        return False
+    rows = (len(groups) + _COLUMNS - 1) // _COLUMNS
+    tallest = max(len(group.bars) for group in groups)
+    height = rows * (tallest * _ROW + 0.75) + 0.35
+    figure, places = plt.subplots(
+        rows, _COLUMNS, figsize=(style.WIDTH, height), layout="constrained", squeeze=False, dpi=style.DPI_ON_SCREEN
+    )
+    for number, place in enumerate(places.flat):
+        if number < len(groups):
+            _bar_group(place, groups[number])
+        else:
+            place.axis("off")
+    if any(bar.reference is not None for group in groups for bar in group.bars):
+        handle = Line2D([], [], marker="D", linestyle="", color=style.INK, markersize=5, label=reference)
+        figure.legend(handles=[handle], loc="outside lower right", frameon=False, fontsize=8.5)
+    return style.save(figure, path)
+
+
+def _bar_group(axes: Axes, group: Group) -> None:
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(left=False)
+    top = max([bar.high or bar.value for bar in group.bars] + [bar.reference or 0.0 for bar in group.bars] + [1e-12])
+    for row, bar in enumerate(group.bars):
+        axes.barh(row, bar.value, height=0.66, color=colour(row), alpha=0.85)
+        if bar.low is not None and bar.high is not None:
+            axes.plot([bar.low, bar.high], [row, row], color=style.INK, linewidth=1.2)
+        axes.plot(bar.runs, [row] * len(bar.runs), "|", color=style.INK, markersize=7, markeredgewidth=0.8)
+        if bar.reference is not None:
+            axes.plot(bar.reference, row, "D", color=style.INK, markersize=5)
+        edge = max(bar.value, bar.high or 0.0, bar.reference or 0.0, *(bar.runs or (0.0,)))
+        axes.annotate(
+            f"{bar.value:.4g}", (edge, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5
+        )
+    if group.limit is not None:
+        axes.axvline(group.limit, color=style.BAD, linewidth=1, linestyle="--")
+    axes.set_yticks(range(len(group.bars)), [bar.label for bar in group.bars], fontsize=8.5)
+    axes.set_ylim(len(group.bars) - 0.4, -0.6)
+    axes.set_xlim(0, 1.16 * max(top, group.limit or 0.0))
+    axes.set_title(group.title if len(group.title) < 70 else group.title[:68] + "…", fontsize=9)
+    axes.set_xlabel(group.unit, fontsize=8.5)
+    axes.grid(axis="x", color=style.GRID, linewidth=0.8)
+
+
+def lines(
+    curves: Sequence[Curve], path: Path, xlabel: str, ylabel: str, logarithmic: bool = True, reference: str = "paper"
+) -> bool:
+    """Curves with their intervals, labelled beside; references dashed, in the same colour."""
+    curves = [curve for curve in curves if curve.x]
+    if not curves:
+        return False
+    figure, (axes,) = style.panels([3.4])
+    ends: list[style.Label] = []
+    for number, curve in enumerate(curves):
+        axes.plot(curve.x, curve.y, "o-", color=colour(number), linewidth=1.5, markersize=4)
+        if curve.low and curve.high:
+            axes.fill_between(curve.x, curve.low, curve.high, color=colour(number), alpha=0.2, linewidth=0)
+        if curve.reference:
+            points = sorted(curve.reference.items())
+            axes.plot(*zip(*points, strict=True), "D--", color=colour(number), linewidth=1, markersize=3.5, alpha=0.8)
+        ends.append((curve.y[-1], curve.label, colour(number)))
+    if logarithmic:
+        style.logarithmic(axes)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    style.label_lines(axes, ends)
+    if any(curve.reference for curve in curves):
+        axes.set_title(f"solid: measured here; dashed: {reference}", fontsize=9, fontweight="normal")
+    return style.save(figure, path)
+
+
+def over_time(runs: Mapping[str, Measures], path: Path, chosen: Selection | None = None) -> bool:
+    """Goodput of the same selection in several runs, in shares of its line rate; faults are those of the first run."""
+    shown = {label: run for label, run in runs.items() if run.flows}
+    if not shown:
+        return False
+    first, what = next(iter(shown.values())), chosen or Selection()
+    lanes = lanes_height(first)
+    figure, axes = style.panels([*lanes, 2.8], gap=0.08)
+    main, ends, top, last = axes[-1], [], 100.0, 0.0
+    for number, (label, run) in enumerate(shown.items()):
+        at = bins(run)
+        line = max([run.rates.line(what, (a, b)) for a, b in pairs(at)] or [0.0]) or 1.0
+        share = [100 * rate / line for rate in run.rates.binned(at, what)]
+        main.plot([(a + b) / 2 - run.start for a, b in pairs(at)], share, color=colour(number), linewidth=1.2)
+        ends.append((quantile(share, 0.5), label, colour(number)))
+        top, last = max(top, *share), max(last, run.end - run.start)
+    main.set_ylim(0, 1.05 * top)
+    main.set_ylabel("goodput, % of line")
+    style.mark_faults(main, first)
+    for place in axes:
+        place.set_xlim(0, last)
+    main.set_xlabel("seconds after the traffic began")
+    style.label_lines(main, ends)
+    if lanes:
+        fault_lanes(axes[0], first)
+        axes[0].set_xlim(0, last)
+    return style.save(figure, path)
+
+
+def distributions(times: Mapping[str, Sequence[float]], path: Path, what: str = "milliseconds") -> bool:
+    """Completion times of several runs as distributions. Times are in seconds."""
+    shown = {label: sorted(seconds) for label, seconds in times.items() if len(seconds) > 1}
+    if not shown:
+        return False
+    figure, (axes,) = style.panels([2.8])
+    ends: list[style.Label] = []
+    for number, (label, ordered) in enumerate(shown.items()):
+        share = [100 * (place + 1) / len(ordered) for place in range(len(ordered))]
+        axes.step([1e3 * t for t in ordered], share, where="post", color=colour(number), linewidth=1.4)
+        p50, p99 = (1e3 * quantile(ordered, q) for q in (0.5, 0.99))
+        ends.append((95 - 22 * number, f"{label}\np50 {p50:.4g}, p99 {p99:.4g}", colour(number)))
+    everything = [t for ordered in shown.values() for t in ordered]
+    if max(everything) > 20 * max(min(everything), 1e-9):
+        style.logarithmic(axes)
+    else:
+        axes.set_xlim(left=0)
+    axes.set_ylim(0, 101)
+    axes.set_ylabel("% done within")
+    axes.set_xlabel(what)
+    style.label_lines(axes, ends)
+    return style.save(figure, path)

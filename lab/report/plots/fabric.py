@@ -1,0 +1,119 @@
+"""What the switches counted, port by port, and what the processes cost."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from matplotlib.axes import Axes
+
+from mrclab.lab.measure import Measures
+from mrclab.lab.measure.machine import MAX_CPU
+from mrclab.lab.measure.series import Counter, Gauge, binned, edges
+from mrclab.lab.measure.switches import Port
+from mrclab.lab.report.plots import style
+
+_MAX_LINES = 6
+_GAP_S = 0.6  # seconds between two samples of a queue, of which there are four a second, that are not joined by a line
+READING_S = 1.0  # seconds between two readings of the switches' counters
+
+
+def switches(measures: Measures, path: Path) -> bool:
+    """Queue depth, trims, ECN marks and drops, each where there were any."""
+    ports = {(s.name, port.number): f"{s.name}→{port.peer.node}" for s in measures.fabric.switches for port in s.ports}
+    told = measures.switches
+    counts: list[tuple[str, Mapping[str, Counter]]] = [
+        ("packets trimmed a second", _busiest(told.trims, ports)),
+        ("packets marked a second", _busiest(told.marks, ports)),
+        ("packets dropped a second, by reason", {k: c for k, c in told.drops_over_time.items() if _grew(c)}),
+    ]
+    counts = [(title, lines) for title, lines in counts if lines]
+    deepest = dict(sorted(told.depth.items(), key=lambda item: -max(item[1].values))[:_MAX_LINES])
+    if not counts and not deepest:
+        return False
+    figure, axes = style.panels([1.35] * (len(counts) + bool(deepest)), gap=0.36)
+    if deepest:
+        _depths(axes[0], measures, {ports.get(port, f"{port[0]}-{port[1]}"): deepest[port] for port in deepest})
+    for place, (title, lines) in zip(axes[bool(deepest) :], counts, strict=True):
+        _rates(place, measures, lines)
+        place.set_title(title)
+    style.over_time(axes, measures)
+    return style.save(figure, path)
+
+
+def cpu(measures: Measures, path: Path) -> bool:
+    """CPU of the busiest processes, what a hypervisor took of all, and the limit beyond which a run is no result."""
+    names = [process.name for process in measures.machine.processes[:_MAX_LINES]]
+    lines = {name: measures.machine.cpu[name] for name in names if len(measures.machine.cpu[name].times) > 2}
+    if not lines:
+        return False
+    if measures.machine.hypervisor:
+        lines["hypervisor, all cores"] = measures.machine.steal
+    figure, (axes,) = style.panels([1.7])
+    ends = []
+    for number, (name, counter) in enumerate(lines.items()):
+        colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+        times = counter.times
+        values = [100 * counter.rate(t - 0.5, t + 0.5) for t in times]
+        axes.plot([t - measures.start for t in times], values, color=colour, linewidth=1.1)
+        ends.append((values[len(values) // 2], name, colour))
+    axes.axhline(100 * MAX_CPU, color=style.BAD, linestyle="--", linewidth=1)
+    axes.set_ylim(0, 108)
+    axes.set_ylabel("% of a core")
+    style.over_time([axes], measures)
+    style.label_lines(axes, [*ends, (100 * MAX_CPU, "invalid above", style.BAD)])
+    return style.save(figure, path)
+
+
+def _busiest(counters: Mapping[Port, Counter], ports: Mapping[Port, str]) -> dict[str, Counter]:
+    ordered = sorted(counters, key=lambda port: -_grew(counters[port]))[:_MAX_LINES]
+    return {ports.get(port, f"{port[0]}-{port[1]}"): counters[port] for port in ordered if _grew(counters[port])}
+
+
+def _grew(counter: Counter) -> float:
+    return counter.values[-1] - counter.values[0] if counter.values else 0.0
+
+
+def _depths(axes: Axes, measures: Measures, lines: Mapping[str, Gauge]) -> None:
+    """Samples as they were taken, the deepest of each port in its label, and the thresholds of trimming near them."""
+    ends, top = [], 1.0
+    for number, (name, gauge) in enumerate(lines.items()):
+        colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+        times, values = _with_gaps(gauge, measures.start)
+        axes.plot(times, values, color=colour, linewidth=1.1, marker=".", markersize=2.5)
+        deepest = max(gauge.values)
+        top = max(top, deepest)
+        ends.append((deepest * (1 - 0.12 * number), f"{name}: ≤ {deepest:.0f}", colour))
+    queue = measures.fabric.spec.queue
+    for depth, where in ((queue.trim_threshold, "trim"), (queue.last_hop_trim_threshold, "trim to hosts")):
+        if measures.fabric.spec.trimming and 0.5 * depth < top:
+            axes.axhline(depth, color=style.FAINT, linestyle=":", linewidth=1)
+            ends.append((float(depth), f"{where} at {depth}", style.FAINT))
+    top = max(y for y, *_ in ends)
+    axes.set_ylim(0, 1.18 * top)
+    axes.set_title("packets in the data queue, four samples a second")
+    style.label_lines(axes, ends)
+
+
+def _with_gaps(gauge: Gauge, start: float) -> tuple[list[float], list[float]]:
+    """Samples, and no number between two of which others are missing: while a switch is silent there is no line."""
+    times, values = [], []
+    for n, (t, value) in enumerate(zip(gauge.times, gauge.values, strict=True)):
+        if n and t - gauge.times[n - 1] > _GAP_S:
+            times.append(t - start)
+            values.append(math.nan)
+        times.append(t - start)
+        values.append(value)
+    return times, values
+
+
+def _rates(axes: Axes, measures: Measures, lines: Mapping[str, Counter]) -> None:
+    ends, top = [], 1e-9
+    at = edges(measures.start, max(style.last_moment(measures), measures.start + READING_S), READING_S)
+    for number, (name, counter) in enumerate(lines.items()):
+        colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+        values = binned(counter, at)
+        axes.stairs(values, [t - measures.start for t in at], baseline=None, color=colour, linewidth=1.3)
+        top = max(top, *values)
+        ends.append((max(values) * (1 - 0.12 * number), f"{name}: {_grew(counter):.0f}", colour))
+    axes.set_ylim(0, 1.18 * top)
+    style.label_lines(axes, ends)

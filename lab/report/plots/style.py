@@ -1,0 +1,137 @@
+"""How pictures look: one width and one time axis, colours that colour-blind people can tell apart, direct labels.
+
+Every picture over time has its axes at the same place, so that pictures stacked on a page line up. Colours are those of
+Okabe and Ito (2008) and of P. Tol's schemes.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from mrclab.lab.measure import Measures, Strike
+
+WIDTH = 11.0  # inches
+LEFT, RIGHT = 1.35, 1.75  # inches of margin; labels stand in the right one
+BOTTOM, TOP = 0.5, 0.32
+DPI = 110
+DPI_ON_SCREEN = 100.0  # of figures before they are saved
+INK, FAINT, GRID = "#222222", "#777777", "#e4e4e4"
+BAD, BLUE = "#d55e00", "#0072b2"
+PLANE_COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#999999", "#332288")
+LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#666666")
+MANY_FAULTS = 8  # more would cover what they are drawn over
+FAULT_COLOURS = ("#aa3377", "#997700", "#225555", "#994455", "#004488", "#663333")
+
+mpl.rc("font", size=9)
+mpl.rc("axes", edgecolor=FAINT, labelcolor=INK, titlesize=10, titlelocation="left", titleweight="bold", axisbelow=True)
+mpl.rc("xtick", color=FAINT)
+mpl.rc("ytick", color=FAINT)
+
+Label = tuple[float, str, str]  # y, text, colour
+Picture = Callable[[Measures, Path], bool]
+
+
+def panels(heights: Sequence[float], gap: float = 0.35, top: float = TOP) -> tuple[Figure, list[Axes]]:
+    """Axes of these heights in inches, one above the other, at the place all pictures over time have."""
+    total = sum(heights) + gap * (len(heights) - 1) + BOTTOM + top
+    figure = plt.figure(figsize=(WIDTH, total), dpi=DPI_ON_SCREEN)
+    found, y = [], total - top
+    for height in heights:
+        y -= height
+        axes = figure.add_axes((LEFT / WIDTH, y / total, (WIDTH - LEFT - RIGHT) / WIDTH, height / total))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color=GRID, linewidth=0.8)
+        found.append(axes)
+        y -= gap
+    return figure, found
+
+
+def over_time(axes: Sequence[Axes], measures: Measures, spans: bool = True) -> None:
+    """Give axes the run's time axis, and mark the faults."""
+    seconds, ended = last_moment(measures) - measures.start, measures.end - measures.start
+    for place in axes:
+        place.set_xlim(0, max(seconds, 0.1))
+        if seconds > 1.01 * ended:
+            place.axvline(ended, color=FAINT, linewidth=1, linestyle=":")
+        if spans:
+            mark_faults(place, measures)
+        if place is not axes[-1]:
+            place.tick_params(labelbottom=False)
+    axes[-1].set_xlabel("seconds after the traffic began")
+
+
+def last_moment(measures: Measures) -> float:
+    """Where the time axis ends: with the traffic, or with the last EV that came back after it."""
+    last = measures.paths.last_out
+    return max(measures.end, last + 0.02 * (last - measures.start))
+
+
+def mark_faults(axes: Axes, measures: Measures) -> None:
+    """A line where each fault struck and was healed, a faint shade in between; of many faults only the lanes tell."""
+    if len(measures.strikes) > MANY_FAULTS:
+        return
+    for strike, colour in coloured(measures):
+        begin, end = since(measures, strike)
+        axes.axvspan(begin, end, color=colour, alpha=0.07, linewidth=0, zorder=0)
+        for t in (begin, end):
+            axes.axvline(t, color=colour, linewidth=0.8, alpha=0.8)
+
+
+def coloured(measures: Measures) -> list[tuple[Strike, str]]:
+    """Every fault that struck, with its colour."""
+    return [(s, FAULT_COLOURS[n % len(FAULT_COLOURS)]) for n, s in enumerate(measures.strikes.values())]
+
+
+def since(measures: Measures, strike: Strike) -> tuple[float, float]:
+    """When a fault struck and was healed, in seconds after the traffic began."""
+    begin, end = strike.during(measures.end)
+    return begin - measures.start, end - measures.start
+
+
+def label_lines(axes: Axes, ends: Sequence[Label]) -> None:
+    """Direct labels in the right margin: (y, text, colour); labels that would touch are pushed apart."""
+    low, high = axes.get_ylim()
+    height = axes.get_window_extent().height / DPI_ON_SCREEN * 72  # points
+    need = 11.0 / height * (high - low)  # one line of text
+    placed: list[Label] = []
+    edge = low - need  # above the label before
+    for y, text, colour in sorted(ends, key=lambda end: end[0]):
+        half = need * (1 + text.count("\n")) / 2
+        placed.append((max(y, edge + half), text, colour))
+        edge = placed[-1][0] + half
+    over = max(0.0, edge - high)
+    for y, text, colour in placed:
+        axes.annotate(
+            text,
+            (1.0, y - over),
+            xycoords=("axes fraction", "data"),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+            fontsize=8.5,
+            annotation_clip=False,
+        )
+
+
+def logarithmic(axes: Axes) -> None:
+    """A logarithmic x axis whose ticks are plain numbers."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def save(figure: Figure, path: Path) -> bool:
+    """Write a picture and forget it."""
+    figure.savefig(path, dpi=DPI, facecolor="white")
+    plt.close(figure)
+    return True

@@ -1,0 +1,83 @@
+"""What the senders' QPs did: congestion window, bytes in flight, round-trip time."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from mrclab.lab.measure import Measures
+from mrclab.lab.measure.flows import QpKey
+from mrclab.lab.measure.series import Gauge
+from mrclab.lab.report.plots import style
+from mrclab.lab.report.summary import bins
+
+_MAX_LINES = 6  # QPs drawn one by one; of more, the middle and the spread
+
+
+def transport(measures: Measures, path: Path) -> bool:
+    """One panel for each figure that was sampled."""
+    senders = {key: flow.name for flow in measures.flows for key in flow.senders}
+    series = {key: measures.samples.qps[key] for key in senders if key in measures.samples.qps}
+    packet = measures.fabric.spec.path_mtu
+    wanted = (
+        ("cwnd", "congestion window", "packets", packet),
+        ("rate", "sending rate", "MB/s", 1e6),
+        ("inflight", "in flight", "packets", packet),
+        ("rtt", "round-trip time", "ms", 1e-3),
+    )
+    shown = []
+    for name, title, unit, scale in wanted:
+        gauges = {key: qp.gauges[name] for key, qp in series.items() if name in qp.gauges}
+        if gauges:
+            shown.append((name, title, unit, scale, gauges))
+    if not shown:
+        return False
+    figure, axes = style.panels([1.35] * len(shown), gap=0.36)
+    for place, (name, title, unit, scale, gauges) in zip(axes, shown, strict=True):
+        ends = _draw(place, measures, gauges, scale, {key: f"{senders[key]} QP {key[1]}" for key in gauges})
+        place.set_title(f"{title}, {unit}")
+        place.set_ylim(0, 1.15 * max(value / scale for gauge in gauges.values() for value in gauge.values))
+        if name == "rtt":
+            place.axhline(measures.rtt * 1e3, color=style.FAINT, linestyle="--", linewidth=1)
+            ends.append((measures.rtt * 1e3, "base RTT", style.FAINT))
+        style.label_lines(place, ends)
+    style.over_time(axes, measures)
+    return style.save(figure, path)
+
+
+def _draw(
+    axes: Axes,
+    measures: Measures,
+    gauges: dict[tuple[str, int], Gauge],
+    scale: float,
+    names: dict[tuple[str, int], str],
+) -> list[style.Label]:
+    """Lines, or their middle and spread where they are many; returns the labels."""
+    if len(gauges) <= _MAX_LINES:
+        ends = []
+        for number, (key, gauge) in enumerate(gauges.items()):
+            colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+            end = max(gauge.times[-1], min(measures.flows.by_sender[key].end, measures.end))  # it stayed as it was
+            values = [value / scale for value in [*gauge.values, gauge.values[-1]]]
+            times = [t - measures.start for t in [*gauge.times, end]]
+            axes.plot(times, values, color=colour, linewidth=1.1, drawstyle="steps-post")
+            ends.append((float(np.median(values)), names[key], colour))
+        return ends if len(gauges) > 1 else []
+    at = np.array(bins(measures))
+    grid = np.array([_held(measures, key, gauge, at) for key, gauge in gauges.items()]) / scale
+    seen = ~np.all(np.isnan(grid), axis=0)
+    t, grid = at[seen] - measures.start, grid[:, seen]
+    low, middle, high = (np.nanpercentile(grid, share, axis=0) for share in (5, 50, 95))
+    axes.fill_between(t, low, high, color=style.BLUE, alpha=0.25, linewidth=0)
+    axes.plot(t, middle, color=style.BLUE, linewidth=1.2)
+    axes.plot(t, np.nanmax(grid, axis=0), color=style.BLUE, linewidth=0.6, alpha=0.6)
+    return [(float(np.median(middle)), f"median of {len(gauges)} QPs;\n5 to 95%; maximum", style.BLUE)]
+
+
+def _held(measures: Measures, key: QpKey, gauge: Gauge, at: "np.typing.NDArray[np.float64]") -> Any:
+    """The gauge's last value at each time while its flow ran; not a number before and after."""
+    place = np.searchsorted(gauge.times, at, side="right") - 1
+    values = np.array(gauge.values)[np.maximum(place, 0)]
+    flow = measures.flows.by_sender[key]
+    return np.where((place >= 0) & (at <= flow.end), values, np.nan)

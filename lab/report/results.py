@@ -1,0 +1,175 @@
+"""A result directory: everything one run was made of and everything it did, enough to make its report again anywhere.
+
+scenario.yaml  fabric.yaml  run.json        what was asked for: inputs, seed, versions, machine
+history.jsonl  log/  node/                  what happened: one history on one clock, logs, node configs
+result.json  series.json  junit.xml         what it amounts to: expectations, numbers over time
+report.html  *.png                          the same for people
+"""
+
+import datetime
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab import history
+from mrclab.lab.errors import LabError
+from mrclab.lab.expectations import Verdict, judge_all
+from mrclab.lab.measure import Measures
+from mrclab.lab.report import junit, page, summary
+from mrclab.lab.run.session import Session
+from mrclab.lab.scenario.scenario import Loaded, loads
+
+_VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
+
+
+@dataclass(frozen=True)
+class CollectedRun:
+    """A result directory that was read."""
+
+    directory: Path
+    loaded: Loaded
+    measures: Measures
+    info: dict[str, Any]
+
+    @property
+    def trouble(self) -> str:
+        """Why the run broke off; empty where it did not."""
+        return str(self.info.get("trouble", ""))
+
+    @property
+    def invalid(self) -> list[str]:
+        """Why the run says nothing about the network; empty where the machine kept up with it."""
+        return self.measures.invalid
+
+    def judge(self) -> list[Verdict]:
+        """The scenario's expectations; a run that broke off has failed one more."""
+        verdicts = judge_all(self.measures)
+        if self.trouble:
+            verdicts.insert(0, Verdict("run", False, "the run goes to its end", self.trouble))
+        return verdicts
+
+
+def check_parent(parent: Path) -> None:
+    """LabError where no result directory could be made in `parent`; makes nothing."""
+    there = next(path for path in (parent.absolute(), *parent.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise LabError(f"results cannot go to {parent}: {there} is no directory that can be written; see --results")
+
+
+def collect(session: Session, loaded: Loaded, parent: Path, target: str, trouble: str, real_time: bool) -> Path:
+    """Copy what a stopped lab left in its run directory, and say what it was; returns the new directory."""
+    directory = _new_directory(parent, loaded.scenario.name)
+    (directory / "scenario.yaml").write_text(loaded.text, encoding="utf-8")
+    shutil.copy(session.run_dir / "fabric.yaml", directory)
+    for folder in ("log", "node"):
+        shutil.copytree(session.run_dir / folder, directory / folder)
+    history.merge(session.run_dir / "history", directory / "history.jsonl")
+    info = {
+        "scenario": loaded.scenario.name,
+        "base": loaded.base_name,
+        "variant": loaded.variant,
+        "transport": loaded.scenario.transport.kind,
+        "source": loaded.source,
+        "seed": loaded.scenario.seed,
+        "target": target,
+        "real_time": real_time,
+        "finished": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "bring_up_seconds": round(session.bring_up_seconds, 3),
+        "trouble": trouble,
+        "versions": versions(),
+        "machine": machine(),
+    }
+    (directory / "run.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
+    return directory
+
+
+def load(directory: Path) -> CollectedRun:
+    """Read a result directory; LabError when it is none."""
+    with _without_collection():
+        return _load(directory)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No garbage collection: millions of objects come to stay, and looking through them takes most of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+def _load(directory: Path) -> CollectedRun:
+    try:
+        info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+        text = (directory / "scenario.yaml").read_text(encoding="utf-8")
+        records = history.load(directory / "history.jsonl")
+    except (OSError, ValueError) as error:
+        raise LabError(f"{directory} is no result directory: {error}") from None
+    loaded = loads(text, str(directory / "scenario.yaml"))
+    return CollectedRun(directory, loaded, Measures(records, loaded.scenario, loaded.fabric), info)
+
+
+def write(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
+    """Write everything that is computed: numbers, plots, page, JUnit XML; returns what they say."""
+    from mrclab.lab.report import plots  # noqa: PLC0415 - Matplotlib takes a second to load and wants a home directory
+
+    directory, facts = run.directory, summary.summarize(run.measures, verdicts, run.info)
+    result = {
+        "state": facts.state,
+        "ok": facts.ok,
+        "invalid": facts.invalid,
+        "verdicts": [asdict(verdict) for verdict in verdicts],
+        "facts": asdict(facts),
+    }
+    (directory / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    series = summary.series(run.measures)
+    (directory / "series.json").write_text(json.dumps(series) + "\n", encoding="utf-8")
+    pictures = plots.draw(run.measures, directory)
+    (directory / "report.html").write_text(page.render(facts, pictures), encoding="utf-8")
+    cases = junit.render(run.loaded.scenario.name, verdicts, facts.invalid)
+    (directory / "junit.xml").write_text(cases, encoding="utf-8")
+    return facts
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the result depends on."""
+    found = {"python": platform.python_version(), "kernel": platform.release()}
+    for name in _VERSIONED:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """What the run had to keep up on."""
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return {"system": platform.platform(), "cores": os.cpu_count(), "memory_gib": round(pages * size / 2**30, 1)}
+
+
+def _new_directory(parent: Path, name: str) -> Path:
+    """A directory that did not exist: two runs in one second get a number."""
+    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
+    for attempt in range(1, 1000):
+        directory = parent / (f"{name}-{stamp}" + (f"-{attempt}" if attempt > 1 else ""))
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise LabError(f"the result directory {directory} cannot be made: {error.strerror}") from None
+        return directory
+    raise LabError(f"{parent} holds a thousand results of this second; name another with --results")

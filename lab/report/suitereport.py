@@ -1,0 +1,170 @@
+"""The one report of a suite: a page, JUnit XML, JSON, and a table in the terminal."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from xml.etree import ElementTree
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mrclab.lab.report import compare, junit
+from mrclab.lab.report.results import machine, versions
+from mrclab.lab.run.suite import Entry, Repeated, Suite, SuiteResult
+from mrclab.lab.scenario.scenario import Loaded
+from mrclab.lab.scenario.units import show_seconds
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_COLOURS = {"held": "green", "failed": "red", "broken": "red", "invalid": "yellow"}
+
+
+def run(made: Suite, planned: Sequence[Loaded], name: str, err: Console) -> SuiteResult:
+    """Run all of it and write the report. An interrupted suite has one of the runs that ended, and `err` says so."""
+    try:
+        result = made.run(planned, name)
+    except BaseException:  # Ctrl-C, or something that no run after it would survive
+        if made.result and made.result.entries:
+            err.print(f"Report of the runs that ended: {write(made.result)}", soft_wrap=True)
+        raise
+    write(result)
+    return result
+
+
+def write(result: SuiteResult) -> Path:
+    """Write index.html, junit.xml and suite.json into the suite's directory; returns the page."""
+    result.directory.mkdir(parents=True, exist_ok=True)
+    (result.directory / "suite.json").write_text(json.dumps(as_json(result), indent=1) + "\n", encoding="utf-8")
+    (result.directory / "junit.xml").write_text(_junit(result), encoding="utf-8")
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    rows = [(entry, _link(entry, result.directory)) for entry in result.entries]
+    text = environment.get_template("suite.html.j2").render(
+        name=result.directory.name,
+        rows=rows,
+        figures=[(row, _numbers(row)) for row in result.repeated()],
+        comparisons=_comparisons(result),
+        counts=_counts(result),
+        versions=versions(),
+        machine=machine(),
+        show_seconds=show_seconds,
+    )
+    page = result.directory / "index.html"
+    page.write_text(text, encoding="utf-8")
+    return page
+
+
+def _comparisons(result: SuiteResult) -> list[tuple[str, str]]:
+    """A page for every scenario of which several variants ran: (scenario, file)."""
+    by_name: dict[str, list[Entry]] = {}
+    for entry in result.entries:
+        if entry.directory and entry.verdicts:
+            by_name.setdefault(entry.name, []).append(entry)
+    made = []
+    for name, entries in by_name.items():
+        if len({entry.variant for entry in entries}) > 1:
+            members = [
+                compare.Member(
+                    entry.variant or entry.name,
+                    entry.directory,
+                    entry.verdicts,
+                    entry.trouble if entry.state in {"invalid", "broken"} else "",
+                )
+                for entry in entries
+                if entry.directory
+            ]
+            page = compare.compare(members, result.directory, entries[0].title or name, f"compare-{name}")
+            made.append((name, page.name))
+    return made
+
+
+def as_json(result: SuiteResult) -> dict[str, object]:
+    """All runs and figures; directories relative to the suite's."""
+    entries = [
+        {**asdict(entry), "directory": _link(entry, result.directory), "seconds": round(entry.seconds, 2)}
+        for entry in result.entries
+    ]
+    repeated = [asdict(row) for row in result.repeated()]
+    came = {"ok": result.ok, "status": result.status}
+    return {**came, "runs": entries, "figures": repeated, "versions": versions(), "machine": machine()}
+
+
+def show(result: SuiteResult, console: Console) -> None:
+    """Print all runs, and where runs were repeated the figures over them."""
+    table = _table("Runs", "scenario", "seed", "", "expectations held", "took", "why")
+    for entry in result.entries:
+        state = f"[{_COLOURS[entry.state]}]{entry.state}[/]"
+        held = f"{sum(verdict.ok for verdict in entry.verdicts)} of {len(entry.verdicts)}" if entry.verdicts else "–"
+        table.add_row(
+            escape(entry.label), str(entry.seed), state, held, show_seconds(entry.seconds), escape(why(entry))
+        )
+    console.print(table)
+    figures = [row for row in result.repeated() if row.figure is not None and row.figure.count > 1]
+    if figures:
+        table = _table(
+            "Figures over repeated runs", "scenario", "expectation", "wanted", "held", "median", "95 % of mean"
+        )
+        for row in figures:
+            median, interval = _numbers(row)
+            held = f"{row.held} of {row.runs}"
+            table.add_row(escape(row.label), row.expectation, escape(row.wanted), held, median, interval)
+        console.print(table)
+    console.print(f"Report: {escape(str(result.directory / 'index.html'))}", soft_wrap=True)
+
+
+def why(entry: Entry) -> str:
+    """The first thing that kept a run from holding."""
+    if entry.trouble:
+        return entry.trouble
+    missed = [verdict for verdict in entry.verdicts if not verdict.ok]
+    return f"{missed[0].wanted}: {missed[0].saw}" if missed else ""
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _numbers(row: Repeated) -> tuple[str, str]:
+    """Median and interval as text."""
+    figure = row.figure
+    if figure is None:
+        return "–", "–"
+    unit = f" {row.unit}" if row.unit else ""
+    if figure.low is None or figure.high is None:
+        return f"{figure.median:.4g}{unit}", "–"
+    return f"{figure.median:.4g}{unit}", f"{figure.low:.4g} … {figure.high:.4g}{unit}"
+
+
+def _link(entry: Entry, directory: Path) -> str:
+    """The run's directory as seen from the suite's; empty where it made none."""
+    return str(entry.directory.absolute().relative_to(directory.absolute())) if entry.directory else ""
+
+
+def _counts(result: SuiteResult) -> dict[str, int]:
+    counts = dict.fromkeys(("held", "failed", "invalid", "broken"), 0)
+    for entry in result.entries:
+        counts[entry.state] += 1
+    return {state: count for state, count in counts.items() if count}
+
+
+def _junit(result: SuiteResult) -> str:
+    """One test suite per run."""
+    root = ElementTree.Element("testsuites", name=result.directory.name)
+    for entry in result.entries:
+        name = f"{entry.label} seed {entry.seed}"
+        if entry.state == "broken" and not entry.verdicts:
+            suite = ElementTree.SubElement(root, "testsuite", name=name, tests="1", failures="0", errors="1")
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name="the run goes to its end")
+            ElementTree.SubElement(case, "error", message=junit.plain(entry.trouble)).text = junit.plain(entry.trouble)
+            continue
+        invalid = [entry.trouble] if entry.state == "invalid" else []
+        root.append(ElementTree.fromstring(junit.render(name, entry.verdicts, invalid)))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"

@@ -1,0 +1,300 @@
+"""The facts of a run as rows of text and numbers: what the terminal, the page and result.json show alike."""
+
+import itertools
+from collections import Counter as Tally
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mrclab.lab.expectations import Verdict
+from mrclab.lab.measure import EvChange, Measures, Selection, Strike
+from mrclab.lab.measure.machine import Process
+from mrclab.lab.measure.paths import OUT
+from mrclab.lab.measure.series import Counter, Gauge, binned, binned_total, edges, histogram, quantile
+from mrclab.lab.measure.switches import grew
+from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
+
+STEP = 0.1  # seconds per bin of a series
+MAX_BINS = 1200  # a longer run gets wider bins
+_MAX_FLOWS = 32
+_MAX_QPS = 128
+
+Row = dict[str, Any]
+State = Literal["held", "failed", "invalid", "broken"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything a report says. Times are seconds after the traffic began."""
+
+    title: str
+    description: str
+    ok: bool
+    state: State
+    invalid: list[str]  # why the run is no result of the network's
+    headline: str
+    verdicts: list[Row]
+    faults: list[Row]
+    phases: list[Row]  # goodput between two moments, total and by plane
+    flows: list[Row]
+    completions: list[Row]
+    paths: list[Row]
+    losses: list[Row]
+    ev_changes: list[Row]
+    drops: list[Row]
+    ports: list[Row]  # switch ports that trimmed or marked packets, or let some wait
+    processes: list[Row]
+    hypervisor: Row | None  # share of all CPUs that a hypervisor took
+    run: dict[str, Any] = field(default_factory=dict)
+
+
+def state(measures: Measures, verdicts: Sequence[Verdict]) -> State:
+    """What came out: a run with which the machine could not keep up is neither held nor failed."""
+    if measures.invalid:
+        return "invalid"
+    return "held" if all(verdict.ok for verdict in verdicts) else "failed"
+
+
+def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, Any]) -> Facts:
+    """All facts of a run."""
+    outcome = "broken" if info.get("trouble") else state(measures, verdicts)
+    processes = measures.machine.processes[:8]
+    return Facts(
+        title=measures.scenario.title or measures.scenario.name,
+        description=measures.scenario.description.strip(),
+        ok=outcome == "held",
+        state=outcome,
+        invalid=measures.invalid,
+        headline=_headline(measures, verdicts),
+        verdicts=[vars(verdict) for verdict in verdicts],
+        faults=[_fault(measures, strike) for strike in measures.strikes.values()] + _never(measures),
+        phases=_phases(measures),
+        flows=_flows(measures),
+        completions=_completions(measures),
+        paths=_paths(measures),
+        losses=_losses(measures),
+        ev_changes=_ev_changes(measures),
+        drops=[{"reason": k, "packets": sum(v.values()), "by_switch": v} for k, v in measures.switches.drops.items()],
+        ports=_ports(measures),
+        processes=[_process(process) for process in processes],
+        hypervisor=_process(measures.machine.hypervisor) if measures.machine.hypervisor else None,
+        run=info,
+    )
+
+
+def _process(process: Process) -> Row:
+    return {"process": process.name, "mean": round(process.mean, 4), "peak": round(process.peak, 4)}
+
+
+def bins(measures: Measures) -> list[float]:
+    """Edges of the bins in which a run is drawn: of `STEP` seconds, or wider where there were more than `MAX_BINS`."""
+    seconds = measures.end - measures.start
+    step = STEP
+    while seconds / step > MAX_BINS:
+        step *= 2 if round(step / STEP) % 5 else 2.5
+    return edges(measures.start, measures.end, step)
+
+
+def series(measures: Measures) -> Row:
+    """Numbers over time in bins: goodput by plane, traffic and flow, losses, retransmissions."""
+    at = bins(measures)
+    goodput = {f"plane {plane}": measures.rates.binned(at, Selection(plane=plane)) for plane in measures.rates.by_plane}
+    goodput["total"] = measures.rates.binned(at)
+    by_flow = {flow.name: measures.rates.binned(at, Selection(flow=flow.name)) for flow in measures.flows}
+    lost = [loss.t for loss in measures.paths.losses for _ in range(loss.packets)]
+    again = [r.t for r in measures.history.of("packet.retx") for _ in range(int(r.get("count", 1)))]
+    return {
+        "t": [round(t - measures.start, 4) for t in at[:-1]],
+        "step": round(at[1] - at[0], 6),
+        "goodput_bytes_per_second": {name: [round(v) for v in values] for name, values in goodput.items()},
+        "flow_goodput_bytes_per_second": {name: [round(v) for v in values] for name, values in by_flow.items()},
+        "path_packets_per_second": {
+            _path_name(path): [round(v, 1) for v in binned_total(counters, at)]
+            for path, counters in measures.rates.by_path.items()
+        },
+        "qp_goodput_bytes_per_second": _by_qp(measures, at),
+        "lost_packets": histogram(lost, at),
+        "retransmitted_packets": histogram(again, at),
+    }
+
+
+def _path_name(path: tuple[int, int]) -> str:
+    plane, uplink = path
+    return f"plane {plane}, T1 {uplink}" if uplink else f"plane {plane}"
+
+
+def _by_qp(measures: Measures, at: list[float]) -> dict[str, list[int]]:
+    """Goodput of every receiving QP of flows with several, as long as they are not too many to look at."""
+    flows = [flow for flow in measures.flows if len(flow.receivers) > 1]
+    if sum(len(flow.receivers) for flow in flows) > _MAX_QPS:
+        return {}
+    return {
+        f"{flow.name} QP {key[1]}": [round(v) for v in binned(measures.samples.qps[key].count("placed_bytes"), at)]
+        for flow in flows
+        for key in flow.receivers
+    }
+
+
+def _headline(measures: Measures, verdicts: Sequence[Verdict]) -> str:
+    held = sum(verdict.ok for verdict in verdicts)
+    seconds = measures.end - measures.start
+    size = sum(flow.size for flow in measures.flows)
+    if measures.flows and ("end" not in measures.times or not all(flow.size for flow in measures.flows)):
+        size = round(measures.goodput(measures.start, measures.end) * seconds)
+    rate = f" in {show_seconds(seconds)} ({show_rate(size / seconds)})" if size and seconds > 0 else ""
+    lost = sum(loss.packets for loss in measures.paths.losses)
+    return f"{held} of {len(verdicts)} expectations held; {show_bytes(size)}{rate}, {lost} packets lost"
+
+
+def _fault(measures: Measures, strike: Strike) -> Row:
+    losses = measures.losses_of(strike.name)
+    begin, end = strike.begin, strike.end
+    return {
+        "fault": strike.name,
+        "kind": strike.kind,
+        "link": strike.text,
+        "begin": round(begin - measures.start, 3),
+        "end": None if end is None else round(end - measures.start, 3),
+        "lost": sum(loss.packets for loss in losses),
+        "last_loss_rtts": round((losses[-1].t - begin) / measures.rtt, 2) if losses else None,
+        "injected": _injected(measures, strike.name),
+        "ports_down": sum(begin <= r.t <= begin + 1 for r in measures.history.of("port.state")),
+    }
+
+
+def _injected(measures: Measures, fault: str) -> int | None:
+    """Packets that the fault took or damaged, by its own count; None where it keeps none."""
+    told = [r for r in measures.history.of("fault.counters") if r["fault"] == fault]
+    counts = [r.get(name) for r in told for name in ("dropped", "damaged")]
+    return sum(int(count) for count in counts if count is not None) if any(c is not None for c in counts) else None
+
+
+def _never(measures: Measures) -> list[Row]:
+    """Faults of the scenario that never struck."""
+    empty = dict.fromkeys(("begin", "end", "lost", "last_loss_rtts", "injected"))
+    return [
+        {"fault": fault.name, "kind": fault.kind, "link": fault.text(measures.fabric), **empty}
+        for fault in measures.scenario.faults
+        if fault.name not in measures.strikes
+    ]
+
+
+def _phases(measures: Measures) -> list[Row]:
+    """Goodput between every two moments at which something happened."""
+    named = {t: name for name, t in reversed(list(measures.times.items()))}
+    named |= {measures.start: "start", measures.end: "end"}
+    moments = sorted(named.items())
+    rows = []
+    for (begin, first), (end, second) in itertools.pairwise(moments):
+        if end - begin < 2 * measures.rtt or end > measures.end or begin < measures.start:
+            continue
+        total, line = measures.goodput(begin, end), measures.rates.line(Selection(), (begin, end))
+        rates = {plane: measures.goodput(begin, end, Selection(plane=plane)) for plane in measures.rates.by_plane}
+        rows.append(
+            {
+                "phase": f"{first} → {second}",
+                "begin": round(begin - measures.start, 3),
+                "end": round(end - measures.start, 3),
+                "goodput": round(total),
+                "of_line": round(total / line, 4) if line else 0.0,
+                "planes": {plane: round(rate) for plane, rate in rates.items()},
+            }
+        )
+    return rows
+
+
+def _flows(measures: Measures) -> list[Row]:
+    """Goodput of each flow while its traffic ran, where there are several."""
+    rows: list[Row] = []
+    for flow in measures.flows if len(measures.flows) > 1 else ():
+        begin = measures.times.get(flow.traffic, measures.start)
+        end = measures.times.get(f"{flow.traffic}.end", measures.end)
+        chosen = Selection(flow=flow.name)
+        rate, line = measures.goodput(begin, end, chosen), measures.rates.line(chosen)
+        lost = sum((measures.samples.qps[key].count("lost_packets").values or [0])[-1] for key in flow.senders)
+        sent = sum((measures.samples.qps[key].count("sent_packets").values or [0])[-1] for key in flow.senders)
+        share = round(rate / line, 4) if line else 0.0
+        rows.append(
+            {"flow": flow.name, "qps": len(flow.senders), "goodput": round(rate), "of_line": share}
+            | {"sent": round(sent), "lost": round(lost)}
+        )
+    return rows[:_MAX_FLOWS]
+
+
+def _completions(measures: Measures) -> list[Row]:
+    """Percentiles of everything that was timed, in seconds."""
+    timed: dict[str, list[float]] = {}
+    for message in measures.completions.messages:
+        timed.setdefault(f"messages of {message.traffic}", []).append(message.seconds)
+    for traffic in dict.fromkeys(flow.traffic for flow in measures.flows):
+        timed[f"iterations of {traffic}"] = measures.completions.iterations(traffic)
+        timed[f"flows of {traffic}"] = measures.completions.seconds("flows", traffic)
+    for traffic in measures.completions.pingpongs:
+        timed[f"latency of {traffic}"] = [t / 2 for t in measures.completions.round_trips(traffic)]
+    return [
+        {"what": what, "count": len(times)}
+        | {name: round(quantile(times, share), 6) for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
+        for what, times in timed.items()
+        if len(times) > 1
+    ]
+
+
+def _paths(measures: Measures) -> list[Row]:
+    packets = measures.paths.packets
+    count = sum(packets.values()) or 1
+    lost: Tally[tuple[int, int]] = Tally()
+    for loss in measures.paths.losses:
+        lost[loss.path] += loss.packets
+    return [
+        {"plane": plane, "uplink": uplink, "packets": n, "share": round(n / count, 4), "lost": lost[plane, uplink]}
+        for (plane, uplink), n in packets.items()
+    ]
+
+
+def _losses(measures: Measures) -> list[Row]:
+    reasons: Tally[tuple[str, int, str]] = Tally()
+    for loss in measures.paths.losses:
+        reasons[loss.host, loss.qp, loss.reason] += loss.packets
+    return [{"host": host, "qp": qp, "reason": why, "packets": n} for (host, qp, why), n in sorted(reasons.items())]
+
+
+def _ev_changes(measures: Measures) -> list[Row]:
+    """Transitions that matter to people: SKIP comes and goes with every ECN mark, and is left out."""
+    return [
+        {
+            "t": round(change.t - measures.start, 3),
+            "host": change.host,
+            "qp": change.qp,
+            "plane": change.path[0],
+            "uplink": change.path[1],
+            "ev": f"{change.ev:08x}",
+            "old": change.old,
+            "new": change.new,
+            "reason": change.reason,
+        }
+        for change in measures.paths.changes
+        if is_notable(change)
+    ]
+
+
+def is_notable(change: EvChange) -> bool:
+    """Whether a transition is more than an ECN skip."""
+    return change.old in OUT or change.new in OUT or "SKIP" not in {change.old, change.new}
+
+
+def _ports(measures: Measures) -> list[Row]:
+    """Switch ports that trimmed or marked packets or let some wait, most trims first."""
+    links = {(s.name, port.number): port.link for s in measures.fabric.switches for port in s.ports}
+    told = measures.switches
+    rows: list[Row] = [
+        {
+            "port": f"{port[0]} port {port[1]}",
+            "link": links.get(port, ""),
+            "trimmed": grew([told.trims.get(port, Counter())]),
+            "marked": grew([told.marks.get(port, Counter())]),
+            "deepest": round(max(told.depth.get(port, Gauge()).values, default=0)),
+        }
+        for port in sorted({*told.trims, *told.depth})
+    ]
+    busy = [row for row in rows if row["trimmed"] or row["marked"] or row["deepest"]]
+    return sorted(busy, key=lambda row: (-row["trimmed"], -row["marked"], -row["deepest"]))[:20]

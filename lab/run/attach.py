@@ -1,0 +1,73 @@
+"""A lab that is up, seen from outside: its fabric, its agents and its controller, reached over their Unix sockets."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from mrclab.lab.errors import Refused, RunError
+from mrclab.rpc.client import Client
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.linux import state
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+RUN_DIR = state.BASE / "lab"
+
+
+class Lab:
+    """Clients of one running lab; each connection is made when it is first needed."""
+
+    def __init__(self, run_dir: Path, fabric: Fabric) -> None:
+        self.run_dir = run_dir
+        self.fabric = fabric
+        self._clients: dict[str, Client] = {}
+
+    @property
+    def files(self) -> Path:
+        """Where transfers keep their files: one folder per host."""
+        return self.run_dir / "files"
+
+    def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
+        """Ask an agent (`h1`) or the `controller`; RunError says which of them refused what."""
+        try:
+            if node not in self._clients:
+                self._clients[node] = Client(self.run_dir / f"{node}.sock")
+            return self._clients[node].call(op, **arguments)
+        except RpcError as error:
+            self.forget(node)
+            raise RunError(f"{node} could not {op}: {error.message}") from None
+
+    def forget(self, node: str) -> None:
+        """Close the connection to a node; the next call makes a new one."""
+        client = self._clients.pop(node, None)
+        if client is not None:
+            client.close()
+
+    def disconnect(self) -> None:
+        """Close all connections."""
+        for node in list(self._clients):
+            self.forget(node)
+
+
+def store_fabric(spec: FabricSpec, path: Path) -> None:
+    """Write the resolved fabric description."""
+    with path.open("w", encoding="utf-8") as file:
+        YAML(typ="safe", pure=True).dump(spec.model_dump(mode="json"), file)
+
+
+def load_fabric(path: Path) -> Fabric:
+    """Read a resolved fabric description."""
+    return Fabric(FabricSpec.model_validate(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))))
+
+
+def attach(run_dir: Path = RUN_DIR) -> Lab | None:
+    """The lab that runs now, or None. Refused when one is there but not ready."""
+    pid = state.running(run_dir.parent)
+    if pid is None:
+        return None
+    fabric_file = run_dir / "fabric.yaml"
+    with contextlib.suppress(OSError):
+        return Lab(run_dir, load_fabric(fabric_file))
+    raise Refused(f"a lab is coming up or going down (process {pid}); try again in a moment")

@@ -1,0 +1,325 @@
+"""One traffic of a scenario while it runs: sets its workloads up in the agents, starts them, and learns how they end.
+
+From its start on the agents drive it by themselves, completion by completion. Here their events are taken in, and at
+the end the digests of both ends of every flow are put side by side.
+"""
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mrclab.hosts.workloads import ring
+from mrclab.hosts.workloads.channel import content
+from mrclab.lab.errors import RunError
+from mrclab.lab.run.session import Session
+from mrclab.lab.run.transfer import random_file, sha256
+from mrclab.lab.scenario.traffic import Flow, RingAllReduce, TrafficBase, Write
+from mrclab.topo import srv6
+
+_CHECKED_ITERATIONS = 4  # of a ring, compared with what must come out; all are compared between the hosts
+_Iteration = dict[str, tuple[float, float, str]]  # host → began, ended, digest of the result
+
+
+@dataclass
+class _FlowState:
+    """What is known of one flow."""
+
+    flow: Flow
+    qps: dict[str, list[int]] = field(default_factory=dict)  # by host
+    done: Mapping[str, Any] | None = None  # the sender's record of the end
+    error: str = ""
+
+
+class Running:
+    """A traffic from set-up to end: call `prepare`, `start`, `take` with every event, `finish` when `over`."""
+
+    def __init__(self, session: Session, entry: TrafficBase, qps: int, seed: int) -> None:
+        self.entry = entry
+        self.name = entry.name
+        self.began = self.ended = 0.0  # monotonic; 0 before
+        self.ready = False
+        self.outcome: dict[str, Any] = {}  # how it ended, as the history has it
+        self.hosts = entry.hosts_in(session.fabric, seed)
+        self._session = session
+        self._qps = entry.qps or qps
+        self._seed = seed
+        self._flows = {flow.name: _FlowState(flow) for flow in entry.flows(session.fabric, seed)}
+        self._acked: dict[str, int] = {}  # by sender
+        self._iterations: dict[int, _Iteration] = {}
+        self._resting: dict[int, set[str]] = {}  # iteration → hosts whose time was over after it
+
+    # --- set-up -----------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make all QPs and regions and join them; RunError where an agent refuses. May be repeated before the start."""
+        call = self._session.call
+        infos: dict[str, Any] = {}
+        for host in self.hosts:
+            call(host, "release_workload", name=self.name)
+            attributes = {**self.entry.attributes, **self._pinned(host)}
+            spec = {**self.entry.workload(self._session.fabric, host, self._qps), "seed": self._content(host)}
+            infos[host] = call(host, "prepare_workload", name=self.name, spec=spec, flows=self._ends(host, attributes))[
+                "flows"
+            ]
+        for host in self.hosts:
+            theirs = {s.flow.name: infos[_peer(s.flow, host)][s.flow.name] for s in self._at(host)}
+            call(host, "connect_workload", name=self.name, flows=theirs)
+        for name, state in self._flows.items():
+            for host in (state.flow.source, state.flow.destination):
+                state.qps[host] = [int(end["qp"]) for end in infos[host][name]["qps"]]
+        self.ready = True
+
+    def _at(self, host: str) -> list[_FlowState]:
+        return [state for state in self._flows.values() if host in {state.flow.source, state.flow.destination}]
+
+    def _pinned(self, host: str) -> dict[str, Any]:
+        """The EV profile of a sender whose paths are given: made on its agent, holding nothing but those."""
+        paths = self.entry.paths
+        if not paths or host not in self.senders:
+            return {}
+        call = self._session.call
+        shape = {"mode": "EXPLICIT", "format": "STEV", "ev_count": len(paths), "ev_min_active": max(1, len(paths) // 4)}
+        number = call(host, "create_ev_profile", **shape)["profile"]
+        for index, path in enumerate(paths):
+            value = srv6.ev(path.plane, path.uplink, srv6.ev_tag(index)).to_bytes(4, "big").hex()
+            call(host, "replace_ev", profile=number, index=index, port=path.plane, value=value)
+        for state in ("OFFLINE", "ONLINE"):
+            call(host, "modify_ev_profile", profile=number, state=state)
+        return {"ev_profile": number}
+
+    def _ends(self, host: str, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What a host is to make of every flow that begins or ends there."""
+        found = []
+        for state in self._at(host):
+            flow = state.flow
+            sends = host == flow.source
+            end = {"name": flow.name, "role": "send" if sends else "recv", "peer": _peer(flow, host), "qps": self._qps}
+            if isinstance(self.entry, Write):
+                end["path"] = str(self._file(flow, sends))
+            found.append(end | {"attributes": dict(attributes if sends else self.entry.attributes)})
+        return found
+
+    def _file(self, flow: Flow, source: bool) -> Path:
+        """Where a write comes from, made when first asked for, or goes to."""
+        files = self._session.files.absolute()
+        if not source:
+            path = files / flow.destination / f"{self.name}-from-{flow.source}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return path
+        path = files / flow.source / self.name
+        return path if path.exists() else random_file(path, flow.size or 0, self._content(flow.source))
+
+    def _content(self, host: str) -> str:
+        """The seed of what a host sends."""
+        return f"{self._seed}/{self.name}/{host}"
+
+    # --- run --------------------------------------------------------------------------------------------------------
+
+    def start(self, at: float) -> None:
+        """Have all hosts begin at a monotonic time, which should be a little ahead."""
+        self.began = at
+        for host in self.hosts:
+            self._session.call(host, "start_workload", name=self.name, at=at)
+        flows = [
+            {
+                "flow": state.flow.name,
+                "source": state.flow.source,
+                "destination": state.flow.destination,
+                "size": state.flow.size or 0,
+                "qps": [
+                    {"source_qp": here, "destination_qp": there}
+                    for here, there in zip(state.qps[state.flow.source], state.qps[state.flow.destination], strict=True)
+                ],
+            }
+            for state in self._flows.values()
+        ]
+        first = next(iter(self._flows.values()))
+        self._session.record(
+            "traffic.start",
+            at,
+            traffic=self.name,
+            traffic_kind=self.entry.kind_name,
+            source=first.flow.source,
+            destination=first.flow.destination,
+            size=self.size or 0,
+            qps={host: qps[0] for host, qps in first.qps.items()},
+            flows=flows,
+        )
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of all flows together; None where time ends them."""
+        sizes = [state.flow.size for state in self._flows.values()]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self.began > 0 and not self.ended
+
+    @property
+    def over(self) -> bool:
+        """Whether every flow has ended; of a collective, one that failed is enough, since all wait for it."""
+        failed = any(state.error for state in self._flows.values())
+        return (failed and self.entry.together) or all(state.done or state.error for state in self._flows.values())
+
+    def share(self, now: float) -> float:
+        """How much of it is done, from 0 to 1; 1 only at its end."""
+        if self.ended:
+            return 1.0
+        if not self.began or now <= self.began:
+            return 0.0
+        if self.entry.seconds is not None:
+            return min((now - self.began) / self.entry.seconds, 0.9999)
+        return min(sum(self._acked.values()) / self.size, 0.9999) if self.size else 0.0
+
+    def take(self, host: str, event: Mapping[str, Any]) -> None:
+        """Take in an event of a host's agent."""
+        kind = event["kind"]
+        if kind == "workload.progress":
+            self._acked[host] = int(event["bytes"])
+        elif kind == "iteration":
+            times = float(event["began"]), float(event["ended"])
+            number = int(event["iteration"])
+            self._iterations.setdefault(number, {})[host] = (*times, str(event.get("sha256", "")))
+            if event.get("rests"):
+                self._rests(host, number)
+        elif kind == "flow.done":
+            state = self._flows[event["flow"]]
+            state.done = event
+            state.error = state.error or _said(host, event["error"])
+        elif kind == "flow.failed":
+            state = self._flows[event["flow"]]
+            state.error = state.error or _said(host, event["error"])
+
+    def _rests(self, host: str, iteration: int) -> None:
+        """A host's time was over after an iteration; once all rest after the same one, nobody has begun another."""
+        resting = self._resting.setdefault(iteration, set())
+        resting.add(host)
+        if resting == set(self.hosts):
+            for name in self.hosts:
+                self._session.call(name, "stop_workload", name=self.name)
+
+    def lose(self, host: str, why: str) -> None:
+        """A host's agent is gone: its flows have failed."""
+        self.ready = self.ready and host not in self.hosts
+        if self.running:
+            for state in self._at(host):
+                state.error = state.error or why
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def finish(self, error: str = "") -> None:
+        """Have it stop where it still runs, compare both ends of every flow, and write how it ended."""
+        answers = {host: self._status(host) for host in self.hosts}
+        ends = [float(state.done["ended"]) for state in self._flows.values() if state.done]
+        self.ended = max(ends, default=time.monotonic())
+        digests: tuple[list[str], list[str]] = [], []
+        for state in self._flows.values():
+            sent, received = self._digests(state, answers)
+            digests[0].append(sent)
+            digests[1].append(received)
+            self._record_flow(state, answers, sent, received)
+        errors = [error] if error else [state.error for state in self._flows.values() if state.error]
+        wanted, got = self._reduced()
+        self.outcome = {
+            "bytes": sum(self._bytes(state, answers) for state in self._flows.values()),
+            "sent_sha256": _joined([*digests[0], *wanted]),
+            "received_sha256": _joined([*digests[1], *got]),
+            "iterations": self._durations(),
+            **({"error": "; ".join(errors[:3])} if errors else {}),
+        }
+        self._session.record("traffic.end", self.ended, traffic=self.name, **self.outcome)
+
+    def _status(self, host: str) -> dict[str, Any]:
+        """What a host's agent says of every flow; nothing where it is gone."""
+        try:
+            if not self.over or any(state.error for state in self._flows.values()):
+                self._session.call(host, "stop_workload", name=self.name)
+            return dict(self._session.call(host, "workload_status", name=self.name)["flows"])
+        except RunError:
+            return {}
+
+    def _digests(self, state: _FlowState, answers: Mapping[str, Any]) -> tuple[str, str]:
+        """Of what was sent, and of what was received; empty where nobody can say."""
+        flow = state.flow
+        if isinstance(self.entry, Write):
+            target = self._file(flow, False)
+            return sha256(self._file(flow, True)), sha256(target) if target.exists() else ""
+        sent = answers[flow.source].get(flow.name, {}).get("sha256", "")
+        return sent, answers[flow.destination].get(flow.name, {}).get("sha256", "")
+
+    def _record_flow(self, state: _FlowState, answers: Mapping[str, Any], sent: str, received: str) -> None:
+        flow, done = state.flow, state.done
+        at = float(done["ended"]) if done else self.ended
+        self._session.record(
+            "flow.end",
+            at,
+            traffic=self.name,
+            flow=flow.name,
+            bytes=self._bytes(state, answers),
+            seconds=round(at - self.began, 6),
+            sent_sha256=sent,
+            received_sha256=received,
+            error=state.error,
+        )
+
+    @staticmethod
+    def _bytes(state: _FlowState, answers: Mapping[str, Any]) -> int:
+        """Acknowledged in whole messages."""
+        return int(answers[state.flow.source].get(state.flow.name, {}).get("bytes", 0))
+
+    def _durations(self) -> list[float]:
+        """Of every iteration that all hosts ended: from when the first began it until the last ended it."""
+        return [
+            round(max(end for _, end, _ in parts.values()) - min(begin for begin, _, _ in parts.values()), 6)
+            for _, parts in sorted(self._iterations.items())
+            if len(parts) == len(self.hosts)
+        ]
+
+    def _reduced(self) -> tuple[list[str], list[str]]:
+        """Digests of what a ring's iterations must give, and of what they gave every host."""
+        if not isinstance(self.entry, RingAllReduce):
+            return [], []
+        size = self.entry.size
+        wanted, got = [], []
+        sources: list[bytearray] = []
+        for number, parts in sorted(self._iterations.items()):
+            digests = [digest for _, _, digest in parts.values()]
+            expected = digests[0]
+            if number < _CHECKED_ITERATIONS:
+                sources = sources or [content(self._content(host), size) for host in self.entry.hosts]
+                expected = ring.expected(sources, size, number)
+            wanted += [expected] * len(self.hosts)
+            got += digests + [""] * (len(self.hosts) - len(digests))
+        return wanted, got
+
+    def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]], good: frozenset[str]) -> int:
+        """How many paths of its senders' QPs are not in one of these states, given `stats` paths by host."""
+        own = {(s.flow.source, qp) for s in self._flows.values() if not s.error for qp in s.qps.get(s.flow.source, [])}
+        return sum(
+            (host, row["qp"]) in own and row["state"] not in good for host, paths in rows.items() for row in paths
+        )
+
+    @property
+    def senders(self) -> set[str]:
+        """Hosts that send."""
+        return {state.flow.source for state in self._flows.values()}
+
+
+def _peer(flow: Flow, host: str) -> str:
+    return flow.destination if host == flow.source else flow.source
+
+
+def _said(host: str, error: str) -> str:
+    return f"{host}: {error}" if error else ""
+
+
+def _joined(digests: list[str]) -> str:
+    """One digest for many; itself where there is one, and empty where one is missing."""
+    if not all(digests):
+        return ""
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -1,0 +1,230 @@
+"""A lab from bring-up to teardown: fabric, controller and agents as processes, watched while it is up.
+
+Whatever happens, `lab_session` leaves nothing behind: an exception or a signal during bring-up rolls back what had
+begun.
+"""
+
+import functools
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mrclab.lab import history
+from mrclab.lab.errors import Interrupted, Refused, RunError
+from mrclab.lab.run.attach import RUN_DIR, Lab, store_fabric
+from mrclab.lab.run.interrupts import Interrupts, guarded
+from mrclab.lab.run.watch import Watch
+from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.rpc.client import Client
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.model import Fabric
+from mrclab.topo.transport import FILE_NAME as TRANSPORT_FILE
+from mrclab.topo.transport import TransportSpec
+from mrclab.topo.transport import store as store_transport
+
+Progress = Callable[[str, int, int], None]  # stage, done, total
+
+VERIFY_TIMEOUT = 60.0  # seconds
+_POLL = 0.05  # seconds between two looks at the controller
+
+
+class Session(Lab):
+    """The lab that this process owns. Not to be made directly: see `lab_session`."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        *,
+        target: str | None = None,
+        seed: int = 1,
+        run_dir: Path = RUN_DIR,
+        mapper: MapperSpec | None = None,
+        transport: TransportSpec | None = None,
+    ) -> None:
+        super().__init__(run_dir, fabric)
+        self.seed = seed
+        self.transport = transport or TransportSpec()
+        self.mapper = mapper
+        self.emulation = Emulation(fabric, run_dir, target)
+        self.bring_up_seconds = 0.0
+        self.log: history.Writer | None = None
+        self._watch: Watch | None = None
+
+    def start(self, progress: Progress) -> None:
+        """Bring everything up and wait until the controller has verified every cable."""
+        began = time.monotonic()
+        self.emulation.start(progress)
+        for folder in ("history", "node", "files"):
+            (self.run_dir / folder).mkdir()
+        store_fabric(self.fabric.spec, self.run_dir / "fabric.yaml")
+        store_transport(self.transport, self.run_dir / TRANSPORT_FILE)
+        self.log = history.Writer(self.run_dir / "history" / "lab.jsonl")
+        self._start_controller(progress)
+        self._start_agents(progress)
+        self._wait_verified(progress)
+        self._watch = Watch(self.emulation.processes, self.log, self.emulation.queue_depths())
+        self._watch.start()
+        self.bring_up_seconds = time.monotonic() - began
+        self.log.add("lab.up", seconds=round(self.bring_up_seconds, 3))
+
+    def record(self, kind: str, t: float | None = None, **fields: object) -> float:
+        """Write a record of the lab's own into the history; returns its time."""
+        if self.log is None:
+            raise RunError("the lab is not up")
+        return self.log.add(kind, t, **fields)
+
+    def record_counters(self) -> None:
+        """Write the switches' counters into the history."""
+        self.record("counters", switches=self.call("controller", "counters")["switches"])
+
+    def launch(self, process: str) -> None:
+        """Start the `controller`, or the agent of the host with this name, anew; returns when it serves."""
+        self.forget(process)
+        if process == "controller":
+            self._run_controller()
+        else:
+            self._run_agent(process)
+        self._wait(functools.partial(self._answers, process), process, "its socket")
+
+    def excuse(self, *processes: str) -> None:
+        """These processes may end from now on without the run being the worse for it: somebody ends them on purpose."""
+        if self._watch is not None:
+            self._watch.excuse(*processes)
+
+    def expect_alive(self, *processes: str) -> None:
+        """These run again and may no longer end."""
+        if self._watch is not None:
+            self._watch.expect_alive(*processes)
+
+    def stop(self) -> None:
+        """End all processes, namespaces and cables; files stay, to be collected. Stopping twice is allowed."""
+        if self._watch:
+            self._watch.stop()
+            self._watch = None
+        self.disconnect()
+        self.emulation.stop()
+        if self.log:
+            self.log.close()
+            self.log = None
+
+    def close(self) -> None:
+        """Stop, and remove the files as well."""
+        try:
+            self.stop()
+        finally:
+            self.emulation.close()
+
+    # --- bring-up ---------------------------------------------------------------------------------------------------
+
+    def _start_controller(self, progress: Progress) -> None:
+        progress("controller", 0, 1)
+        self._run_controller()
+        wanted = [self.run_dir / "node" / f"{host.name}.json" for host in self.fabric.hosts]
+        self._wait(lambda: all(path.exists() for path in wanted), "controller", "the node config files")
+        progress("controller", 1, 1)
+
+    def _start_agents(self, progress: Progress) -> None:
+        hosts = self.fabric.hosts
+        for host in hosts:
+            self._run_agent(host.name)
+        for done, host in enumerate(hosts, 1):
+            self._wait(functools.partial(self._answers, host.name), host.name, "its socket")
+            progress("agents", done, len(hosts))
+
+    def _run_controller(self) -> None:
+        argv = [sys.executable, "-m", "mrclab.controller", "--run-dir", str(self.run_dir)]
+        argv += self.mapper.options() if self.mapper else []
+        self.emulation.popen(None, argv, log="controller")
+
+    def _run_agent(self, host: str) -> None:
+        argv = [sys.executable, "-m", "mrclab.hosts.agent", "--node-config", f"{self.run_dir}/node/{host}.json"]
+        argv += ["--socket", f"{self.run_dir}/{host}.sock", "--seed", str(self.seed)]
+        argv += ["--history", f"{self.run_dir}/history/{host}.jsonl"]
+        self.emulation.popen(host, argv, log=host)
+
+    def _wait_verified(self, progress: Progress) -> None:
+        deadline = time.monotonic() + VERIFY_TIMEOUT
+        while True:
+            status = self.call("controller", "status")
+            state = str(status["state"])
+            if status.get("switches_ready", 0) < status["switches"]:
+                progress("switches provisioned", status.get("switches_ready", 0), status["switches"])
+            else:
+                progress("cables verified", status.get("links_verified", 0), status["links"])
+            if state == "verified":
+                return
+            if state == "failed" or time.monotonic() > deadline:
+                answer = self.call("controller", "wait_verified", timeout=0.0)
+                trouble = answer.get("problems") or answer.get("failed") or answer.get("not_ready") or []
+                detail = "; ".join(str(item) for item in trouble[:3])
+                raise RunError(f"the fabric was not verified ({state}): {status.get('message') or detail}")
+            time.sleep(_POLL)
+
+    def _answers(self, node: str) -> bool:
+        try:
+            Client(self.run_dir / f"{node}.sock").close()
+        except RpcError:
+            return False
+        return True
+
+    def _wait(self, ready: Callable[[], bool], process: str, what: str, timeout: float = 30.0) -> None:
+        """Wait for something that a process makes; RunError with its last words when it dies or takes too long."""
+        deadline = time.monotonic() + timeout
+        while not ready():
+            dead = process not in self.emulation.processes()
+            if dead or time.monotonic() > deadline:
+                how = "ended" if dead else f"took more than {timeout:g} s"
+                raise RunError(f"{process} {how} before it made {what}: {self.last_words(process)}")
+            time.sleep(0.02)
+
+    def last_words(self, process: str) -> str:
+        """The last line of a process's log."""
+        path = self.run_dir / "log" / f"{process}.log"
+        lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
+        return lines[-1] if lines else "it said nothing"
+
+
+def check_machine() -> None:
+    """Refused with one sentence when this machine or user cannot bring a lab up."""
+    if os.geteuid() != 0:
+        raise Refused("the lab needs root for network namespaces; run the same command with sudo")
+    if importlib.util.find_spec("mininet") is None:
+        raise Refused("Mininet is not installed; run `sudo make setup` (Debian's package mininet)")
+
+
+@contextmanager
+def lab_session(
+    fabric: Fabric,
+    progress: Progress,
+    *,
+    target: str | None = None,
+    seed: int = 1,
+    run_dir: Path = RUN_DIR,
+    mapper: MapperSpec | None = None,
+    transport: TransportSpec | None = None,
+) -> Iterator[Session]:
+    """A lab that is up and verified inside the block, and gone after it: files, processes, namespaces, cables."""
+    check_machine()
+    with guarded() as interrupts:
+        session = Session(fabric, target=target, seed=seed, run_dir=run_dir, mapper=mapper, transport=transport)
+        try:
+            yield from _up(session, progress, interrupts)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; the lab is down") from None
+        finally:
+            interrupts.shield()  # a signal that cut the clean-up inside short was the last one to raise
+            session.close()
+
+
+def _up(session: Session, progress: Progress, interrupts: Interrupts) -> Iterator[Session]:
+    try:
+        session.start(progress)
+        yield session
+    finally:
+        interrupts.shield()
+        session.close()

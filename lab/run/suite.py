@@ -1,0 +1,206 @@
+"""Many scenarios in order, with one report: which there are, each run of each, and what repeated runs say together."""
+
+import datetime
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mrclab import HOME
+from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
+from mrclab.lab.expectations import Verdict
+from mrclab.lab.measure.intervals import Figure, summary
+from mrclab.lab.run import runner
+from mrclab.lab.run.attach import RUN_DIR
+from mrclab.lab.run.session import Progress
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.scenario import Loaded
+from mrclab.topo.errors import TopoError
+
+SCENARIOS = HOME / "scenarios"
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of a suite and how it came out."""
+
+    name: str  # of the scenario without its variant
+    variant: str
+    seed: int
+    state: str  # held, failed, invalid, broken
+    seconds: float
+    directory: Path | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    trouble: str = ""  # why it broke off, or why it says nothing about the network
+    title: str = ""
+
+    @property
+    def label(self) -> str:
+        """Name and variant."""
+        return f"{self.name} [{self.variant}]" if self.variant else self.name
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """What all valid runs of one scenario and variant say of one expectation."""
+
+    label: str
+    expectation: str  # its kind, and its name where it has one
+    wanted: str
+    held: int
+    runs: int
+    unit: str = ""
+    figure: Figure | None = None  # None: it gives no number
+
+
+@dataclass
+class SuiteResult:
+    """All runs of a suite, in order."""
+
+    directory: Path
+    entries: list[Entry] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every run held; nothing has held where nothing ran."""
+        return bool(self.entries) and all(entry.state == "held" for entry in self.entries)
+
+    @property
+    def status(self) -> int:
+        """Exit status: 0 all held, 1 one failed or broke off, or none ran, 3 none did but one was invalid."""
+        states = {entry.state for entry in self.entries}
+        return 1 if states & {"failed", "broken"} or not states else 3 if "invalid" in states else 0
+
+    def repeated(self) -> list[Repeated]:
+        """Every expectation of every scenario and variant over its valid runs."""
+        groups: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            if entry.state in {"held", "failed"}:
+                groups.setdefault(entry.label, []).append(entry)
+        return [row for label, entries in groups.items() for row in _together(label, entries)]
+
+
+def _together(label: str, entries: Sequence[Entry]) -> Iterator[Repeated]:
+    for place, first in enumerate(entries[0].verdicts):
+        verdicts = [entry.verdicts[place] for entry in entries if len(entry.verdicts) > place]
+        values = [verdict.value for verdict in verdicts if verdict.value is not None]
+        held = sum(verdict.ok for verdict in verdicts)
+        figure = summary(values) if values else None
+        yield Repeated(label, first.kind, first.wanted, held, len(verdicts), first.unit, figure)
+
+
+def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
+    """Scenario files for what a person wrote: files, directories, or names below `scenarios/`; none: all of it there.
+
+    ScenarioError names a word that is nothing of these. A directory's files come by name, those in it first.
+    """
+    paths: list[Path] = []
+    for word in words or [str(home)]:
+        found = list(_files(word, home))
+        if not found:
+            known = ", ".join(sorted({path.stem for path in _below(home)} | {p.name for p in home.glob("*/")}))
+            raise ScenarioError([f"{word} is no scenario file, and none of those in {home.name}: {known}"])
+        paths += [path for path in found if path not in paths]
+    return paths
+
+
+def _files(word: str, home: Path) -> Iterable[Path]:
+    for candidate in (Path(word), home / word, *(home / f"{word}{suffix}" for suffix in _SUFFIXES)):
+        if candidate.is_dir():
+            return _below(candidate)
+        if candidate.is_file():
+            return [candidate]
+    return []
+
+
+def _below(directory: Path) -> list[Path]:
+    files = [path for path in directory.rglob("*") if path.suffix in _SUFFIXES and path.is_file()]
+    return sorted(files, key=lambda path: (len(path.parts), str(path)))
+
+
+def load_all(paths: Iterable[Path]) -> list[Loaded]:
+    """Read all files; ScenarioError lists the mistakes of all of them together."""
+    loaded, mistakes = [], []
+    for path in paths:
+        try:
+            loaded.append(scenario.load(path))
+        except ScenarioError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise ScenarioError(mistakes)
+    return loaded
+
+
+def runs(loaded: Iterable[Loaded], seeds: Sequence[int] = (), repeat: int = 1, variant: str = "") -> list[Loaded]:
+    """Every single run: all variants, or the one named, with each seed. Without seeds, `repeat` from the scenario's on.
+
+    All variants of a scenario are run with one seed before the next seed's, so that a drift of the machine hits all.
+    """
+    found = []
+    for one in loaded:
+        chosen = seeds or range(one.scenario.seed, one.scenario.seed + repeat)
+        for seed in chosen:
+            seeded = scenario.with_seed(one, seed) if seed != one.scenario.seed else one
+            found += [seeded.pick(variant)] if variant else list(seeded.runs)
+    return found
+
+
+@dataclass
+class Suite:
+    """Runs scenarios one after the other. `say` tells of each run as it ends."""
+
+    parent: Path  # where the directory of the suite goes
+    progress: Progress
+    say: Callable[[str], None]
+    target: str | None = None
+    run_dir: Path = RUN_DIR
+    again: int = 0  # how often a run that was invalid is run once more
+    result: SuiteResult | None = None  # of the runs so far, also when they were interrupted
+
+    def run(self, planned: Sequence[Loaded], name: str = "suite") -> SuiteResult:
+        """Run all; a failure does not stop the rest. Interrupted ends it."""
+        stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
+        result = self.result = SuiteResult(self.parent / f"{name}-{stamp}")
+        for number, loaded in enumerate(planned, 1):
+            what = f"{loaded.scenario.name}, seed {loaded.scenario.seed}"
+            self.say(f"{number} of {len(planned)}: {what}")
+            for attempt in range(self.again + 1):
+                entry = self._one(loaded, result.directory / "runs")
+                self.say(f"{what}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
+                result.entries.append(entry)
+                if entry.state != "invalid" or attempt == self.again:
+                    break
+                result.entries.pop()
+        return result
+
+    def _one(self, loaded: Loaded, parent: Path) -> Entry:
+        began = time.monotonic()
+        asked = loaded.scenario
+        try:
+            outcome = runner.run_scenario(loaded, parent, self.progress, self.say, self.target, self.run_dir)
+        except Interrupted:
+            raise
+        except (RunError, TopoError) as error:
+            seconds = time.monotonic() - began
+            return Entry(loaded.base_name, loaded.variant, asked.seed, "broken", seconds, None, (), str(error))
+        invalid = "; ".join(outcome.measures.invalid) if outcome.state == "invalid" else ""
+        return Entry(
+            loaded.base_name,
+            loaded.variant,
+            asked.seed,
+            outcome.state,
+            time.monotonic() - began,
+            outcome.directory,
+            tuple(outcome.verdicts),
+            outcome.trouble or invalid,
+            asked.title,
+        )
+
+
+def parse_seeds(text: str) -> list[int]:
+    """`1,2,7` → numbers; LabError where that is no list of them."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(word.isdecimal() for word in words):
+        raise LabError(f"--seeds {text} is no list of numbers; write for example --seeds 1,2,3")
+    return [int(word) for word in words]

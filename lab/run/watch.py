@@ -1,0 +1,99 @@
+"""Watches a lab: CPU of each process and what a hypervisor takes of it, processes that end though nobody ended them,
+depths of the switches' queues.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from mrclab.lab.history import Writer
+from mrclab.topo.linux.depths import QueueDepths
+
+INTERVAL = 0.25  # seconds
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Watch:
+    """A thread that appends `cpu` records (seconds used, by process, and `steal`: those that a hypervisor took, as
+    `steal_seconds` counts them), `process.died` and `process.ended`.
+
+    With `depths` it appends `depths` records as well: by switch, the ports at which packets wait, and the switches that
+    did not answer (`silent`). A port that is not told of has an empty queue. `stop` closes `depths`.
+    """
+
+    def __init__(self, processes: Callable[[], dict[str, int]], log: Writer, depths: QueueDepths | None = None) -> None:
+        self._processes = processes
+        self._depths = depths
+        self._log = log
+        self._stopped = threading.Event()
+        self._seen: set[str] = set()
+        self._excused: set[str] = set()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch what runs now."""
+        self.look()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after a last look."""
+        self._stopped.set()
+        self._thread.join()
+        self.look()
+        if self._depths is not None:
+            self._depths.close()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(INTERVAL):
+            self.look()
+
+    def excuse(self, *names: str) -> None:
+        """These processes may end from now on: somebody ends them on purpose."""
+        with self._lock:
+            self._excused.update(names)
+
+    def expect_alive(self, *names: str) -> None:
+        """These may no longer end."""
+        with self._lock:
+            self._excused.difference_update(names)
+
+    def look(self) -> None:
+        """Take one sample of all processes; one that was there before and is gone has died, or was ended."""
+        with self._lock:
+            processes = self._processes()
+            for name in self._seen - set(processes):
+                self._log.add("process.ended" if name in self._excused else "process.died", process=name)
+            self._seen = set(processes)
+        seconds = {name: cpu_seconds(pid) for name, pid in processes.items()}
+        used = {name: used for name, used in seconds.items() if used is not None}
+        self._log.add("cpu", seconds=used, steal=steal_seconds())
+        if self._depths is not None:
+            self._look_into_queues(self._depths)
+
+    def _look_into_queues(self, depths: QueueDepths) -> None:
+        asked = time.monotonic()
+        told = depths.sample()
+        waiting = {switch: {port: n for port, n in ports.items() if n} for switch, ports in told.items()}
+        silent = [switch for switch in depths.switches if switch not in told]
+        self._log.add("depths", asked, switches={s: ports for s, ports in waiting.items() if ports}, silent=silent)
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """User and system time of a process so far; None when it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def steal_seconds() -> float:
+    """Seconds since boot that a CPU of this machine, on average, had work and was not let run by a hypervisor: `steal`
+    in proc(5). 0 on bare metal.
+    """
+    return psutil.cpu_times().steal / (psutil.cpu_count() or 1)

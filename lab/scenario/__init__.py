@@ -1,0 +1,1 @@
+"""What a scenario file may say, and everything that can be wrong with one. Starts nothing."""

@@ -1,0 +1,169 @@
+"""When the parts of a scenario happen, as far as that is known before it runs, and what of it is out of order.
+
+Known are the times that triggers give in seconds, and those that follow from them; a transfer of some size ends when it
+ends. Times are seconds after the run began.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mrclab.lab.faults.base import FaultBase, LastingFault
+from mrclab.lab.scenario.moments import Moment, Trigger, Window
+from mrclab.lab.scenario.units import show_seconds
+
+if TYPE_CHECKING:
+    from mrclab.lab.scenario.scenario import Scenario
+
+Mistake = tuple[tuple[int | str, ...], str]
+
+_AFTERMATH = 1.0  # seconds for which a run goes on at least after its traffic and its `linger`
+
+
+def mistakes(scenario: "Scenario") -> Iterator[Mistake]:
+    """Things that never come, or in the wrong order."""
+    stuck = list(_stuck(scenario))
+    yield from stuck
+    if not stuck:
+        times = known_times(scenario)
+        yield from _faults(scenario, times)
+        yield from _timeout(scenario, times)
+        yield from _windows(scenario, times)
+
+
+def known_times(scenario: "Scenario") -> dict[str, float]:
+    """Seconds of every moment that is known: names of traffics and faults, `NAME.end`, `start` and `end`."""
+    times: dict[str, float] = {}
+    for _ in range(len(scenario.traffic) + len(scenario.faults) + 1):  # as long as a chain of triggers can be
+        for traffic in scenario.traffic:
+            begin = _set(times, traffic.name, _time(traffic.start, times))
+            if begin is not None and traffic.seconds is not None and not traffic.together:  # those end what they began
+                times[f"{traffic.name}.end"] = begin + traffic.seconds
+        for fault in scenario.faults:
+            _set(times, fault.name, _time(fault.at, times))
+            if fault.healed_at is not None:
+                _set(times, f"{fault.name}.end", _time(fault.healed_at, times))
+    for moment, suffix, choose in (("start", "", min), ("end", ".end", max)):
+        found = [times.get(f"{traffic.name}{suffix}") for traffic in scenario.traffic]
+        known = [time for time in found if time is not None]
+        if len(known) == len(found):
+            times[moment] = choose(known)
+    return times
+
+
+def _set(times: dict[str, float], name: str, time: float | None) -> float | None:
+    if time is not None:
+        times[name] = time
+    return time
+
+
+def _time(trigger: Trigger, times: Mapping[str, float]) -> float | None:
+    if trigger.fraction is not None:
+        return None
+    if not trigger.moment:
+        return trigger.seconds
+    return times[trigger.moment] + trigger.seconds if trigger.moment in times else None
+
+
+def _ends_itself(fault: FaultBase) -> bool:
+    return not isinstance(fault, LastingFault) or getattr(fault, "count", None) is not None
+
+
+def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
+    """Traffics and faults that wait for something that does not come while the run goes on."""
+    waiting: dict[tuple[int | str, ...], tuple[str, Trigger]] = {
+        ("traffic", i, "start"): (entry.name, entry.start) for i, entry in enumerate(scenario.traffic)
+    }
+    waiting |= {("faults", i, "at"): (fault.name, fault.at) for i, fault in enumerate(scenario.faults)}
+    waiting |= {
+        ("faults", i, "until"): (f"{fault.name}.end", fault.healed_at)
+        for i, fault in enumerate(scenario.faults)
+        if fault.healed_at is not None
+    }
+    comes: set[str] = set()
+    for _ in range(len(waiting) + 1):
+        for place, (name, trigger) in list(waiting.items()):
+            if not trigger.name or (trigger.moment or trigger.traffic) in comes:
+                del waiting[place]
+                comes.add(name)
+        comes |= {f"{entry.name}.end" for entry in scenario.traffic if entry.name in comes}
+        comes |= {f"{fault.name}.end" for fault in scenario.faults if fault.name in comes and _ends_itself(fault)}
+    open_ended = {fault.name for fault in scenario.faults if fault.healed_at is None and not _ends_itself(fault)}
+    for place, (_, trigger) in waiting.items():
+        if trigger.moment.endswith(".end") and trigger.name in open_ended:
+            text = f"{trigger.name} is healed when the run ends, for which this would wait; give it an until"
+        else:
+            text = f"this waits for {trigger.name}, which waits for this in turn or never comes; write for example 3s"
+        yield place, text
+
+
+def _faults(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:
+    for index, fault in enumerate(scenario.faults):
+        until, at = fault.healed_at, times.get(fault.name, math.nan)
+        heals = times.get(f"{fault.name}.end", math.nan)
+        both = until is not None and until.fraction is not None and until.traffic == fault.at.traffic
+        if heals <= at or (both and until is not None and (until.fraction or 0) <= (fault.at.fraction or 0)):
+            text = f"{fault.name} strikes at {fault.at} and would be healed before or then, at {until}; raise until"
+            yield ("faults", index, "until"), text
+        if at >= times.get("end", math.inf) or (len(scenario.traffic) == 1 and fault.at.moment in _all_ends(scenario)):
+            when = f" at {show_seconds(times['end'])}" if "end" in times else ""
+            yield (
+                ("faults", index, "at"),
+                f"all traffic has ended{when} before {fault.name} strikes; let it strike earlier",
+            )
+
+
+def _all_ends(scenario: "Scenario") -> set[str]:
+    return {f"{entry.name}.end" for entry in scenario.traffic}
+
+
+def _timeout(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:
+    last = {name: time for name, time in times.items() if time >= scenario.timeout}
+    for section, entries, field in (("traffic", scenario.traffic, "start"), ("faults", scenario.faults, "at")):
+        for index, entry in enumerate(entries):
+            name = next((name for name in (entry.name, f"{entry.name}.end") if name in last), None)
+            if name is not None:
+                told = field if name == entry.name else "duration" if section == "traffic" else "until"
+                limit = f"the run ends after {show_seconds(scenario.timeout)}"
+                yield (section, index, told), f"{limit}, and {name} comes at {show_seconds(last[name])}; raise timeout"
+
+
+def _windows(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:
+    for index, entry in enumerate(scenario.expect):
+        for field in ("window", "alone"):
+            window = getattr(entry, field, None)
+            if isinstance(window, Window):
+                text = _empty(window, times) or _too_late(window, scenario)
+                if text:
+                    yield ("expect", index, field), text
+
+
+def _empty(window: Window, times: Mapping[str, float]) -> str:
+    begin, end = window.begin, window.end
+    if begin.name == end.name:
+        backwards = _offset(begin) >= _offset(end) if _same_unit(begin, end) else False
+    elif begin.name in times and end.name in times and not begin.rtts and not end.rtts:
+        backwards = times[begin.name] + begin.seconds >= times[end.name] + end.seconds
+    else:
+        backwards = _later(begin.name, end.name) and _offset(begin) >= 0 >= _offset(end)
+    return f"the window {window} ends before it begins, or as it does; exchange its moments" if backwards else ""
+
+
+def _offset(moment: Moment) -> float:
+    return moment.seconds + moment.rtts
+
+
+def _same_unit(one: Moment, other: Moment) -> bool:
+    return not (one.seconds and other.rtts) and not (one.rtts and other.seconds)
+
+
+def _later(one: str, other: str) -> bool:
+    """Whether a moment surely does not come before another."""
+    return other == "start" or one == f"{other}.end"
+
+
+def _too_late(window: Window, scenario: "Scenario") -> str:
+    begin: Any = window.begin
+    if begin.name == "end" and begin.seconds > scenario.linger + _AFTERMATH:
+        return f"the run is over before the window {window} begins; raise linger, or name an earlier moment"
+    return ""

@@ -1,0 +1,164 @@
+"""What is wrong with a scenario whose every field is right by itself: references that lead nowhere, times out of order.
+
+Each check gives mistakes as (place in the file, sentence with the remedy). What cannot be known before a run, such as
+when a transfer of some size ends, is left to the run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mrclab.controller.provisioning.counters import DROP_REASONS
+from mrclab.lab.expectations.base import LINE, Level
+from mrclab.lab.faults.base import FaultBase
+from mrclab.lab.faults.chaos import Chaos
+from mrclab.lab.measure.faults import links_of
+from mrclab.lab.scenario import clockwork
+from mrclab.lab.scenario.clockwork import Mistake
+from mrclab.lab.scenario.yamlfile import nearest
+from mrclab.topo.model import Fabric
+
+if TYPE_CHECKING:
+    from mrclab.lab.scenario.scenario import Scenario
+
+_REASONS = [*DROP_REASONS.values(), "queue"]
+_BY_CABLE = frozenset({"lost", "detect", "ev_state", "ev_affected", "ev_swaps"})  # judged by a fault's cables
+_OF_THE_MAPPER = frozenset({"verdict", "false_alarms"})
+_COLLECTIVES = frozenset({"all_to_all", "ring_all_reduce", "send_recv_ring"})
+
+
+def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
+    """Everything that no field shows by itself."""
+    found = [*clockwork.mistakes(scenario), *_taken_by_chaos(scenario)]
+    faults = {fault.name: fault for fault in scenario.faults}
+    kinds = {entry.name: entry.kind_name for entry in scenario.traffic}
+    flows = [flow.name for flow in scenario.flows(fabric)]
+    for index, entry in enumerate(scenario.expect):
+        rows = [
+            *_bounds(entry),
+            *_flow(entry, flows),
+            *_places(entry, fabric),
+            *_reasons(entry),
+            *_levels(entry, scenario.expect),
+            *_cables(entry, faults, fabric),
+            *_timed(entry, kinds),
+        ]
+        if entry.kind in _OF_THE_MAPPER and scenario.mapper is None:
+            rows.append(("kind", "nobody probes in this scenario; add `mapper: {}`, or leave this out"))
+        found += [(("expect", index, field), text) for field, text in rows]
+    return found
+
+
+def _taken_by_chaos(scenario: "Scenario") -> Iterator[Mistake]:
+    """Names that the faults of a chaos will have."""
+    for chaos in scenario.faults:
+        if not isinstance(chaos, Chaos):
+            continue
+        for index, fault in enumerate(scenario.faults):
+            head, _, number = fault.name.rpartition("-")
+            twin = isinstance(fault, Chaos) and fault.prefix == chaos.prefix and fault is not chaos
+            if twin or (head == chaos.prefix and number.isdecimal()):
+                text = f"faults of {chaos.name} will have names like {fault.name}; choose another"
+                yield ("faults", index, "name"), text
+
+
+Rows = Iterator[tuple[str, str]]  # field, what is wrong with it
+
+
+def _bounds(entry: Any) -> Rows:
+    """Limits that no figure can keep both."""
+    for low, high in (("at_least", "at_most"), ("share_at_least", "share_at_most"), ("at_least_rtts", "max_rtts")):
+        least, most = _number(getattr(entry, low, None)), _number(getattr(entry, high, None))
+        if least is not None and most is not None and least[1] == most[1] and least[0] > most[0]:
+            yield low, f"nothing is at least {getattr(entry, low)} and at most {getattr(entry, high)}; exchange them"
+
+
+def _number(value: Any) -> tuple[float, str] | None:
+    """A limit as a number and what it is a share of."""
+    if isinstance(value, (int, float)):
+        return float(value), ""
+    for amount in ("share", "amount"):
+        if hasattr(value, amount):
+            return float(getattr(value, amount)), str(getattr(value, "of", "") or getattr(value, "in_bdps", ""))
+    return None
+
+
+def _flow(entry: Any, flows: list[str]) -> Rows:
+    flow, traffic = getattr(entry, "flow", None), getattr(entry, "traffic", None)
+    if flow is None:
+        return
+    if flow not in flows:
+        yield "flow", f"no flow is named {flow!r}; {nearest(flow, flows[:12])}"
+    elif isinstance(traffic, str) and flow.partition("/")[0] != traffic:
+        yield "flow", f"{flow} is none of the flows of {traffic}; leave one of both out"
+
+
+def _places(entry: Any, fabric: Fabric) -> Rows:
+    """Planes, paths, switches and cables that the fabric does not have."""
+    planes = getattr(entry, "planes", None) or ([entry.plane] if getattr(entry, "plane", None) else [])
+    wrong = [plane for plane in planes if not 1 <= plane <= fabric.planes]
+    if wrong:
+        field = "planes" if getattr(entry, "planes", None) else "plane"
+        yield field, f"there is no plane {wrong[0]}; the fabric has planes 1 to {fabric.planes}"
+    uplink = getattr(entry, "uplink", None)
+    if uplink is not None and uplink > fabric.uplinks:
+        yield "uplink", f"there is no uplink {uplink}; a T0 has uplinks 1 to {fabric.uplinks}, 0 is none"
+    element = getattr(entry, "element", None)
+    if element is not None:
+        try:
+            links_of(element, fabric)
+        except KeyError:
+            nodes = [s.name for s in fabric.switches] + [h.name for h in fabric.hosts]
+            yield "element", f"no switch, host or cable is called {element!r}; {_near(element, nodes, fabric)}"
+    switch = getattr(entry, "switch", None)
+    switches = [node.name for node in fabric.switches]
+    if switch is not None and switch not in switches:
+        yield "switch", f"no switch is called {switch!r}; {nearest(switch, switches)}"
+
+
+def _near(element: str, nodes: Sequence[str], fabric: Fabric) -> str:
+    return nearest(element, [link.name for link in fabric.links] if "/" in element else nodes)
+
+
+def _reasons(entry: Any) -> Rows:
+    for field in ("reason", "only") if entry.kind == "drops" else ():
+        given = getattr(entry, field)
+        for reason in [given] if isinstance(given, str) else given or []:
+            if reason not in _REASONS:
+                yield field, f"switches do not drop for {reason!r}; {nearest(reason, _REASONS)}"
+
+
+def _levels(entry: Any, others: list[Any]) -> Rows:
+    """`75% of NAME` of something that measures no such figure, or of itself."""
+    for field in ("at_least", "at_most", "about", "to"):
+        value = getattr(entry, field, None)
+        of = getattr(value, "of", "")
+        if not of:
+            continue
+        if of == entry.name:
+            yield field, f"{of} is this expectation itself, of which it is always 100%; name another"
+            continue
+        level = isinstance(value, Level)
+        named = [other for other in others if other.name]
+        known = [o.name for o in named if (o.kind == "goodput" if level else hasattr(o, "measured_seconds"))]
+        if of in {other.name for other in named} and of not in known:
+            what = "no goodput" if level else "no duration"
+            yield field, f"{of} measures {what}; {nearest(of, [*known, *([LINE] if level else [])])}"
+
+
+def _cables(entry: Any, faults: Mapping[str, FaultBase], fabric: Fabric) -> Rows:
+    given = getattr(entry, "fault", None) if entry.kind in _BY_CABLE else None
+    for name in [given] if isinstance(given, str) else given or []:
+        fault = faults.get(name)
+        if fault is not None and not fault.links(fabric):
+            remedy = f"give window: {name} .. {name}.end in its place" if hasattr(entry, "window") else "leave this out"
+            yield "fault", f"{name} concerns no cable of its own, by which this is judged; {remedy}"
+
+
+def _timed(entry: Any, kinds: dict[str, str]) -> Rows:
+    if entry.kind == "latency":
+        for field in ("traffic", "minus"):
+            name = getattr(entry, field)
+            if name is not None and kinds.get(name) != "pingpong":
+                yield field, f"{name} is no ping-pong, whose round trips are timed; name one of kind pingpong"
+    if entry.kind == "completion" and entry.of == "iterations" and kinds.get(entry.traffic) not in _COLLECTIVES:
+        yield "of", f"{entry.traffic} has no iterations; write of: messages or of: flows"

@@ -1,0 +1,147 @@
+"""When something happens: triggers of faults and traffics, and the windows over which expectations are judged.
+
+A trigger is known only while the run goes on: `3s` after the first traffic began, `25% of file`, `after file + 1s` when
+a traffic has ended or a fault was healed, `cut + 1s` when a traffic has begun or a fault struck. A moment is looked up
+when the run is over: `start`, `end`, the name of a fault or traffic (it struck, it began) or `name.end`, each with an
+offset, in seconds or in round-trip times: `core-link + 5 rtt`. A window is `moment .. moment`.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from mrclab.topo.spec import parse_duration
+
+_PROGRESS = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
+_MOMENT = re.compile(r"\s*([A-Za-z_][\w-]*(?:\.end)?)\s*(?:([+-])\s*(.+?))?\s*")
+_AFTER = re.compile(r"\s*(?:(after)\s+)?([A-Za-z][\w-]*)(\.end)?\s*(?:\+\s*(.+?))?\s*")
+_RTTS = re.compile(r"(\d+(?:\.\d*)?)\s*rtts?")
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """Seconds after the first traffic began, or after a moment; or the fraction of a traffic that is done."""
+
+    seconds: float = 0.0
+    fraction: float | None = None
+    traffic: str = ""
+    moment: str = ""  # NAME or NAME.end
+
+    def due(self, seconds: float, progress: Mapping[str, float], moments: Mapping[str, float]) -> bool:
+        """Whether the time has come, `seconds` after the first traffic began.
+
+        `progress` gives the share of each traffic that is done, `moments` the seconds at which named things happened.
+        """
+        if self.fraction is not None:
+            return progress.get(self.traffic, 0.0) >= self.fraction
+        if self.moment:
+            return self.moment in moments and seconds >= moments[self.moment] + self.seconds
+        return seconds >= self.seconds
+
+    @property
+    def name(self) -> str:
+        """The traffic or fault that it waits for; empty where it is a time."""
+        return self.traffic or self.moment.removesuffix(".end")
+
+    def __str__(self) -> str:
+        if self.fraction is not None:
+            return f"{self.fraction * 100:g}% of {self.traffic}"
+        if self.moment:
+            name = f"after {self.name}" if self.moment.endswith(".end") else self.moment
+            return f"{name} + {self.seconds:g}s" if self.seconds or name == self.moment else name
+        return f"{self.seconds:g}s"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A named time and an offset from it, partly in seconds and partly in round-trip times."""
+
+    name: str
+    seconds: float = 0.0
+    rtts: float = 0.0
+
+    def at(self, times: Mapping[str, float], rtt: float) -> float:
+        """The time itself; KeyError when what it is named after has not happened."""
+        return times[self.name] + self.seconds + self.rtts * rtt
+
+    def __str__(self) -> str:
+        offset = f" {self.seconds:+g}s" if self.seconds else f" {self.rtts:+g}rtt" if self.rtts else ""
+        return self.name + offset
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of time between two moments."""
+
+    begin: Moment
+    end: Moment
+
+    def at(self, times: Mapping[str, float], rtt: float) -> tuple[float, float]:
+        """Both times; KeyError when one of them has not come."""
+        return self.begin.at(times, rtt), self.end.at(times, rtt)
+
+    def __str__(self) -> str:
+        return f"{self.begin} .. {self.end}"
+
+
+def parse_trigger(value: object) -> object:
+    """`3s`, `25% of file`, `after file + 1s`, `cut + 500ms` → Trigger."""
+    if isinstance(value, Trigger):
+        return value
+    match = _PROGRESS.fullmatch(str(value))
+    if match:
+        fraction = float(match[1]) / 100
+        if fraction > 1:
+            raise ValueError(f"{value!r} never comes; a transfer ends at 100%")
+        return Trigger(fraction=fraction, traffic=match[2])
+    try:
+        match = _AFTER.fullmatch(str(value))
+        if match and (match[1] or match[3] or match[4]):
+            offset = float(str(parse_duration(match[4]))) if match[4] else 0.0
+            if not math.isfinite(offset):
+                raise ValueError
+            return Trigger(seconds=offset, moment=match[2] + (".end" if match[1] or match[3] else ""))
+        seconds = float(str(parse_duration(value if isinstance(value, str) else float(str(value)))))
+    except ValueError:
+        raise ValueError(
+            f"{value!r} is no time; write for example 3s, 25% of NAME where NAME is a traffic, or after NAME + 1s"
+        ) from None
+    if not math.isfinite(seconds):
+        raise ValueError(f"{value!r} never comes; write for example 3s")
+    if seconds < 0:
+        raise ValueError(f"{value!r} is before the traffic begins; write for example 3s")
+    return Trigger(seconds=seconds)
+
+
+def parse_moment(value: object) -> Moment:
+    """`start`, `core-link + 5rtt`, `core-link.end - 100ms` → Moment."""
+    match = _MOMENT.fullmatch(str(value))
+    if not match:
+        raise ValueError(f"{value!r} is no moment; write for example start, FAULT + 5rtt or FAULT.end + 100ms")
+    name, sign, offset = match[1], -1 if match[2] == "-" else 1, match[3]
+    if offset is None:
+        return Moment(name)
+    rtts = _RTTS.fullmatch(offset)
+    amount = float(rtts[1]) if rtts else float(str(parse_duration(offset)))
+    if not math.isfinite(amount):
+        raise ValueError(f"{value!r} never comes; write for example start + 3s")
+    return Moment(name, rtts=sign * amount) if rtts else Moment(name, seconds=sign * amount)
+
+
+def parse_window(value: object) -> object:
+    """`start .. core-link` → Window."""
+    if isinstance(value, Window):
+        return value
+    begin, dots, end = str(value).partition("..")
+    if not dots:
+        raise ValueError(f"{value!r} is no window; write for example start .. FAULT, or FAULT + 5rtt .. FAULT.end")
+    return Window(parse_moment(begin), parse_moment(end))
+
+
+_as_text: Any = PlainSerializer(str, return_type=str)
+TriggerField = Annotated[Trigger, BeforeValidator(parse_trigger), _as_text]
+WindowField = Annotated[Window, BeforeValidator(parse_window), _as_text]

@@ -1,0 +1,169 @@
+"""The reference of scenario files, from the models themselves.
+
+`python -m mrclab.lab.scenario.reference` writes it into docs/.
+"""
+
+import types
+import typing
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from mrclab import HOME
+from mrclab.lab.expectations import Expectation
+from mrclab.lab.faults.models import Fault
+from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.scenario import Scenario
+from mrclab.lab.scenario.traffic import Traffic
+from mrclab.lab.scenario.transport import Overrides, Transport
+from mrclab.lab.scenario.variants import Variant
+from mrclab.topo.nodeconfig import EvProfile, TransportSection
+from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
+
+FILE = HOME.parent / "docs" / "scenario-reference.md"
+
+_WORDS = {
+    "parse_duration": "duration",
+    "parse_size": "size",
+    "parse_percent": "percentage",
+    "parse_line_share": "share of line",
+    "parse_trigger": "time",
+    "parse_window": "window",
+    "parse_moment": "moment",
+    "parse_level": "level",
+    "parse_limit": "number or share",
+    "parse_depth": "packets or BDPs",
+    "one_or_list": "name or list of names",
+    "_host": "host",
+    "_cable": "cable",
+    "_switch": "switch",
+    "_plane": "plane",
+    "_some_hosts": "hosts",
+    "_host_or_all": "hosts",
+    "_valid_name": "host",
+}
+_PLAIN = {int: "number", float: "number", str: "text", bool: "true or false"}
+_HEAD = """\
+# Reference of scenario files
+
+Made from the program's own models by `python -m mrclab.lab.scenario.reference`; [scenarios.md](scenarios.md)
+explains them. **Bold** fields are needed, the others have the default that is shown. A *duration* is `500us`,
+`20ms` or `3s`, a *size* `1000`, `4 KiB` or `64 MiB`, a *percentage* `5%`; a *time* is `3s`, `25% of NAME`,
+`after NAME + 1s` or `NAME + 1s`, a *window*
+`MOMENT .. MOMENT`, a *level* `90% of line` or `75% of NAME`.
+"""
+
+
+def build() -> str:
+    """The page's text."""
+    parts = [
+        _HEAD,
+        *_section("The file", Scenario),
+        *_section("fabric", FabricSpec),
+        *_section("fabric.link", LinkSpec),
+        *_section("fabric.queue", QueueSpec),
+        *_section("transport", Transport),
+        *_overrides("transport.ev_profile", EvProfile),
+        *_overrides("transport.attributes", TransportSection),
+        *_section("mapper", MapperSpec),
+        *_union("traffic", Traffic),
+        *_union("faults", Fault),
+        *_union("expect", Expectation),
+        *_section("variants", Variant),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
+    yield f"\n## {title}\n"
+    yield from _described(model)
+
+
+def _union(title: str, union: Any) -> Iterator[str]:
+    """One part per kind; what every kind has is said with each, so that one part is all one needs."""
+    yield f"\n## {title}"
+    for model in _models(union):
+        (kind,) = get_args(model.model_fields["kind"].annotation)
+        yield f"\n### {title}: {kind}\n"
+        yield from _described(model)
+
+
+def _models(union: Any) -> list[type[BaseModel]]:
+    inner = get_args(union)[0] if get_origin(union) is Annotated else union
+    return [model for model in get_args(inner) if isinstance(model, type)]
+
+
+def _described(model: type[BaseModel]) -> Iterator[str]:
+    yield " ".join((model.__doc__ or "").split())
+    rows = [
+        _row(info.alias or name, info) for name, info in model.model_fields.items() if name != "kind" or not _tag(info)
+    ]
+    if rows:
+        yield "\n| Field | Value | Default | |\n|---|---|---|---|"
+        yield from rows
+
+
+def _tag(info: FieldInfo) -> bool:
+    return get_origin(info.annotation) is Literal and len(get_args(info.annotation)) == 1
+
+
+def _overrides(title: str, model: type[BaseModel]) -> Iterator[str]:
+    """Names only: their defaults follow from the fabric, and `mrclab plan` and node configs show them."""
+    yield f"\n## {title}\n"
+    hidden = {"kind", "name", "cc_profile", "ev_profile", "trim_threshold", "drop_threshold"}
+    names = [name for name in model.model_fields if name not in hidden]
+    yield f"Any of {', '.join(f'`{name}`' for name in names)}; `topo/nodeconfig.py` says what each does."
+
+
+def _row(name: str, info: FieldInfo) -> str:
+    needed = info.default is PydanticUndefined and info.default_factory is None
+    shown = f"**`{name}`**" if needed else f"`{name}`"
+    default = "" if needed else _default(info)
+    return f"| {shown} | {_value(info.annotation, info.metadata)} | {default} | {info.description or ''} |"
+
+
+def _default(info: FieldInfo) -> str:
+    value = info.default
+    if value is None or value == "" or isinstance(value, BaseModel) or value in ([], {}, ()):
+        return "–"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value == ["all"]:
+        return "all"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _value(annotation: Any, metadata: typing.Sequence[Any] = ()) -> str:
+    """What may be written, in a word or two."""
+    for mark in metadata:
+        word = _WORDS.get(getattr(getattr(mark, "func", None), "__name__", ""))
+        if word or isinstance(mark, Overrides):
+            return word or "fields, see below"
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _value(inner[0], inner[1:])
+    if origin in {Union, types.UnionType}:
+        return " or ".join(dict.fromkeys(_value(part) for part in inner if part is not type(None)))
+    if origin is Literal:
+        return ", ".join(f"`{str(word).lower() if isinstance(word, bool) else word}`" for word in inner)
+    if origin in {list, tuple}:
+        return f"list of {_value(inner[0])}"
+    return _simple(annotation)
+
+
+def _simple(annotation: Any) -> str:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "fields, see below"
+    return _PLAIN.get(annotation, "fields" if get_origin(annotation) is dict else "value")
+
+
+def main() -> None:
+    """Write the file."""
+    FILE.write_text(build(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""A scenario: fabric, transport, traffic, faults on a time line, expectations, variants. All mistakes are said at once.
+
+Names are checked while the file is read: hosts and cables against the fabric it describes, faults and traffics against
+those it lists. What is valid here can be started; whether it holds is for `lab.expectations` to say.
+"""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from ruamel.yaml import YAML
+
+from mrclab.lab.errors import ScenarioError
+from mrclab.lab.expectations import Expectation
+from mrclab.lab.faults.models import Fault
+from mrclab.lab.scenario import consistency, variants, yamlfile
+from mrclab.lab.scenario.base import Strict
+from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.traffic import Flow, Traffic, all_flows
+from mrclab.lab.scenario.transport import Transport
+from mrclab.lab.scenario.units import Duration
+from mrclab.lab.scenario.variants import Variant
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec, SpecError
+from mrclab.topo.transport import fabric_defaults
+
+_LONGEST = 604_800.0  # seconds of a run: a week
+
+
+class Setting(Strict):
+    """The lab itself: what is there before anything happens."""
+
+    seed: int = Field(
+        default=1, ge=0, le=2**63 - 1, description="of the bytes, of every draw of EVs, pairs and fault times"
+    )
+    fabric: FabricSpec = FabricSpec()
+    transport: Transport = Transport()
+    mapper: MapperSpec | None = Field(default=None, description="Clustermapper; left out: none")
+
+
+class Scenario(Setting):
+    """A whole scenario, every name resolved."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=80, description="names the result directory")
+    title: str = ""
+    description: str = ""
+    traffic: Annotated[list[Traffic], Field(min_length=1)]
+    faults: list[Fault] = Field(default=[])
+    expect: list[Expectation] = Field(default=[])
+    variants: list[Variant] = Field(default=[])
+    timeout: Duration = Field(default=300.0, gt=0, le=_LONGEST, description="seconds the traffic may take")
+    linger: Duration = Field(
+        default=0.0, ge=0, le=_LONGEST, description="seconds to wait after it for all EVs to be GOOD again"
+    )
+    max_wait: Duration | None = Field(
+        default=None,
+        gt=0,
+        le=_LONGEST,
+        description="a run in which the machine let a host wait longer for a CPU is no result; left out: one RTT",
+    )
+
+    @field_validator("traffic", "faults", "expect", "variants")
+    @classmethod
+    def _names_differ(cls, entries: list[Any], info: ValidationInfo) -> list[Any]:
+        names = [entry.name for entry in entries if entry.name is not None]
+        others = (info.context or {}).get("traffic", []) if info.field_name == "faults" else []
+        for name in names:
+            if names.count(name) > 1 or name in others:
+                raise ValueError(f"two entries are named {name!r}; every name stands for one")
+        return entries
+
+    @model_validator(mode="after")
+    def _paths_need_evs(self) -> "Scenario":
+        pinned = [entry.name for entry in self.traffic if entry.paths]
+        if pinned and self.transport.kind != "mrc":
+            raise ValueError(f"traffic {pinned[0]} names paths, but {self.transport.kind} has no EVs; leave paths out")
+        return self
+
+    def flows(self, fabric: Fabric) -> list[Flow]:
+        """The flows of all traffics."""
+        return all_flows(self.traffic, fabric, self.seed)
+
+
+Mistakes = list[tuple[tuple[int | str, ...], str]]  # place in the file, what is wrong there
+
+
+def setting(options: Mapping[str, Any]) -> tuple[Setting, Fabric]:
+    """A lab from values rather than a file; ScenarioError lists every mistake."""
+    try:
+        made = Setting.model_validate({**options, "fabric": _fabric_data(options)})
+        return made, Fabric(made.fabric)
+    except ValidationError as error:
+        items = error.errors(include_url=False)
+        raise ScenarioError(
+            [f"{'.'.join(map(str, item['loc']))}: {yamlfile.message(item, Setting)}" for item in items]
+        ) from None
+    except SpecError as error:
+        raise ScenarioError([f"fabric: {error}"]) from None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A scenario that was read and found valid: the model, its fabric, and the text it came from.
+
+    `runs` are what there is to run: the variants, each a scenario of its own, or else the scenario itself.
+    """
+
+    scenario: Scenario
+    fabric: Fabric
+    text: str
+    source: str
+    variant: str = ""
+    variants: tuple["Loaded", ...] = ()
+
+    @property
+    def runs(self) -> tuple["Loaded", ...]:
+        """All variants, or this scenario where it has none."""
+        return self.variants or (self,)
+
+    @property
+    def base_name(self) -> str:
+        """The scenario's name without that of the variant."""
+        return self.scenario.name.removesuffix(f"-{self.variant}") if self.variant else self.scenario.name
+
+    def pick(self, variant: str) -> "Loaded":
+        """The variant with this name; ScenarioError offers the nearest."""
+        for candidate in self.variants:
+            if candidate.variant == variant:
+                return candidate
+        known = [candidate.variant for candidate in self.variants]
+        hint = yamlfile.nearest(variant, known) if known else "this scenario has no variants"
+        raise ScenarioError([f"{self.source}: no variant is named {variant!r}; {hint}"])
+
+
+def load(path: Path) -> Loaded:
+    """Read a scenario file; ScenarioError lists every mistake with line, field and remedy."""
+    return check(yamlfile.read(path))
+
+
+def loads(text: str, name: str = "scenario") -> Loaded:
+    """The same from text."""
+    return check(yamlfile.Document(text, name))
+
+
+def with_seed(loaded: Loaded, seed: int) -> Loaded:
+    """The same scenario, with all its variants, with another seed."""
+    data = {**yamlfile.Document(loaded.text, loaded.source).data, "seed": seed}
+    scenario = loaded.scenario.model_copy(update={"seed": seed})
+    others = tuple(with_seed(variant, seed) for variant in loaded.variants)
+    return replace(loaded, scenario=scenario, text=_text(data), variants=others)
+
+
+def check(document: yamlfile.Document) -> Loaded:
+    """Validate a document against the models and the fabric it describes."""
+    scenario, fabric, errors = _validate(document.data)
+    mistakes = [(location, document.at(location, message)) for location, message in errors]
+    others: list[Loaded] = []
+    for index in range(len(_entries(document.data, "variants"))):
+        found, trouble = _variant(document, index, {message for _, message in errors})
+        mistakes += trouble
+        others += [found] if found else []
+    if mistakes or scenario is None or fabric is None:
+        raise ScenarioError([text for _, text in sorted(mistakes, key=lambda mistake: document.line(mistake[0]))])
+    return Loaded(scenario, fabric, document.text, document.name, variants=tuple(others))
+
+
+def _validate(data: Mapping[str, Any]) -> tuple[Scenario | None, Fabric | None, Mistakes]:
+    """The models of one scenario, and everything that is wrong with it."""
+    whole = {**data, "fabric": _fabric_data(data)}
+    fabric, mistakes = _fabric(whole["fabric"])
+    context = {
+        "fabric": fabric,
+        "traffic": _names(data, "traffic"),
+        "faults": _names(data, "faults"),
+        "goodput": _names(data, "expect"),
+    }
+    try:
+        scenario = Scenario.model_validate(whole, context=context)
+        return scenario, fabric, mistakes + (consistency.mistakes(scenario, fabric) if fabric else [])
+    except ValidationError as error:
+        found = [(tuple(item["loc"]), yamlfile.message(item, Scenario)) for item in error.errors(include_url=False)]
+        return None, fabric, [*found, *mistakes]
+
+
+def _variant(document: yamlfile.Document, index: int, said: set[str]) -> tuple[Loaded | None, Mistakes]:
+    """One variant as a scenario of its own; mistakes that the file has without it are not said again."""
+    try:
+        variant = Variant.model_validate(document.data["variants"][index])
+    except ValidationError:
+        return None, []  # said where the whole file is validated
+    try:
+        data, places = variants.apply(document.data, variant.set)
+    except variants.UnknownPlace as error:
+        named = ("variants", index, "set", error.path)
+        return None, [(named, document.at(named, str(error)))]
+    scenario, fabric, errors = _validate(data)
+    mistakes: Mistakes = []
+    for location, message in errors:
+        if message not in said:
+            place, field = variants.origin(data, places, location, index)
+            mistakes.append((place, document.at(place, f"{field}: {message}" if field else message)))
+    if mistakes or scenario is None or fabric is None:
+        return None, mistakes
+    name = f"{scenario.name}-{variant.name}"
+    titles = " – ".join(text for text in (scenario.title, variant.title or variant.name) if text)
+    scenario = scenario.model_copy(update={"name": name, "title": titles})
+    return Loaded(scenario, fabric, _text({**data, "name": name, "title": titles}), document.name, variant.name), []
+
+
+def _fabric_data(data: Mapping[str, Any]) -> Any:
+    """What the file says of the fabric, over what goes with its transport."""
+    given, transport = data.get("fabric") or {}, data.get("transport") or {}
+    kind = transport.get("kind") if isinstance(transport, dict) else None
+    return _merged(fabric_defaults("roce"), given) if kind == "roce" and isinstance(given, dict) else given
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    both = {key: (below[key], above[key]) for key in below.keys() & above.keys()}
+    inner = {key: _merged(a, b) for key, (a, b) in both.items() if isinstance(a, dict) and isinstance(b, dict)}
+    return {**below, **above, **inner}
+
+
+def _fabric(data: Any) -> tuple[Fabric | None, Mistakes]:
+    """The fabric, or None with what only the arithmetic of the whole fabric could find."""
+    try:
+        return Fabric(FabricSpec.model_validate(data)), []
+    except ValidationError:
+        return None, []  # said with its line when the whole scenario is validated
+    except SpecError as error:
+        return None, [(("fabric",), str(error))]
+
+
+def _entries(data: Mapping[str, Any], section: str) -> list[Any]:
+    entries = data.get(section)
+    return entries if isinstance(entries, list) else []
+
+
+def _names(data: Mapping[str, Any], section: str) -> list[str]:
+    return [str(entry["name"]) for entry in _entries(data, section) if isinstance(entry, dict) and "name" in entry]
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    """A scenario's data as YAML."""
+    out = io.StringIO()
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.width = 120
+    yaml.dump(dict(data), out)
+    return out.getvalue()

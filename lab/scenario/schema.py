@@ -1,0 +1,53 @@
+"""The JSON schema of scenario files, from the models themselves.
+
+`python -m mrclab.lab.scenario.schema` writes it into docs/.
+
+What people write as text (`64 MiB`, `3s`, `25% of file`) is a number or a value of its own for the program, so the
+schema offers both where a model takes both.
+"""
+
+import json
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from mrclab import HOME
+from mrclab.lab.scenario.scenario import Scenario
+
+FILE = HOME.parent / "docs" / "scenario.schema.json"
+_BEFORE = ("parse_duration", "parse_size", "parse_percent", "parse_line_share", "one_or_list")
+
+
+class _Schema(GenerateJsonSchema):
+    """Text in place of numbers where a validator turns one into the other; any text where only Python knows more."""
+
+    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
+        inner = super().function_before_schema(schema)
+        name = getattr(schema["function"]["function"], "__name__", "")
+        if name in _BEFORE:
+            return {"anyOf": [{"type": "string"}, inner]}
+        return inner
+
+    def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> JsonSchemaValue:
+        del schema
+        return {"type": ["string", "number"]}
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        del schema
+        return {"type": ["string", "number"]}
+
+
+def build() -> dict[str, Any]:
+    """The schema of a whole scenario."""
+    made = Scenario.model_json_schema(by_alias=True, schema_generator=_Schema)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": "MRC Lab scenario"}
+
+
+def main() -> None:
+    """Write the file."""
+    FILE.write_text(json.dumps(build(), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

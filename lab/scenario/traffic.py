@@ -1,0 +1,393 @@
+"""Traffic as a scenario describes it: each kind is a model, and says which flows it amounts to.
+
+A flow is what one host sends another, over one or several QPs. Sizes are bytes of payload.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+
+from mrclab.lab.faults.cablemodels import PathName
+from mrclab.lab.scenario.base import Strict
+from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.names import HostName, KnownTrigger, NewName
+from mrclab.lab.scenario.transport import MAX_QPS, QpAttributes
+from mrclab.lab.scenario.units import Duration, LineShare, Size
+from mrclab.topo.model import Fabric
+
+IMMEDIATES_PER_QP = 128  # outstanding at most, as node configs have it
+MESSAGE = 64 * 1024  # bytes of a message where the scenario does not say
+_DEPTH_BDPS = (
+    6  # messages complete in order: one lost packet holds up what was sent in 4 RTT, which must not end the sending
+)
+_DRAWS = 1000  # permutations drawn in search of one that leaves every T0 group
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What `source` sends `destination` for one traffic; `size` bytes, or None where time ends it."""
+
+    traffic: str
+    source: str
+    destination: str
+    size: int | None
+
+    @property
+    def name(self) -> str:
+        """`NAME/h1>h3`, as history records name it."""
+        return f"{self.traffic}/{self.source}>{self.destination}"
+
+
+def _known_paths(paths: list[PathName], info: ValidationInfo) -> list[PathName]:
+    fabric = (info.context or {}).get("fabric")
+    if isinstance(fabric, Fabric):
+        for path in paths:
+            if path.uplink > fabric.uplinks:
+                raise ValueError(f"there is no uplink {path.uplink}; a T0 has uplinks 1 to {fabric.uplinks}, 0 is none")
+    return paths
+
+
+class TrafficBase(Strict):
+    """What every kind has."""
+
+    name: NewName
+    start: KnownTrigger = Field(default=Trigger(), description="when it begins; 0s: with the run")
+    qps: Annotated[int, Field(ge=1, le=MAX_QPS)] | None = Field(
+        default=None, description="QPs of each flow, used in turn; else what transport.qps says"
+    )
+    paths: Annotated[list[PathName], AfterValidator(_known_paths)] = Field(
+        default=[], description="MRC: its senders use these paths alone, e.g. [{plane: 1, uplink: 2}]"
+    )
+    attributes: QpAttributes = Field(
+        default={}, description="attributes of its QPs that differ from the transport's, e.g. timeout_exponent"
+    )
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """All flows, in order."""
+        raise NotImplementedError
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """What a host's agent is asked to do, `qps` QPs per flow: fields of hosts.workloads.workload.WorkloadSpec."""
+        raise NotImplementedError
+
+    def hosts_in(self, fabric: Fabric, seed: int) -> list[str]:
+        """Hosts that send or receive, each once, in order."""
+        ends = [name for flow in self.flows(fabric, seed) for name in (flow.source, flow.destination)]
+        return list(dict.fromkeys(ends))
+
+    @property
+    def kind_name(self) -> str:
+        """The value of `kind`."""
+        return str(getattr(self, "kind", ""))
+
+    @property
+    def together(self) -> bool:
+        """Whether all flows wait for each other, so that one that fails ends them all."""
+        return False
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it lasts where time ends it."""
+        return getattr(self, "duration", None)
+
+
+class _Pair(TrafficBase):
+    """From one host to another."""
+
+    source: HostName = Field(alias="from")
+    destination: HostName = Field(alias="to")
+
+    @model_validator(mode="after")
+    def _two_hosts(self) -> "_Pair":
+        if self.source == self.destination:
+            raise ValueError(f"{self.name} goes from {self.source} to itself; name two hosts")
+        return self
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """The one flow."""
+        del fabric, seed
+        return [Flow(self.name, self.source, self.destination, getattr(self, "size", None))]
+
+
+class _Bounded(TrafficBase):
+    """Either so many bytes, or for so long."""
+
+    size: Annotated[Size, Field(ge=1)] | None = Field(default=None, description="bytes of each flow")
+    duration: Annotated[Duration, Field(gt=0)] | None = Field(default=None, description="seconds, in place of a size")
+    message: Annotated[Size, Field(ge=1, le=2**30)] = Field(default=MESSAGE, description="bytes of each message")
+    depth: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+        default=None, description="messages outstanding per flow; else six bandwidth-delay products"
+    )
+    rate: LineShare | None = Field(default=None, description="of each flow, e.g. 80% of line; else as fast as it goes")
+
+    @model_validator(mode="after")
+    def _size_or_duration(self) -> "_Bounded":
+        if (self.size is None) == (self.duration is None):
+            raise ValueError(f"{self.name} needs either a size or a duration, such as duration: 10s")
+        return self
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """Messages by all QPs in turn."""
+        del host
+        bounds = {"size": self.size, "duration": self.duration, "rate": self.rate and self.rate * line_rate(fabric)}
+        return {"kind": "stream", "message": self.message, "depth": self.outstanding(fabric, qps), **bounds}
+
+    def outstanding(self, fabric: Fabric, qps: int) -> int:
+        """Messages outstanding in one flow: at least two for every QP, never more than receivers take."""
+        enough = max(2 * qps, math.ceil(_DEPTH_BDPS * bdp(fabric) / self.message) + 1)
+        return min(IMMEDIATES_PER_QP * qps, self.depth or enough)
+
+
+class Write(_Pair):
+    """One transfer of random bytes as one RDMA write; over several QPs, one part by each."""
+
+    kind: Literal["write"] = "write"
+    size: Annotated[Size, Field(ge=1)]
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """One message."""
+        del fabric, host, qps
+        return {"kind": "write", "size": self.size}
+
+
+class Stream(_Bounded, _Pair):
+    """Messages one after the other, `depth` of them outstanding; their completion times are recorded."""
+
+    kind: Literal["stream"]
+
+
+class PingPong(_Pair):
+    """One message at a time; latency is half the time to its completion, as ib_write_lat counts it."""
+
+    kind: Literal["pingpong"]
+    size: Annotated[Size, Field(ge=1, le=2**30)] = 2
+    count: int = Field(default=100, ge=1, le=100_000)
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """The one flow."""
+        del fabric, seed
+        return [Flow(self.name, self.source, self.destination, self.size * self.count)]
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """A stream of one message at a time."""
+        del fabric, host, qps
+        return {"kind": "pingpong", "size": self.size * self.count, "message": self.size}
+
+
+def _some_hosts(value: object) -> object:
+    return ["all"] if value == "all" else value
+
+
+def _host_or_all(names: list[str], info: ValidationInfo) -> list[str]:
+    fabric = (info.context or {}).get("fabric")
+    if names == ["all"] and isinstance(fabric, Fabric):
+        return [host.name for host in fabric.hosts]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name} is named twice; name every host once")
+    return names
+
+
+def _named(name: str, info: ValidationInfo) -> str:
+    fabric = (info.context or {}).get("fabric")
+    return fabric.host(name).name if isinstance(fabric, Fabric) and name != "all" else name
+
+
+def _valid_name(name: str, info: ValidationInfo) -> str:
+    try:
+        return _named(name, info)
+    except LookupError as error:
+        raise ValueError(str(error)) from None
+
+
+HostList = Annotated[
+    list[Annotated[str, AfterValidator(_valid_name)]], BeforeValidator(_some_hosts), AfterValidator(_host_or_all)
+]
+
+
+class Permutation(_Bounded):
+    """Every host sends to one other, and receives from one."""
+
+    kind: Literal["permutation"]
+    hosts: HostList = Field(default=["all"], validate_default=True, description="senders; all, or a list")
+    to: HostList | None = Field(default=None, description="receivers, as many; else the senders themselves")
+    shift: int | None = Field(default=None, description="host i sends to host i + shift; else drawn from the seed")
+    cross_group: bool = Field(default=True, description="drawn pairs never share a T0 group, where that is possible")
+
+    @model_validator(mode="after")
+    def _as_many(self) -> "Permutation":
+        if self.to is not None and len(self.to) != len(self.hosts):
+            raise ValueError(f"{self.name} has {len(self.hosts)} senders and {len(self.to)} receivers; name as many")
+        if self.to is None and len(self.hosts) < 2 and self.hosts != ["all"]:
+            raise ValueError(f"{self.name} needs at least two hosts")
+        if self.to is None and self.shift is not None and self.shift % len(self.hosts) == 0 and self.hosts != ["all"]:
+            raise ValueError(f"shift {self.shift} sends every host's bytes to itself; name another")
+        return self
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """One flow per sender."""
+        pairs = zip(self.hosts, self._receivers(fabric, seed), strict=True)
+        return [Flow(self.name, source, destination, self.size) for source, destination in pairs]
+
+    def _receivers(self, fabric: Fabric, seed: int) -> list[str]:
+        targets = list(self.to or self.hosts)
+        if self.shift is not None:
+            return [targets[(place + self.shift) % len(targets)] for place in range(len(targets))]
+        draw = random.Random(f"{seed}/{self.name}/permutation")
+        group = {host.name: host.group for host in fabric.hosts}
+        best, fewest = targets, len(targets) + 1
+        for _ in range(_DRAWS):
+            draw.shuffle(targets)
+            pairs = list(zip(self.hosts, targets, strict=True))
+            if any(source == destination for source, destination in pairs):
+                continue
+            inside = sum(group[a] == group[b] for a, b in pairs) if self.cross_group else 0
+            if inside < fewest:
+                best, fewest = list(targets), inside
+            if not inside:
+                break
+        return best
+
+
+class Incast(_Bounded):
+    """Many hosts send to one."""
+
+    kind: Literal["incast"]
+    sources: HostList = Field(alias="from", description="senders; all (but the receiver), or a list")
+    destination: HostName = Field(alias="to")
+
+    @model_validator(mode="after")
+    def _somebody_sends(self) -> "Incast":
+        if not set(self.sources) - {self.destination}:
+            raise ValueError(f"{self.name} has no sender but {self.destination} itself; name others")
+        return self
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """One flow per sender."""
+        del fabric, seed
+        senders = [name for name in self.sources if name != self.destination]
+        return [Flow(self.name, source, self.destination, self.size) for source in senders]
+
+
+class _Collective(TrafficBase):
+    """All hosts work together, so often or for so long; a host begins anew when it has sent and received all before."""
+
+    hosts: HostList = Field(default=["all"], validate_default=True, description="all, or a list in the ring's order")
+    size: Annotated[Size, Field(ge=1, le=2**30)]
+    iterations: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None, description="how often; once where neither this nor a duration is given"
+    )
+    duration: Annotated[Duration, Field(gt=0)] | None = Field(
+        default=None, description="in place of iterations: they begin until then, and the last one begun ends"
+    )
+
+    @model_validator(mode="after")
+    def _enough(self) -> "_Collective":
+        if len(self.hosts) < 2 and self.hosts != ["all"]:
+            raise ValueError(f"{self.name} needs at least two hosts")
+        if self.iterations is not None and self.duration is not None:
+            raise ValueError(f"{self.name} has both iterations and a duration; leave one of them out")
+        return self
+
+    @property
+    def together(self) -> bool:
+        """They do."""
+        return True
+
+    @property
+    def rounds(self) -> int | None:
+        """How often they do it; None where time ends it."""
+        return None if self.duration is not None else self.iterations or 1
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """Rounds."""
+        del fabric, host, qps
+        return {"kind": "rounds", "size": self.size, "iterations": self.rounds, "duration": self.duration}
+
+    def in_all(self, once: int) -> int | None:
+        """Bytes of all iterations given those of one; None where time ends them."""
+        return None if self.rounds is None else once * self.rounds
+
+    def _ring(self) -> Iterator[tuple[str, str]]:
+        return zip(self.hosts, [*self.hosts[1:], self.hosts[0]], strict=True)
+
+
+class AllToAll(_Collective):
+    """Every host sends `size` bytes to every other."""
+
+    kind: Literal["all_to_all"]
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """Each sender's flows begin with its right neighbour."""
+        del fabric, seed
+        count = len(self.hosts)
+        return [
+            Flow(self.name, source, self.hosts[(place + step) % count], self.in_all(self.size))
+            for place, source in enumerate(self.hosts)
+            for step in range(1, count)
+        ]
+
+
+class RingAllReduce(_Collective):
+    """All hosts reduce buffers of `size` bytes in 2(N−1) steps; each waits for the left neighbour's chunk."""
+
+    kind: Literal["ring_all_reduce"]
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """One flow per host, to its right neighbour."""
+        del fabric, seed
+        return [Flow(self.name, a, b, self.in_all(self.sent_by(place))) for place, (a, b) in enumerate(self._ring())]
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """The steps of one rank."""
+        ranks = {"rank": self.hosts.index(host), "ranks": len(self.hosts)}
+        return {**super().workload(fabric, host, qps), "kind": "ring", **ranks}
+
+    def sent_by(self, rank: int) -> int:
+        """Bytes that a host sends in an iteration: all chunks but one in each of the two phases."""
+        chunks = chunk_sizes(self.size, len(self.hosts))
+        count = len(chunks)
+        return sum(chunks[(rank - step) % count] for step in range(2 * (count - 1)))
+
+
+class SendRecvRing(_Collective):
+    """Every host sends `size` bytes to its right neighbour and receives as many from the left."""
+
+    kind: Literal["send_recv_ring"]
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """One flow per host, to its right neighbour."""
+        del fabric, seed
+        return [Flow(self.name, a, b, self.in_all(self.size)) for a, b in self._ring()]
+
+
+Traffic = Annotated[
+    Write | Stream | PingPong | Permutation | Incast | AllToAll | RingAllReduce | SendRecvRing,
+    Field(discriminator="kind"),
+]
+
+
+def line_rate(fabric: Fabric) -> float:
+    """Payload that a host can send with all its NIC ports, bytes per second."""
+    spec = fabric.spec
+    return float(spec.planes * spec.link.rate_pps * spec.path_mtu)
+
+
+def bdp(fabric: Fabric) -> float:
+    """Payload that a host has on the longest way and back at that rate, bytes."""
+    first, last = fabric.hosts[0].name, fabric.hosts[-1].name
+    return line_rate(fabric) * (fabric.base_rtt(first, last) if first != last else 0.0)
+
+
+def chunk_sizes(size: int, count: int) -> list[int]:
+    """A buffer in `count` chunks that differ by one byte at most."""
+    return [(size * (i + 1)) // count - (size * i) // count for i in range(count)]
+
+
+def all_flows(traffic: Sequence[TrafficBase], fabric: Fabric, seed: int) -> list[Flow]:
+    """The flows of several traffics."""
+    return [flow for entry in traffic for flow in entry.flows(fabric, seed)]

@@ -1,0 +1,70 @@
+"""The transport that a scenario asks for: that of `topo.transport`, the number of QPs, and every override checked.
+
+Overrides are fields of the node config's sections; an unknown one is answered with the nearest, on its own line.
+"""
+
+import functools
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema
+from typing_extensions import TypedDict
+
+from mrclab.topo.nodeconfig import EvProfile, TransportSection
+from mrclab.topo.spec import parse_duration
+from mrclab.topo.transport import TransportSpec
+
+MAX_QPS = 64  # of one flow
+_SAID_ELSEWHERE = frozenset({"kind", "cc_profile", "ev_profile", "trim_threshold", "drop_threshold"})
+
+
+class Overrides:
+    """Annotation of a dict: keys and values are those of a model's fields, none of them required."""
+
+    def __init__(self, model: type[BaseModel], without: frozenset[str] = frozenset(), **more: Any) -> None:
+        fields = {name: info for name, info in model.model_fields.items() if name not in without}
+        self._types: dict[str, Any] = {name: _type(name, info) for name, info in fields.items()} | more
+        self._name = f"{model.__name__}Overrides"
+
+    @property
+    def names(self) -> list[str]:
+        """The keys."""
+        return list(self._types)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        del source
+        return handler.generate_schema(self._typed_dict)
+
+    @functools.cached_property
+    def _typed_dict(self) -> Any:
+        made = cast(Any, TypedDict)(self._name, self._types, total=False)
+        made.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+        return made
+
+
+def _type(name: str, info: FieldInfo) -> Any:
+    """A field's type with its bounds; seconds may be written as durations."""
+    checks = list(info.metadata)
+    if info.annotation is float and not name.endswith("_rtts"):
+        checks.insert(0, BeforeValidator(parse_duration))
+    described = Field(description=info.description) if info.description else None
+    whole = (info.annotation, *checks, *([described] if described else []))
+    return Annotated[whole] if len(whole) > 1 else info.annotation
+
+
+class Transport(TransportSpec):
+    """`transport:` of a scenario; one for a whole run."""
+
+    qps: int = Field(default=1, ge=1, le=MAX_QPS, description="QPs of each flow, used in turn")
+    ev_profile: Annotated[dict[str, Any], Overrides(EvProfile, frozenset({"name"}))] = Field(
+        default={}, description="MRC: what differs from the default EV profile"
+    )
+    attributes: Annotated[dict[str, Any], Overrides(TransportSection, _SAID_ELSEWHERE)] = Field(
+        default={}, description="what differs from the transport's defaults"
+    )
+
+
+QpAttributes = Annotated[
+    dict[str, Any], Overrides(TransportSection, frozenset({"kind"}), port=int, udp_sport=int)
+]  # of the QPs of one traffic

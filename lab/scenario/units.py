@@ -1,0 +1,106 @@
+"""Sizes, percentages and durations as people write them, and back."""
+
+import math
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from mrclab.topo.spec import Duration
+
+__all__ = [
+    "Duration",
+    "LineShare",
+    "Percent",
+    "Size",
+    "parse_percent",
+    "parse_size",
+    "show_bytes",
+    "show_rate",
+    "show_seconds",
+]
+
+_LINE_SHARE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+line\s*")
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kKMG]?i?)B?\s*")
+_FACTOR = {
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "Ki": 2**10,
+    "ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+}
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s*")
+
+
+def parse_size(value: object) -> object:
+    """`"64 MiB"` → bytes. What is no text is passed on for pydantic to take or refuse."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value)
+    if match is None or match[2] not in _FACTOR:
+        raise ValueError(f"{value!r} is no size; write for example 64MiB, 4 KiB or 1000")
+    number = float(match[1]) * _FACTOR[match[2]]
+    return round(number) if math.isfinite(number) else number  # which is no whole number
+
+
+def parse_percent(value: object) -> object:
+    """`"90%"` → 0.9, and 0.9 itself; a number above 1 is refused, for 5 would be 500%."""
+    if isinstance(value, (int, float)) and 1 < value < math.inf:
+        raise ValueError(f"{value:g} would be {value * 100:g}%; write {value:g}% or {value * 100:g}%")
+    if not isinstance(value, str):
+        return value
+    match = _PERCENT.fullmatch(value)
+    if match is None:
+        raise ValueError(f"{value!r} is no percentage; write for example 90%")
+    return float(match[1]) / 100
+
+
+def parse_line_share(value: object) -> object:
+    """`"80% of line"` → 0.8. What is no text is passed on for pydantic to take or refuse."""
+    if not isinstance(value, str):
+        return value
+    match = _LINE_SHARE.fullmatch(value)
+    if match is None:
+        raise ValueError(f"{value!r} is no rate; write for example 80% of line")
+    return float(match[1]) / 100
+
+
+def _show_line_share(share: float) -> str:
+    return f"{share * 100:g}% of line"
+
+
+Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0, le=2**40)]  # bytes
+Percent = Annotated[float, BeforeValidator(parse_percent), Field(ge=0)]  # as a fraction of one
+LineShare = Annotated[  # of a host's payload line rate, as a fraction of one
+    float, BeforeValidator(parse_line_share), Field(gt=0, le=1), PlainSerializer(_show_line_share, when_used="json")
+]
+
+
+def show_bytes(count: float) -> str:
+    """Bytes for people: `64 MiB`, `1.5 KiB`, `17 bytes`."""
+    for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= factor:
+            return f"{count / factor:.4g} {unit}"
+    return f"{count:.0f} byte{'' if count == 1 else 's'}"
+
+
+def show_rate(bytes_per_second: float) -> str:
+    """Bytes per second for people: `8.19 MB/s`."""
+    for factor, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
+        if bytes_per_second >= factor:
+            return f"{bytes_per_second / factor:.3g} {unit}"
+    return f"{bytes_per_second:.0f} B/s"
+
+
+def show_seconds(seconds: float) -> str:
+    """A duration for people: `16 ms`, `2.13 s`, `3 min 20 s`."""
+    if seconds >= 100:
+        return f"{int(seconds // 60)} min {seconds % 60:.0f} s"
+    if abs(seconds) >= 1 or seconds == 0:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.3g} ms"

@@ -1,0 +1,253 @@
+"""YAML with line numbers: reads a file, and turns pydantic's errors into sentences that name line, field and remedy."""
+
+import difflib
+import typing
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from mrclab.lab.errors import ScenarioError
+
+Location = Sequence[int | str]
+
+_MAX_TEXT = 1_000_000  # characters of a file
+_MAX_PLACES = 100_000  # values in it, those that aliases repeat counted each time
+_MAX_DEPTH = 40  # mappings and lists in one another
+_MAX_SHOWN = 60  # characters of a value that a message repeats
+_MAX_MESSAGE = 400  # characters of a message, which may repeat a value itself
+
+_EXPECTED = {  # what pydantic calls it → what is said
+    "model_type": "a mapping of fields is expected here",
+    "model_attributes_type": "a mapping of fields is expected here, such as `name: value`",
+    "dict_type": "a mapping of fields is expected here, such as `name: value`",
+    "list_type": "a list is expected here; begin every entry with a dash",
+    "tuple_type": "a list is expected here; begin every entry with a dash",
+    "string_type": "text is expected here; put it in quotes",
+    "int_type": "a whole number is expected here",
+    "int_from_float": "a whole number is expected here",
+    "int_parsing": "a whole number is expected here",
+    "int_parsing_size": "this number is too large; write a smaller one",
+    "float_type": "a number is expected here",
+    "float_parsing": "a number is expected here",
+    "bool_type": "true or false is expected here",
+    "bool_parsing": "true or false is expected here",
+    "finite_number": "a finite number is expected here",
+    "string_pattern_mismatch": "this is no name; write lower-case letters, digits and dashes",
+    "too_short": "this list is too short; name at least {min_length}",
+    "too_long": "this list is too long; name at most {max_length}",
+    "string_too_long": "this is too long; write at most {max_length} characters",
+    "greater_than": "this must be greater than {gt:g}",
+    "greater_than_equal": "this must be at least {ge:g}",
+    "less_than": "this must be less than {lt:g}",
+    "less_than_equal": "this must be at most {le:g}",
+}
+
+
+class Document:
+    """One YAML file: `data` as plain dicts and lists, and the line on which each place of it stands."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.name = name
+        self.text = text
+        self._root = self._parse(text)
+        self.data: dict[str, Any] = self._plain(self._root, [_MAX_PLACES], 0)
+
+    def _parse(self, text: str) -> CommentedMap:
+        if len(text) > _MAX_TEXT:
+            raise ScenarioError([f"{self.name}: a scenario has at most {_MAX_TEXT} characters; this is something else"])
+        try:
+            root = YAML(typ="rt", pure=True).load(text)
+        except MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = mark.line + 1 if mark else 1
+            problem = str(error.problem or error.context or "cannot be read").splitlines()[0]
+            raise ScenarioError([f"{self.name}:{line}: this is no valid YAML: {problem}"]) from None
+        except YAMLError as error:
+            raise ScenarioError([f"{self.name}: this is no valid YAML: {str(error).splitlines()[0]}"]) from None
+        except RecursionError:
+            raise ScenarioError([f"{self.name}: lists and mappings are nested too deeply; flatten them"]) from None
+        except (ValueError, TypeError, ArithmeticError) as error:  # a number or date that is none
+            what = _short(str(error))
+            raise ScenarioError([f"{self.name}: a value cannot be read; put it in quotes: {what}"]) from None
+        if not isinstance(root, CommentedMap):
+            raise ScenarioError(
+                [f"{self.name}:1: a scenario is a mapping of fields such as fabric, traffic and faults"]
+            )
+        return root
+
+    def _plain(self, node: Any, left: list[int], depth: int, line: int = 0) -> Any:
+        """Plain dicts, lists and values; ScenarioError where aliases make a file endless, or a key is no text."""
+        left[0] -= 1
+        if left[0] < 0 or depth > _MAX_DEPTH:
+            what = "nested too deeply, or an alias stands in what it repeats" if left[0] >= 0 else "repeated by aliases"
+            raise ScenarioError([f"{self.name}:{line + 1}: this is {what}; write what is meant in full"])
+        if isinstance(node, CommentedMap):
+            for key in node:
+                if not isinstance(key, str):
+                    at = _line_of(node, key, line)
+                    raise ScenarioError([f"{self.name}:{at + 1}: {key}: a field is named by text; put it in quotes"])
+            return {
+                str(key): self._plain(value, left, depth + 1, _line_of(node, key, line)) for key, value in node.items()
+            }
+        if isinstance(node, CommentedSeq):
+            return [self._plain(value, left, depth + 1, line) for value in node]
+        if isinstance(node, bool) or node is None:
+            return node
+        for kind in (int, float, str):
+            if isinstance(node, kind):
+                return kind(node)
+        return node
+
+    def line(self, location: Location) -> int:
+        """The line, counted from 1, of the innermost part of `location` that the file has."""
+        node: Any = self._root
+        line = 0
+        for part in location:
+            try:
+                if isinstance(node, CommentedMap) and part in node:
+                    line = node.lc.key(part)[0]
+                elif isinstance(node, CommentedSeq) and isinstance(part, int) and part < len(node):
+                    line = node.lc.item(part)[0]
+                else:
+                    continue  # the tag of a union, or a field that is missing
+            except (KeyError, TypeError):
+                break
+            node = node[part]
+        return int(line) + 1
+
+    def at(self, location: Location, message: str) -> str:
+        """`file:line: field: message`."""
+        if len(message) > _MAX_MESSAGE:
+            message = f"{message[: _MAX_MESSAGE // 2]} … {message[-_MAX_MESSAGE // 2 :]}"
+        return f"{self.name}:{self.line(location)}: {self.field(location)}: {message}"
+
+    def field(self, location: Location) -> str:
+        """The place as people write it, without union tags: `faults[1].link`."""
+        text = ""
+        node: Any = self._root
+        for position, part in enumerate(location):
+            known = isinstance(node, CommentedMap) and part in node
+            if isinstance(part, int):
+                text += f"[{part + 1}]"
+            elif known or (position == len(location) - 1 and not _is_tag(node, part)):
+                text += f".{part}" if text else str(part)
+            else:
+                continue
+            node = _child(node, part)
+        return text or "scenario"
+
+
+def read(path: Path) -> Document:
+    """Read a YAML file; ScenarioError when it is missing, unreadable or no YAML."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ScenarioError([f"there is no file {path}"]) from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError([f"{path} is no text: byte {error.start + 1} is not UTF-8; save it as UTF-8"]) from None
+    except OSError as error:
+        raise ScenarioError([f"{path} cannot be read: {error.strerror or error}"]) from None
+    return Document(text, str(path))
+
+
+def _line_of(node: CommentedMap, key: Any, otherwise: int) -> int:
+    try:
+        return int(node.lc.key(key)[0])
+    except (KeyError, TypeError, AttributeError):
+        return otherwise
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+
+
+def _is_tag(node: Any, part: str) -> bool:
+    """Whether a part of a location only says which of a union's kinds was meant."""
+    return isinstance(node, CommentedMap) and node.get("kind") == part
+
+
+def _child(node: Any, part: int | str) -> Any:
+    try:
+        return node[part]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def message(item: Any, model: type[BaseModel]) -> str:
+    """What is wrong, and the remedy, for one of the errors that pydantic lists."""
+    kind, given = item["type"], item.get("input")
+    if kind == "extra_forbidden":
+        return "no such field; " + nearest(str(item["loc"][-1]), sorted(_fields(model, item["loc"][:-1])))
+    if kind == "missing":
+        return "this field is missing"
+    if kind == "literal_error":
+        known = [word.strip(" '") for word in item["ctx"]["expected"].replace(" or ", ",").split(",")]
+        return f"{given!r} is unknown; " + nearest(str(given), known)
+    if kind == "union_tag_invalid":
+        known = [word.strip(" '") for word in item["ctx"]["expected_tags"].split(",")]
+        return f"kind {item['ctx']['tag']!r} is unknown; " + nearest(str(item["ctx"]["tag"]), known)
+    if kind == "union_tag_not_found":
+        return "the field kind is missing; it says what this entry is"
+    said = _EXPECTED.get(kind)
+    text = said.format(**item.get("ctx", {})) if said else str(item["msg"]).removeprefix("Value error, ")
+    shown = f" (got {_short(repr(given))})" if kind != "value_error" and isinstance(given, (str, int, float)) else ""
+    return f"{text[:1].lower()}{text[1:]}{shown}"
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """`did you mean 'x'?`, or the list of what is known where nothing is near."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else "known here: " + ", ".join(known)
+
+
+def _fields(model: type[BaseModel], location: Location) -> set[str]:
+    """Names of the fields, as written in YAML, that are valid at a place."""
+    types: list[Any] = [model]
+    for part in location:
+        types = [inner for kind in types for inner in _step(kind, part)]
+    return {name for kind in types for name in _names(kind)}
+
+
+def _names(kind: Any) -> list[str]:
+    """What a mapping of this type may hold: fields of a model, or the names that an annotation knows."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [field.alias or name for name, field in kind.model_fields.items()]
+    return list(kind.names)
+
+
+def _step(kind: Any, part: int | str) -> Iterator[Any]:
+    """What is reached from a model by one part of a pydantic location."""
+    if isinstance(part, int):
+        yield kind
+        return
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return
+    fields = {field.alias or name: field for name, field in kind.model_fields.items()}
+    if _tag(kind) == part:  # a kind may have a field of its own name
+        yield kind
+    elif part in fields:
+        yield from _models(fields[part].annotation)
+        yield from (mark for mark in fields[part].metadata if hasattr(mark, "names"))
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """All models named in an annotation, through lists, unions and Annotated."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) in {list, tuple, dict, Union, UnionType, Annotated}:
+        for inner in get_args(annotation):
+            yield from _models(inner)
+
+
+def _tag(kind: type[BaseModel]) -> str | None:
+    """The value of a model's `kind`, where it is one of a tagged union."""
+    field = kind.model_fields.get("kind")
+    if field is None or typing.get_origin(field.annotation) is not Literal:
+        return None
+    return str(get_args(field.annotation)[0])

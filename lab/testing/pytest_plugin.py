@@ -1,0 +1,142 @@
+"""pytest plugin: scenario files as tests (`pytest --mrclab scenarios/`), and the fixture `lab` for tests in Python.
+
+Every scenario, or each of its variants, is one test; it fails with the expectations that did not hold, and is skipped
+where the machine could not keep up, since such a run says nothing about the network.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_SUFFIXES = {".yaml", ".yml"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the command line."""
+    group = parser.getgroup("mrclab", "MRC Lab: scenarios as tests")
+    group.addoption("--mrclab", action="store_true", help="run the scenario files (*.yaml) below the paths given")
+    group.addoption("--mrclab-target", metavar="TARGET", help="the P4 switch: soft or bmv2")
+    group.addoption("--mrclab-run-dir", metavar="DIR", help="where the running lab keeps sockets and files")
+    group.addoption("--mrclab-results", metavar="DIR", default="results", help="where result directories go")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Markers of this plugin."""
+    config.addinivalue_line("markers", "scenario: a scenario file run by MRC Lab")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioFile | None":
+    """Scenario files are collected when asked for."""
+    if file_path.suffix in _SUFFIXES and parent.config.getoption("--mrclab"):
+        return ScenarioFile.from_parent(parent, path=file_path)
+    return None
+
+
+class ScenarioFile(pytest.File):
+    """One file; its runs are tests. Mistakes in it are an error of the collection, one line each."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """A test for the scenario, or for each variant."""
+        from mrclab.lab.errors import ScenarioError  # noqa: PLC0415
+        from mrclab.lab.scenario import scenario  # noqa: PLC0415 - only those who use it pay for it
+
+        try:
+            loaded = scenario.load(self.path)
+        except ScenarioError as error:
+            raise self.CollectError(str(error)) from None
+        return [ScenarioItem.from_parent(self, name=one.scenario.name, loaded=one) for one in loaded.runs]
+
+
+class ScenarioFailed(Exception):  # noqa: N818 - the report is what is wanted
+    """Expectations that did not hold."""
+
+
+class ScenarioItem(pytest.Item):
+    """One run of a scenario."""
+
+    def __init__(self, *, loaded: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self._loaded = loaded
+        self.add_marker("scenario")
+
+    def runtest(self) -> None:
+        """Run it; ScenarioFailed where it did not hold."""
+        from mrclab.lab.errors import Interrupted  # noqa: PLC0415
+        from mrclab.lab.run import runner  # noqa: PLC0415
+
+        _need_root()
+        parent = Path(self.config.getoption("--mrclab-results"))
+        target = self.config.getoption("--mrclab-target")
+        try:
+            outcome = runner.run_scenario(self._loaded, parent, _silent, _quiet, target, _run_dir(self.config))
+        except Interrupted as error:  # it ends the session, as Ctrl-C does, and not this test alone
+            pytest.exit(str(error), returncode=error.status)
+        self.user_properties.append(("report", str(outcome.directory / "report.html")))
+        if outcome.state == "invalid":
+            pytest.skip(f"the machine could not keep up: {'; '.join(outcome.measures.invalid)}")
+        if not outcome.ok:
+            missed = [f"wanted {v.wanted}\n   saw {v.saw}  {v.when}" for v in outcome.verdicts if not v.ok]
+            raise ScenarioFailed("\n".join([*missed, f"report: {outcome.directory / 'report.html'}"]))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Expectations rather than a traceback."""
+        from mrclab.lab.errors import LabError  # noqa: PLC0415
+        from mrclab.topo.errors import TopoError  # noqa: PLC0415
+
+        if isinstance(excinfo.value, (ScenarioFailed, LabError, TopoError)):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where it stands, and what it is called."""
+        return self.path, 0, f"scenario {self.name}"
+
+
+@pytest.fixture(scope="module")
+def lab_options() -> dict[str, Any]:
+    """What the lab of a module is like; override it: any of `fabric`, `transport`, `mapper`, `seed` of a scenario."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator[Any]:
+    """A lab that is up for all tests of a module, a lab.fixture.LabFixture; they are skipped without root."""
+    from mrclab.lab.run.session import lab_session  # noqa: PLC0415
+    from mrclab.lab.scenario import scenario  # noqa: PLC0415
+    from mrclab.lab.testing.fixture import LabFixture  # noqa: PLC0415
+
+    _need_root()
+    setting, fabric = scenario.setting(lab_options)
+    with lab_session(
+        fabric,
+        _silent,
+        target=request.config.getoption("--mrclab-target"),
+        seed=setting.seed,
+        run_dir=_run_dir(request.config),
+        mapper=setting.mapper,
+        transport=setting.transport,
+    ) as session:
+        yield LabFixture(session, setting.transport.qps)
+
+
+def _run_dir(config: pytest.Config) -> Path:
+    from mrclab.lab.run.attach import RUN_DIR  # noqa: PLC0415
+
+    given = config.getoption("--mrclab-run-dir")
+    return Path(given).absolute() if given else RUN_DIR
+
+
+def _need_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("the lab needs root for network namespaces")
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+def _quiet(text: str) -> None:
+    """Sentences that pytest has no place for."""

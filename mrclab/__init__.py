@@ -1,0 +1,5 @@
+"""MRC Lab as one package: the folders beside this one, linked, so that their imports read `mrclab.hosts…`."""
+
+from pathlib import Path
+
+HOME = Path(__file__).parent  # what comes with the packages stands here too: p4src, scenarios

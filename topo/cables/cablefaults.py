@@ -1,0 +1,233 @@
+"""Faults of a cable as nftables rules: which packets, and what happens to them. Text only, nothing is run here.
+
+A fault on one direction of a cable becomes two chains and two counters, so that faults add up and are counted one by
+one:
+
+    m<id>  the packets meant: one rule per alternative, `goto x<id>`
+    x<id>  counter s<id> (seen), then the action with counter n<id> (hit)
+
+Offsets count from the outer IPv6 header (`@nh`) in bits: destination address 192, uSIDs from 224; the inner IPv6
+header begins at 320, the inner UDP header at 640. They hold for the lab's IPv6-in-IPv6 packets without extension
+headers.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mrclab.topo import srv6
+from mrclab.topo.srv6 import USID_BITS, USIDS_PER_ADDRESS
+
+_SRV6 = "ether type ip6 @nh,48,8 41"  # IPv6 in IPv6
+_USID_AREA = 224
+_INNER_LABEL = 336  # its low 16 bits
+_INNER_SOURCE_PORT = 640
+_PPM = 1_000_000
+_MAX_COUNT = 2**32 - 1
+_LONGEST_CYCLE = 2**20  # packets
+
+
+@dataclass(frozen=True)
+class Match:
+    """Which packets a fault concerns; the empty match is every packet.
+
+    `usids`: the uSID is still ahead in the destination address. `evs`: whole EVs. `paths`: (plane, uplink) of the EV,
+    whatever its tag. `min_length`: frame length in bytes from which on a packet counts (data apart from
+    acknowledgements). Several values of one kind are alternatives; different kinds all have to hold.
+    """
+
+    usids: tuple[int, ...] = ()
+    evs: tuple[int, ...] = ()
+    paths: tuple[tuple[int, int], ...] = ()
+    min_length: int = 0
+
+    def rules(self) -> Iterator[str]:
+        """One nft expression per alternative."""
+        length = f"meta length >= {self.min_length} " if self.min_length else ""
+        for by_usid in self._usid_alternatives():
+            for by_ev in self._ev_alternatives():
+                expression = " ".join(part for part in (by_usid, by_ev) if part)
+                yield f"{length}{_SRV6 + ' ' if expression else ''}{expression}".strip()
+
+    def _usid_alternatives(self) -> list[str]:
+        if not self.usids:
+            return [""]
+        wanted = ", ".join(f"{usid:#06x}" for usid in sorted(set(self.usids)))
+        starts = (_USID_AREA + slot * USID_BITS for slot in range(USIDS_PER_ADDRESS))
+        return [f"@nh,{start},16 {{ {wanted} }}" for start in starts]
+
+    def _ev_alternatives(self) -> list[str]:
+        if not (self.evs or self.paths):
+            return [""]
+        path_mask = srv6.ev(srv6.MAX_PLANE, srv6.MAX_INDEX, 0)
+        whole = [_ev_expression(ev, 0xFFFF_FFFF) for ev in self.evs]
+        return whole + [_ev_expression(srv6.ev(plane, uplink, 0), path_mask) for plane, uplink in self.paths]
+
+
+def _ev_expression(ev: int, mask: int) -> str:
+    """Compare the bits of an EV under a mask, wherever `srv6.ev_to_wire` puts them."""
+    (port, label), (port_mask, label_mask) = srv6.ev_to_wire(ev), srv6.ev_to_wire(mask)
+    parts = []
+    for start, value, bits in ((_INNER_LABEL, label, label_mask), (_INNER_SOURCE_PORT, port, port_mask)):
+        if bits == 0xFFFF:
+            parts.append(f"@nh,{start},16 {value:#06x}")
+        elif bits:
+            parts.append(f"@nh,{start},16 & {bits:#06x} == {value:#06x}")
+    return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Lose every packet that matches; carrier stays up."""
+
+    def rule(self, counter: str) -> str:
+        """The action as an nft rule."""
+        return f"{counter} drop"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Lose each packet with a probability (0…1, resolution one in a million), drawn by the kernel: not repeatable."""
+
+    probability: float
+
+    def __post_init__(self) -> None:
+        _check_probability(self.probability)
+
+    def rule(self, counter: str) -> str:
+        """The action as an nft rule."""
+        return f"{_chance(self.probability)}{counter} drop"
+
+
+@dataclass(frozen=True)
+class SeededLoss:
+    """Lose each packet with a probability, drawn in advance from a seed: the same packet numbers every time.
+
+    `draws` losses are drawn, over a cycle of packets that then repeats. Both directions of a cable draw the same
+    numbers, each counting its own packets.
+    """
+
+    probability: float
+    seed: str
+    draws: int = 2048  # each takes the kernel some hundred bytes
+
+    def __post_init__(self) -> None:
+        _check_probability(self.probability)
+        if self.draws < 1:
+            raise ValueError(f"a seeded loss needs at least one draw, not {self.draws}")
+
+    def numbers(self) -> tuple[int, list[int]]:
+        """The cycle in packets, and which of it are lost, counted from 0."""
+        cycle = min(_LONGEST_CYCLE, max(2, round(self.draws / self.probability))) if self.probability else 2
+        draw = random.Random(self.seed)
+        return cycle, sorted(draw.sample(range(cycle), round(cycle * self.probability)))
+
+    def rule(self, counter: str) -> str:
+        """The action as an nft rule."""
+        if self.probability >= 1:
+            return f"{counter} drop"
+        cycle, lost = self.numbers()
+        if not lost:
+            return f"numgen inc mod {cycle} >= {cycle} {counter} drop"
+        return f"numgen inc mod {cycle} {{ {', '.join(map(str, lost))} }} {counter} drop"
+
+
+@dataclass(frozen=True)
+class EveryNth:
+    """Lose packets number first, first + n, first + 2n… counted from 1: repeatable."""
+
+    n: int
+    first: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.first <= self.n:
+            raise ValueError(f"every n-th packet needs 1 ≤ first ≤ n, not first {self.first} and n {self.n}")
+
+    def rule(self, counter: str) -> str:
+        """The action as an nft rule."""
+        return f"numgen inc mod {self.n} {self.first - 1} {counter} drop" if self.n > 1 else f"{counter} drop"
+
+
+@dataclass(frozen=True)
+class Packets:
+    """Lose exactly these packets, counted from 1 from the moment the fault begins: repeatable."""
+
+    numbers: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.numbers or min(self.numbers) < 1:
+            raise ValueError("a list of packets to lose needs numbers from 1 on")
+
+    def rule(self, counter: str) -> str:
+        """The action as an nft rule."""
+        wanted = ", ".join(str(number - 1) for number in sorted(set(self.numbers)))
+        return f"numgen inc mod {_MAX_COUNT} {{ {wanted} }} {counter} drop"
+
+
+@dataclass(frozen=True)
+class Corrupt:
+    """Flip bits of one byte with a probability. `offset` is in bytes from the outer IPv6 header."""
+
+    probability: float = 1.0
+    offset: int = 160  # inside an MRC payload
+    flip: int = 0x55
+
+    def __post_init__(self) -> None:
+        _check_probability(self.probability)
+        if not (1 <= self.flip <= 0xFF and 0 <= self.offset < 2**13):
+            raise ValueError(
+                f"corruption needs a byte offset of 0…8191 and bits 1…255, not {self.offset} and {self.flip}"
+            )
+
+    def rule(self, counter: str) -> str:
+        """The action as an nft rule."""
+        byte = f"@nh,{self.offset * 8},8"
+        return f"{_chance(self.probability)}{counter} {byte} set {byte} ^ {self.flip:#04x}"
+
+
+@dataclass(frozen=True)
+class RateLimit:
+    """Lose what exceeds a rate (a policer: nothing is queued)."""
+
+    packets_per_second: int
+    burst: int = 5
+
+    def __post_init__(self) -> None:
+        if self.packets_per_second < 1 or self.burst < 1:
+            raise ValueError("a rate limit needs a rate and a burst of at least one packet")
+
+    def rule(self, counter: str) -> str:
+        """The action as an nft rule."""
+        return f"limit rate over {self.packets_per_second}/second burst {self.burst} packets {counter} drop"
+
+
+Action = Drop | Loss | SeededLoss | EveryNth | Packets | Corrupt | RateLimit
+
+EVERY_PACKET = Match()
+
+
+def install(table: str, name: str, match: Match, action: Action) -> str:
+    """Lines of an nft batch that make the chains and counters of one fault in one direction."""
+    lines = [f"add counter {table} s{name}", f"add counter {table} n{name}"]
+    lines += [f"add chain {table} x{name}", f"add chain {table} m{name}"]
+    lines.append(f'add rule {table} x{name} counter name "s{name}"')
+    lines.append(f"add rule {table} x{name} " + action.rule(f'counter name "n{name}"'))
+    lines += [f"add rule {table} m{name} {expression} goto x{name}" for expression in match.rules()]
+    return "\n".join(lines) + "\n"
+
+
+def uninstall(table: str, name: str) -> str:
+    """Lines of an nft batch that remove what `install` made, once nothing jumps to it."""
+    lines = [f"delete chain {table} m{name}", f"delete chain {table} x{name}"]
+    return "\n".join([*lines, f"delete counter {table} s{name}", f"delete counter {table} n{name}"]) + "\n"
+
+
+def _chance(probability: float) -> str:
+    """Expression that holds for a share of the packets; nothing where it would always hold."""
+    wanted = round(probability * _PPM)
+    return f"numgen random mod {_PPM} < {wanted} " if wanted < _PPM else ""
+
+
+def _check_probability(value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"a probability is 0…1, not {value}")

@@ -1,0 +1,306 @@
+"""All cables of a running fabric: port a – c1 – c2 – port b, c1 and c2 side by side in one namespace of the lab's own.
+
+nftables joins c1 and c2: an ingress chain on each hands every frame to the other (`fwd to`). Faults happen here and
+never to a port that a switch holds: taking c1 and c2 down takes the carrier from both ports and freezes nothing,
+dropping a frame at c1's ingress loses it on the wire. Cable number k (its index in the model) has the interfaces
+c<k>a towards `link.a` and c<k>b towards `link.b`. "up" is the direction from a to b, "down" from b to a.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pyroute2 import IPRoute
+
+from mrclab.topo.cables import cablefaults
+from mrclab.topo.cables.cablefaults import EVERY_PACKET, Action, Match
+from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux import kernel
+from mrclab.topo.model import Fabric, Link
+
+Direction = Literal["both", "up", "down"]
+
+_TABLE = "netdev cables"
+_SIDES: dict[Direction, tuple[str, ...]] = {"both": ("a", "b"), "up": ("a",), "down": ("b",)}
+_OTHER = {"a": "b", "b": "a"}
+
+# The kernel announces a lost carrier at once only where the two ends of a veth pair have different interface indexes;
+# with equal ones (both the second of their namespace, say) it holds the news back for up to a second.
+_FIRST_INDEX = 10_001
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault in force on one cable; the handle that `inject` gives and `heal` takes."""
+
+    number: int
+    link: Link
+    sides: tuple[str, ...]
+    match: Match
+    action: Action
+
+    def names(self) -> list[str]:
+        """One name per direction, as used in chain and counter names."""
+        return [f"{self.number}{side}" for side in self.sides]
+
+
+@dataclass(frozen=True)
+class Count:
+    """Packets that a fault has looked at (`seen`) and acted on (`hit`)."""
+
+    seen: int
+    hit: int
+
+
+class Cables:
+    """Makes, breaks and mends the cables of a fabric. Safe to use from several threads."""
+
+    def __init__(self, fabric: Fabric, namespace: str) -> None:
+        self._fabric, self.namespace = fabric, namespace
+        self.descriptor = -1  # of the namespace
+        self._links: kernel.LinkSocket | None = None
+        sides = (f"{link.index}{side}" for link in fabric.links for side in "ab")
+        self._index = {side: _FIRST_INDEX + place for place, side in enumerate(sides)}
+        self._down: set[int] = set()
+        self._held: dict[int, set[str]] = {}  # cable → who wants it down
+        self._faults: dict[int, Fault] = {}
+        self._detours: dict[str, bool] = {}  # direction → in use
+        self._next_fault = 1
+        self._far = {f"{link.index}{side}": f"c{link.index}{_OTHER[side]}" for link in fabric.links for side in "ab"}
+        self._lock = threading.Lock()
+
+    # --- life cycle -------------------------------------------------------------------------------------------------
+
+    def build(self, namespaces: Mapping[str, int], created: Callable[[int], None] = lambda _: None) -> None:
+        """Make all cables between nodes whose namespaces (descriptors) are given, and bring everything up.
+
+        The lab's own namespace is created here; `created` gets its descriptor at once, for the record.
+        """
+        self.descriptor = kernel.create_namespace(self.namespace)
+        created(self.descriptor)
+        kernel.silence(self.descriptor)
+        kernel.in_namespace(self.descriptor, lambda: self._create_pairs(namespaces))
+        kernel.nft_batch(self.descriptor, self._ruleset())
+        self._links = kernel.LinkSocket(self.descriptor)
+        flags = kernel.IFF_UP | kernel.IFF_NOARP
+        self._links.set_flags((index, flags, flags | kernel.IFF_MULTICAST) for index in self._index.values())
+        for namespace in namespaces.values():
+            with kernel.LinkSocket(namespace) as socket:
+                ports = {name: index for name, index in socket.indexes().items() if name != "lo"}
+                kernel.offloads_off(namespace, ports)
+                socket.set_flags((index, flags, flags | kernel.IFF_MULTICAST) for index in ports.values())
+
+    def close(self) -> None:
+        """Let go of the namespace; removing it is the run state's business."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+        if self._links is not None:
+            self._links.close()
+            self._links = None
+
+    # --- carrier ----------------------------------------------------------------------------------------------------
+
+    def down(self, *links: Link | str) -> float:
+        """Take the carrier from both ports of these cables, all at once; returns the monotonic time when it is done."""
+        return self._carrier(links, up=False)
+
+    def up(self, *links: Link | str) -> float:
+        """Give the carrier back; returns the monotonic time when it is done."""
+        return self._carrier(links, up=True)
+
+    def hold_down(self, owner: str, *links: Link | str) -> float:
+        """Take the carrier from these cables for as long as `owner` holds them, whoever else does. Returns the time."""
+        for link in links:
+            self._held.setdefault(self._resolve(link).index, set()).add(owner)
+        return self.down(*links)
+
+    def let_go(self, owner: str) -> float:
+        """Give the carrier back to the cables that `owner` held and nobody else does. Returns the time."""
+        free = []
+        for index, owners in list(self._held.items()):
+            if owner in owners:
+                owners.discard(owner)
+                if not owners:
+                    del self._held[index]
+                    free.append(self._fabric.links[index])
+        return self.up(*free)
+
+    def is_up(self, link: Link | str) -> bool:
+        """Whether the cable has not been taken down."""
+        return self._resolve(link).index not in self._down
+
+    def _carrier(self, links: tuple[Link | str, ...], *, up: bool) -> float:
+        resolved = [self._resolve(link) for link in links]
+        # A NIC sees the cable last when it comes and first when it goes: it never sends into half a cable.
+        sides = [f"{link.index}{side}" for side in ("ba" if up else "ab") for link in resolved]
+        with self._lock:
+            if self._links is None:
+                raise EmulationError("the cables are not there; start the fabric first")
+            flag = kernel.IFF_UP if up else 0
+            self._links.set_flags((self._index[side], flag, kernel.IFF_UP) for side in sides)
+            now = time.monotonic()
+            for link in resolved:
+                (self._down.discard if up else self._down.add)(link.index)
+        return now
+
+    # --- faults on packets ------------------------------------------------------------------------------------------
+
+    def inject(
+        self, link: Link | str, action: Action, *, match: Match = EVERY_PACKET, direction: Direction = "both"
+    ) -> Fault:
+        """Let something happen to packets on a cable from now on. Faults on one cable add up in the order they came."""
+        return self.inject_all([(link, action)], match=match, direction=direction)[0]
+
+    def inject_all(
+        self,
+        places: Sequence[tuple[Link | str, Action]],
+        *,
+        match: Match = EVERY_PACKET,
+        direction: Direction = "both",
+    ) -> list[Fault]:
+        """The same on several cables at the same moment, an action for each."""
+        with self._lock:
+            faults = [
+                Fault(number, self._resolve(link), _SIDES[direction], match, action)
+                for number, (link, action) in enumerate(places, self._next_fault)
+            ]
+            batch = ""
+            for fault in faults:
+                batch += "".join(cablefaults.install(_TABLE, name, match, fault.action) for name in fault.names())
+                batch += "".join(_jump(fault, side) for side in fault.sides)
+            kernel.nft_batch(self.descriptor, batch)
+            self._next_fault += len(faults)
+            self._faults.update({fault.number: fault for fault in faults})
+        return faults
+
+    def heal(self, *faults: Fault) -> Count:
+        """End faults; returns what they did, all together and exactly. One that was healed already adds nothing."""
+        with self._lock:
+            mine = [fault for fault in faults if self._faults.pop(fault.number, None) is not None]
+            if not mine:
+                return Count(0, 0)
+            batch = ""
+            for index, side in {(fault.link.index, side) for fault in mine for side in fault.sides}:
+                batch += f"flush chain {_TABLE} f{index}{side}\n"
+                still = [f for f in self._faults.values() if f.link.index == index and side in f.sides]
+                batch += "".join(_jump(fault, side) for fault in still)
+            kernel.nft_batch(self.descriptor, batch)  # no packet reaches the counters from here on
+            count = self._count(*mine)
+            removal = "".join(cablefaults.uninstall(_TABLE, name) for fault in mine for name in fault.names())
+            kernel.nft_batch(self.descriptor, removal)
+        return count
+
+    def heal_all(self) -> None:
+        """End all faults, the last one first, mend swapped cables, and bring all cables up."""
+        for fault in reversed(list(self._faults.values())):
+            self.heal(fault)
+        with self._lock:
+            for link in self._fabric.links:
+                for side in "ab":
+                    me, right = f"{link.index}{side}", f"c{link.index}{_OTHER[side]}"
+                    if self._far[me] != right or self._detours.get(me):
+                        self._far[me] = right
+                        if me in self._detours:
+                            self._detours[me] = False
+                        self._join(me)
+        self._held.clear()
+        self.up(*(link for link in self._fabric.links if link.index in self._down))
+
+    def count(self, *faults: Fault) -> Count:
+        """What faults in force have done so far, all together."""
+        with self._lock:
+            return self._count(*faults)
+
+    def swap(self, one: Link | str, other: Link | str) -> None:
+        """Plug the far (b) ends of two cables into each other's ports; swapping again mends it."""
+        first, second = self._resolve(one).index, self._resolve(other).index
+        with self._lock:
+            far_one, far_two = self._far[f"{first}a"], self._far[f"{second}a"]
+            joints = {f"{first}a": far_two, f"{second}a": far_one}
+            joints |= {far_two[1:]: f"c{first}a", far_one[1:]: f"c{second}a"}
+            self._far.update(joints)
+            for me in joints:
+                self._join(me)
+
+    def forwarded(self, link: Link | str) -> tuple[int, int]:
+        """Packets that the cable has carried (up, down)."""
+        index = self._resolve(link).index
+        counters = kernel.nft_counters(self.descriptor)
+        return counters[f"w{index}a"], counters[f"w{index}b"]
+
+    # --- detours through a relay ------------------------------------------------------------------------------------
+
+    def make_detour(self, link: Link | str, direction: Direction) -> list[tuple[str, str]]:
+        """Prepare a detour; returns per direction the interface a relay has to read and the one it has to write."""
+        index = self._resolve(link).index
+        names = [f"{index}{side}" for side in _SIDES[direction]]
+        with self._lock:
+            missing = [name for name in names if name not in self._detours]
+            kernel.in_namespace(self.descriptor, lambda: self._create_detours(missing))
+            self._detours.update(dict.fromkeys(missing, False))
+            return [(f"q{name}", self._far[name]) for name in names]
+
+    def use_detour(self, link: Link | str, direction: Direction, *, use: bool) -> None:
+        """Send frames on the detour from now on, or straight again. Packet faults act before it, carrier after it."""
+        index = self._resolve(link).index
+        with self._lock:
+            for side in _SIDES[direction]:
+                self._detours[f"{index}{side}"] = use
+                self._join(f"{index}{side}")
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _resolve(self, link: Link | str) -> Link:
+        return self._fabric.link(link) if isinstance(link, str) else link
+
+    def _create_pairs(self, namespaces: Mapping[str, int]) -> None:
+        mtu = self._fabric.spec.interface_mtu
+        with IPRoute() as netlink:
+            for link in self._fabric.links:
+                for side, end in zip("ab", link.ends, strict=True):
+                    peer = {"ifname": end.interface, "address": end.mac, "mtu": mtu}
+                    peer["net_ns_fd"] = namespaces[end.node]
+                    name, index = f"c{link.index}{side}", self._index[f"{link.index}{side}"]
+                    netlink.link("add", ifname=name, index=index, kind="veth", mtu=mtu, peer=peer)
+
+    def _create_detours(self, names: list[str]) -> None:
+        mtu = self._fabric.spec.interface_mtu
+        with IPRoute() as netlink:
+            for name in names:
+                netlink.link("add", ifname=f"r{name}", kind="veth", mtu=mtu, peer={"ifname": f"q{name}", "mtu": mtu})
+                for end in (f"r{name}", f"q{name}"):
+                    netlink.link("set", index=netlink.link_lookup(ifname=end)[0], state="up", arp=False)
+
+    def _ruleset(self) -> str:
+        lines = [f"table {_TABLE} {{"]
+        for link in self._fabric.links:
+            for side in "ab":
+                me = f"{link.index}{side}"
+                lines.append(f"counter w{me} {{ }}")
+                lines.append(f"chain f{me} {{ }}")
+                hook = f'type filter hook ingress device "c{me}" priority 0;'
+                lines.append(f"chain in{me} {{ {hook} {self._forward(me)} }}")
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def _forward(self, me: str) -> str:
+        target = f"r{me}" if self._detours.get(me) else self._far[me]
+        return f'jump f{me}; counter name "w{me}" fwd to "{target}";'
+
+    def _join(self, me: str) -> None:
+        """Write the rule that says where frames from this end go."""
+        rules = "".join(f"add rule {_TABLE} in{me} {rule.strip()}\n" for rule in self._forward(me).split(";") if rule)
+        kernel.nft_batch(self.descriptor, f"flush chain {_TABLE} in{me}\n{rules}")
+
+    def _count(self, *faults: Fault) -> Count:
+        counters = kernel.nft_counters(self.descriptor)
+        names = [name for fault in faults for name in fault.names()]
+        return Count(sum(counters[f"s{name}"] for name in names), sum(counters[f"n{name}"] for name in names))
+
+
+def _jump(fault: Fault, side: str) -> str:
+    """The line of an nft batch by which frames of one side meet a fault."""
+    return f"add rule {_TABLE} f{fault.link.index}{side} jump m{fault.number}{side}\n"

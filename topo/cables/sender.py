@@ -1,0 +1,57 @@
+"""Sends one frame again and again at a steady rate: traffic that nobody asked for. A process in a host's namespace.
+
+`python -m mrclab.topo.cables.sender` takes one JSON object (see `main`), says `ready` before it begins, and
+on SIGTERM prints how many frames it sent and how many the interface refused, and ends.
+"""
+
+import json
+import select
+import signal
+import socket
+import sys
+import time
+
+_SO_SNDBUFFORCE = 32
+_SEND_BUFFER = 4 << 20  # bytes
+_MOST_AT_ONCE = 16  # frames sent in a row to catch up; older ones are left out, as a link's rate would
+_NUMBER_BYTES = 4
+
+
+def main(argument: str) -> None:
+    """Run until SIGTERM. `argument`: {"interface": …, "frame": hex, "rate_pps": …, "number_at": byte of a counter}."""
+    wanted = json.loads(argument)
+    frame = bytearray.fromhex(wanted["frame"])
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as opened:
+        opened.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER)
+        opened.bind((wanted["interface"], 0))
+        wake, stop = socket.socketpair()
+        signal.signal(signal.SIGTERM, lambda *_: stop.send(b"x"))
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        sent, refused = _send(opened, frame, wanted["number_at"], 1 / wanted["rate_pps"], wake)
+    sys.stdout.write(json.dumps({"sent": sent, "refused": refused}) + "\n")
+
+
+def _send(
+    opened: socket.socket, frame: bytearray, number_at: int, interval: float, wake: socket.socket
+) -> tuple[int, int]:
+    sent = refused = 0
+    due = time.monotonic()
+    while True:
+        now = time.monotonic()
+        due = max(due, now - _MOST_AT_ONCE * interval)
+        while due <= now:
+            due += interval
+            frame[number_at : number_at + _NUMBER_BYTES] = (sent & 0xFFFF_FFFF).to_bytes(_NUMBER_BYTES, "big")
+            try:
+                opened.send(frame)
+                sent += 1
+            except OSError:  # no carrier, as on any cable that was pulled
+                refused += 1
+        readable, _, _ = select.select([wake], [], [], max(0.0, due - time.monotonic()))
+        if readable:
+            return sent, refused
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

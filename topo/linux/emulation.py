@@ -1,0 +1,384 @@
+"""A fabric on this machine: nodes in namespaces, cables between them, one P4 process per switch. Undone completely at
+the end.
+
+Order of making: lock and record, nodes (Mininet), cables, switch processes in parallel, until each answers on its
+socket. What fails on the way is rolled back before the error goes on. See `state` for what happens after a kill -9.
+"""
+
+import contextlib
+import importlib
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mrclab.topo.cables.cables import Cables
+from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux import kernel, processes, targets
+from mrclab.topo.linux.depths import QueueDepths
+from mrclab.topo.linux.state import RunState
+from mrclab.topo.linux.targets import Launch, Target
+from mrclab.topo.model import Fabric
+
+Progress = Callable[[str, int, int], None]  # stage, done, total
+
+_READY_TIMEOUT = 60.0  # seconds until a switch process must answer; two slow cores start 32 in a third of that
+_LOOK_AGAIN = 0.02  # seconds between two attempts to connect
+_MAX_SOCKET_PATH = 107  # bytes, sun_path without its final zero
+_GRACE = 1.0  # seconds that agents and controllers get to end by themselves
+
+
+class Emulation:
+    """The realised fabric. `with Emulation(...) as lab:` starts it and removes everything at the end.
+
+    `run_dir` receives sockets and logs; its parent holds lock and record and gives the namespace its name prefix, so
+    that /run/mrclab/lab makes `mrclab-cables`. `target` is `soft`, `bmv2`, None for the default, or a Target.
+    """
+
+    cables: Cables
+
+    def __init__(self, fabric: Fabric, run_dir: Path, target: str | Target | None = None) -> None:
+        self.fabric, self.run_dir = fabric, run_dir
+        self.target = targets.choose(target) if target is None or isinstance(target, str) else target
+        self.network: Any = None  # Mininet's view, for its command line
+        self._state: RunState | None = None
+        self._namespaces: dict[str, int] = {}  # node → descriptor
+        self._switches: dict[str, subprocess.Popen[bytes]] = {}
+        self._others: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> "Emulation":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- life cycle -------------------------------------------------------------------------------------------------
+
+    def start(self, progress: Progress = lambda *_: None) -> None:
+        """Bring the fabric up; returns when every switch answers. Rolls back on any failure and on Ctrl-C.
+
+        LabRunning where another lab is up, EmulationError for everything the machine refuses.
+        """
+        if os.geteuid() != 0:
+            raise EmulationError("emulating a fabric needs root; run it with sudo")
+        nodes = _mininet_nodes()
+        self._check_paths()
+        try:
+            with _undisturbed():
+                self._state = RunState.claim(self.run_dir.parent, lambda line: progress(line, 0, 0))
+            self._state.make_directory(self.run_dir)
+            (self.run_dir / "log").mkdir()
+            self._start_nodes(nodes, progress)
+            self._start_cables(nodes, progress)
+            self._start_switches([switch.name for switch in self.fabric.switches], progress)
+        except BaseException:
+            self.close()
+            raise
+
+    def stop(self) -> None:
+        """End all processes, remove all namespaces and cables. Files stay for whoever collects them, until `close`."""
+        if self._state is None:
+            return
+        with _undisturbed(), self._lock:
+            processes.end(_alive(self._others), _GRACE)
+            self._state.end_processes()
+            for process in (*self._switches.values(), *self._others.values()):
+                process.wait()
+            self._switches.clear()
+            self._others.clear()
+            if self.network is not None:
+                self.network.stop()
+                self.network = None
+            for descriptor in self._namespaces.values():
+                os.close(descriptor)
+            self._namespaces.clear()
+            if hasattr(self, "cables"):
+                self.cables.close()
+            self._state.remove_namespaces()
+
+    def close(self) -> None:
+        """Stop, then remove run directory, record and lock."""
+        with _undisturbed():
+            self.stop()
+            if self._state is not None:
+                self._state.release()
+                self._state = None
+
+    # --- processes of others ----------------------------------------------------------------------------------------
+
+    def popen(
+        self,
+        node: str | None,
+        argv: Sequence[str],
+        *,
+        log: str | None = None,
+        namespace: int | None = None,
+        **keywords: Any,
+    ) -> "subprocess.Popen[bytes]":
+        """Start a process in a node's namespaces (None: the machine's own), in a session of its own.
+
+        `namespace`: descriptor of another network namespace to start it in instead.
+
+        With `log` its output is appended to log/<log>.log and it is listed under that name in `processes`. It is
+        ended with the lab: SIGTERM, a second, SIGKILL. `keywords` go to subprocess.Popen.
+        """
+        state = self._running()
+        command = list(argv) if node is None else ["mnexec", "-a", str(self.pid(node)), *argv]
+        options: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "start_new_session": True,
+            "env": state.environment,
+        } | keywords
+        options["env"] = {**options["env"], processes.TOKEN_VARIABLE: state.token}
+        with contextlib.ExitStack() as files:
+            if log is not None:
+                output = files.enter_context(Path(self.run_dir / "log" / f"{log}.log").open("ab"))
+                options = {"stdout": output, "stderr": subprocess.STDOUT} | options
+
+            def begin() -> "subprocess.Popen[bytes]":
+                return subprocess.Popen(command, **options)
+
+            process = begin() if namespace is None else kernel.in_namespace(namespace, begin)
+        with self._lock:
+            self._others[log or f"{node or 'lab'}:{process.pid}"] = process
+            state.add_process(process.pid)
+        return process
+
+    def pid(self, node: str) -> int:
+        """Process that holds a node's namespaces (its Mininet shell)."""
+        self.fabric.node(node)
+        self._running()
+        return int(self.network[node].pid)
+
+    def namespace(self, node: str) -> int:
+        """Descriptor on a node's network namespace; stays the emulation's."""
+        self.fabric.node(node)
+        self._running()
+        return self._namespaces[node]
+
+    def processes(self) -> dict[str, int]:
+        """Name → pid of what runs: switches by name, others by the name of their log."""
+        with self._lock:
+            every = {**self._switches, **self._others}
+            return {name: process.pid for name, process in every.items() if process.poll() is None}
+
+    @property
+    def real_time(self) -> bool:
+        """Whether the kernel schedules all running switches ahead of ordinary work, as a trustworthy run needs."""
+        alive = [process.pid for process in self._switches.values() if process.poll() is None]
+        return all(processes.is_real_time(pid) for pid in alive)
+
+    def queue_depths(self) -> QueueDepths:
+        """What asks all switches for the depths of their queues; the caller's, to be closed before `stop`."""
+        self._running()
+        spec, run_dir, spaces = self.fabric.spec, self.run_dir, self._namespaces
+        launches = {switch.name: Launch(switch, spec, run_dir) for switch in self.fabric.switches}
+        return QueueDepths({name: self.target.depth_query(launch, spaces[name]) for name, launch in launches.items()})
+
+    # --- failures of processes ----------------------------------------------------------------------------------------
+
+    def kill(self, name: str) -> float:
+        """SIGKILL a switch or another process: a crash. Returns the time; nothing happens where it is dead already."""
+        process = self._process(name)
+        now = time.monotonic()
+        if process is not None and process.poll() is None:
+            process.kill()
+            now = time.monotonic()
+            process.wait()
+        return now
+
+    def terminate(self, name: str, grace: float = _GRACE) -> None:
+        """SIGTERM a process and wait until it has ended; SIGKILL where that takes more than `grace` seconds."""
+        process = self._process(name)
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(grace)
+        except subprocess.TimeoutExpired:
+            self.kill(name)
+
+    def freeze(self, name: str) -> float:
+        """SIGSTOP: ports of a switch stay up, nothing is forwarded. Returns the monotonic time at which it stands."""
+        process = self._signal(name, signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # a signal takes effect a little later
+        return time.monotonic()
+
+    def thaw(self, name: str) -> float:
+        """SIGCONT after `freeze`. Returns the monotonic time."""
+        self._signal(name, signal.SIGCONT)
+        return time.monotonic()
+
+    def restart(self, switch: str) -> None:
+        """Start a switch process anew, empty as after power-on (whatever ran is killed), and wait until it answers."""
+        self.kill(switch)
+        self._start_switches([switch], lambda *_: None)
+
+    def is_alive(self, name: str) -> bool:
+        """Whether the process of a switch, or another one, runs (a frozen one does)."""
+        process = self._process(name)
+        return process is not None and process.poll() is None
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _check_paths(self) -> None:
+        longest = max(len(str(Launch(s, self.fabric.spec, self.run_dir).socket)) for s in self.fabric.switches)
+        if longest > _MAX_SOCKET_PATH:
+            raise EmulationError(
+                f"the run directory {self.run_dir} is too long a path for Unix sockets; use a shorter one"
+            )
+
+    def _running(self) -> RunState:
+        if self._state is None or self.network is None:
+            raise EmulationError("the fabric is not up; start it first")
+        return self._state
+
+    def _start_nodes(self, nodes: Any, progress: Progress) -> None:
+        assert self._state is not None
+        environment = self._state.environment
+        self.network = nodes.empty_network()
+        names = [*(host.name for host in self.fabric.hosts), *(switch.name for switch in self.fabric.switches)]
+        for done, name in enumerate(names):
+            progress("nodes", done, len(names))
+            if name.startswith("h"):
+                node = self.network.addHost(name, environment=environment)
+            else:
+                device = f"{self.fabric.switch(name).device_id:x}"
+                node = self.network.addSwitch(name, dpid=device, environment=environment, emulation=self)
+            self._namespaces[name] = kernel.namespace_of(node.pid)
+            kernel.silence(self._namespaces[name])
+        self._state.add_process(*(self.network[name].pid for name in names))
+        progress("nodes", len(names), len(names))
+
+    def _start_cables(self, nodes: Any, progress: Progress) -> None:
+        assert self._state is not None
+        state, total = self._state, len(self.fabric.links)
+        progress("cables", 0, total)
+        name = f"{self.run_dir.parent.name}-cables"
+        state.add_namespace(name)
+        self.cables = Cables(self.fabric, name)
+        self.cables.build(self._namespaces, lambda descriptor: state.confirm_namespace(name, descriptor))
+        nodes.add_links(self.network, self.fabric, self)
+        progress("cables", total, total)
+
+    def _start_switches(self, names: Sequence[str], progress: Progress) -> None:
+        state = self._running()
+        launches = {name: Launch(self.fabric.switch(name), self.fabric.spec, self.run_dir) for name in names}
+        progress("switches", 0, len(names))
+        for name, launch in launches.items():
+            launch.socket.unlink(missing_ok=True)
+            self._switches[name] = self._launch(name, launch, state)
+        state.add_process(*(self._switches[name].pid for name in names))
+        for done, name in enumerate(self._as_ready(launches), 1):
+            self.target.set_queues(launches[name], self._namespaces[name])
+            if not self.target.schedules_itself:
+                processes.to_real_time(self._switches[name].pid)
+            progress("switches", done, len(names))
+
+    def _launch(self, name: str, launch: Launch, state: RunState) -> "subprocess.Popen[bytes]":
+        command = ["mnexec", "-a", str(self.pid(name)), *self.target.argv(launch)]
+        with launch.log.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=state.environment,
+                start_new_session=True,
+            )
+
+    def _as_ready(self, launches: Mapping[str, Launch]) -> Iterator[str]:
+        """Yield switches in the order in which they begin to answer; EmulationError where one dies or stays silent."""
+        waiting = dict(launches)
+        deadline = time.monotonic() + _READY_TIMEOUT
+        while waiting:
+            for name, launch in list(waiting.items()):
+                if self.target.answers(launch, self._namespaces[name]):
+                    del waiting[name]
+                    yield name
+                elif (status := self._switches[name].poll()) is not None:
+                    raise EmulationError(
+                        f"switch {name} ended at start (status {status}): {_last_line(launch.log)}; see {launch.log}"
+                    )
+            if time.monotonic() > deadline:
+                late = ", ".join(waiting)
+                raise EmulationError(f"no answer from {late} within {_READY_TIMEOUT:.0f} s; see {self.run_dir / 'log'}")
+            if waiting:
+                _wait_for_end(self._switches[name] for name in waiting)
+
+    def _process(self, name: str) -> "subprocess.Popen[bytes] | None":
+        with self._lock:
+            if name in self._others:
+                return self._others[name]
+            self.fabric.switch(name)
+            return self._switches.get(name)
+
+    def _signal(self, name: str, number: signal.Signals) -> "subprocess.Popen[bytes]":
+        process = self._process(name)
+        if process is None or process.poll() is not None:
+            raise EmulationError(f"{name} is not running")
+        process.send_signal(number)
+        return process
+
+
+def _mininet_nodes() -> Any:
+    try:
+        return importlib.import_module("mrclab.topo.linux.nodes")
+    except ImportError as error:
+        raise EmulationError(f"Mininet cannot be loaded ({error}); install Debian's mininet package") from None
+    except SystemExit:
+        raise EmulationError("Mininet misses one of its programs; install Debian's mininet package") from None
+
+
+def _alive(running: Mapping[str, "subprocess.Popen[bytes]"]) -> dict[int, int]:
+    pids = (process.pid for process in running.values() if process.poll() is None)
+    return {pid: began for pid in pids if (began := processes.start_time(pid)) is not None}
+
+
+def _wait_for_end(running: Iterable["subprocess.Popen[bytes]"]) -> None:
+    """Wait a moment, less if one of the processes ends."""
+    poller = select.poll()
+    descriptors = []
+    for process in running:
+        with contextlib.suppress(OSError):
+            descriptors.append(os.pidfd_open(process.pid))
+            poller.register(descriptors[-1], select.POLLIN)
+    poller.poll(_LOOK_AGAIN * 1000)
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return lines[-1] if lines else "it wrote nothing"
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until a clean-up is through; they come afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+    before = {
+        number: signal.signal(number, lambda received, _frame: arrived.append(received))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        if arrived:
+            signal.raise_signal(arrived[0])

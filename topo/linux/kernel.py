@@ -1,0 +1,210 @@
+"""Small dealings with the Linux network stack that a lab needs: namespaces, and flags of interfaces inside them.
+
+Entering a namespace happens in a thread made for the purpose, so that the caller, its signal handlers included, is
+never in the wrong one. Sockets and child processes made there stay in that namespace. Interface flags go over a bare
+rtnetlink socket: it works from any thread and inside any event loop, and one message batch takes many cables down in
+the same instant.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from ctypes import CDLL, addressof, c_uint32, get_errno
+from pathlib import Path
+from typing import TypeVar
+
+from mrclab.topo.errors import EmulationError
+
+T = TypeVar("T")
+
+NETNS_DIR = Path("/run/netns")  # where iproute2 keeps named namespaces
+
+IFF_UP = 0x1
+IFF_NOARP = 0x80
+IFF_MULTICAST = 0x1000
+
+_CLONE_NEWNET = 0x4000_0000
+_MNT_DETACH = 2
+_RTM_NEWLINK = 16
+_NLMSG_ERROR = 2
+_NLM_F_REQUEST, _NLM_F_ACK = 0x1, 0x4
+_BATCH = 1024  # interfaces per datagram
+_HEADER = struct.Struct("=IHHII")  # nlmsghdr
+_IFINFO = struct.Struct("=BxHiII")  # ifinfomsg
+_ERROR = struct.Struct("=i")
+
+_SIOCETHTOOL = 0x8946
+_ETHTOOL_OFFLOADS = (0x1F, 0x24, 0x2C)  # ETHTOOL_STSO, SGSO, SGRO
+
+_QUIET_IPV6 = {
+    "disable_ipv6": "1",
+    "addr_gen_mode": "1",
+    "accept_ra": "0",
+    "accept_dad": "0",
+    "router_solicitations": "0",
+}
+
+_libc = CDLL(None, use_errno=True)
+
+
+def in_namespace(namespace: int, work: Callable[[], T]) -> T:
+    """Run `work` in the network namespace behind a file descriptor and give its result or exception."""
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            if _libc.setns(namespace, _CLONE_NEWNET):
+                raise OSError(get_errno(), "cannot enter the network namespace")
+            outcome.append(work())
+        except BaseException as error:  # handed to the caller below
+            failure.append(error)
+
+    thread = threading.Thread(target=body, name="netns")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def create_namespace(name: str) -> int:
+    """Make a named network namespace; returns a descriptor on it. EmulationError where it exists."""
+    if (NETNS_DIR / name).exists():
+        raise EmulationError(f"a network namespace {name} exists already; remove it with `ip netns del {name}`")
+    done = subprocess.run(["ip", "netns", "add", name], text=True, capture_output=True, check=False)
+    if done.returncode:
+        raise EmulationError(f"cannot make the network namespace {name}: {done.stderr.strip()}")
+    return os.open(NETNS_DIR / name, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def delete_namespace(name: str) -> None:
+    """Unname a namespace; the kernel removes it with all its interfaces when nothing holds it any more."""
+    path = NETNS_DIR / name
+    _libc.umount2(str(path).encode(), _MNT_DETACH)  # fails where its maker died before mounting it: just a file then
+    path.unlink(missing_ok=True)
+
+
+def namespace_of(pid: int) -> int:
+    """Descriptor on the network namespace of a process."""
+    return os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def silence(namespace: int) -> None:
+    """Nothing in this namespace speaks by itself: interfaces made from now on have no IPv6. Brings lo up."""
+
+    def body() -> None:
+        for scope in ("default", "all"):
+            for key, value in _QUIET_IPV6.items():
+                with contextlib.suppress(OSError):  # a kernel without IPv6 is quiet already
+                    Path(f"/proc/sys/net/ipv6/conf/{scope}/{key}").write_text(value)
+
+    in_namespace(namespace, body)
+    with LinkSocket(namespace) as links:
+        links.set_flags([(1, IFF_UP, IFF_UP)])  # lo is always index 1
+
+
+def offloads_off(namespace: int, interfaces: Iterable[str]) -> None:
+    """Switch segmentation and receive offloads off, so that frames on an interface are never longer than its MTU.
+
+    The lab's own frames are whole as they are. But libpcap, with which BMv2 receives, gives each frame 64 KiB of its
+    2 MiB ring where an offload is on, and then loses every burst beyond 32 frames.
+    """
+
+    def body() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            for interface in interfaces:
+                for command in _ETHTOOL_OFFLOADS:
+                    value = (c_uint32 * 2)(command, 0)  # struct ethtool_value
+                    request = struct.pack("16sP8x", interface.encode(), addressof(value))
+                    with contextlib.suppress(OSError):  # an offload that the driver does not have is off
+                        fcntl.ioctl(control, _SIOCETHTOOL, request)
+
+    in_namespace(namespace, body)
+
+
+class LinkSocket:
+    """Sets interface flags in one namespace, by interface index. Safe to use from several threads."""
+
+    def __init__(self, namespace: int) -> None:
+        self._namespace = namespace
+        self._socket = in_namespace(
+            namespace, lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+        )
+        self._socket.bind((0, 0))
+        self._lock = threading.Lock()
+        self._sequence = 0
+
+    def __enter__(self) -> "LinkSocket":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._socket.close()
+
+    def indexes(self) -> dict[str, int]:
+        """Interface name → index in this namespace."""
+        return {name: index for index, name in in_namespace(self._namespace, socket.if_nameindex)}
+
+    def set_flags(self, changes: Iterable[tuple[int, int, int]]) -> None:
+        """Apply (interface index, flags, mask of flags to change) for all in one go; OSError if one fails."""
+        wanted = list(changes)
+        with self._lock:
+            for start in range(0, len(wanted), _BATCH):
+                self._send(wanted[start : start + _BATCH])
+
+    def _send(self, changes: list[tuple[int, int, int]]) -> None:
+        """One datagram. Only the last message asks for an answer; errors of the others are answered unasked."""
+        batch = b""
+        for number, (index, flags, mask) in enumerate(changes, 1):
+            self._sequence += 1
+            body = _IFINFO.pack(socket.AF_UNSPEC, 0, index, flags, mask)
+            asks = _NLM_F_REQUEST | (_NLM_F_ACK if number == len(changes) else 0)
+            batch += _HEADER.pack(16 + len(body), _RTM_NEWLINK, asks, self._sequence, 0) + body
+        self._socket.send(batch)
+        failed, answered = 0, False
+        while not answered:
+            for kind, sequence, body in _messages(self._socket.recv(65536)):
+                if kind == _NLMSG_ERROR:
+                    failed = failed or -_ERROR.unpack_from(body)[0]
+                    answered = answered or sequence == self._sequence
+        if failed:
+            raise OSError(failed, f"setting interface flags: {os.strerror(failed)}")
+
+
+def _messages(raw: bytes) -> Iterator[tuple[int, int, bytes]]:
+    while len(raw) >= 16:
+        length, kind, _flags, sequence, _pid = _HEADER.unpack_from(raw)
+        yield kind, sequence, raw[16:length]
+        raw = raw[(length + 3) & ~3 :]
+
+
+def nft_batch(namespace: int, text: str) -> None:
+    """Apply a batch of nft commands in a namespace as one transaction; EmulationError in nft's words."""
+    _nft(namespace, ["-f", "-"], text)
+
+
+def nft_counters(namespace: int) -> dict[str, int]:
+    """Packets of all named counters in a namespace."""
+    listing = json.loads(_nft(namespace, ["-j", "list", "counters"]))
+    found = (entry["counter"] for entry in listing["nftables"] if "counter" in entry)
+    return {counter["name"]: counter["packets"] for counter in found}
+
+
+def _nft(namespace: int, arguments: list[str], text: str = "") -> str:
+    done = in_namespace(
+        namespace,
+        lambda: subprocess.run(["nft", *arguments], input=text, text=True, capture_output=True, check=False),
+    )
+    if done.returncode:
+        raise EmulationError(f"nft refused the cable rules: {done.stderr.strip() or done.returncode}")
+    return done.stdout
