@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import gc
 import random
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import CodeType
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 
 from mrclab.softswitch import bmv2json, cache, hashing
 from mrclab.softswitch import program as p4
+from mrclab.softswitch.clock import Clock
 from mrclab.softswitch.digests import Digests
 from mrclab.softswitch.meters import MeterArray
 from mrclab.softswitch.runtime_api import (
@@ -105,7 +105,15 @@ def _value_set_widths(program: p4.Program, name: str) -> tuple[int, ...]:
 
 
 class Host(Protocol):
-    """What the generated code calls in the switch."""
+    """What the generated code calls in the switch, the clock it goes by, and where its random numbers come from."""
+
+    @property
+    def clock(self) -> Clock:
+        """The switch's clock."""
+
+    @property
+    def rng(self) -> random.Random:
+        """The switch's source of random numbers."""
 
     def enqueue(self, port: int, priority: int, state: tuple[Any, ...]) -> None:
         """Queue a packet."""
@@ -150,20 +158,20 @@ class Instance:
         program = compiled.program
         self.compiled = compiled
         self.info = compiled.info
-        clock: Callable[[], int] = host.now_us
+        clock, seconds = host.now_us, host.clock.seconds
         self.profiles = {name: Profile(program, profile) for name, profile in program.profiles.items()}
         self.tables: dict[str, Table] = {}
         for table in program.tables.values():
             profile = self.profiles[table.profile] if table.profile is not None else None
             if profile is not None:
                 profile.use_by(table)
-            self.tables[table.name] = Table(program, table, profile, clock, time.monotonic)
+            self.tables[table.name] = Table(program, table, profile, clock, seconds)
         self.packets = {c.name: [0] * c.size for c in program.counters.values() if not c.direct}
         self.bytes = {c.name: [0] * c.size for c in program.counters.values() if not c.direct}
         self.meters = {m.name: MeterArray(m.size, m.packets, clock) for m in program.meters.values() if not m.direct}
         self.registers = {register.name: [0] * register.size for register in program.registers.values()}
         self.value_sets = {name: ValueSet() for name in program.value_sets}
-        self.digests = Digests({learn.id: learn.name for learn in program.learn_lists.values()}, time.monotonic)
+        self.digests = Digests({learn.id: learn.name for learn in program.learn_lists.values()}, seconds)
         self.ages = any(table.support_timeout for table in program.tables.values())
         names = self._globals(program, host, sessions)
         exec(compiled.code, names)
@@ -174,9 +182,9 @@ class Instance:
         """Return the names that the generated code uses."""
         names: dict[str, Any] = {
             "int_from": int.from_bytes,
-            "random": random.random,
-            "randint": random.randint,
-            "monotonic": time.monotonic,
+            "random": host.rng.random,
+            "randint": host.rng.randint,
+            "monotonic": host.clock.seconds,
             "enqueue": host.enqueue,
             "transmit": host.transmit,
             "again": host.again,

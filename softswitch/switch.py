@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import random
 import select
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from select import EPOLLERR
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mrclab.softswitch.clock import REAL, Clock
 from mrclab.softswitch.pcap import Recorder
 from mrclab.softswitch.ports import Port
 from mrclab.softswitch.replication import Replication
@@ -72,15 +73,26 @@ class _Call:
 
 
 class Switch:
-    """The data plane's owner. Everything but `run`, `compile` and `stop` belongs to the thread in `loop`."""
+    """The data plane's owner. Everything but `run`, `compile` and `stop` belongs to the thread in `loop`.
 
-    def __init__(self, cpu_port: int | None = None, drop_port: int = 511, priorities: int = 1) -> None:
+    `clock` is the time that queues, meters, idle timeouts and timestamps go by, and `rng` what the program draws from.
+    """
+
+    def __init__(
+        self,
+        cpu_port: int | None = None,
+        drop_port: int = 511,
+        priorities: int = 1,
+        clock: Clock = REAL,
+        rng: random.Random | None = None,
+    ) -> None:
         self.cpu_port = cpu_port
         self.drop_port = drop_port
         self.instance: Instance | None = None
         self._saved: tuple[Instance, Replication] | None = None
-        self._started_ns = time.perf_counter_ns()
-        self.traffic = TrafficManager(priorities, self.now_us)
+        self.clock, self.rng = clock, rng or random.Random()
+        self._nanoseconds, self._started_ns = clock.nanoseconds, clock.nanoseconds()
+        self.traffic = self.make_queues(priorities)
         self.replication = Replication(self.traffic.enqueue)
         self.recorder: Recorder | None = None
         self.errors = 0
@@ -106,11 +118,15 @@ class Switch:
         self.multicast = self.replication.multicast
         self.clone_to = self.replication.clone_to
 
+    def make_queues(self, priorities: int) -> TrafficManager:
+        """Return the queues of the switch's ports."""
+        return TrafficManager(priorities, self.now_us, self.clock)
+
     # -- called by the generated code ---------------------------------------------------------------------------------
 
     def now_us(self) -> int:
         """Return microseconds since the switch started."""
-        return (time.perf_counter_ns() - self._started_ns) // 1000
+        return (self._nanoseconds() - self._started_ns) // 1000
 
     def transmit(self, number: int, data: bytearray) -> None:
         """Send a packet out of a port, or up to the control plane."""
@@ -205,7 +221,7 @@ class Switch:
             for other in (self.instance.digests.deadline, self._next_ageing if self.instance.ages else None):
                 if other is not None and (deadline is None or other < deadline):
                     deadline = other
-        return None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        return None if deadline is None else max(deadline - self.clock.seconds(), 0.0)
 
     def _guarded(self, function: Callable[[], object]) -> None:
         """Call into the program; what it cannot do with one packet costs that packet, not the switch."""
@@ -255,7 +271,7 @@ class Switch:
         deadline = instance.digests.deadline
         if deadline is not None:
             instance.digests.run()
-        now = time.monotonic() if instance.ages else 0.0
+        now = self.clock.seconds() if instance.ages else 0.0
         if instance.ages and now >= self._next_ageing:
             self._next_ageing = now + AGEING_SECONDS
             for name, table in instance.tables.items():

@@ -8,14 +8,16 @@ the highest priority goes first. A full queue drops what comes.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable
-from time import monotonic
 from typing import Any
 
+from mrclab.softswitch.clock import REAL, Clock
+
 DEFAULT_DEPTH = 64
-EARLY_SHARE, EARLY_SECONDS = 1 / 16, 100e-6
-"""How much of the time between two packets, and how many seconds at most, a packet may leave before its time.
+EARLY_SHARE = 1 / 16
+"""How much of the time between two packets, and of a timer's precision at most, a packet may leave before its time.
 
 Waiting for a time that is nearer than the precision of timers costs a wake-up and gains nothing. The times themselves
 are not moved, so that the rate holds.
@@ -27,31 +29,36 @@ State = tuple[Any, ...]
 class Queue:
     """One queue: waiting packets as (state, time to leave, enqueue time in µs, depth found)."""
 
-    __slots__ = ("delay", "depth", "dropped", "early", "last", "port", "priority", "waiting")
+    __slots__ = ("delay", "depth", "dropped", "early", "last", "port", "priority", "timer_seconds", "waiting")
 
-    def __init__(self, port: int, priority: int, depth: int, delay: float) -> None:
+    def __init__(self, port: int, priority: int, depth: int, delay: float, timer_seconds: float) -> None:
         self.port = port
         self.priority = priority
         self.depth = depth
+        self.timer_seconds = timer_seconds
         self.set_delay(delay)
-        self.last = 0.0
+        self.last = -math.inf
         self.dropped = 0
         self.waiting: deque[tuple[State, float, int, int]] = deque()
 
     def set_delay(self, delay: float) -> None:
         """Set the seconds between two packets."""
         self.delay = delay
-        self.early = min(delay * EARLY_SHARE, EARLY_SECONDS)
+        self.early = min(delay * EARLY_SHARE, self.timer_seconds)
 
 
 class TrafficManager:
-    """All queues of a switch. A queue state begins with the egress function that continues with it."""
+    """All queues of a switch. A queue state begins with the egress function that continues with it.
 
-    def __init__(self, priorities: int, clock_us: Callable[[], int]) -> None:
+    `clock_us` is what the program sees as time, `clock` what the queues go by.
+    """
+
+    def __init__(self, priorities: int, clock_us: Callable[[], int], clock: Clock = REAL) -> None:
         self.priorities = priorities
         self.wants_time = False
         self.dropped_by_priority = 0
         self._clock_us = clock_us
+        self._now, self._timer_seconds = clock.seconds, clock.timer_seconds
         self._queues: dict[int, list[Queue]] = {}
         self.timers: list[tuple[float, int, int, Queue]] = []
         self._count = 0
@@ -62,7 +69,8 @@ class TrafficManager:
     def _port(self, port: int) -> list[Queue]:
         queues = self._queues.get(port)
         if queues is None:
-            queues = [Queue(port, n, self._depths[n], self._delays[n]) for n in range(self.priorities)]
+            settings = zip(self._depths, self._delays, strict=True)
+            queues = [Queue(port, n, *setting, self._timer_seconds) for n, setting in enumerate(settings)]
             self._queues[port] = queues
         return queues
 
@@ -107,17 +115,18 @@ class TrafficManager:
             return
         enqueued = self._clock_us() if self.wants_time else 0
         delay = queue.delay
-        now = monotonic() if delay or waiting else 0.0
+        now = self._now() if delay or waiting else 0.0
         leave = queue.last + delay
         if not waiting and not self._busy and (not delay or leave - queue.early <= now):
-            queue.last = max(now, leave) if delay else now
+            if delay:
+                queue.last = max(now, leave)
             self._busy = True
             try:
                 state[0](state, port, priority, enqueued, 0, 0)
             finally:
                 self._busy = False
             return
-        leave = max(now or monotonic(), leave)
+        leave = max(now or self._now(), leave)
         queue.last = leave
         leave -= queue.early
         if not waiting:
@@ -127,13 +136,13 @@ class TrafficManager:
 
     @property
     def deadline(self) -> float | None:
-        """When the next packet may leave (monotonic seconds), None while nothing waits."""
+        """When the next packet may leave (seconds of the clock), None while nothing waits."""
         return self.timers[0][0] if self.timers else None
 
     def run(self) -> None:
         """Send all packets whose time has come, highest priority first."""
         timers = self.timers
-        now = monotonic()
+        now = self._now()
         if not timers or timers[0][0] > now:
             return
         ready: list[tuple[int, float, int, Queue]] = []

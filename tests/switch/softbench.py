@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from mrclab.softswitch.clock import SetClock
 from mrclab.softswitch.runtime import RuntimeSwitch
 
 Output = tuple[int, bytes]
@@ -23,7 +24,8 @@ class SoftBench:
         return bench
 
     def _start(self, config: str, cpu_port: int, priorities: int) -> None:
-        self.switch = RuntimeSwitch(cpu_port, 511, priorities)
+        self._time = SetClock()
+        self.switch = RuntimeSwitch(cpu_port, 511, priorities, self._time.clock)
         self.out: list[Output] = []
         self.switch.transmit = self._transmit  # type: ignore[method-assign]
         self.switch.commit(self.switch.compile(config))
@@ -40,5 +42,5 @@ class SoftBench:
         return list(self.out)
 
     def pass_time(self, seconds: float) -> None:
-        """Let the switch's clock go on by `seconds`; what waits for the computer's own clock does not hear of it."""
-        self.switch._started_ns -= int(seconds * 1e9)
+        """Let the switch's clock go on by `seconds`."""
+        self._time.now_ns += int(seconds * 1e9)

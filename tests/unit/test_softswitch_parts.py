@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.softswitch import cache, hashing, traffic_manager
+from mrclab.softswitch import cache, hashing
+from mrclab.softswitch.clock import Clock
 from mrclab.softswitch.match import matcher
 from mrclab.softswitch.meters import GREEN, RED, YELLOW, Meter
 from mrclab.softswitch.pipeline import MAX_CELLS, compile_program
@@ -81,11 +82,11 @@ def test_queue_holds_packets_back_by_rate_and_drops_what_it_cannot_hold():
 
 
 @pytest.mark.parametrize("interval", [0.0094, 0.0098, 0.01])
-def test_packets_may_leave_a_little_early_and_the_rate_still_holds(monkeypatch, interval):
+def test_packets_may_leave_a_little_early_and_the_rate_still_holds(interval):
     """100 packets per second: offered somewhat faster they pass one by one, and after a while the queue fills."""
     now = [1000.0]
-    monkeypatch.setattr(traffic_manager, "monotonic", lambda: now[0])
-    traffic, left = TrafficManager(priorities=1, clock_us=lambda: 0), []
+    clock = Clock(lambda: now[0], lambda: int(now[0] * 1e9), timer_seconds=100e-6)
+    traffic, left = TrafficManager(1, lambda: 0, clock), []
     traffic.set_rate(100)
     traffic.set_depth(1000)
     for number in range(300):
@@ -94,7 +95,7 @@ def test_packets_may_leave_a_little_early_and_the_rate_still_holds(monkeypatch, 
             traffic.run()
         traffic.enqueue(1, 0, (lambda *_: left.append(now[0]),))
     early = [moment - 1000.0 - number * 0.01 for number, moment in enumerate(left)]
-    assert min(early) >= -traffic_manager.EARLY_SECONDS - 1e-9
+    assert min(early) >= -clock.timer_seconds - 1e-9
     assert len(left) == 300 if interval == 0.01 else 300 > len(left) >= 300 * interval / 0.01 - 2
 
 

@@ -1,0 +1,30 @@
+"""The time that a switch goes by: the computer's own, or one that whoever runs the switch sets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Clock:
+    """One time, from any origin, told in seconds and in nanoseconds.
+
+    `timer_seconds` is how far off its time a timer on this clock may be.
+    """
+
+    seconds: Callable[[], float]
+    nanoseconds: Callable[[], int]
+    timer_seconds: float
+
+
+REAL = Clock(time.monotonic, time.monotonic_ns, 100e-6)
+
+
+class SetClock:
+    """A clock that stands still until it is set. A switch on it is run by `inject` and `settle`, not by its loop."""
+
+    def __init__(self, now_ns: int = 0) -> None:
+        self.now_ns = now_ns
+        self.clock = Clock(lambda: self.now_ns / 1e9, lambda: self.now_ns, 0.5e-9)

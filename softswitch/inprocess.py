@@ -1,0 +1,208 @@
+"""A switch that is run by calls: a frame in at a port and a time, and what became of it and why.
+
+No sockets, no threads, and a clock that moves only when it is told to, so that a simulator can be held to a P4 program
+frame by frame. What the program counts is noted with the frame that it counted.
+
+    switch = InProcess(P4_JSON.read_bytes(), priorities=8)
+    switch.runtime.set_queue_rate(1000, port=2)
+    fates = [switch.arrive(t_ns, port, frame) for t_ns, port, frame in arrivals]
+    switch.run()
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mrclab.softswitch.clock import Clock, SetClock
+from mrclab.softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.traffic_manager import State, TrafficManager
+
+
+class Counted(NamedTuple):
+    """A cell of an indirect counter that a packet was counted in."""
+
+    counter: str
+    cell: int
+
+
+@dataclass
+class Copy:
+    """A packet that was put into a port's queue, most frames becoming one.
+
+    `full`: the queue was, and the packet is lost. `left_ns` is when it left the queue, None while it waits; `data` what
+    was sent then, None where egress dropped it or sent it round again. `counted` is what egress counted.
+    """
+
+    port: int
+    priority: int
+    full: bool = False
+    left_ns: int | None = None
+    data: bytes | None = None
+    counted: list[Counted] = field(default_factory=list)
+
+
+@dataclass
+class Fate:
+    """What became of a frame: what ingress counted, and the packets it became. No copies: ingress dropped it."""
+
+    arrived_ns: int
+    port: int
+    counted: list[Counted] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+
+
+class InProcess:
+    """One program between ports that are numbers.
+
+    Of what happens at one time, packets leave their queues before frames arrive. `seed` is for what the program draws.
+    """
+
+    def __init__(
+        self,
+        config: str | bytes,
+        cpu_port: int | None = None,
+        drop_port: int = 511,
+        priorities: int = 1,
+        seed: int = 0,
+    ) -> None:
+        self._time = SetClock()
+        self.runtime = _Traced(cpu_port, drop_port, priorities, self._time.clock, seed)
+        self.runtime.commit(self.runtime.compile(config))
+        self.runtime.watch_counters()
+
+    @property
+    def now_ns(self) -> int:
+        """The switch's time in nanoseconds; it begins at 0."""
+        return self._time.now_ns
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the next packet leaves a queue, None while nothing waits."""
+        deadline = self.runtime.traffic.deadline
+        return None if deadline is None else max(math.ceil(deadline * 1e9), self._time.now_ns)
+
+    def arrive(self, at_ns: int, port: int, frame: bytes) -> Fate:
+        """Let a frame arrive, after everything that leaves until then. Its copies are filled in when they leave."""
+        self.run(at_ns)
+        fate = Fate(at_ns, port)
+        self.runtime.trace(fate)
+        self.runtime.inject(port, frame)
+        self.runtime.settle()
+        return fate
+
+    def run(self, until_ns: int | None = None) -> None:
+        """Let packets leave their queues up to a time; without one, until the queues are empty."""
+        if until_ns is not None and until_ns < self._time.now_ns:
+            raise ValueError(f"time {until_ns} ns has gone by: it is {self._time.now_ns} ns")
+        while (due := self.next_ns) is not None and (until_ns is None or due <= until_ns):
+            self._time.now_ns = due
+            waiting = self.runtime.traffic.timers[0]
+            self.runtime.settle()
+            if self.runtime.traffic.timers and self.runtime.traffic.timers[0] is waiting:
+                self._time.now_ns += 1  # the time in seconds is rounded, and fell short of the deadline
+        if until_ns is not None:
+            self._time.now_ns = until_ns
+
+    def close(self) -> None:
+        """Give back the descriptors of the switch's unused loop."""
+        self.runtime.close()
+
+
+class _Traced(RuntimeSwitch):
+    """A switch that knows at any moment which frame it works on."""
+
+    def __init__(self, cpu_port: int | None, drop_port: int, priorities: int, clock: Clock, seed: int) -> None:
+        self.fate = Fate(0, 0)
+        self.copy: Copy | None = None
+        self._rounds: deque[tuple[Fate, tuple[Any, ...]]] = deque()
+        super().__init__(cpu_port, drop_port, priorities, clock, random.Random(seed))
+        self.again = self._go_round
+
+    def make_queues(self, priorities: int) -> TrafficManager:
+        """Return queues that hand on to egress whose packet it is."""
+        return _TracedQueues(self, priorities)
+
+    def _go_round(self, packet: tuple[Any, ...]) -> None:
+        self._rounds.append((self.fate, packet))
+
+    def watch_counters(self) -> None:
+        """Have the program's counters note what they count with the frame."""
+        instance = self.program()
+        names = instance.ingress.__globals__
+        for number, counter in enumerate(instance.compiled.program.counters):
+            if counter in instance.packets:
+                cells = _Cells(self, counter, instance.packets[counter])
+                instance.packets[counter] = names[f"packets_{number}"] = cells
+
+    def trace(self, fate: Fate) -> None:
+        """Note from now on what happens with this frame."""
+        self.fate, self.copy = fate, None
+
+    def count(self, counter: str, index: int) -> None:
+        """Note that a counter counted the packet."""
+        (self.fate if self.copy is None else self.copy).counted.append(Counted(counter, index))
+
+    def transmit(self, number: int, data: bytearray) -> None:
+        """Note what is sent."""
+        assert self.copy is not None
+        assert self.copy.port == number
+        self.copy.data = bytes(data)
+
+    def settle(self) -> None:
+        """Run what is due, and what goes round again, until nothing does."""
+        self.traffic.run()
+        while self._rounds:
+            fate, packet = self._rounds.popleft()
+            function = self.program().ingress_again
+            assert function is not None
+            self.trace(fate)
+            function(*packet)
+            self.traffic.run()
+
+
+class _TracedQueues(TrafficManager):
+    """Queues that hand on to egress whose packet it is."""
+
+    def __init__(self, switch: _Traced, priorities: int) -> None:
+        super().__init__(priorities, switch.now_us, switch.clock)
+        self._switch = switch
+
+    def enqueue(self, port: int, priority: int, state: State) -> None:
+        """Queue a packet as one of the frame that is worked on."""
+        go_on: Callable[..., None] = state[0]
+        switch, fate, copy = self._switch, self._switch.fate, Copy(port, priority)
+        fate.copies.append(copy)
+
+        def egress(state: State, *place: int) -> None:
+            before = switch.fate, switch.copy
+            switch.fate, switch.copy = fate, copy
+            copy.left_ns = switch.clock.nanoseconds()
+            try:
+                go_on(state, *place)
+            finally:
+                switch.fate, switch.copy = before
+
+        lost = self.lost(port, priority)
+        super().enqueue(port, priority, (egress, *state[1:]))
+        copy.full = copy.left_ns is None and self.lost(port, priority) > lost
+
+    def lost(self, port: int, priority: int) -> int:
+        """Packets that this queue was too full for, or that named a queue the port does not have."""
+        return self.dropped().get((port, priority), 0) + self.dropped_by_priority
+
+
+class _Cells(list[int]):
+    """The cells of a counter."""
+
+    def __init__(self, switch: _Traced, name: str, cells: list[int]) -> None:
+        super().__init__(cells)
+        self._switch, self._name = switch, name
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        super().__setitem__(index, value)
+        self._switch.count(self._name, index)
