@@ -22,6 +22,7 @@ from mrclab.hosts.mrc.stats import QpStats
 from mrclab.hosts.rdma import qp as rc
 from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.completion import CompletionQueue
+from mrclab.hosts.rdma.memory import Refusal
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.stats import reader
 from mrclab.topo import srv6
@@ -192,12 +193,11 @@ class QueuePair(rc.QueuePair):
         """Queue SACK, NACK or ACK."""
         self.host.send_control(item, self.peer)
 
-    def refuse(self, packet: Packet, syndrome: wire.Syndrome) -> None:
-        """The peer asked for what it may not do: tell it, and stop."""
-        self.send_control(AckItem(self, syndrome, packet.psn, self.responder.msn))
-        self.fail(
-            "REM_ACCESS_ERR", f"a write to {packet.va:#x} is outside the memory this QP may write", at_fault=False
-        )
+    def refuse(self, packet: Packet, refusal: Refusal) -> None:
+        """A write cannot be placed: tell the peer, and stop."""
+        self.stats.access_errors += 1
+        self.send_control(AckItem(self, refusal.syndrome, packet.psn, self.responder.msn))
+        self.fail("REM_ACCESS_ERR", refusal.reason, at_fault=False)
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ class QueuePair(rc.QueuePair):
             return
         nack = h.Nack.unpack(packet.view, packet.body_at)
         if nack.reason == h.Reason.UNEXP_EVENT:
-            self.fail("REM_OP_ERR", "the peer reported an unexpected event")
+            self._ended_by_peer(nack.psn, "REM_OP_ERR", "the peer reported an unexpected event")
         else:
             self.requestor.feedback.on_nack(nack, now)
 
@@ -245,7 +245,14 @@ class QueuePair(rc.QueuePair):
         if syndrome >> 5 == 0:
             self.requestor.feedback.on_ack(packet.psn, now)
         else:
-            self.fail(*wire.refusal(syndrome))
+            self._ended_by_peer(packet.psn, *wire.refusal(syndrome))
+
+    def _ended_by_peer(self, psn: int, status: str, reason: str) -> None:
+        """The peer takes no more. Where nothing of what it names is outstanding, an earlier connection was meant."""
+        if self.requestor.is_outstanding(psn):
+            self.fail(status, reason)
+        else:
+            self.stats.bogus_control += 1
 
     def on_probe(self, packet: Packet, now: float) -> None:
         """A reliability probe for the receiving half."""

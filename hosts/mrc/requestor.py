@@ -20,7 +20,7 @@ from mrclab.hosts.mrc.window import SendWindow
 from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.path import Frame
-from mrclab.hosts.rdma.psn import PSN_MASK, wrap
+from mrclab.hosts.rdma.psn import PSN_MASK, unwrap, wrap
 from mrclab.hosts.rdma.qp import SendHalf
 from mrclab.topo.nodeconfig import MPR_UNIT
 
@@ -112,6 +112,11 @@ class Requestor(SendHalf[Message]):
         """Whether anything waits for an acknowledgement."""
         return self.window.next > self.window.una
 
+    def is_outstanding(self, psn: int) -> bool:
+        """Whether a packet with this PSN was sent and is not known to have arrived with all before it."""
+        window = self.window
+        return window.una <= unwrap(psn - self.first_psn, window.una) < window.next
+
     def has_lost(self) -> bool:
         """Whether a retransmission waits (and may go, as far as the congestion window is concerned)."""
         lost = self.lost
@@ -149,7 +154,8 @@ class Requestor(SendHalf[Message]):
         ev.retransmitted += 1
         old = packet.ev.value
         frame = self._transmit(packet, ev, now, self._class_retx, h.FLAG_RTX)
-        self.qp.log("packet.retx", psn=wrap(packet.seq + self.first_psn), ev=ev.value, old_ev=old)
+        if frame is not None:
+            self.qp.log("packet.retx", psn=wrap(packet.seq + self.first_psn), ev=ev.value, old_ev=old)
         return frame
 
     def new_frame(self, plane: int, now: float) -> Frame | None:
@@ -190,7 +196,7 @@ class Requestor(SendHalf[Message]):
         if last:
             self.unsent.popleft()
 
-    def _transmit(self, packet: SentPacket, ev: Ev, now: float, traffic_class: int, flags: int) -> Frame:
+    def _transmit(self, packet: SentPacket, ev: Ev, now: float, traffic_class: int, flags: int) -> Frame | None:
         self._order = packet.order = self._order + 1
         packet.ev = ev
         packet.sent_at = self.last_sent = now
@@ -212,8 +218,10 @@ class Requestor(SendHalf[Message]):
         if self._timer.deadline is None:
             self._arm(now)
         offset = packet.offset
-        payload = packet.message.view[offset : offset + size] if size else None
-        return ev.path.frame(traffic_class, self._headers(packet, flags), payload)
+        message = packet.message
+        payload = message.view[offset : offset + size] if size else None
+        frame = ev.path.frame(traffic_class, self._headers(packet, flags), payload)
+        return None if self.region_gone(message) else frame
 
     def _headers(self, packet: SentPacket, flags: int) -> bytes:
         """BTH to RETH, and the immediate where there is one."""
@@ -304,9 +312,9 @@ class Requestor(SendHalf[Message]):
         The specification completes on the Transport ACK; the two say the same for writes, and a lost ACK then needs
         no recovery of its own.
         """
-        incomplete, una = self.incomplete, self.window.una
-        while incomplete and 0 <= incomplete[0].last_seq < una:
-            message = incomplete.popleft()
+        una = self.window.una
+        while self.incomplete and 0 <= self.incomplete[0].last_seq < una:  # a full CQ flushes all that are left
+            message = self.incomplete.popleft()
             if message.imm is not None:
                 self.wimm_in_flight -= 1
             self.qp.complete(message, "SUCCESS")

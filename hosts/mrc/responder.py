@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.controlpackets import AckItem, NackItem, SackItem
 from mrclab.hosts.rdma import wire
-from mrclab.hosts.rdma.psn import unwrap, wrap
+from mrclab.hosts.rdma.psn import unwrap, unwrap_bits, wrap
 from mrclab.hosts.rdma.qp import ReceiveHalf
+from mrclab.hosts.rdma.states import QpState
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.packet import Packet
@@ -40,12 +41,14 @@ class Responder(ReceiveHalf):
         self.window = qp.settings.mpr_psns - 1
         self._echo = qp.settings.ecn_echo
         self.rcvd_bytes = 0
-        self._ends: list[tuple[int, int, int | None, int]] = []  # heap of (last seq, MSN, immediate, length)
-        self._immediates = 0  # arrived and not yet delivered
+        # heap of (last seq, MSN, RQMSN, immediate, length) of messages whose end has arrived
+        self._ends: list[tuple[int, int, int, int | None, int]] = []
+        self._delivered = 0  # immediates, and with them receives used up
         self._waiting: SackItem | None = None  # queued, without a mark, and still open
         self._low = _NONE_LOWER  # lowest seq that arrived since the last SACK was made
         self._unreported = 0  # bytes towards the SACK trigger
         self._threshold = qp.settings.sack_gen_threshold
+        self._ack_due = False  # messages were completed that no Transport ACK has told of
         self._held = False  # a SACK is not yet due; what it will reflect:
         self._held_entropy = self._held_timestamp = self._held_seq = 0
         self._idle = qp.timers.timer(self._on_idle)
@@ -57,41 +60,57 @@ class Responder(ReceiveHalf):
         """A data packet whose ICRC is right, or a trimmed one; return how many bytes were placed."""
         stats = self.qp.stats
         stats.received_packets += 1
+        if packet.ce:
+            stats.ecn_packets += 1
         seq = unwrap(packet.psn - self.first_psn, self.base)
         distance = seq - self.base
         if packet.trimmed:
             self._on_trimmed(packet, seq, distance)
             return 0
         if distance < 0 or self.bits >> distance & 1:
-            stats.duplicate_packets += 1
-            self.qp.peer.doubt_reverse(packet.entropy)
-            self._sack(packet, seq)
+            self._on_duplicate(packet, seq)
             return 0
         if distance >= self.window:
             stats.out_of_window += 1
             self._nack(packet, h.Reason.PSN_OOR_WINDOW)
             return 0
         ends = packet.op in _ENDS_MESSAGE
-        if ends and packet.op in h.WITH_IMM and self._immediates >= len(self.receives):
-            stats.no_resource += 1
-            self._nack(packet, h.Reason.NO_RESOURCE)
+        if ends and packet.op in h.WITH_IMM and not self._has_receive(packet):
             return 0
-        size = packet.size
-        target = self.qp.memory.remote_target(packet.rkey, packet.va, size, self.qp.pd)
-        if target is None:
-            stats.access_errors += 1
-            self.qp.refuse(packet, wire.Syndrome.NAK_REMOTE_ACCESS)
+        size, at = packet.size, packet.body_at
+        refusal = self.qp.memory.place(packet.rkey, packet.va, packet.view[at : at + size], self.qp.pd)
+        if refusal is not None:
+            self.qp.refuse(packet, refusal)
             return 0
-        at = packet.body_at
-        target[:] = packet.view[at : at + size]
         self._count(packet, seq, now)
         self.bits |= 1 << distance
         if ends:
             self._note_end(packet, seq)
-        if self.bits & 1:
-            self._advance()
-        self._trigger(packet, seq, now)
+        if not self.bits & 1 or self._advance(packet):
+            self._trigger(packet, seq, now)
         return size
+
+    def _on_duplicate(self, packet: Packet, seq: int) -> None:
+        self.qp.stats.duplicate_packets += 1
+        self.qp.peer.doubt_reverse(packet.entropy)
+        self._sack(packet, seq)
+
+    def _has_receive(self, packet: Packet) -> bool:
+        """Whether the receive that this immediate will take is posted: the n-th immediate takes the n-th receive."""
+        ahead = unwrap_bits(packet.rqmsn, self._delivered, 16) - self._delivered
+        if ahead < 1:
+            self._unexpected(packet, f"immediate {packet.rqmsn} came again in a new packet")
+            return False
+        if ahead > len(self.receives):
+            self.qp.stats.no_resource += 1
+            self._nack(packet, h.Reason.NO_RESOURCE)
+            return False
+        return True
+
+    def _unexpected(self, packet: Packet, reason: str) -> None:
+        """The peer does what no MRC requestor does: tell it that this is the end, and stop."""
+        self._nack(packet, h.Reason.UNEXP_EVENT)
+        self.qp.fail("REM_INV_REQ_ERR", f"the peer broke the protocol: {reason}", at_fault=False)
 
     def _count(self, packet: Packet, seq: int, now: float) -> None:
         """A new packet is in memory."""
@@ -108,26 +127,29 @@ class Responder(ReceiveHalf):
 
     def _note_end(self, packet: Packet, seq: int) -> None:
         """The last packet of a message: it is complete once everything up to here has arrived."""
-        with_imm = packet.op in h.WITH_IMM
-        self._immediates += with_imm
-        heappush(self._ends, (seq, packet.msn, packet.imm if with_imm else None, packet.dma_length))
+        imm = packet.imm if packet.op in h.WITH_IMM else None
+        heappush(self._ends, (seq, packet.msn, packet.rqmsn, imm, packet.dma_length))
 
-    def _advance(self) -> None:
-        """The oldest gap is closed: move on, and deliver the messages that are now complete."""
+    def _advance(self, packet: Packet) -> bool:
+        """This packet closed the oldest gap: move on, and deliver what is now complete. False where the QP failed."""
         run = (~self.bits & self.bits + 1).bit_length() - 1
         self.bits >>= run
         self.base += run
         ends = self._ends
-        done = False
         while ends and ends[0][0] < self.base:
-            _, msn, imm, length = heappop(ends)
+            _, msn, rqmsn, imm, length = heappop(ends)
+            with_imm = imm is not None
+            if msn != self.msn + 1 & 0xFFFF or rqmsn != self._delivered + with_imm & 0xFFFF:
+                self._unexpected(packet, f"message {msn} with {rqmsn} immediates is not the next one")
+                return False
             self.msn = msn
-            done = True
+            self._ack_due = True
             if imm is not None:
-                self._immediates -= 1
+                self._delivered += 1
                 self.qp.complete_receive(self.receives.popleft(), imm, length)
-        if done:
-            self.qp.send_control(AckItem(self.qp, wire.Syndrome.ACK, wrap(self.base - 1 + self.first_psn), self.msn))
+                if self.qp.state is QpState.ERROR:  # its completion queue is full
+                    return False
+        return True
 
     def _on_trimmed(self, packet: Packet, seq: int, distance: int) -> None:
         self.qp.stats.trimmed_packets += 1
@@ -161,17 +183,21 @@ class Responder(ReceiveHalf):
             self._unreported = 0
             entropy, timestamp = self._held_entropy, self._held_timestamp
             self._queue_sack(SackItem(self.qp, h.Mark.NONE, entropy, timestamp, self._held_seq, None))
+            self._acknowledge()
 
     def _sack(self, packet: Packet, seq: int) -> None:
         self._unreported = 0
         self._held = False
         self._idle.cancel()
-        mark = h.Mark.NONE
-        if packet.ce:
-            self.qp.stats.ecn_packets += 1
-            if self._echo:
-                mark = h.Mark.SKIP_ONCE
+        mark = h.Mark.SKIP_ONCE if packet.ce and self._echo else h.Mark.NONE
         self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None))
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Behind a SACK one Transport ACK for all messages that were completed since the last."""
+        if self._ack_due:
+            self._ack_due = False
+            self.qp.send_control(AckItem(self.qp, wire.Syndrome.ACK, wrap(self.base - 1 + self.first_psn), self.msn))
 
     def _nack(self, packet: Packet, reason: h.Reason) -> None:
         self.qp.send_control(NackItem(self.qp, reason, packet.entropy, packet.psn, packet.timestamp))

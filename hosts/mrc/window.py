@@ -39,7 +39,7 @@ class SendWindow:
     def get(self, seq: int) -> SentPacket | None:
         """The packet with this seq; None if it was never sent or its record was used again."""
         packet = self._slots[seq & self._mask]
-        return packet if packet.seq == seq and seq < self.next else None
+        return packet if packet.seq == seq and 0 <= seq < self.next else None
 
     def oldest(self) -> SentPacket | None:
         """The oldest missing packet."""

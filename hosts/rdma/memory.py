@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 from enum import IntFlag
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.wire import Syndrome
 
 _VA_ALIGN: Final = 1 << 20
 _FIRST_VA: Final = 1 << 32
@@ -26,7 +27,7 @@ class Access(IntFlag):
 class MemoryRegion:
     """A registered buffer. `users` counts work requests that still need it."""
 
-    __slots__ = ("access", "length", "lkey", "pd", "remote_write", "rkey", "users", "va", "view")
+    __slots__ = ("access", "fault", "length", "lkey", "pd", "remote_write", "rkey", "users", "va", "view")
 
     def __init__(self, view: memoryview, pd: int, va: int, key: int, access: Access) -> None:
         self.view = view
@@ -37,6 +38,14 @@ class MemoryRegion:
         self.access = access
         self.remote_write = bool(access & Access.REMOTE_WRITE)
         self.users = 0
+        self.fault = ""  # why the memory behind it is gone, where it is
+
+
+class Refusal(NamedTuple):
+    """Why an arriving write was not placed: what the peer is told, and one sentence for this side."""
+
+    syndrome: Syndrome
+    reason: str
 
 
 class MemoryTable:
@@ -123,15 +132,19 @@ class MemoryTable:
             )
         return region, region.view[offset : offset + length]
 
-    def remote_target(self, rkey: int, va: int, length: int, pd: int) -> memoryview | None:
-        """Where an arriving write of `length` bytes goes; None if it may not."""
+    def place(self, rkey: int, va: int, payload: memoryview, pd: int) -> Refusal | None:
+        """Put the payload of an arriving write where it goes; None where all is well."""
         region = self._regions.get(rkey)
-        if region is None or region.pd != pd or not region.remote_write:
-            return None
-        offset = va - region.va
-        if offset < 0 or offset + length > region.length:
-            return None
-        return region.view[offset : offset + length]
+        if region is not None and region.pd == pd and region.remote_write:
+            offset = va - region.va
+            end = offset + len(payload)
+            if offset >= 0 and end <= region.length:
+                region.view[offset:end] = payload
+                if region.fault:  # looked at afterwards, since the write itself may be what finds out
+                    return Refusal(Syndrome.NAK_REMOTE_OPERATION, region.fault)
+                return None
+        text = f"a write to {va:#x} is outside the memory this QP may write"
+        return Refusal(Syndrome.NAK_REMOTE_ACCESS, text)
 
     def __len__(self) -> int:
         return len(self._regions)

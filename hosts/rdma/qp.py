@@ -62,6 +62,14 @@ class SendHalf(Generic[M]):
         """Queue a message."""
         raise NotImplementedError
 
+    def region_gone(self, message: M) -> bool:
+        """Whether the bytes of a message are gone, as reading them showed; the QP has failed then."""
+        region = message.region
+        if region is None or not region.fault:
+            return False
+        self.qp.fail("LOC_PROT_ERR", region.fault)
+        return True
+
     def flush(self, status: str, rest: str) -> None:
         """The QP failed: the oldest message completes with `status`, all others with `rest`."""
         for message in self._clear():
@@ -193,9 +201,13 @@ class QueuePair:
         self._push(self.recv_cq, Completion(wr_id, status, "RECV_RDMA_WITH_IMM", length, self.qpn, imm, self.host.now))
 
     def _push(self, cq: CompletionQueue, completion: Completion) -> None:
-        if not cq.push(completion):
+        """Add a completion; a full queue fails the QP, so a caller with more to complete looks at the state first."""
+        known = cq.overflowed
+        if cq.push(completion):
+            return
+        if not known:
             self.host.async_event({"event": "CQ_ERR", "cq": cq.number, "qp": self.qpn})
-            self.fail("WR_FLUSH_ERR", f"completion queue {cq.number} overflowed")
+        self.fail("WR_FLUSH_ERR", f"completion queue {cq.number} overflowed")
 
     # --- views ------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from mrclab.hosts.rdma.message import PostedWrite
 from mrclab.hosts.rdma.path import Frame
 from mrclab.hosts.rdma.psn import PSN_MASK, unwrap, wrap
 from mrclab.hosts.rdma.qp import SendHalf
+from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ class Requestor(SendHalf[Message]):
         """Whether there is a packet that may go as soon as the rate limiter lets it."""
         return self.next < self.end and self.next - self.una < self._window
 
-    def frame(self, now: float) -> Frame:
-        """The next packet. Only when `sendable`."""
+    def frame(self, now: float) -> Frame | None:
+        """The next packet; None where its bytes are gone. Only when `sendable`."""
         qp = self.qp
         message = self._cursor
         assert message is not None
@@ -101,6 +102,8 @@ class Requestor(SendHalf[Message]):
             self._headers(message, seq, offset, size, self._wants_ack(seq, last, now)),
             message.view[offset : offset + size] if size else None,
         )
+        if self.region_gone(message):
+            return None
         self.next = seq + 1
         if last:
             self._cursor = message.successor
@@ -202,10 +205,11 @@ class Requestor(SendHalf[Message]):
             sample = now - self._sample[1]
             self.rtt = sample if self.rtt is None else self.rtt + _RTT_GAIN * (sample - self.rtt)
             self._sample = None
-        messages = self.incomplete
-        while messages and messages[0].last_seq < until:
-            self.qp.complete(messages.popleft(), "SUCCESS")
-        oldest = messages[0] if messages else None
+        while self.incomplete and self.incomplete[0].last_seq < until:
+            self.qp.complete(self.incomplete.popleft(), "SUCCESS")
+        if self.qp.state is not QpState.RTS:
+            return  # its completion queue is full
+        oldest = self.incomplete[0] if self.incomplete else None
         if self.next < until:  # sent again, and the first copy arrived after all
             self.next = until
             self._cursor = oldest
@@ -220,6 +224,8 @@ class Requestor(SendHalf[Message]):
 
     def _go_back(self, reason: str, now: float) -> None:
         """Send everything from the oldest unacknowledged packet on once more."""
+        if self.qp.state is not QpState.RTS:
+            return  # a full completion queue ended it while it was told what had arrived
         stats = self.qp.stats
         if reason != "rnr":
             stats.lost_packets += 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.psn import unwrap, wrap
 from mrclab.hosts.rdma.qp import ReceiveHalf
+from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Responder(ReceiveHalf):
             self.msn += 1
             if packet.op in h.WITH_IMM:
                 qp.complete_receive(self.receives.popleft(), packet.imm, self._length)
-        if packet.ack_request:
+        if packet.ack_request and qp.state is not QpState.ERROR:
             qp.acknowledge(packet.port)
 
     def _out_of_turn(self, packet: Packet, seq: int) -> None:
@@ -94,13 +95,12 @@ class Responder(ReceiveHalf):
         size = packet.size
         if not size:
             return True
-        target = self.qp.memory.remote_target(self._rkey, self._va, size, self.qp.pd)
-        if target is None:
+        payload = packet.view[packet.payload_at : packet.payload_at + size]
+        refusal = self.qp.memory.place(self._rkey, self._va, payload, self.qp.pd)
+        if refusal is not None:
             self.qp.stats.access_errors += 1
-            text = f"a write to {self._va:#x} is outside the memory this QP may write"
-            self.qp.refuse(packet, wire.Syndrome.NAK_REMOTE_ACCESS, text)
+            self.qp.refuse(packet, refusal.syndrome, refusal.reason)
             return False
-        target[:] = packet.view[packet.payload_at : packet.payload_at + size]
         self._va += size
         self._left -= size
         return True

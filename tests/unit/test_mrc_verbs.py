@@ -38,13 +38,19 @@ def ready(host, **attributes):
 def test_regions_have_bounds_keys_and_permissions(host):
     region = host.reg_mr(bytearray(100))
     assert region.length == 100
-    assert host.memory.remote_target(region.rkey, region.va + 90, 10, host.default_pd) is not None
-    assert host.memory.remote_target(region.rkey, region.va + 91, 10, host.default_pd) is None
-    assert host.memory.remote_target(region.rkey, region.va - 1, 10, host.default_pd) is None
-    assert host.memory.remote_target(region.rkey ^ 1, region.va, 10, host.default_pd) is None
-    assert host.memory.remote_target(region.rkey, region.va, 10, host.alloc_pd()) is None
+    place, ten = host.memory.place, memoryview(bytes(range(10)))
+    assert place(region.rkey, region.va + 90, ten, host.default_pd) is None
+    assert bytes(region.view[90:]) == bytes(ten)
+    for rkey, va, pd in [
+        (region.rkey, region.va + 91, host.default_pd),
+        (region.rkey, region.va - 1, host.default_pd),
+        (region.rkey ^ 1, region.va, host.default_pd),
+        (region.rkey, region.va, host.alloc_pd()),
+    ]:
+        assert "outside the memory" in place(rkey, va, ten, pd).reason
+    assert bytes(region.view[:90]) == bytes(90)
     local_only = host.reg_mr(bytearray(10), Access.LOCAL_WRITE)
-    assert host.memory.remote_target(local_only.rkey, local_only.va, 1, host.default_pd) is None
+    assert place(local_only.rkey, local_only.va, ten, host.default_pd) is not None
 
 
 def test_two_regions_never_share_an_address_or_key(host):
