@@ -1,7 +1,8 @@
 """The `--control-socket`: lines of text with the words of simple_switch_CLI for what P4Runtime does not cover.
 
 `set_queue_rate <pps> [port] [priority]`, `set_queue_depth <packets> [port] [priority]`, `port_add <interface> <port>`,
-`port_remove <port>`, `show_ports`, `register_read <name> [index …]`, `register_write <name> <index> <value>`, `help`.
+`port_remove <port>`, `show_ports`, `register_read <name> [index …]`, `register_write <name> <index> <value>`, `help`;
+`lateness`: seconds that the switch was late at most since it was last asked, and CPU seconds it used so far.
 An answer is one line, beginning with `ok` or `error`.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +44,7 @@ class ControlSocket:
             "register_read": self._register_read,
             "register_write": self._register_write,
             "stats": self._stats,
+            "lateness": self._lateness,
             "help": lambda _args: " ".join(sorted(self._commands)),
         }
 
@@ -123,6 +126,9 @@ class ControlSocket:
         }
         queues = {f"{port}/{priority}": count for (port, priority), count in switch.traffic.dropped().items()}
         return json.dumps({"ports": ports, "tail_drops": queues, "errors": switch.errors})
+
+    def _lateness(self, _args: list[str]) -> str:
+        return f"{self._switch.take_lateness():.6f} {time.process_time():.6f}"
 
     def close(self) -> None:
         """Stop listening and remove the socket's file."""

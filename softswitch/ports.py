@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from mrclab.softswitch.ring import SOL_PACKET, Ingress, Ring
+from mrclab.softswitch.ring import SOL_PACKET, Ingress, Ring, Stamp
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +67,12 @@ class Port:
         """Return how many frames were received."""
         return self.ring.received
 
-    def receiver(self, ingress: Ingress) -> Callable[[], int]:
-        """Return the function that hands waiting frames to `ingress` (frame, port, length) and tells how many."""
-        return self.ring.receiver(ingress, self.number)
+    def receiver(self, ingress: Ingress, stamp: Stamp) -> Callable[[], int]:
+        """Return the function that hands waiting frames to `ingress` (frame, port, length) and tells how many.
+
+        `stamp` is told when the frame that waited longest was received.
+        """
+        return self.ring.receiver(ingress, self.number, stamp)
 
     def clear_error(self) -> None:
         """Forget that the interface went down; until then the socket counts as ready."""

@@ -14,6 +14,8 @@ import struct
 from collections.abc import Callable
 
 Ingress = Callable[[bytearray, int, int], None]
+Stamp = Callable[[int, int], None]
+"""Takes when the kernel received a frame: seconds and nanoseconds of the time of day."""
 
 RING_BYTES = 1 << 20
 """Memory of one port's ring, 224 frames of 4 KiB: what the switch may be behind before frames are lost."""
@@ -32,8 +34,9 @@ HEADROOM = FRAME_AT + 14 + 4
 
 USER, COPY, VLAN_VALID, VLAN_TPID_VALID = 1 << 0, 1 << 1, 1 << 4, 1 << 6  # TP_STATUS_*
 UNUSUAL = COPY | VLAN_VALID
-LENGTH, SNAP_LENGTH, OFFSETS, VLAN = 1, 2, 3, 6
-"""Words of tpacket2_hdr behind tp_status: tp_len, tp_snaplen, tp_mac and tp_net, tp_vlan_tci and tp_vlan_tpid."""
+LENGTH, SNAP_LENGTH, OFFSETS, SECONDS, NANOSECONDS, VLAN = range(1, 7)
+"""Words of tpacket2_hdr behind tp_status: tp_len, tp_snaplen, tp_mac and tp_net, tp_sec, tp_nsec, tp_vlan_tci and
+tp_vlan_tpid."""
 MAC_BITS = 0xFFFF
 
 
@@ -68,8 +71,11 @@ class Ring:
         with contextlib.suppress(BufferError):
             self._map.close()
 
-    def receiver(self, ingress: Ingress, port: int) -> Callable[[], int]:
-        """Return the function that hands up to BATCH waiting frames to `ingress` and tells how many there were."""
+    def receiver(self, ingress: Ingress, port: int, stamp: Stamp) -> Callable[[], int]:
+        """Return the function that hands up to BATCH waiting frames to `ingress` and tells how many there were.
+
+        `stamp` is told when the first of them, which waited longest, was received.
+        """
         words, view, slots, longest = self._words, self._bytes, self._slots, self._longest
         count = len(slots)
 
@@ -82,6 +88,8 @@ class Ring:
                     status = words[at]
                     if not status & USER:
                         break
+                    if not taken:
+                        stamp(words[at + SECONDS], words[at + NANOSECONDS])
                     start, length = (at << 2) + (words[at + OFFSETS] & MAC_BITS), words[at + LENGTH]
                     if status & UNUSUAL or length > longest:
                         frame = self._unusual(at, start, length)

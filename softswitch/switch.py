@@ -18,6 +18,7 @@ from select import EPOLLERR
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mrclab.softswitch.clock import REAL, Clock
+from mrclab.softswitch.lateness import Lateness
 from mrclab.softswitch.pcap import Recorder
 from mrclab.softswitch.ports import Port
 from mrclab.softswitch.replication import Replication
@@ -96,6 +97,7 @@ class Switch:
         self.replication = Replication(self.traffic.enqueue)
         self.recorder: Recorder | None = None
         self.errors = 0
+        self._lateness = Lateness()
         self._ports: dict[int, Port] = {}
         self._outlets: dict[int, Callable[[bytearray], None]] = {}
         self._readers: dict[int, Reader] = {}
@@ -243,7 +245,7 @@ class Switch:
             self._outlets[port.number] = self.recorder.recorded(port.number, port.send)
         else:
             self._outlets[port.number] = port.send
-        self._readers[port.fileno] = port.receiver(ingress)
+        self._readers[port.fileno] = port.receiver(ingress, self._lateness.frame)
         self._hot = []
 
     def record(self, recorder: Recorder) -> None:
@@ -458,6 +460,13 @@ class Switch:
         """Set a queue's capacity in packets."""
         self._check_queue(depth, "depth", priority)
         self.traffic.set_depth(depth, port, priority)
+
+    def take_lateness(self) -> float:
+        """Return the longest, in seconds, that a frame waited to be looked at or a packet beyond its time in a queue.
+
+        Of the time since it was last asked for; a switch that was always on time is some ten microseconds late.
+        """
+        return max(self._lateness.take(), self.traffic.take_lateness())
 
     def _check_queue(self, value: int, what: str, priority: int | None) -> None:
         if value < 0:

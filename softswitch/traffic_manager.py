@@ -63,6 +63,7 @@ class TrafficManager:
         self.timers: list[tuple[float, int, int, Queue]] = []
         self._count = 0
         self._busy = False
+        self._worst_late = 0.0
         self._depths = [DEFAULT_DEPTH] * priorities
         self._delays = [0.0] * priorities
 
@@ -145,6 +146,7 @@ class TrafficManager:
         now = self._now()
         if not timers or timers[0][0] > now:
             return
+        self._worst_late = max(self._worst_late, now - timers[0][0])
         ready: list[tuple[int, float, int, Queue]] = []
         while timers and timers[0][0] <= now:
             leave, rank, count, queue = heapq.heappop(timers)
@@ -165,6 +167,11 @@ class TrafficManager:
                 state[0](state, queue.port, queue.priority, enqueued, found, len(waiting))
             finally:
                 self._busy = False
+
+    def take_lateness(self) -> float:
+        """Return how many seconds a packet left too late at most since this was last asked for."""
+        worst, self._worst_late = self._worst_late, 0.0
+        return worst
 
     def clear(self) -> None:
         """Forget all packets (a new program cannot read the old one's)."""

@@ -1,5 +1,5 @@
-"""Watches a lab: CPU of each process and what a hypervisor takes of it, processes that end though nobody ended them,
-depths of the switches' queues.
+"""Watches a lab: CPU of each process, how long it waited for one and what a hypervisor takes, processes that end though
+nobody ended them, depths of the switches' queues and how late the switches were.
 """
 
 import os
@@ -12,22 +12,25 @@ import psutil
 
 from mrclab.lab.history import Writer
 from mrclab.topo.linux.depths import QueueDepths
+from mrclab.topo.linux.waits import CpuWaits
 
 INTERVAL = 0.25  # seconds
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """A thread that appends `cpu` records (seconds used, by process, and `steal`: those that a hypervisor took, as
-    `steal_seconds` counts them), `process.died` and `process.ended`.
+    """A thread that appends `cpu` records (seconds used, by process; `waited`: seconds since the record before that the
+    process waited for a CPU, as `CpuWaits` counts them; `steal`: seconds that a hypervisor took, as `steal_seconds`
+    counts them), `process.died` and `process.ended`.
 
-    With `depths` it appends `depths` records as well: by switch, the ports at which packets wait, and the switches that
-    did not answer (`silent`). A port that is not told of has an empty queue. `stop` closes `depths`.
+    With `depths` it appends `depths` records as well: by switch, the ports at which packets wait; the switches that did
+    not answer (`silent`); and `late`, by switch of those that can tell, the seconds it was late at most since it told
+    before. A port that is not told of has an empty queue. `stop` closes `depths`.
     """
 
     def __init__(self, processes: Callable[[], dict[str, int]], log: Writer, depths: QueueDepths | None = None) -> None:
         self._processes = processes
-        self._depths = depths
+        self._depths, self._waits = depths, CpuWaits()
         self._log = log
         self._stopped = threading.Event()
         self._seen: set[str] = set()
@@ -71,16 +74,19 @@ class Watch:
             self._seen = set(processes)
         seconds = {name: cpu_seconds(pid) for name, pid in processes.items()}
         used = {name: used for name, used in seconds.items() if used is not None}
-        self._log.add("cpu", seconds=used, steal=steal_seconds())
+        waited = {name: round(seconds, 6) for name, seconds in self._waits.look(processes).items()}
+        self._log.add("cpu", seconds=used, waited=waited, steal=steal_seconds())
         if self._depths is not None:
             self._look_into_queues(self._depths)
 
     def _look_into_queues(self, depths: QueueDepths) -> None:
         asked = time.monotonic()
         told = depths.sample()
-        waiting = {switch: {port: n for port, n in ports.items() if n} for switch, ports in told.items()}
+        waiting = {switch: {port: n for port, n in it.depths.items() if n} for switch, it in told.items()}
         silent = [switch for switch in depths.switches if switch not in told]
-        self._log.add("depths", asked, switches={s: ports for s, ports in waiting.items() if ports}, silent=silent)
+        late = {switch: it.late for switch, it in told.items() if it.late is not None}
+        switches = {switch: ports for switch, ports in waiting.items() if ports}
+        self._log.add("depths", asked, switches=switches, silent=silent, late=late)
 
 
 def cpu_seconds(pid: int) -> float | None:

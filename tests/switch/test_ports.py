@@ -3,6 +3,7 @@
 import os
 import socket
 import struct
+import time
 
 import pytest
 from netns import Namespace
@@ -41,7 +42,7 @@ def frame(number, size=100):
 def take(port):
     """All frames that wait, with port and length as the program gets them."""
     got = []
-    receive = port.receiver(lambda data, number, length: got.append((bytes(data), number, length)))
+    receive = port.receiver(lambda data, number, length: got.append((bytes(data), number, length)), lambda *_: None)
     while receive():
         pass
     return [data for data, number, length in got if number == 1 and length == len(data) and data[12:14] != b"\x86\xdd"]
@@ -62,7 +63,7 @@ def test_frames_arrive_whole_and_in_order_many_times_round_the_ring(cable):
 
 def test_one_call_takes_a_batch_at_most(cable):
     port, end, _ = cable
-    receive = port.receiver(lambda *_: None)
+    receive = port.receiver(lambda *_: None, lambda *_: None)
     while receive():
         pass
     for number in range(BATCH + 5):
@@ -70,6 +71,19 @@ def test_one_call_takes_a_batch_at_most(cable):
     assert receive() == BATCH
     assert receive() >= 5
     assert receive() == 0
+
+
+def test_the_oldest_frame_of_a_batch_says_when_the_kernel_received_it(cable):
+    port, end, _ = cable
+    take(port)
+    stamps = []
+    begun = time.time()
+    for number in range(3):
+        end.send(frame(number))
+    between = time.time()
+    port.receiver(lambda *_: None, lambda *stamp: stamps.append(stamp))()
+    [(seconds, nanoseconds)] = stamps
+    assert begun - 0.01 <= seconds + nanoseconds * 1e-9 <= between + 0.01  # the kernel's clock ticks more coarsely
 
 
 def test_an_error_in_the_program_loses_one_frame_only(cable):
@@ -82,7 +96,7 @@ def test_an_error_in_the_program_loses_one_frame_only(cable):
         if len(seen) == 2:
             raise ValueError("a program's mistake")
 
-    receive = port.receiver(ingress)
+    receive = port.receiver(ingress, lambda *_: None)
     for number in range(4):
         end.send(frame(number))
     with pytest.raises(ValueError, match="mistake"):

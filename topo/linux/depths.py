@@ -1,4 +1,5 @@
-"""How many packets wait in the data queues of a fabric's switch ports, asked while packets flow.
+"""How many packets wait in the data queues of a fabric's switch ports, and how late the switches were, asked while
+packets flow.
 
 The data plane writes the depth that a packet left behind into the register `queue_depths`, one cell per port, so that a
 port whose queue ran empty reads 0. How a target is asked is a `DepthQuery` (see `targets`). All switches are asked at
@@ -11,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 REGISTER = "queue_depths"  # of p4src, by egress port
 PATIENCE = 0.05  # seconds that all answers together may take; they take some hundred microseconds each
@@ -19,17 +21,28 @@ _READ_BYTES = 1 << 16
 Depths = dict[int, int]  # port number → packets in its data queue
 
 
+class Told(NamedTuple):
+    """What a switch tells: depths, and seconds that it was late at most since it told before (None: cannot tell).
+
+    A switch is late when a frame waits for it, or a packet stays in a queue beyond its time: for want of a CPU, as a
+    rule. A process that was stopped on purpose is late, too.
+    """
+
+    depths: Depths
+    late: float | None = None
+
+
 @dataclass(frozen=True)
 class DepthQuery:
     """How one switch is asked.
 
-    `connect`: a new connection; OSError where there is none. `question`: bytes to send. `read`: the depths from the
+    `connect`: a new connection; OSError where there is none. `question`: bytes to send. `read`: what it tells, from the
     bytes that came so far; None while they are not all there, ValueError where the switch refuses.
     """
 
     connect: Callable[[], socket.socket]
     question: bytes
-    read: Callable[[bytes], Depths | None]
+    read: Callable[[bytes], Told | None]
 
 
 class QueueDepths:
@@ -46,19 +59,19 @@ class QueueDepths:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def sample(self) -> dict[str, Depths]:
-        """Depths by switch, of those that answered. Takes PATIENCE when a switch falls silent, else next to nothing."""
+    def sample(self) -> dict[str, Told]:
+        """What each switch tells that answered. Takes PATIENCE when a switch falls silent, else next to nothing."""
         for key, _ in self._selector.select(0):
-            key.data.take()  # what answers late says nothing about now
+            key.data.take()  # what answers late says nothing about depths now
         waiting = {connection for connection in self._connections if connection.ask()}
-        found: dict[str, Depths] = {}
+        found: dict[str, Told] = {}
         deadline = time.monotonic() + PATIENCE
         while waiting and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
                 connection: _Connection = key.data
-                depths = connection.take()
-                if depths is not None and connection in waiting:
-                    found[connection.name] = depths
+                told = connection.take()
+                if told is not None and connection in waiting:
+                    found[connection.name] = Told(told.depths, connection.take_late())
                 if not connection.owes:
                     waiting.discard(connection)
         return found
@@ -79,6 +92,7 @@ class _Connection:
         self._query, self._selector = query, selector
         self._socket: socket.socket | None = None
         self._answer = b""
+        self._late: float | None = None  # the worst of answers that nobody has taken yet
 
     def ask(self) -> bool:
         """Send the question; False where an answer is owed already, or nobody can be reached."""
@@ -96,23 +110,30 @@ class _Connection:
         self.owes = True
         return True
 
-    def take(self) -> Depths | None:
+    def take(self) -> Told | None:
         """What has come, once it is whole; a switch that went away or refused is connected to anew the next time."""
         if self._socket is None:
             return None
         try:
             data = self._socket.recv(_READ_BYTES)
             self._answer += data
-            depths = self._query.read(self._answer) if data else None
+            told = self._query.read(self._answer) if data else None
         except BlockingIOError:
             return None
         except (OSError, ValueError):
-            data, depths = b"", None
+            data, told = b"", None
         if not data:
             self.close()
-        elif depths is not None:
+        elif told is not None:
             self._answer, self.owes = b"", False
-        return depths
+            if told.late is not None:
+                self._late = max(told.late, self._late or 0.0)
+        return told
+
+    def take_late(self) -> float | None:
+        """How late the switch was at most since this was last called, None where it cannot tell."""
+        late, self._late = self._late, None
+        return late
 
     def close(self) -> None:
         """Give the connection up."""

@@ -1,0 +1,36 @@
+"""How late the switch was: a real one takes a frame when it comes, a process when it gets a CPU and the interpreter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+STEP_SECONDS = 0.001
+"""Change of the time of day against the time since boot that counts as somebody having set it."""
+
+
+class Lateness:
+    """The longest that a frame waited before the switch looked at it, since it was last asked for.
+
+    The kernel stamps frames with the time of day (`wall`); should that be set while the switch runs, it is noticed by
+    `monotonic`, and the frame says nothing.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._apart = wall() - monotonic()
+        self._worst = 0.0
+
+    def frame(self, seconds: int, nanoseconds: int) -> None:
+        """Take the time at which the kernel received a frame."""
+        late = self._wall() - seconds - nanoseconds * 1e-9
+        if late > self._worst:
+            apart = self._wall() - self._monotonic()
+            if abs(apart - self._apart) < STEP_SECONDS:
+                self._worst = late
+            self._apart = apart
+
+    def take(self) -> float:
+        """Return the worst in seconds, and begin anew."""
+        worst, self._worst = self._worst, 0.0
+        return worst

@@ -1,0 +1,43 @@
+"""How long processes waited for a CPU although they could have run, as the kernel's scheduler counts it.
+
+Source: `run_delay`, the second number of /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst), in
+nanoseconds. It needs nothing of the process, so that it serves programs of others too. It does not count a process that
+was stopped, nor a virtual machine that its hypervisor did not run.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class CpuWaits:
+    """Tells what processes waited from one look to the next. For one thread at a time; `proc` is for tests."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._before: dict[tuple[int, int], int] = {}  # (process, thread) → nanoseconds so far
+
+    def look(self, processes: Mapping[str, int]) -> dict[str, float]:
+        """Seconds by process (name → pid): the most that one of its threads waited since the look before, all its waits
+        together. A thread that is new has waited since it began; a process that is seen for the first time, or is gone,
+        is not told of.
+        """
+        known = {pid for pid, _ in self._before}
+        now = {(pid, thread): waited for pid in processes.values() for thread, waited in self._threads(pid)}
+        longest: dict[int, int] = {}
+        for key, waited in now.items():
+            longest[key[0]] = max(waited - self._before.get(key, 0), longest.get(key[0], 0))
+        self._before = now
+        return {name: longest[pid] / 1e9 for name, pid in processes.items() if pid in known and pid in longest}
+
+    def _threads(self, pid: int) -> list[tuple[int, int]]:
+        found = []
+        try:
+            threads = list((self._proc / str(pid) / "task").iterdir())
+        except OSError:
+            return []
+        for thread in threads:
+            try:
+                found.append((int(thread.name), int((thread / "schedstat").read_bytes().split()[1])))
+            except (OSError, IndexError):  # it has ended
+                continue
+        return found
