@@ -53,14 +53,15 @@ def test_bmv2_gets_its_target_flags_after_the_double_dash(launch):
     assert argv.index("--thrift-port") < argv.index("--") < argv.index("--grpc-server-addr")
 
 
-def test_softswitchs_depths_are_read_when_the_line_is_whole_and_a_refusal_is_one(launch):
-    query = targets.Softswitch().depth_query(launch, -1)
-    assert query.question == b"register_read queue_depths 1 2 3 4\n"
+def test_softswitchs_depths_and_lateness_are_read_when_both_lines_are_whole_and_a_refusal_is_one(launch):
+    query, late = targets.Softswitch().depth_query(launch, -1), b"ok 0.001250 0.7\n"
+    assert query.question == b"register_read queue_depths 1 2 3 4\nlateness\n"
     assert query.read(b"ok 0 0 17") is None
-    assert query.read(b"ok 0 0 17 2\n") == {1: 0, 2: 0, 3: 17, 4: 2}
+    assert query.read(b"ok 0 0 17 2\nok 0.00125") is None
+    assert query.read(b"ok 0 0 17 2\n" + late) == ({1: 0, 2: 0, 3: 17, 4: 2}, 0.00125)
     for answer, says in ((b"error: no program\n", "no program"), (b"ok 1 2 3\n", "shorter"), (b"\n", "not enough")):
         with pytest.raises(ValueError, match=says):
-            query.read(answer)
+            query.read(answer + late)
     with pytest.raises(FileNotFoundError):
         query.connect()
 
