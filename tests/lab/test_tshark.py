@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 from agents import NAMES, AgentPair, agent_pair
+from scapy.layers.inet import UDP
+from scapy.layers.inet6 import IPv6
 
+from mrclab.hosts import scapy_mrc
 from mrclab.hosts.mrc import headers as h
 from mrclab.topo import srv6
 
@@ -51,14 +54,17 @@ class Capture:
                 return found
 
 
-def dissect(frames: Sequence[bytes], directory: Path, *options: str) -> list[list[str]]:
-    """One row of FIELDS per frame that tshark shows; several values of a field are joined by commas."""
+LUA = Path(__file__).resolve().parents[2] / "docs" / "wireshark" / "mrc.lua"
+
+
+def dissect(frames: Sequence[bytes], directory: Path, *options: str, fields: Sequence[str] = FIELDS) -> list[list[str]]:
+    """One row of `fields` per frame that tshark shows; several values of a field are joined by commas."""
     pcap = directory / "frames.pcap"
     records = (struct.pack("<IIII", n, 0, len(frame), len(frame)) + frame for n, frame in enumerate(frames))
     pcap.write_bytes(_PCAP_HEADER + b"".join(records))
     argv = ["tshark", "-n", "-r", str(pcap), "-T", "fields", *options]
     done = subprocess.run(
-        argv + [word for name in FIELDS for word in ("-e", name)],
+        argv + [word for name in fields for word in ("-e", name)],
         capture_output=True,
         text=True,
         check=True,
@@ -99,6 +105,43 @@ def test_tshark_reads_every_frame_of_an_mrc_transfer(tmp_path: Path) -> None:
         assert int(told["infiniband.bth.psn"]) == int.from_bytes(frame[h.BTH_AT + 9 : h.BTH_AT + 12], "big")
         if frame[h.BTH_AT] in h.WRITES:
             assert int(told["infiniband.bth.destqp"], 16) == qpns["h2"]
+    our_dissector_agrees_with_the_layers(frames, tmp_path, qpns)
+
+
+def our_dissector_agrees_with_the_layers(frames: Sequence[bytes], directory: Path, qpns: dict[str, int]) -> None:
+    """Every header of a real transfer, read by docs/wireshark/mrc.lua and by the scapy layers."""
+    options = ("-X", f"lua_script:{LUA}", "-2")
+    assert dissect(frames, directory, *options, "-Y", "mrc.note.short || _ws.lua.error") == []
+    names = (
+        "mrc.opcode",
+        "mrc.dqp",
+        "mrc.psn",
+        "mrc.ev",
+        "mrc.usids",
+        "mrc.entropy",
+        "mrc.sack.cack",
+        "mrc.va",
+        "mrc.qp",
+    )
+    pairs = set()
+    for frame, row in zip(frames, dissect(frames, directory, *options, fields=names), strict=True):
+        told = {name: int(text, 0) for name, text in zip(names, row, strict=True) if text and name != "mrc.usids"}
+        layers = scapy_mrc.dissect(frame)
+        bth = layers[scapy_mrc.MrcBTH]
+        assert (told["mrc.opcode"], told["mrc.dqp"]) == (bth.opcode, bth.dqpn)
+        sport, flow_label = layers[UDP].sport, layers[IPv6].payload[IPv6].fl
+        assert told["mrc.ev"] == srv6.ev_from_wire(sport, flow_label)
+        assert row[names.index("mrc.usids")] == ":".join(frame[at : at + 2].hex() for at in range(42, 54, 2))
+        if scapy_mrc.SETH in layers:
+            seth = layers[scapy_mrc.SETH]
+            assert (told["mrc.entropy"], told["mrc.sack.cack"]) == (seth.entropy, seth.cack_psn)
+        if scapy_mrc.RETH in layers:
+            assert told["mrc.va"] == layers[scapy_mrc.RETH].va
+        if bth.dqpn != h.ENDPOINT_QPN:
+            assert told["mrc.psn"] == bth.psn
+            assert bth.dqpn in qpns.values()
+            pairs.add(told["mrc.qp"])
+    assert pairs == {1}  # both directions of the one QP
 
 
 def test_tshark_reads_every_frame_of_a_roce_transfer(tmp_path: Path) -> None:
