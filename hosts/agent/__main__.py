@@ -5,7 +5,6 @@ host's network namespace. SIGTERM ends it cleanly.
 """
 
 import argparse
-import functools
 import logging
 import os
 import random
@@ -18,14 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.hosts.agent import garbage
-from mrclab.hosts.agent.api import HostOperations, operations
+from mrclab.hosts.agent.api import checked
 from mrclab.hosts.agent.history import History
+from mrclab.hosts.agent.host import Host
+from mrclab.hosts.agent.process import ProcessOperations
 from mrclab.hosts.agent.punctual import be_punctual
-from mrclab.hosts.agent.sampling import INTERVAL_S, Sampler
-from mrclab.hosts.mapper import Mapper
+from mrclab.hosts.agent.sampling import INTERVAL_S
+from mrclab.hosts.memory.regions import Mapped
 from mrclab.hosts.nic.nic import Nic
 from mrclab.hosts.nic.packetsocket import PacketSocketError
-from mrclab.hosts.transports import endpoint
+from mrclab.hosts.nic.seam import Transport
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.server import Server
 from mrclab.topo.nodeconfig import NodeConfig, NodeConfigError, load
@@ -34,33 +35,33 @@ log = logging.getLogger("agent")
 
 
 class Agent:
-    """One host. `run` serves until SIGTERM or the `shutdown` operation."""
+    """One host as a process. `run` serves until SIGTERM or the `shutdown` operation."""
 
     def __init__(
         self, config_path: Path, socket_path: Path, history_path: Path, seed: int, transport: str | None = None
     ) -> None:
         config = load(config_path)
         self._history = History(history_path, config.host.name)
+        self._server: Server | None = None
         rng = random.Random(f"{seed}/{config.host.name}")
-        self._endpoint = endpoint(config, rng, self._record, transport)
-        self._nic = Nic(config, self._endpoint)
+        host = Host(config, rng, self._make_nic, Mapped(), self._record, self._tell, transport, began=time.monotonic())
         self._waker = _stop_on_signals(self._nic)
-        sampler = Sampler(self._nic, self._endpoint, self._log_record)
-        host = HostOperations(config, config_path, self._nic, sampler, self._use_config)
-        served = operations(host, self._endpoint, self._nic, self._tell, self._log_record)
+        process = ProcessOperations(host, config_path, self._nic.stop)
+        served = host.operations | checked([process], host.transport, self._nic)
         self._server = Server(socket_path, served)
         self._nic.watch(self._server.fileno(), self._server.service)
-        self._nic.every(INTERVAL_S, functools.partial(self._sample, sampler))
-        self._probe_links(config)
-        self._log_record({"kind": "agent.start", "pid": os.getpid(), "config_version": config.version, "seed": seed})
+        self._nic.every(INTERVAL_S, lambda _now: self._history.flush())
+        host.record({"kind": "agent.start", "pid": os.getpid(), "config_version": config.version, "seed": seed})
+        self._host = host
 
     def run(self) -> None:
         """Serve until told to stop, then leave nothing behind."""
+        assert self._server is not None
         self._nic.every(garbage.INTERVAL_S, garbage.Collector(self._frames).tick)
         try:
             self._nic.run()
         finally:
-            self._log_record({"kind": "agent.stop"})
+            self._host.record({"kind": "agent.stop"})
             signal.set_wakeup_fd(-1)
             self._waker.close()
             self._server.service()
@@ -68,45 +69,22 @@ class Agent:
             self._nic.close()
             self._history.close()
 
+    def _make_nic(self, config: NodeConfig, transport: Transport) -> Nic:
+        self._nic = Nic(config, transport)
+        return self._nic
+
     def _frames(self) -> int:
         return sum(port.tx_packets + port.rx_packets for port in self._nic.ports)
 
-    def _sample(self, sampler: Sampler, now: float) -> None:
-        sampler.take(now)
-        self._history.flush()
-
-    def _probe_links(self, config: NodeConfig) -> None:
-        """Take part in the Clustermapper if the node config says so."""
-        section = config.mapper
-        if section is not None:
-            report = functools.partial(self._log_mapper_report, config.host.name)
-            mapper = Mapper(config, self._nic.inject, report, section.cycle, section.timeout)
-            self._nic.divert(mapper.receive)
-            self._nic.every(mapper.interval, mapper.tick)
-
-    def _log_mapper_report(self, host: str, record: dict[str, Any]) -> None:
-        self._log_record({**record, "host": host})
-
-    def _record(self, record: dict[str, Any]) -> None:
-        self._log_record(record)
-
-    def _log_record(self, record: dict[str, Any]) -> dict[str, Any]:
-        # The endpoint logs while it is made, before there is a NIC that keeps the time.
-        now = self._nic.now if hasattr(self, "_nic") else time.monotonic()
+    def _record(self, now: float, record: dict[str, Any]) -> dict[str, Any]:
         whole = self._history.write(now, record)
-        if hasattr(self, "_server") and self._server.has_subscribers:
+        if self._server is not None and self._server.has_subscribers:
             self._server.publish(whole)
         return whole
 
-    def _tell(self, event: dict[str, Any]) -> None:
-        """Tell listeners of something that is not worth a record."""
-        if self._server.has_subscribers:
-            self._server.publish({"t": round(self._nic.now, 6), **event})
-
-    def _use_config(self, config: NodeConfig) -> None:
-        self._nic.configure(config)
-        self._endpoint.update_config(config, self._nic.now)
-        self._log_record({"kind": "agent.configured", "config_version": config.version})
+    def _tell(self, now: float, event: dict[str, Any]) -> None:
+        if self._server is not None and self._server.has_subscribers:
+            self._server.publish({"t": round(now, 6), **event})
 
 
 def _stop_on_signals(nic: Nic) -> socket.socket:

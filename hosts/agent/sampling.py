@@ -5,12 +5,11 @@ asked for is told in full; what goes into the history ten times a second says on
 a QP or path that did not move has no row, a number that stayed has no field, and one that was never told is 0.
 """
 
-import resource
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from mrclab.hosts.nic.nic import Nic
+from mrclab.hosts.nic.seam import Wire
 
 INTERVAL_S = 0.1
 KEPT = 6000
@@ -61,7 +60,7 @@ _NOT_IN_HISTORY = ("last_placed",)  # moves with every packet, and `max_gap` say
 class Sampler:
     """Takes samples of one host."""
 
-    def __init__(self, nic: Nic, transport: Counted, record: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def __init__(self, nic: Wire, transport: Counted, record: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         self._nic = nic
         self._transport = transport
         self._record = record
@@ -73,24 +72,14 @@ class Sampler:
         return self._whole(self._transport.stats())
 
     def _whole(self, stats: dict[str, Any]) -> dict[str, Any]:
-        """The transport's numbers with those of NIC and process."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
+        """The transport's numbers with those of the NIC."""
         by_port = stats.pop("ports", {})
         ports = [port.counters()._asdict() | by_port.get(port.number, {}) for port in self._nic.ports]
-        return {
-            **stats,
-            "ports": ports,
-            "cpu": round(usage.ru_utime + usage.ru_stime, 6),
-            "delayed_frames": len(self._nic.delay_line),
-            "delay_line_drops": self._nic.delay_line.drops,
-        }
+        return {**stats, "ports": ports, **self._nic.strain()}
 
     def take(self, _now: float) -> None:
         """Write one sample; lateness and gaps are the worst since the one before."""
-        nic = self._nic
-        late = max(port.pacer.take_worst_late() for port in nic.ports)
-        receive_late, nic.worst_receive_late = nic.worst_receive_late, 0.0
-        lateness = {"late": round(late, 6), "receive_late": round(receive_late, 6)}
+        lateness = self._nic.lateness()
         sample = self._whole(self._transport.moved())
         for row in sample["qps"]:
             for name in _NOT_IN_HISTORY:

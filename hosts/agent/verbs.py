@@ -8,10 +8,11 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mrclab.hosts.memory import regions
+from mrclab.hosts.memory.memory import STEP_INTERVAL_S, Access, Buffer, Memory
+from mrclab.hosts.nic.seam import Loop
+from mrclab.hosts.rdma import memory as rights
 from mrclab.hosts.rdma.completion import Completion
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.resources import FULL_ACCESS
 from mrclab.hosts.transports import Endpoint
 from mrclab.rpc.errors import RpcError
@@ -20,21 +21,20 @@ Result = dict[str, Any]
 
 
 class VerbOperations:
-    """Methods without underscore are operations. `directory` maps host names to inner addresses, as of now.
-
-    `in_background(step)` has the loop call a step now and then until it returns False.
-    """
+    """Methods without underscore are operations. `directory` maps host names to inner addresses, as of now."""
 
     def __init__(
         self,
         endpoint: Endpoint,
+        loop: Loop,
+        memory: Memory,
         directory: Callable[[], Mapping[str, str]],
-        in_background: Callable[[Callable[[], bool]], None],
     ) -> None:
         self._endpoint = endpoint
-        self._in_background = in_background
+        self._loop = loop
+        self._memory = memory
         self._directory = directory
-        self._buffers: dict[int, regions.Buffer] = {}
+        self._buffers: dict[int, Buffer] = {}
         self._completions: list[Completion] = []
 
     # --- device, protection domains, completion queues ----------------------------------------------------------------
@@ -83,24 +83,24 @@ class VerbOperations:
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def reg_mr(
-        self, path: str, length: int | None = None, access: regions.Access = "read", pd: int | None = None
-    ) -> Result:
+    def reg_mr(self, path: str, length: int | None = None, access: Access = "read", pd: int | None = None) -> Result:
         """Register a file as memory region; with access "write" it is made, and the peer may write to it."""
-        buffer = regions.map_file(path, length, access)
+        buffer = self._memory.map(path, length, access)
         try:
-            region = self._endpoint.reg_mr(buffer, FULL_ACCESS if access == "write" else Access(0), pd)
+            region = self._endpoint.reg_mr(buffer, FULL_ACCESS if access == "write" else rights.Access(0), pd)
         except VerbsError:
-            regions.unmap(buffer)
+            self._memory.unmap(buffer)
             raise
         self._buffers[region.lkey] = buffer
-        self._in_background(regions.populate(buffer, access))
+        step = self._memory.populate(buffer, access)
+        if step is not None:
+            self._loop.until_done(STEP_INTERVAL_S, step)
         return {"lkey": region.lkey, "rkey": region.rkey, "va": region.va, "length": region.length}
 
     def dereg_mr(self, lkey: int) -> None:
         """Give a region back; EBUSY while a request uses it."""
         self._endpoint.dereg_mr(lkey)
-        regions.unmap(self._buffers.pop(lkey))
+        self._memory.unmap(self._buffers.pop(lkey))
 
     # --- queue pairs --------------------------------------------------------------------------------------------------
 

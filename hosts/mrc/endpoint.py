@@ -173,6 +173,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         if not qp.awake and not qp.idle:
             qp.awake = True
             self._active.append(qp)
+        self.on_work()
 
     def send_control(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None) -> None:
         """Queue a control packet for this port; for the peer's next one if none is named or it is down at either end.
@@ -184,6 +185,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         if entry is None or not self._reaches(entry, peer):
             entry = self._in_turn(peer)
         entry.control.append((item, peer))
+        self.on_work()
 
     def _in_turn(self, peer: Peer) -> Port:
         ports = list(self._ports.values())

@@ -33,6 +33,7 @@ _RTS = QpState.RTS
 class Services(rc.Services, Protocol):
     """What an MRC QP asks of the endpoint it lives in."""
 
+    on_work: Callable[[], None]
     urgent: bool  # a QP may have a retransmission or a probe to send
 
     def wake(self, qp: QueuePair) -> None:
@@ -181,7 +182,9 @@ class QueuePair(rc.QueuePair):
 
     def wake(self) -> None:
         """There may be something to send."""
-        if not self.awake:
+        if self.awake:
+            self.host.on_work()
+        else:
             self.host.wake(self)
 
     def urgent(self) -> None:

@@ -9,16 +9,18 @@ due within a little slack of the first: a part of a packet time, as frames wait 
 """
 
 import logging
+import resource
 import select
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from mrclab.hosts.nic.carrier import CarrierWatch
 from mrclab.hosts.nic.delayline import DelayLine
-from mrclab.hosts.nic.nicport import Frame, Port
+from mrclab.hosts.nic.nicport import Port
+from mrclab.hosts.nic.seam import Frame, Taker, Transport
 from mrclab.topo.linkcheck import LinkCheckError, answer
 from mrclab.topo.nodeconfig import NodeConfig
 
@@ -62,28 +64,6 @@ _ENDPOINT_REQUEST = 0xD8
 _FOREVER = float("inf")
 
 
-class Transport(Protocol):
-    """What the NIC asks of a host's transport; `hosts.mrc.endpoint.Endpoint` in the lab."""
-
-    def receive(self, port: int, frame: bytes | memoryview, now: float) -> None:
-        """Take a frame; the buffer is the caller's again afterwards."""
-
-    def next_frame(self, port: int, now: float) -> Frame | None:
-        """Give the frame to send on a port that has space now; None when there is nothing to send there."""
-
-    def has_work(self, port: int, now: float) -> bool:
-        """Say whether `next_frame` would find something for this port if it had space now; True where in doubt."""
-
-    def next_deadline(self) -> float | None:
-        """Say when `on_timer` wants to be called."""
-
-    def on_timer(self, now: float) -> None:
-        """Do what is due."""
-
-    def port_event(self, port: int, up: bool, now: float) -> None:
-        """Take note that a port lost or got carrier."""
-
-
 @dataclass(eq=False)
 class _Task:
     """Periodic work: when it is due next, seconds between two calls."""
@@ -116,12 +96,12 @@ class Nic:
         self._port_descriptors = [port.socket.fileno() for port in self.ports]
         self._last_moved = self._looked = self.now
         self._periodic: list[_Task] = []
-        self._soon: deque[Callable[[], None]] = deque()
-        self._taker: Callable[[bytes | memoryview, float], bool] | None = None
+        self._soon: deque[Callable[[float], None]] = deque()
+        self._taker: Taker | None = None
         self._running = False
         self._least_links = min((template.links for template in config.templates), default=1)
         self._set_slack()
-        self.worst_receive_late = 0.0
+        self._worst_receive_late = 0.0
 
     def _set_slack(self) -> None:
         """How much later than due anything may happen, and how long a frame that arrives is not due for certain."""
@@ -139,7 +119,7 @@ class Nic:
             if candidate.number == port and candidate.up:
                 candidate.injected.append(frame)
 
-    def divert(self, taker: Callable[[bytes | memoryview, float], bool]) -> None:
+    def divert(self, taker: Taker) -> None:
         """Offer endpoint requests to `taker(frame, now)` first; those that it takes do not reach the transport."""
         self._taker = taker
 
@@ -147,19 +127,34 @@ class Nic:
         """Call `work(now)` every `interval` seconds; a late call does not shift the next."""
         self._periodic.append(_Task(self.now + interval, interval, work))
 
-    def soon(self, work: Callable[[], None]) -> None:
-        """Call `work()` once, before the next frame is sent."""
+    def soon(self, work: Callable[[float], None]) -> None:
+        """Call `work(now)` once, before the next frame is sent."""
         self._soon.append(work)
 
-    def until_done(self, interval: float, step: Callable[[], bool]) -> None:
-        """Call `step()` every `interval` seconds until it returns False."""
+    def until_done(self, interval: float, step: Callable[[float], bool]) -> None:
+        """Call `step(now)` every `interval` seconds until it returns False."""
 
-        def work(_now: float) -> None:
-            if not step():
+        def work(now: float) -> None:
+            if not step(now):
                 self._periodic.remove(task)
 
         task = _Task(self.now, interval, work)
         self._periodic.append(task)
+
+    def strain(self) -> dict[str, Any]:
+        """Return CPU seconds of this process, frames that wait for the links' delay, and those lost there."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "cpu": round(usage.ru_utime + usage.ru_stime, 6),
+            "delayed_frames": len(self.delay_line),
+            "delay_line_drops": self.delay_line.drops,
+        }
+
+    def lateness(self) -> dict[str, float]:
+        """Return the worst lateness of sending and receiving since the last call, seconds."""
+        late = max(port.pacer.take_worst_late() for port in self.ports)
+        receive_late, self._worst_receive_late = self._worst_receive_late, 0.0
+        return {"late": round(late, 6), "receive_late": round(receive_late, 6)}
 
     def configure(self, config: NodeConfig) -> None:
         """Take a changed delay and rate; ports cannot change while the NIC runs."""
@@ -275,7 +270,7 @@ class Nic:
                 self._run_periodic()
                 break
         while self._soon:
-            self._soon.popleft()()
+            self._soon.popleft()(self.now)
         return moved + self._transmit()
 
     def _advance(self, now: float) -> float:
@@ -309,7 +304,7 @@ class Nic:
         now = time.monotonic()
         for due, port, frame in self.delay_line.take_due(now):
             count += 1
-            self.worst_receive_late = max(self.worst_receive_late, now - due)
+            self._worst_receive_late = max(self._worst_receive_late, now - due)
             self._deliver(port, frame, self._advance(due))
         return count
 

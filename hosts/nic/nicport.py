@@ -2,54 +2,14 @@
 
 import logging
 from collections import deque
-from typing import NamedTuple, Protocol
 
 from mrclab.hosts.nic.pacing import Pacer
 from mrclab.hosts.nic.packetsocket import PacketSocket
+from mrclab.hosts.nic.seam import Frame, PortCounters, full_size
 from mrclab.topo.nodeconfig import NicPort, NodeConfig
 from mrclab.topo.numbers import MTU_HEADROOM
 
 log = logging.getLogger(__name__)
-
-HEADER_BYTES = 142
-"""What a full packet adds to its payload: Ethernet 14, IPv6 80, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, ICRC 4."""
-
-ROCE_HEADER_BYTES = 78
-"""The same for RoCEv2: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4."""
-
-
-class Frame(Protocol):
-    """A frame to send, in parts; `payload` is a view of the memory it is sent from."""
-
-    @property
-    def header(self) -> bytes:
-        """Everything before the payload."""
-
-    @property
-    def payload(self) -> memoryview | None:
-        """The payload where it lies."""
-
-    @property
-    def trailer(self) -> bytes:
-        """Everything after the payload."""
-
-    @property
-    def wire_len(self) -> int:
-        """Bytes that the link is busy for."""
-
-
-class PortCounters(NamedTuple):
-    """Counters of one port since the start."""
-
-    port: int
-    up: bool
-    tx_packets: int
-    tx_bytes: int
-    rx_packets: int
-    rx_bytes: int
-    tx_errors: int
-    other_frames: int
-    socket_drops: int
 
 
 class Port:
@@ -69,8 +29,7 @@ class Port:
 
     def set_rate(self, node: NodeConfig) -> None:
         """Pace at the link rate of a node config: so many full packets of its transport per second."""
-        headers = ROCE_HEADER_BYTES if node.transport.kind == "roce" else HEADER_BYTES
-        self.pacer = Pacer(node.link.rate_pps, node.path_mtu + headers)
+        self.pacer = Pacer(node.link.rate_pps, full_size(node))
 
     def send(self, frame: Frame, now: float) -> bool:
         """Hand a frame to the interface; return False when it takes no more for the moment."""

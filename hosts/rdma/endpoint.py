@@ -40,6 +40,7 @@ class Hosted(Generic[P, Qp]):
     """The part of an Endpoint that knows no packets; the transport's Verbs and its Endpoint give it its tables."""
 
     now: float
+    on_work: Callable[[], None]
     log: Callable[[dict[str, Any]], None]
     timers: Timers
     qps: dict[int, Qp]
@@ -47,6 +48,10 @@ class Hosted(Generic[P, Qp]):
     _shown_up: list[bool] | None = None
 
     # --- time -------------------------------------------------------------------------------------
+
+    def advance(self, now: float) -> None:
+        """The calls that follow happen at `now`, seconds."""
+        self.now = now
 
     def next_deadline(self) -> float | None:
         """When on_timer should be called next."""
@@ -80,6 +85,7 @@ class Hosted(Generic[P, Qp]):
         entry.up = up
         self.log({"kind": "port.state", "port": entry.number, "up": up})
         self._port_changed(entry, now)
+        self.on_work()
 
     def _port_changed(self, entry: P, now: float) -> None:
         """A port is up now that was down, or down that was up."""

@@ -28,6 +28,10 @@ _DEFAULT_CQE: Final = 8192
 FULL_ACCESS: Final = Access.LOCAL_WRITE | Access.REMOTE_WRITE
 
 
+def _nobody_asks() -> None:
+    """A NIC that asks its transport in every pass needs no word."""
+
+
 class Resources:
     """Tables of a host that hold no QPs, and the calls on them."""
 
@@ -36,6 +40,7 @@ class Resources:
         self.rng = rng
         self.log = log
         self.now = 0.0
+        self.on_work: Callable[[], None] = _nobody_asks  # told that there may be something to send
         self.timers = Timers()
         self.memory = MemoryTable(rng)
         self._cqs: dict[int, CompletionQueue] = {}

@@ -130,12 +130,14 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         if not qp.queued and qp.requestor.sendable():
             qp.queued = True
             self._ports[qp.port.number].ready.append(qp)
+            self.on_work()
 
     def send_control(self, port: int, item: ControlItem) -> None:
         """Queue a control packet; a port that is down loses it."""
         entry = self._ports[port]
         if entry.up:
             entry.control.append(item)
+            self.on_work()
 
     # --- ports ------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from mrclab.hosts.memory.memory import Memory
+from mrclab.hosts.nic.seam import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.verbs import Verbs
 from mrclab.hosts.workloads.workload import FlowSpec, Workload, WorkloadSpec
@@ -31,23 +33,22 @@ _CQ_DEPTH = 1 << 17
 class WorkloadOperations:
     """Methods without underscore are operations.
 
-    `soon(work)` has the loop call something once before it sends again, `until_done(interval, step)` now and then until
-    the step returns False. `directory` maps host names to inner addresses. `record` writes history and tells listeners,
-    `tell` tells listeners only.
+    `directory` maps host names to inner addresses. `record` writes history and tells listeners, `tell` tells listeners
+    only.
     """
 
     def __init__(
         self,
         transport: Verbs[Any],
-        soon: Callable[[Callable[[], None]], None],
-        until_done: Callable[[float, Callable[[], bool]], None],
+        loop: Loop,
+        memory: Memory,
         directory: Callable[[], Mapping[str, str]],
         record: Callable[[dict[str, Any]], Any],
         tell: Callable[[dict[str, Any]], Any],
     ) -> None:
         self._transport = transport
-        self._soon = soon
-        self._until_done = until_done
+        self._loop = loop
+        self._memory = memory
         self._directory = directory
         self._record = record
         self._tell = tell
@@ -63,14 +64,16 @@ class WorkloadOperations:
             raise RpcError("EEXIST", f"there is a workload {name!r} already; release it first")
         directory = self._directory()
         try:
-            workload = Workload(name, WorkloadSpec.model_validate(spec), self._transport, self._queue(), self._record)
+            workload = Workload(
+                name, WorkloadSpec.model_validate(spec), self._transport, self._memory, self._queue(), self._record
+            )
             given = [FlowSpec.model_validate(flow) for flow in flows]
         except ValidationError as error:
             raise RpcError("EINVAL", f"workload {name}: {error}") from None
-        wanted = [flow.model_copy(update={"address": directory.get(flow.peer, flow.peer)}) for flow in given]
+        ends = [flow.model_copy(update={"address": directory.get(flow.peer, flow.peer)}) for flow in given]
         self._workloads[name] = workload
         try:
-            made = {flow.name: workload.add(flow) for flow in wanted}
+            made = {flow.name: workload.add(flow) for flow in ends}
         except (VerbsError, RpcError):
             self.release_workload(name)
             raise
@@ -84,15 +87,15 @@ class WorkloadOperations:
             workload.connect(flow, remote)
 
     def start_workload(self, name: str, at: float) -> None:
-        """Begin at a monotonic time."""
+        """Begin at a time of the host's clock."""
         self._workload(name).start(at)
         if not self._watching:
             self._watching = True
-            self._until_done(PROGRESS_S, self._tell_progress)
+            self._loop.until_done(PROGRESS_S, self._tell_progress)
 
     def stop_workload(self, name: str) -> None:
         """Send nothing new."""
-        self._workload(name).stop(self._transport.now)
+        self._workload(name).stop(self._loop.now)
 
     def workload_status(self, name: str) -> Result:
         """Return {flows: {flow: {role, bytes, sha256, error}}, acked_bytes}."""
@@ -109,7 +112,7 @@ class WorkloadOperations:
 
     # --- the loop ---------------------------------------------------------------------------------
 
-    def _tell_progress(self) -> bool:
+    def _tell_progress(self, _now: float) -> bool:
         """Tell listeners of every workload that got further; whether one goes on."""
         for name, workload in self._workloads.items():
             acked = workload.acked_bytes
@@ -129,16 +132,16 @@ class WorkloadOperations:
     def _note(self) -> None:
         if not self._waiting:
             self._waiting = True
-            self._soon(self._take)
+            self._loop.soon(self._take)
 
-    def _take(self) -> None:
+    def _take(self, now: float) -> None:
         """Hand completions to their workloads, those too that come of it."""
         self._waiting = False
         while found := self._transport.poll_cq(self._cq, _MOST):
             for completion in found:
                 workload = self._by_qp.get(completion.qp)
                 if workload is not None:
-                    workload.take(completion, self._transport.now)
+                    workload.take(completion, now)
 
     def _workload(self, name: str) -> Workload:
         try:

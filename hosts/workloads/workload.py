@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mrclab.hosts.memory import regions
+from mrclab.hosts.memory.memory import Access as FileAccess
+from mrclab.hosts.memory.memory import Buffer, Memory
 from mrclab.hosts.rdma.completion import Completion
 from mrclab.hosts.rdma.memory import Access, MemoryRegion
 from mrclab.hosts.rdma.resources import FULL_ACCESS
@@ -59,7 +60,13 @@ class Workload:
     """Ends and pattern. `record` writes history and tells whoever listens."""
 
     def __init__(
-        self, name: str, spec: WorkloadSpec, transport: Verbs[Any], cq: int, record: Callable[[Record], Any]
+        self,
+        name: str,
+        spec: WorkloadSpec,
+        transport: Verbs[Any],
+        memory: Memory,
+        cq: int,
+        record: Callable[[Record], Any],
     ) -> None:
         self.name = name
         self.spec = spec
@@ -67,10 +74,11 @@ class Workload:
         self.receivers: dict[str, Receiver] = {}
         self.by_qp: dict[int, Sender | Receiver] = {}
         self._transport = transport
+        self._memory = memory
         self._cq = cq
         self._record = record
         self._regions: list[MemoryRegion] = []
-        self._files: list[regions.Buffer] = []
+        self._files: list[Buffer] = []
         self._source = bytearray()
         self._own: MemoryRegion | None = None
         self._streams: dict[str, Stream] = {}
@@ -127,8 +135,8 @@ class Workload:
             return Ring.length_of(number, spec.size or 0, spec.rank, spec.ranks)
         return self.slots.size
 
-    def _file(self, path: str, access: regions.Access) -> MemoryRegion:
-        buffer = regions.map_file(path, self.spec.size, access)
+    def _file(self, path: str, access: FileAccess) -> MemoryRegion:
+        buffer = self._memory.map(path, self.spec.size, access)
         self._files.append(buffer)
         return self._register(buffer, FULL_ACCESS if access == "write" else Access(0))
 
@@ -284,4 +292,4 @@ class Workload:
         for region in self._regions:
             self._transport.dereg_mr(region.lkey)
         for buffer in self._files:
-            regions.unmap(buffer)
+            self._memory.unmap(buffer)

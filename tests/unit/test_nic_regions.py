@@ -7,39 +7,41 @@ import sys
 
 import pytest
 
-from mrclab.hosts.memory.regions import map_file, populate, unmap
+from mrclab.hosts.memory.regions import Mapped
 from mrclab.rpc.errors import RpcError
+
+MEMORY = Mapped()
 
 
 def test_a_file_is_read_where_it_lies(tmp_path):
     path = tmp_path / "source"
     path.write_bytes(bytes(range(256)) * 20)
-    buffer = map_file(str(path), None, "read")
+    buffer = MEMORY.map(str(path), None, "read")
     assert bytes(buffer) == path.read_bytes()
     with pytest.raises(TypeError):
         buffer[0:1] = b"x"
-    unmap(buffer)
+    MEMORY.unmap(buffer)
 
 
 def test_only_the_length_asked_for_is_mapped(tmp_path):
     path = tmp_path / "source"
     path.write_bytes(b"0123456789")
-    assert bytes(map_file(str(path), 4, "read")) == b"0123"
+    assert bytes(MEMORY.map(str(path), 4, "read")) == b"0123"
 
 
 def test_a_written_region_makes_the_file_and_what_is_written_is_in_it(tmp_path):
     path = tmp_path / "target"
-    buffer = map_file(str(path), 5000, "write")
+    buffer = MEMORY.map(str(path), 5000, "write")
     memoryview(buffer)[4096:4101] = b"hello"
     assert path.read_bytes() == bytes(4096) + b"hello" + bytes(899)
-    unmap(buffer)
+    MEMORY.unmap(buffer)
 
 
 @pytest.mark.parametrize("before", [b"", b"x" * 10, b"x" * 9000])
 def test_a_written_region_has_exactly_its_length(tmp_path, before):
     path = tmp_path / "target"
     path.write_bytes(before)
-    map_file(str(path), 5000, "write")
+    MEMORY.map(str(path), 5000, "write")
     assert path.stat().st_size == 5000
 
 
@@ -52,13 +54,13 @@ def test_a_file_that_is_truncated_keeps_its_bytes_in_the_region(tmp_path):
     path = tmp_path / "source"
     content = os.urandom(100_000)
     path.write_bytes(content)
-    buffer = map_file(str(path), None, "read")
+    buffer = MEMORY.map(str(path), None, "read")
     view = memoryview(buffer)
     truncate(path)
     assert path.stat().st_size == 10
     assert bytes(view) == content
     view.release()
-    unmap(buffer)
+    MEMORY.unmap(buffer)
 
 
 def test_a_file_that_somebody_writes_to_is_copied_at_once(tmp_path):
@@ -66,20 +68,20 @@ def test_a_file_that_somebody_writes_to_is_copied_at_once(tmp_path):
     content = os.urandom(100_000)
     path.write_bytes(content)
     with path.open("r+b") as writer:
-        buffer = map_file(str(path), None, "read")
+        buffer = MEMORY.map(str(path), None, "read")
         writer.truncate(10)
     assert bytes(buffer) == content
-    unmap(buffer)
+    MEMORY.unmap(buffer)
 
 
 def test_a_file_can_be_written_to_once_its_region_is_gone(tmp_path):
     path = tmp_path / "source"
     path.write_bytes(bytes(100_000))
-    first, second = map_file(str(path), None, "read"), map_file(str(path), None, "read")
-    unmap(first)
+    first, second = MEMORY.map(str(path), None, "read"), MEMORY.map(str(path), None, "read")
+    MEMORY.unmap(first)
     truncate(path)
     assert bytes(second) == bytes(100_000)
-    unmap(second)
+    MEMORY.unmap(second)
     truncate(path)
 
 
@@ -87,20 +89,20 @@ def test_a_file_can_be_written_to_once_its_region_is_gone(tmp_path):
 def test_an_empty_region_is_allowed(tmp_path, access):
     path = tmp_path / "empty"
     path.write_bytes(b"")
-    buffer = map_file(str(path), 0, access)
+    buffer = MEMORY.map(str(path), 0, access)
     assert len(memoryview(buffer)) == 0
-    unmap(buffer)
+    MEMORY.unmap(buffer)
 
 
 def test_a_view_that_is_left_outlives_the_region_safely(tmp_path):
     path = tmp_path / "target"
-    buffer = map_file(str(path), 100, "write")
+    buffer = MEMORY.map(str(path), 100, "write")
     view = memoryview(buffer)
-    unmap(buffer)
+    MEMORY.unmap(buffer)
     view[:5] = b"hello"
     assert path.read_bytes()[:5] == b"hello"
     view.release()
-    unmap(buffer)
+    MEMORY.unmap(buffer)
     with pytest.raises(ValueError, match="closed"):
         memoryview(buffer)
 
@@ -110,10 +112,10 @@ def test_populating_takes_steps_touches_every_page_and_changes_nothing(tmp_path,
     path = tmp_path / "file"
     path.write_bytes(os.urandom(1_000_000))
     before = path.read_bytes()
-    buffer = map_file(str(path), 1_000_000, access)
-    step, steps = populate(buffer, access), 1
+    buffer = MEMORY.map(str(path), 1_000_000, access)
+    step, steps = MEMORY.populate(buffer, access), 1
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    while step():
+    while step(0.0):
         steps += 1
     assert steps == 4
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -123,17 +125,17 @@ def test_populating_takes_steps_touches_every_page_and_changes_nothing(tmp_path,
 
 
 def test_populating_ends_when_the_region_is_unmapped(tmp_path):
-    buffer = map_file(str(tmp_path / "file"), 1_000_000, "write")
-    step = populate(buffer, "write")
-    assert step()
-    unmap(buffer)
-    assert not step()
+    buffer = MEMORY.map(str(tmp_path / "file"), 1_000_000, "write")
+    step = MEMORY.populate(buffer, "write")
+    assert step(0.0)
+    MEMORY.unmap(buffer)
+    assert not step(0.0)
 
 
 def test_a_region_that_the_disk_cannot_hold_is_refused_before_anything_is_written(tmp_path):
     path = tmp_path / "file"
     with pytest.raises(RpcError, match="No space left") as caught:
-        map_file(str(path), 1 << 60, "write")
+        MEMORY.map(str(path), 1 << 60, "write")
     assert caught.value.code == "ENOSPC"
     assert path.stat().st_size == 0
 
@@ -153,10 +155,10 @@ def test_a_region_that_the_disk_cannot_hold_is_refused_before_anything_is_writte
 def test_a_region_that_cannot_be_is_refused_with_a_sentence(tmp_path, name, length, access, code, message):
     (tmp_path / "short").write_bytes(b"0123456789")
     with pytest.raises(RpcError, match=message) as caught:
-        map_file(str(tmp_path / name), length, access)
+        MEMORY.map(str(tmp_path / name), length, access)
     assert caught.value.code == code
 
 
 def test_a_relative_path_is_refused():
     with pytest.raises(RpcError, match="give an absolute path"):
-        map_file("target", 1, "write")
+        MEMORY.map("target", 1, "write")

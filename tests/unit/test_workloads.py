@@ -5,6 +5,7 @@ import itertools
 import pytest
 from mrc_sim import Simulation
 
+from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.workloads import ring
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.hosts.workloads.channel import content, pieces
@@ -16,7 +17,7 @@ class Hosts:
     def __init__(self, numbers, **config):
         self.sim = Simulation(numbers, **config)
         self.names = [f"h{n}" for n in numbers]
-        self.soon = []
+        self.waiting = []
         self.api = {name: self.serve(name) for name in self.names}
         kick = self.sim.kick
         self.sim.kick = lambda: (self.work(), kick())
@@ -24,15 +25,23 @@ class Hosts:
     def serve(self, name):
         directory = {other: cfg.host.address for other, cfg in self.sim.configs.items()}
         record = self.sim._logger(name)
-        return WorkloadOperations(
-            self.sim.hosts[name], self.soon.append, lambda *_: None, lambda: directory, record, record
-        )
+        return WorkloadOperations(self.sim.hosts[name], self, Plain(), lambda: directory, record, record)
+
+    @property
+    def now(self):
+        return self.sim.now
+
+    def soon(self, work):
+        self.waiting.append(work)
+
+    def until_done(self, interval, step):
+        """Nobody looks at progress."""
 
     def work(self):
         for host in self.sim.hosts.values():
             host.now = self.sim.now
-        while self.soon:
-            self.soon.pop(0)()
+        while self.waiting:
+            self.waiting.pop(0)(self.sim.now)
 
     def prepare(self, name, spec, flows, per_host=None):
         """Make and join both ends of every flow (source, destination); returns the flows' names."""

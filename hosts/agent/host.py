@@ -1,0 +1,111 @@
+"""One host, wherever it runs: its transport on a NIC, the operations that drive it, samples and probes.
+
+No process, socket, file or clock: the NIC brings the time and carries frames (`hosts.nic.seam`), `memory` has the
+bytes of regions, `record` takes what is to be remembered. The agent's process is one way to run it.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from typing import Any
+
+from mrclab.hosts.agent.api import HostOperations, checked
+from mrclab.hosts.agent.ctl import CtlOperations
+from mrclab.hosts.agent.sampling import INTERVAL_S, Sampler
+from mrclab.hosts.agent.verbs import VerbOperations
+from mrclab.hosts.mapper import Mapper
+from mrclab.hosts.memory.memory import Memory
+from mrclab.hosts.mrc.endpoint import Endpoint as MrcEndpoint
+from mrclab.hosts.nic.seam import Carrier, Transport
+from mrclab.hosts.transports import endpoint
+from mrclab.hosts.workloads.api import WorkloadOperations
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.nodeconfig import NodeConfig
+
+Record = dict[str, Any]
+
+
+class Host:
+    """A host on the NIC that `make_nic(config, transport)` gives.
+
+    `record(t, record)` writes a record of that time into the history, tells listeners and returns it whole; `tell`
+    tells listeners of what is not worth one. `began` is the time before there is a NIC that keeps it.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        rng: random.Random,
+        make_nic: Callable[[NodeConfig, Transport], Carrier],
+        memory: Memory,
+        record: Callable[[float, Record], Record],
+        tell: Callable[[float, Record], None],
+        transport: str | None = None,
+        began: float = 0.0,
+    ) -> None:
+        self.name = config.host.name
+        self._write, self._tell_at, self._began = record, tell, began
+        self.nic: Carrier | None = None
+        self.transport = endpoint(config, rng, self._log, transport)
+        nic = self.nic = make_nic(config, self.transport)
+        self.sampler = Sampler(nic, self.transport, self.record)
+        self._base = HostOperations(config, nic, self.sampler, self._use_config)
+        self.operations = checked(self._parts(nic, memory), self.transport, nic)
+        nic.every(INTERVAL_S, self.sampler.take)
+        self._probe_links(config, nic)
+
+    def call(self, operation: str, /, **arguments: Any) -> Any:
+        """Do an operation; RpcError where there is none of this name, where it is refused or an argument is wrong."""
+        try:
+            found = self.operations[operation]
+        except KeyError:
+            raise RpcError("EINVAL", f"{self.name} has no operation {operation!r}") from None
+        return found(**arguments)
+
+    def record(self, record: Record) -> Record:
+        """Write a record of now."""
+        return self._write(self._now, record)
+
+    def update(self, read: Callable[[], NodeConfig]) -> dict[str, int]:
+        """Use the node config that `read` gives, if it is newer; returns the version in force."""
+        return self._base._update(read)  # noqa: SLF001 - underscored: it is no operation
+
+    @property
+    def _now(self) -> float:
+        # The transport logs while it is made, before there is a NIC.
+        return self._began if self.nic is None else self.nic.now
+
+    def _log(self, record: Record) -> None:
+        self.record(record)
+
+    def _tell(self, event: Record) -> None:
+        self._tell_at(self._now, event)
+
+    def _parts(self, nic: Carrier, memory: Memory) -> list[object]:
+        directory = self._base._directory  # noqa: SLF001 - underscored: it is no operation
+        verbs = VerbOperations(self.transport, nic, memory, directory)
+        workloads = WorkloadOperations(self.transport, nic, memory, directory, self.record, self._tell)
+        parts: list[object] = [self._base, verbs, workloads]
+        if isinstance(self.transport, MrcEndpoint):
+            parts.append(CtlOperations(self.transport, verbs._address, self.record))  # noqa: SLF001
+        return parts
+
+    def _probe_links(self, config: NodeConfig, nic: Carrier) -> None:
+        """Take part in the Clustermapper if the node config says so."""
+        section = config.mapper
+        if section is not None:
+            report = functools.partial(self._log_mapper_report, config.host.name)
+            mapper = Mapper(config, nic.inject, report, section.cycle, section.timeout)
+            nic.divert(mapper.receive)
+            nic.every(mapper.interval, mapper.tick)
+
+    def _log_mapper_report(self, host: str, record: Record) -> None:
+        self.record({**record, "host": host})
+
+    def _use_config(self, config: NodeConfig) -> None:
+        assert self.nic is not None
+        self.nic.configure(config)
+        self.transport.update_config(config, self._now)
+        self.record({"kind": "agent.configured", "config_version": config.version})

@@ -1,0 +1,31 @@
+"""Operations that only a host in a process of its own has: who it is, its node config file, its end."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mrclab.hosts.agent.host import Host
+from mrclab.topo.nodeconfig import load
+
+
+class ProcessOperations:
+    """Methods without underscore are operations."""
+
+    def __init__(self, host: Host, config_path: Path, stop: Callable[[], None]) -> None:
+        self._host = host
+        self._hello = host.operations["hello"]
+        self._config_path = config_path
+        self._stop = stop
+
+    def hello(self) -> dict[str, Any]:
+        """Say who serves here and how its ports are; `pid` changes with every restart."""
+        return {**self._hello(), "pid": os.getpid()}
+
+    def configure(self, path: str | None = None) -> dict[str, int]:
+        """Read the node config file again, or another one, and use it if it is newer."""
+        return self._host.update(lambda: load(Path(path) if path else self._config_path))
+
+    def shutdown(self) -> None:
+        """End the agent after this answer."""
+        self._stop()

@@ -1,0 +1,104 @@
+"""Where the bytes of registered regions lie: the part of the host that knows files.
+
+`Memory` is what verbs and workloads ask for; `Plain` maps files on any system, `hosts.memory.regions.Mapped` maps them
+as an agent on Linux should.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, Protocol
+
+from mrclab.rpc.errors import RpcError
+
+Access = Literal["read", "write"]
+Buffer = mmap.mmap | bytearray
+STEP_INTERVAL_S = 0.001
+"""Time between two steps of `populate` that keeps them well ahead of the data and out of its way."""
+
+
+class Memory(Protocol):
+    """Gives the bytes of a file as a buffer."""
+
+    def map(self, path: str, length: int | None, access: Access) -> Buffer:
+        """Map a file's first `length` bytes (None: all of it).
+
+        With access "write" the file is made where it is missing and gets exactly `length` bytes. An empty region is an
+        empty bytearray, since nothing can be mapped. Raises RpcError with the errno's name; the text names the path.
+        """
+
+    def unmap(self, buffer: Buffer) -> None:
+        """Give a region's memory back, at the latest when the last view of it goes; what was written is in the file."""
+
+    def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool] | None:
+        """Return a step that touches some pages of a region and says whether there are more; None: nothing to do."""
+
+
+class Plain:
+    """Files mapped with what every system has."""
+
+    def map(self, path: str, length: int | None, access: Access) -> Buffer:
+        """Map a file; see Memory."""
+        if not Path(path).is_absolute():
+            raise RpcError(
+                "EINVAL", f"path {path!r} is relative; give an absolute path, the agent has its own directory"
+            )
+        if length is not None and length < 0:
+            raise RpcError("EINVAL", f"length {length} of {path} is negative")
+        if access == "write" and length is None:
+            raise RpcError("EINVAL", f"a region that is written to needs a length; {path} has none yet")
+        try:
+            descriptor = os.open(path, os.O_RDONLY if access == "read" else os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _refused(path, access, error) from error
+        try:
+            return self._map(descriptor, path, length, access)
+        except OSError as error:
+            raise _refused(path, access, error) from error
+        finally:
+            os.close(descriptor)
+
+    def unmap(self, buffer: Buffer) -> None:
+        """Close the mapping."""
+        if isinstance(buffer, mmap.mmap):
+            with contextlib.suppress(BufferError):  # a view is left, as in what a destroyed QP remembers of a packet
+                buffer.close()
+
+    def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool] | None:
+        """Nothing: pages come as they are touched."""
+        del buffer, access
+        return None
+
+    def _map(self, descriptor: int, path: str, length: int | None, access: Access) -> Buffer:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise RpcError("EINVAL", f"{path} is no regular file")
+        if access == "write" and length is not None:
+            self._make_room(descriptor, length, status)
+            os.ftruncate(descriptor, length)
+        elif length is not None and length > status.st_size:
+            raise RpcError("EINVAL", f"{path} has {status.st_size} bytes, fewer than the {length} asked for")
+        size = status.st_size if length is None else length
+        if size == 0:
+            return bytearray()
+        if access == "write":
+            return mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE)
+        return self._map_read(descriptor, size)
+
+    def _make_room(self, descriptor: int, length: int, status: os.stat_result) -> None:
+        """OSError where the file cannot grow to this length."""
+
+    def _map_read(self, descriptor: int, size: int) -> mmap.mmap:
+        """Map what is only read."""
+        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+
+
+def _refused(path: str, access: Access, error: OSError) -> RpcError:
+    code = errno.errorcode.get(error.errno or errno.EIO, "EIO")
+    return RpcError(code, f"cannot {access} {path}: {error.strerror}")

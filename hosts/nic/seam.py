@@ -1,0 +1,142 @@
+"""What lies between a host and the NIC that carries it, whatever the NIC is: a raw socket per port, or virtual time.
+
+The transport gives frames and takes them (`Transport`, `Frame`); the NIC has ports (`Wire`) and the loop that calls
+everything on the host at its time (`Loop`). Times are seconds of the loop's clock, which never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from mrclab.topo.nodeconfig import NicPort, NodeConfig
+
+HEADER_BYTES = 142
+"""What a full packet adds to its payload: Ethernet 14, IPv6 80, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, ICRC 4."""
+
+ROCE_HEADER_BYTES = 78
+"""The same for RoCEv2: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4."""
+
+Taker = Callable[[bytes | memoryview, float], bool]
+
+
+def full_size(config: NodeConfig) -> int:
+    """Bytes of a full packet on the wire, by the transport of a node config."""
+    return config.path_mtu + (ROCE_HEADER_BYTES if config.transport.kind == "roce" else HEADER_BYTES)
+
+
+class Frame(Protocol):
+    """A frame to send, in parts; `payload` is a view of the memory it is sent from."""
+
+    @property
+    def header(self) -> bytes:
+        """Everything before the payload."""
+
+    @property
+    def payload(self) -> memoryview | None:
+        """The payload where it lies."""
+
+    @property
+    def trailer(self) -> bytes:
+        """Everything after the payload."""
+
+    @property
+    def wire_len(self) -> int:
+        """Bytes that the link is busy for."""
+
+
+class Transport(Protocol):
+    """What the NIC asks of a host's transport; `hosts.mrc.endpoint.Endpoint` in the lab."""
+
+    on_work: Callable[[], None]
+    """Called when there may be something to send that was not there before; the NIC sets it where it wants to know."""
+
+    def receive(self, port: int, frame: bytes | memoryview, now: float) -> None:
+        """Take a frame; the buffer is the caller's again afterwards."""
+
+    def next_frame(self, port: int, now: float) -> Frame | None:
+        """Give the frame to send on a port that has space now; None when there is nothing to send there."""
+
+    def has_work(self, port: int, now: float) -> bool:
+        """Say whether `next_frame` would find something for this port if it had space now; True where in doubt."""
+
+    def next_deadline(self) -> float | None:
+        """Say when `on_timer` wants to be called."""
+
+    def on_timer(self, now: float) -> None:
+        """Do what is due."""
+
+    def port_event(self, port: int, up: bool, now: float) -> None:
+        """Take note that a port lost or got carrier."""
+
+
+class PortCounters(NamedTuple):
+    """Counters of one port since the start."""
+
+    port: int
+    up: bool
+    tx_packets: int
+    tx_bytes: int
+    rx_packets: int
+    rx_bytes: int
+    tx_errors: int
+    other_frames: int
+    socket_drops: int
+
+
+class WirePort(Protocol):
+    """One port of a NIC as its host sees it."""
+
+    number: int
+    config: NicPort
+    up: bool
+
+    def counters(self) -> PortCounters:
+        """Return all counters."""
+
+
+class Wire(Protocol):
+    """The ports of a host's NIC."""
+
+    @property
+    def ports(self) -> Sequence[WirePort]:
+        """All of them, by number."""
+
+    def inject(self, port: int, frame: Frame) -> None:
+        """Send a frame that is not the transport's before the next of the transport's, if the port is up."""
+
+    def divert(self, taker: Taker) -> None:
+        """Offer endpoint requests to `taker(frame, now)` first; those that it takes do not reach the transport."""
+
+    def configure(self, config: NodeConfig) -> None:
+        """Take a changed delay and rate."""
+
+    def strain(self) -> dict[str, Any]:
+        """What a sample says of the NIC and of what it runs on.
+
+        `cpu` (seconds used), `delayed_frames` (held for the links' delay), `delay_line_drops`.
+        """
+
+    def lateness(self) -> dict[str, float]:
+        """`late` and `receive_late`: by how much anything was sent or delivered too late, seconds, since last asked."""
+
+
+class Loop(Protocol):
+    """What calls a host's work at its time."""
+
+    @property
+    def now(self) -> float:
+        """Time of the event that is being handled; never goes back."""
+
+    def every(self, interval: float, work: Callable[[float], None]) -> None:
+        """Call `work(now)` every `interval` seconds, first after one; a late call does not shift the next."""
+
+    def soon(self, work: Callable[[float], None]) -> None:
+        """Call `work(now)` once, before the next frame is sent."""
+
+    def until_done(self, interval: float, step: Callable[[float], bool]) -> None:
+        """Call `step(now)` every `interval` seconds, first at once, until it returns False."""
+
+
+class Carrier(Loop, Wire, Protocol):
+    """A NIC: the ports, and the loop that serves them and the host."""
