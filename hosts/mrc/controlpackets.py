@@ -22,18 +22,27 @@ def control_frame(path: Path, op: int, qpn: int, psn: int, body: bytes) -> Frame
 
 
 class SackItem:
-    """A SACK is due; `probe_id` where it answers a probe."""
+    """A SACK is due; `probe_id` where it answers a probe, `gaps` where it shall show an older gap."""
 
-    __slots__ = ("content", "entropy", "mark", "probe_id", "qp", "seq", "timestamp")
+    __slots__ = ("entropy", "gaps", "mark", "probe_id", "qp", "seq", "timestamp")
 
-    def __init__(self, qp: QueuePair, mark: int, entropy: int, timestamp: int, seq: int, probe_id: int | None) -> None:
+    def __init__(
+        self,
+        qp: QueuePair,
+        mark: int,
+        entropy: int,
+        timestamp: int,
+        seq: int,
+        probe_id: int | None,
+        gaps: bool = False,
+    ) -> None:
         self.qp = qp
         self.mark = mark
         self.entropy = entropy
         self.timestamp = timestamp
         self.seq = seq
         self.probe_id = probe_id
-        self.content: h.Sack | None = None  # fixed when waiting any longer would lose news; else made on sending
+        self.gaps = gaps
 
     def frame(self, path: Path, now: float) -> Frame:
         """Build it for a path."""

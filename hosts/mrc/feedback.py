@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.loss import TOO_SOON
-from mrclab.hosts.mrc.sent import PacketState, SentPacket
+from mrclab.hosts.mrc.responder import IDLE_RTTS
+from mrclab.hosts.mrc.sent import INFERRED, PacketState, SentPacket
 from mrclab.hosts.rdma.psn import unwrap, wrap
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _TRIM_REASONS = frozenset({int(h.Reason.TRIMMED), int(h.Reason.TRIMMED_LASTHOP)}
 _SKIP_ONCE = int(h.Mark.SKIP_ONCE)
 _ALWAYS_SKIP = int(h.Mark.ALWAYS_SKIP)
 _SRTT_GAIN = 0.125
+_SLACK = 2000  # µs that a peer's timer may be late
 
 
 class Feedback:
@@ -37,6 +39,8 @@ class Feedback:
         self._account = requestor.account
         self._stats = requestor.qp.stats
         self._news: list[SentPacket] = []  # whose last copy the SACK at hand proves to have arrived
+        self._unstamped = not requestor.qp.settings.timestamps
+        self._held_at_most = int(IDLE_RTTS * requestor.qp.settings.base_rtt * 1e6) + _SLACK
         self.srtt = 0.0
 
     # --- the three kinds --------------------------------------------------------------------------
@@ -45,11 +49,11 @@ class Feedback:
         """A SACK for this QP; `probe_sent_at` is set where it answers a reliability probe."""
         qp, r, window, stats = self._qp, self._r, self._window, self._stats
         stats.sacks_received += 1
-        qp.prober.tail_backoff = 1
         cack = unwrap(sack.cack - r.first_psn, window.una - 1)
         if not window.plausible(cack):
             stats.bogus_control += 1
             return
+        r.heard()
         before = stats.acked_packets
         rtt: float | None = None
         if sack.probe_reply:
@@ -59,10 +63,9 @@ class Feedback:
             rtt = self._trigger(cack + sack.offset, sack.timestamp, now)
         shown = cack + sack.bitmap_offset
         self._ack_all(window.cumulative(cack), now)
-        for packet in window.slide(shown, sack.bitmap):
-            self._loss.left_behind(packet)
         self._ack_all(window.bitmap(shown, sack.bitmap), now)
-        self._judge(shown, now)
+        end = shown + h.BITMAP_BITS
+        self._judge(shown, end if end < window.top else window.next, now)  # the newest one speaks for all above it
         if stats.acked_packets != before:
             self._progress(now)
         if rtt is not None:
@@ -83,11 +86,12 @@ class Feedback:
         if not window.plausible(cack):
             stats.bogus_control += 1
             return
+        self._r.heard()
         news = window.cumulative(cack)
         self._ack_all(news, now)
         if news:
             self._progress(now)
-        self._judge(window.next, now)
+        self._judge(window.next, window.next, now)
         self._r.after_feedback(now)
 
     def on_nack(self, nack: h.Nack, now: float) -> None:
@@ -97,6 +101,7 @@ class Feedback:
         packet = window.get(unwrap(nack.psn - self._r.first_psn, window.una))
         if packet is None or packet.state is not _FLIGHT or nack.timestamp not in {0, packet.ts}:
             return  # acknowledged, or already declared lost, or the NACK is about an older copy
+        self._r.heard()
         trimmed = nack.reason in _TRIM_REASONS
         rtt = now - packet.sent_at if trimmed and packet.sends == 1 else None
         size = self._r.declare_lost(packet, "nack", now)
@@ -119,23 +124,32 @@ class Feedback:
         """The packet that made the peer send this SACK; its round-trip time where it is known which copy arrived.
 
         The reflected timestamp tells the copies of a packet apart: its last one proves its path, an earlier one that
-        its loss was an error.
+        its loss was an error. It is later than what was sent by the time that the peer held the SACK. A packet gives
+        its round-trip time even where a Transport ACK or another SACK acknowledged it first.
         """
         packet = self._window.get(seq)
         if packet is None:
             return None
-        once = packet.sends == 1
-        if not once and ts and ts == packet.previous_ts and not packet.settled:
-            self._spurious(packet)
-        last_copy = once or (bool(ts) and ts == packet.ts)
-        if last_copy and not once and not (packet.state is _ACKED and packet.settled):
-            packet.settled = True
-            self._news.append(packet)
-        if packet.state is _ACKED:
+        held = 0  # µs
+        last_copy = True
+        if packet.sends == 1:
+            if ts:
+                held = ts - packet.ts & h.TS_MASK
+        else:
+            last_copy = bool(ts) and ts == packet.ts
+            if ts and not last_copy and ts - packet.previous_ts & h.TS_MASK <= self._held_at_most:
+                self._spurious(packet)
+            if last_copy and not (packet.state is _ACKED and packet.settled):
+                packet.settled = True
+                self._news.append(packet)
+        known = packet.state is _ACKED
+        if not known:
+            self._ack_all((packet,), now)
+            self._window.arrived(packet)
+        if packet.sampled or not last_copy or not (ts or (self._unstamped and not known)):
             return None
-        self._ack_all((packet,), now)
-        self._window.arrived(packet)
-        return now - packet.sent_at if last_copy else None
+        packet.sampled = True
+        return now - packet.sent_at - (held * h.TS_UNIT if held <= self._held_at_most else 0.0)
 
     def _ack_all(self, packets: Iterable[SentPacket], now: float) -> None:
         """These have arrived, each by whichever of its copies."""
@@ -156,16 +170,15 @@ class Feedback:
 
     # --- losses -----------------------------------------------------------------------------------
 
-    def _judge(self, shown: int, now: float) -> None:
-        """Loss rules, once all that a SACK acknowledges has been acknowledged."""
+    def _judge(self, shown: int, end: int, now: float) -> None:
+        """Loss rules, once all that a SACK acknowledges has been acknowledged; it shows seqs from `shown` to `end`."""
         loss, window, r = self._loss, self._window, self._r
         for arrived in self._news:
             loss.arrived(arrived, now)
         self._news.clear()
-        for packet in loss.overtaken(window.una, shown, now):
-            self._qp.cc.on_loss(r.declare_lost(packet, "same-ev", now), now)
-        for packet in loss.overdue(window.oldest(), window.una, shown):
-            self._qp.cc.on_loss(r.declare_lost(packet, "time", now), now)
+        for packet, rule in loss.judge(window.oldest(), window.una, shown, end, now):
+            if packet.state is _FLIGHT:  # else found by two rules
+                self._qp.cc.on_loss(r.declare_lost(packet, rule, now), now)
 
     def _late(self, packet: SentPacket) -> None:
         """It was declared lost, and arrived before it was sent again."""
@@ -175,15 +188,19 @@ class Feedback:
         self._withdraw(packet, "late")
 
     def _spurious(self, packet: SentPacket) -> None:
-        """It was declared lost and sent again, and the first copy had arrived."""
+        """It was declared lost and sent again, and the first copy arrived, sooner or later."""
+        if packet.exposed:
+            return
+        packet.exposed = packet.settled = True
         self._stats.spurious_packets += 1
         self._qp.log("packet.spurious", psn=wrap(packet.seq + self._r.first_psn))
-        packet.settled = True
         self._withdraw(packet, "spurious")
 
     def _withdraw(self, packet: SentPacket, reason: str) -> None:
-        """The path was blamed wrongly: it delivered, only late."""
-        self._loss.spurious()
+        """The path was blamed wrongly: it delivered, only late. (Unless a port was, or a NACK told: nobody guessed.)"""
+        if packet.lost_by not in INFERRED:
+            return
+        self._loss.spurious(packet.lost_by)
         ev = packet.lost_ev
         if ev is not None and ev.lost:
             ev.lost -= 1

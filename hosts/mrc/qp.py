@@ -259,9 +259,8 @@ class QueuePair(rc.QueuePair):
 
     def on_probe(self, packet: Packet, now: float) -> None:
         """A reliability probe for the receiving half."""
-        del now
         if self.state in {QpState.RTR, QpState.RTS}:
-            self.responder.on_probe(packet, h.Probe.unpack(packet.view, packet.body_at))
+            self.responder.on_probe(packet, h.Probe.unpack(packet.view, packet.body_at), now)
 
     # --- views ------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from mrclab.hosts.mrc.account import Account
 from mrclab.hosts.mrc.ev import Ev
 from mrclab.hosts.mrc.feedback import Feedback
 from mrclab.hosts.mrc.loss import LossDetector
-from mrclab.hosts.mrc.sent import Message, PacketState, SentPacket
+from mrclab.hosts.mrc.sent import INFERRED, Message, PacketState, SentPacket
 from mrclab.hosts.mrc.window import SendWindow
 from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.errors import VerbsError
@@ -44,7 +44,6 @@ _LOSS_COUNTER = {
     "nack": "lost_nack",
     "port": "lost_port",
 }
-_PATH_NOT_TO_BLAME = frozenset({"nack", "port"})
 
 
 class Requestor(SendHalf[Message]):
@@ -204,7 +203,7 @@ class Requestor(SendHalf[Message]):
         packet.ts = int(now * 1e6) & h.TS_MASK
         packet.sends += 1
         packet.state = _FLIGHT
-        packet.missing_age = -1.0
+        packet.sampled = False
         self.loss.sent(packet)
         self.account.sent(packet.nominal, now)
         ev.sent += 1
@@ -242,6 +241,12 @@ class Requestor(SendHalf[Message]):
             )  # fmt: skip
         return body + wire.IMMEDIATE.pack(message.imm) if op in h.WITH_IMM else body
 
+    # --- silence ----------------------------------------------------------------------------------
+
+    def heard(self) -> None:
+        """The peer answers."""
+        self.qp.prober.tail_backoff = 1
+
     # --- losses -----------------------------------------------------------------------------------
 
     def declare_lost(self, packet: SentPacket, reason: str, now: float) -> int:
@@ -250,7 +255,8 @@ class Requestor(SendHalf[Message]):
         stats = qp.stats
         packet.state = _LOST
         packet.lost_ev = packet.ev
-        packet.settled = False
+        packet.lost_by = reason
+        packet.settled = packet.exposed = False
         heappush(self.lost, packet.seq)
         self.qp.urgent()
         stats.lost_packets += 1
@@ -265,8 +271,8 @@ class Requestor(SendHalf[Message]):
             sent=packet.sent_at,
             retx=packet.sends - 1,
         )
-        if reason not in _PATH_NOT_TO_BLAME:
-            self.loss.true_loss()
+        if reason in INFERRED:
+            self.loss.true_loss(now)
             qp.evs.lost(packet.ev, now, reason)
         qp.wake()
         return self.account.lost(packet)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _BITMAP_MASK = (1 << h.BITMAP_BITS) - 1
 _LEAST_COUNTED = 1024  # bytes that even a small packet adds to the SACK trigger
-_SLIDE_MARGIN = 8  # packets that may still come in before a waiting SACK is sent
-_NONE_LOWER = 1 << 62
-_IDLE_RTTS = 0.25  # a SACK is due when nothing came for this long
+_ALL_EVERY = 4  # of the SACKs that show something older than the newest, this one in so many shows what has no gap too
+_MOST_AT_ONCE = 128  # SACKs for gaps when the packets stop coming
+IDLE_RTTS = 0.25  # a SACK is due when nothing came for this long
 _ASKS = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
 _ENDS_MESSAGE = h.ENDS_MESSAGE
 
@@ -45,14 +45,16 @@ class Responder(ReceiveHalf):
         self._ends: list[tuple[int, int, int, int | None, int]] = []
         self._delivered = 0  # immediates, and with them receives used up
         self._waiting: SackItem | None = None  # queued, without a mark, and still open
-        self._low = _NONE_LOWER  # lowest seq that arrived since the last SACK was made
+        self._turn = 0  # of the SACKs whose bitmap cannot show everything
+        self._gap_at = self._all_at = 0  # where the bitmap of the next that shows gaps, or everything, may begin
         self._unreported = 0  # bytes towards the SACK trigger
         self._threshold = qp.settings.sack_gen_threshold
         self._ack_due = False  # messages were completed that no Transport ACK has told of
         self._held = False  # a SACK is not yet due; what it will reflect:
         self._held_entropy = self._held_timestamp = self._held_seq = 0
+        self._held_since = 0.0
         self._idle = qp.timers.timer(self._on_idle)
-        self._idle_after = _IDLE_RTTS * qp.settings.base_rtt
+        self._idle_after = IDLE_RTTS * qp.settings.base_rtt
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -123,7 +125,6 @@ class Responder(ReceiveHalf):
         self.last_placed = now
         self.rcvd_bytes += packet.nominal
         self.highest = max(self.highest, seq)
-        self._low = min(self._low, seq)
 
     def _note_end(self, packet: Packet, seq: int) -> None:
         """The last packet of a message: it is complete once everything up to here has arrived."""
@@ -164,26 +165,35 @@ class Responder(ReceiveHalf):
         """The specification's five reasons for a SACK; else one is due when the packets stop coming."""
         size = packet.size
         self._unreported += max(_LEAST_COUNTED, size)
-        if (
-            self._unreported > self._threshold
-            or packet.flags & _ASKS
-            or (packet.ce and self._echo)
-            or self.base <= seq <= self.highest - h.BITMAP_BITS
-        ):
+        if self._unreported > self._threshold or packet.flags & _ASKS or (packet.ce and self._echo):
             self._sack(packet, seq)
         else:
             self._held = True
             self._held_entropy, self._held_timestamp, self._held_seq = packet.entropy, packet.timestamp, seq
+            self._held_since = now
             self._idle.arm(now + self._idle_after)
 
     def _on_idle(self, now: float) -> None:
-        del now
-        if self._held:
-            self._held = False
-            self._unreported = 0
-            entropy, timestamp = self._held_entropy, self._held_timestamp
-            self._queue_sack(SackItem(self.qp, h.Mark.NONE, entropy, timestamp, self._held_seq, None))
-            self._acknowledge()
+        """Nothing came for a while: the SACK that was held, its timestamp moved on by the time since, and the gaps."""
+        if not self._held:
+            return
+        self._held = False
+        self._unreported = 0
+        timestamp = self._held_timestamp
+        if timestamp:
+            timestamp = timestamp + int((now - self._held_since) * 1e6) & h.TS_MASK
+        self._queue_sack(SackItem(self.qp, h.Mark.NONE, self._held_entropy, timestamp, self._held_seq, None))
+        self._show_gaps(self._held_entropy)
+        self._acknowledge()
+
+    def _show_gaps(self, entropy: int) -> None:
+        """SACKs for all gaps that the newest bitmap does not show, as nothing will trigger any more."""
+        at, newest = 0, self._first_shown() - self.base
+        for _ in range(_MOST_AT_ONCE):
+            if at >= newest:
+                return
+            self.qp.send_control(SackItem(self.qp, h.Mark.NONE, entropy, 0, self.base - 1, None, gaps=True))
+            at = self._gap_from(at + h.BITMAP_BITS)
 
     def _sack(self, packet: Packet, seq: int) -> None:
         self._unreported = 0
@@ -202,30 +212,22 @@ class Responder(ReceiveHalf):
     def _nack(self, packet: Packet, reason: h.Reason) -> None:
         self.qp.send_control(NackItem(self.qp, reason, packet.entropy, packet.psn, packet.timestamp))
 
-    def on_probe(self, packet: Packet, probe: h.Probe) -> None:
+    def on_probe(self, packet: Packet, probe: h.Probe, now: float) -> None:
         """A reliability probe: answer at once, with the state of the moment."""
         self.qp.stats.probes_answered += 1
         self.qp.peer.doubt_reverse(packet.entropy)
         mark = h.Mark.SKIP_ONCE if packet.ce and self._echo else h.Mark.NONE
         self.qp.send_control(SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id))
+        if now - self.last_placed > self._idle_after:
+            self._show_gaps(packet.entropy)
 
     def _queue_sack(self, item: SackItem) -> None:
-        """Send a SACK, or let one that still waits for a port speak for it too.
-
-        A waiting SACK is fixed before the bitmap slides past what it alone would have shown, and one whose trigger lies
-        below the bitmap keeps it: each packet's arrival is in some SACK.
-        """
-        waiting = self._waiting
-        if waiting is not None:
-            if self.base <= waiting.seq < self._first_shown():
-                self._waiting = None
-            elif self.highest - h.BITMAP_BITS + 1 + _SLIDE_MARGIN > max(self._low, self.base):
-                waiting.content = self._make(waiting)
-                self._waiting = None
-            elif item.mark == h.Mark.NONE and item.probe_id is None:
+        """Send a SACK, or let one that still waits for a port speak for it too where its bitmap shows everything."""
+        if item.mark == h.Mark.NONE and self.highest - self.base < h.BITMAP_BITS:
+            waiting = self._waiting
+            if waiting is not None:
                 waiting.entropy, waiting.timestamp, waiting.seq = item.entropy, item.timestamp, item.seq
                 return
-        if self._waiting is None and item.mark == h.Mark.NONE and item.probe_id is None:
             self._waiting = item
         self.qp.send_control(item)
 
@@ -233,17 +235,47 @@ class Responder(ReceiveHalf):
         """The content of a SACK that a port takes now: sent late, it still says the latest."""
         if item is self._waiting:
             self._waiting = None
-        return item.content or self._make(item)
+        return self._make(item)
 
     def _first_shown(self) -> int:
+        """Where the record places the bitmap: it shows the newest 64."""
         return max(self.highest - (h.BITMAP_BITS - 1), self.base)
+
+    def _place(self, gaps: bool) -> int:
+        """The first seq of the next bitmap: the newest 64 and, where there is more, in turn what is older.
+
+        Every second one shows gaps below, 64 seqs from a gap on, and now and then also what has none: a SACK that told
+        of it may have been lost. So each gap is shown several times per round trip, however many packets that is.
+        """
+        newest = self._first_shown()
+        base = self.base
+        if newest == base:
+            return base
+        self._turn = turn = self._turn + 1
+        if not gaps and turn & 1:
+            return newest
+        if not gaps and turn % (2 * _ALL_EVERY) == 0:
+            at = max(self._all_at, base)
+            if at >= newest:
+                at = base
+            self._all_at = at + h.BITMAP_BITS
+            return at
+        at = base + self._gap_from(max(self._gap_at - base, 0))
+        if at >= newest:
+            at = base
+        self._gap_at = at + h.BITMAP_BITS
+        return at
+
+    def _gap_from(self, distance: int) -> int:
+        """The first gap at this distance from the base or beyond, as such a distance."""
+        missing = ~self.bits >> distance
+        return distance + (missing & -missing).bit_length() - 1
 
     def _make(self, item: SackItem) -> h.Sack:
         cack = self.base - 1
-        first = self._first_shown()
+        first = self._place(item.gaps)
         settings = self.qp.settings
         from_cack = max(-0x8000, min(0x7FFF, item.seq - cack))
-        self._low = _NONE_LOWER
         return h.Sack(
             mark=item.mark,
             probe_reply=item.probe_id is not None,

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.ev import Ev
 
 
+INFERRED = frozenset({"time", "same-ev", "timeout"})  # rules by which a packet is lost as far as one can tell
+
+
 class PacketState(IntEnum):
     """Where a packet stands."""
 
@@ -36,14 +39,16 @@ class SentPacket:
 
     __slots__ = (
         "ev",
+        "exposed",
+        "lost_by",
         "lost_ev",
         "message",
-        "missing_age",
         "nominal",
         "offset",
         "op",
         "order",
         "previous_ts",
+        "sampled",
         "sends",
         "sent_at",
         "seq",
@@ -64,7 +69,9 @@ class SentPacket:
         self.nominal = 0  # bytes as congestion control counts them
         self.sends = 0
         self.sent_at = 0.0
-        self.missing_age = -1.0  # how much younger packets had arrived when a SACK last showed it missing; −1: never
         self.ts = self.previous_ts = 0
         self.lost_ev: Ev | None = None  # the path it was last declared lost on
+        self.lost_by = ""  # the rule that last declared it lost
         self.settled = False  # known which of its copies arrived
+        self.exposed = False  # known that its last loss was none
+        self.sampled = False  # its last copy has given a round-trip time

@@ -9,31 +9,39 @@ from __future__ import annotations
 from mrclab.hosts.mrc.sent import PacketState, SentPacket
 
 _ACKED = PacketState.ACKED
+_FIRST_RING = 8
+_NEVER = 1 << 62
 
 
 class SendWindow:
-    """Packets by seq. The records sit in a ring twice as long as the window: a packet stays known for a while."""
+    """Packets by seq. The records sit in a ring, and a packet stays known for a while after it was acknowledged.
 
-    __slots__ = ("_mask", "_shown", "_shown_end", "_slots", "next", "sacked", "una")
+    The ring doubles when more than half of it is outstanding, up to twice the window.
+    """
+
+    __slots__ = ("_grow_at", "_largest", "_mask", "_slots", "next", "sacked", "una")
 
     def __init__(self, window: int) -> None:
-        size = 1 << (2 * window - 1).bit_length()
+        self._largest = 1 << (2 * window - 1).bit_length()
+        size = min(_FIRST_RING, self._largest)
         self._mask = size - 1
+        self._grow_at = size // 2  # packets outstanding
         self._slots = [SentPacket() for _ in range(size)]
         self.una = 0  # oldest seq that is missing
         self.next = 0  # next new seq
         self.sacked = 0  # bit i: una + i has arrived
-        self._shown = self._shown_end = 0  # the seqs that SACKs have spoken of last
 
     def take(self) -> SentPacket:
         """The record of the next new packet."""
         seq = self.next
         self.next = seq + 1
+        if seq - self.una >= self._grow_at:
+            self._grow()
         packet = self._slots[seq & self._mask]
         packet.seq = seq
         packet.sends = 0
         packet.lost_ev = None
-        packet.settled = False
+        packet.settled = packet.exposed = False
         return packet
 
     def get(self, seq: int) -> SentPacket | None:
@@ -47,7 +55,7 @@ class SendWindow:
 
     def plausible(self, cack: int) -> bool:
         """Whether a peer may say that it has everything up to this seq."""
-        return self.una - 2 - self._mask < cack < self.next
+        return self.una - 1 - self._largest < cack < self.next
 
     def open_packets(self) -> list[SentPacket]:
         """All from the oldest missing one on; for rare events."""
@@ -82,21 +90,30 @@ class SendWindow:
         self.sacked |= bits
         return self._select(una, bits)
 
-    def slide(self, base: int, bitmap: int) -> list[SentPacket]:
-        """The bitmap moves on to `base`; return the missing packets that it showed before and now leaves behind."""
-        start = max(self._shown, self.una)
-        count = min(base, self._shown_end) - start
-        if base >= self._shown:
-            self._shown = base
-            self._shown_end = max(self._shown_end, base + bitmap.bit_length())
-        if count <= 0:
-            return []
-        return self._select(start, ~(self.sacked >> start - self.una) & (1 << count) - 1)
+    @property
+    def top(self) -> int:
+        """The first seq above all that are known to have arrived."""
+        return self.una + self.sacked.bit_length()
 
     def clear(self) -> None:
         """Nothing is in flight any more."""
         self.una = self.next
         self.sacked = 0
+
+    def _grow(self) -> None:
+        """Twice as many records; each that is known keeps its own."""
+        slots = self._slots
+        size = len(slots)
+        if 2 * size > self._largest:
+            self._grow_at = _NEVER
+            return
+        grown = slots + [SentPacket() for _ in range(size)]
+        for at, packet in enumerate(slots):
+            if packet.seq & size:  # also those that were never used: their seq is −1
+                grown[at], grown[at + size] = grown[at + size], packet
+        self._slots = grown
+        self._mask = 2 * size - 1
+        self._grow_at = size
 
     def _select(self, first: int, bits: int) -> list[SentPacket]:
         slots, mask = self._slots, self._mask

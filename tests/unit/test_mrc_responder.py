@@ -179,3 +179,43 @@ def test_dynamic_mpr_lets_the_responder_narrow_the_window():
     sim.run(done=transfer.done)
     assert transfer.target == transfer.source
     assert sim.hosts["h1"].qp(transfer.qa).requestor.psn_window == 127
+
+
+def test_with_more_than_64_above_the_oldest_gap_every_second_bitmap_shows_older_gaps_in_turn():
+    bench = Bench(400)
+    missing = {0, 90, 95, 230}
+    bench.deliver(*(n for n in range(300) if n not in missing))
+    list(bench.sacks())
+    shown = []
+    for index in range(300, 348):
+        bench.deliver(index)
+        shown += [bench.seq(s.cack) + s.bitmap_offset for s in bench.sacks()]
+    assert len(shown) == 12
+    newest = [300 + 4 * n + 3 - 63 for n in range(12)]
+    older = [at for at, top in zip(shown, newest, strict=True) if at != top]
+    assert len(older) == 6
+    gaps = [at for at in older if at in {0, 90, 230}]
+    assert len(gaps) in {4, 5}
+    assert set(gaps) == {0, 90, 230}
+
+
+def test_when_the_packets_stop_all_gaps_are_shown_at_once():
+    bench = Bench(400)
+    missing = {0, 90, 95, 230}
+    bench.deliver(*(n for n in range(399) if n not in missing))
+    list(bench.sacks())
+    bench.host.on_timer(1.0 + 0.25 * 0.018 + 1e-6)
+    seen = set()
+    for sack in bench.sacks():
+        first = bench.seq(sack.cack) + sack.bitmap_offset
+        seen |= {first + bit for bit in range(64) if not sack.bitmap >> bit & 1 and first + bit < 399}
+    assert seen == missing
+
+
+def test_the_timestamp_of_a_held_sack_moves_on_by_the_time_it_was_held():
+    bench = Bench(20)
+    bench.deliver(8, at=1.0)  # not the first, which was sent at time 0
+    bench.host.on_timer(1.0046)
+    (sack,) = bench.sacks()
+    sent = int(bench.caught[8].sent_at * 1e6)
+    assert sack.timestamp - sent & 0xFFFF == pytest.approx(4600, abs=2)
