@@ -19,7 +19,7 @@ from mrclab.lab.run.session import Session
 from mrclab.lab.run.transfer import Transfer, random_file
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
 from mrclab.topo.errors import TopoError
-from mrclab.topo.model import UnknownName
+from mrclab.topo.model import Link, UnknownName
 
 _DRAIN = 30.0  # seconds until traffic must be gone, or be back
 _PRECHECK = 10.0
@@ -57,7 +57,6 @@ class Shell(cmd.Cmd):
         super().__init__(stdin=stdin)
         self._session = session
         self._console = console
-        self._cut: set[str] = set()
         self._faults = LiveFaults(session)
         self._sent = 0
 
@@ -100,7 +99,7 @@ class Shell(cmd.Cmd):
     def do_status(self, arg: str) -> None:  # noqa: ARG002
         """Print the state of everything."""
         self._show(views.status(operations.ask(self._session, "status")))
-        self._console.print(f"cut       {', '.join(sorted(self._cut)) or 'nothing'}")
+        self._console.print(f"cut       {', '.join(link.name for link in self._down()) or 'nothing'}")
         self._console.print(f"files     {self._session.run_dir}", soft_wrap=True)
 
     def do_map(self, arg: str) -> None:  # noqa: ARG002
@@ -137,25 +136,25 @@ class Shell(cmd.Cmd):
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for column in ("cable", "plane", "state"):
             table.add_column(column)
+        down = self._down()
         for link in self._session.fabric.links:
-            state = "[red]down[/]" if link.name in self._cut else "up"
+            state = "[red]down[/]" if link in down else "up"
             table.add_row(link.name, str(link.plane), state)
         self._console.print(table)
 
     def do_down(self, arg: str) -> None:
         """Cut a cable."""
-        link = self._session.fabric.link(arg)
-        at = self._session.emulation.cables.down(link)
-        self._session.record("fault.begin", at, fault=link.name, fault_kind="link_down", link=link.name)
-        self._cut.add(link.name)
+        link = self._session.fabric.link(_needed(arg, "down"))
+        self._faults.strike("link_down", f"link={link.name} name={_cut_name(link)}")
         self._console.print(f"{link.name} is down")
 
     def do_up(self, arg: str) -> None:
         """Bring a cable back."""
-        link = self._session.fabric.link(arg)
-        at = self._session.emulation.cables.up(link)
-        self._session.record("fault.end", at, fault=link.name, fault_kind="link_down", link=link.name)
-        self._cut.discard(link.name)
+        link = self._session.fabric.link(_needed(arg, "up"))
+        if _cut_name(link) in self._faults.active:
+            self._faults.heal(_cut_name(link))
+        if link in self._down():
+            raise LabError(f"{link.name} is still held down by a fault; `faults` says which, `heal NAME` ends it")
         self._console.print(f"{link.name} is up")
 
     def do_fault(self, arg: str) -> None:
@@ -244,6 +243,10 @@ class Shell(cmd.Cmd):
         """End the lab."""
         return True
 
+    def _down(self) -> list[Link]:
+        """Cables without carrier."""
+        return [link for link in self._session.fabric.links if not self._session.emulation.cables.is_up(link)]
+
     def _show(self, what: RenderableType) -> None:
         self._console.print(escape(what) if isinstance(what, str) else what, highlight=False)
 
@@ -253,6 +256,11 @@ class Shell(cmd.Cmd):
         """End of input ends the lab."""
         sys.stdout.write("\n")
         return True
+
+
+def _cut_name(link: Link) -> str:
+    """Name of the fault that `down` strikes."""
+    return f"cut-{link.name.replace('/', '-')}"
 
 
 def _needed(arg: str, word: str) -> str:

@@ -51,6 +51,26 @@ class FaultBase(Strict):
         del fabric
         return ()
 
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """What, in words, no other fault may claim or need while this one is in force."""
+        del fabric
+        return frozenset()
+
+    def needs(self, fabric: Fabric) -> frozenset[str]:
+        """What, in words, no other fault may claim while this one is in force."""
+        del fabric
+        return frozenset()
+
+    def parts(self, fabric: Fabric, seed: int) -> "list[FaultBase]":
+        """The faults of which it consists: itself, or those that it draws."""
+        del fabric, seed
+        return [self]
+
+    @property
+    def lasts(self) -> float | None:
+        """Seconds after which it is over by itself at the latest; None where nothing is known of that."""
+        return None
+
     def text(self, fabric: Fabric) -> str:
         """What happens, in one phrase."""
         raise NotImplementedError

@@ -13,6 +13,7 @@ from mrclab.topo.model import Fabric
 
 Share = Annotated[Percent, Field(gt=0, le=1)]  # 1% or 0.01
 MinLength = Annotated[int, Field(ge=0, le=65535, description="frames shorter than this many bytes are left alone")]
+_BOTH_WAYS: tuple[Direction, ...] = ("up", "down")
 _SHORTEST_SWITCH = 0.02  # seconds: how often a running scenario looks at its faults
 
 
@@ -35,6 +36,20 @@ class PacketFault(CableFault):
     def where(self) -> str:
         """Cable and direction in words."""
         return self.link + direction_text(self.direction)
+
+
+class RelayedFault(PacketFault):
+    """A fault for which frames take their way through a process, of which there is one for each cable and direction."""
+
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """The way of these frames."""
+        ways = _BOTH_WAYS if self.direction == "both" else (self.direction,)
+        return frozenset(way_through(link, way) for link in self.links(fabric) for way in ways)
+
+
+def way_through(link: str, way: Direction) -> str:
+    """The way of the frames of a cable in one direction, in words."""
+    return f"the way of frames through {link}{direction_text(way)}"
 
 
 class LinkDown(CableFault):
@@ -201,7 +216,7 @@ class RateCut(PacketFault):
         return f"{self.where} carries {self.rate_pps} packets/s at most"
 
 
-class Delay(PacketFault):
+class Delay(RelayedFault):
     """Packets take longer."""
 
     kind: Literal["delay"]
@@ -213,7 +228,7 @@ class Delay(PacketFault):
         return f"{self.where} delays packets by {show_seconds(self.delay)}"
 
 
-class Jitter(PacketFault):
+class Jitter(RelayedFault):
     """Packets take longer by a varying time; they stay in order unless `ordered` is false."""
 
     kind: Literal["jitter"]
@@ -233,7 +248,7 @@ class Jitter(PacketFault):
         return f"{self.where} delays packets by {show_seconds(self.delay)} ± {show_seconds(self.jitter)}"
 
 
-class Reorder(PacketFault):
+class Reorder(RelayedFault):
     """A share of the packets overtakes the others, which wait for `delay`."""
 
     kind: Literal["reorder"]
@@ -277,6 +292,10 @@ class SwapCables(LastingFault):
     def links(self, fabric: Fabric) -> tuple[str, ...]:
         """Both cables."""
         return tuple(fabric.link(cable).name for cable in self.cables)
+
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """The way of all frames of both."""
+        return frozenset(way_through(link, way) for link in self.links(fabric) for way in _BOTH_WAYS)
 
     def text(self, fabric: Fabric) -> str:
         """What happens."""

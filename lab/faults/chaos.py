@@ -91,6 +91,10 @@ class Chaos(FaultBase):
         """What the names of its faults begin with, before a dash and a number."""
         return self.name[:_NAME_LENGTH]
 
+    def parts(self, fabric: Fabric, seed: int) -> list[FaultBase]:
+        """All of its plan."""
+        return self.plan(fabric, seed)
+
     def plan(self, fabric: Fabric, seed: int) -> list[FaultBase]:
         """All faults in the order in which they strike; their times count from when chaos itself does."""
         return list(self._draw(fabric, random.Random(f"{seed}/{self.name}")))

@@ -9,6 +9,21 @@ from mrclab.lab.scenario.names import HostName, PlaneNumber, SwitchName
 from mrclab.lab.scenario.units import Duration, Percent, show_seconds
 from mrclab.topo.model import Fabric
 
+CONTROLLER = "the controller"
+_PROVISIONING = 10.0  # seconds that a rebooted switch may take at most to come back: `processactions` waits no longer
+
+
+def _process_of(switch: str) -> str:
+    return f"the process of {switch}"
+
+
+def _running_of(switch: str) -> str:
+    return f"whether {switch} runs"
+
+
+def _channel_of(switch: str) -> str:
+    return f"the control channel of {switch}"
+
 
 class SwitchFault(LastingFault):
     """A fault of one switch."""
@@ -35,6 +50,11 @@ class SwitchCrash(SwitchFault):
         del fabric
         return f"{self.switch} crashes"
 
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """The switch and its process."""
+        del fabric
+        return frozenset({_running_of(self.switch), _process_of(self.switch)})
+
 
 class SwitchFreeze(SwitchFault):
     """The switch stands still with carrier up, and goes on with the state that it had."""
@@ -45,6 +65,11 @@ class SwitchFreeze(SwitchFault):
         """What happens."""
         del fabric
         return f"{self.switch} freezes"
+
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """The switch."""
+        del fabric
+        return frozenset({_running_of(self.switch)})
 
 
 class SwitchReboot(FaultBase):
@@ -68,6 +93,16 @@ class SwitchReboot(FaultBase):
         """What happens."""
         del fabric
         return f"{self.switch} reboots" + (", keeping its state" if self.keep_state else "")
+
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """The switch, and its process unless it keeps its state."""
+        del fabric
+        return frozenset({_running_of(self.switch)} | (set() if self.keep_state else {_process_of(self.switch)}))
+
+    @property
+    def lasts(self) -> float:
+        """With the time until it is provisioned again."""
+        return self.takes + _PROVISIONING
 
 
 class WrongEntry(SwitchFault):
@@ -104,6 +139,16 @@ class WrongEntry(SwitchFault):
         where = f"out of port {self.to}" if self.to else "nowhere"
         return f"{self.switch} sends what is for port {self.port} {where}"
 
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """The entries of the switch, which are mended all together."""
+        del fabric
+        return frozenset({f"the entries of {self.switch}"})
+
+    def needs(self, fabric: Fabric) -> frozenset[str]:
+        """Who writes them, and who holds them."""
+        del fabric
+        return frozenset({CONTROLLER, _channel_of(self.switch), _running_of(self.switch)})
+
 
 class ControllerCrash(LastingFault):
     """The controller is killed. Healed: started anew; it adopts the switches that run."""
@@ -119,6 +164,11 @@ class ControllerCrash(LastingFault):
         """What happens."""
         del fabric
         return "the controller crashes"
+
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """The controller."""
+        del fabric
+        return frozenset({CONTROLLER})
 
 
 class ControllerRestart(FaultBase):
@@ -136,6 +186,16 @@ class ControllerRestart(FaultBase):
         del fabric
         return "the controller restarts"
 
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """The controller."""
+        del fabric
+        return frozenset({CONTROLLER})
+
+    @property
+    def lasts(self) -> float:
+        """It is over when it has struck."""
+        return 0.0
+
 
 class ControllerPartition(LastingFault):
     """The control channel of one switch is cut, and cannot be opened again until this is healed."""
@@ -147,6 +207,16 @@ class ControllerPartition(LastingFault):
         """What happens."""
         del fabric
         return f"the controller is cut off from {self.switch}"
+
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """The channel."""
+        del fabric
+        return frozenset({_channel_of(self.switch)})
+
+    def needs(self, fabric: Fabric) -> frozenset[str]:
+        """The process whose socket is hidden; one that starts anew makes another."""
+        del fabric
+        return frozenset({_process_of(self.switch)})
 
 
 class ControllerSlow(LastingFault):
@@ -167,6 +237,11 @@ class ControllerSlow(LastingFault):
         del fabric
         return f"the controller stands still for {show_seconds(self.pause)} of every {show_seconds(self.period)}"
 
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """The controller."""
+        del fabric
+        return frozenset({CONTROLLER})
+
 
 class AgentCrash(LastingFault):
     """A host's agent is killed, and its QPs with it. Healed: started anew, without them."""
@@ -183,6 +258,11 @@ class AgentCrash(LastingFault):
         """What happens."""
         del fabric
         return f"the agent of {self.host} crashes"
+
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        """The agent."""
+        del fabric
+        return frozenset({f"the agent of {self.host}"})
 
 
 class Background(LastingFault):

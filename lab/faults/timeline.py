@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mrclab.lab.errors import RunError
+from mrclab.lab.faults import overlap
 from mrclab.lab.faults.action import Action, Counters, Ground
 from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.faults.cableactions import CABLE_ACTIONS
@@ -123,6 +124,9 @@ class TimeLine:
 
     def strike(self, fault: FaultBase) -> str:
         """Do a fault now, whatever its trigger says; returns a phrase."""
+        for other in self.active:
+            if what := overlap.clash(fault, other, self._ground.fabric, self._ground.seed):
+                raise RunError(f"{fault.name} cannot strike while {other.name} is in force: both concern {what}")
         entry = _Active(fault, act(self._ground, fault))
         self._active.append(entry)
         at = self.times[fault.name] = time.monotonic()

@@ -12,7 +12,7 @@ from mrclab.lab.expectations.base import LINE, Level
 from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.faults.chaos import Chaos
 from mrclab.lab.measure.faults import links_of
-from mrclab.lab.scenario import clockwork
+from mrclab.lab.scenario import clockwork, overlaps
 from mrclab.lab.scenario.clockwork import Mistake
 from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo.model import Fabric
@@ -28,7 +28,7 @@ _COLLECTIVES = frozenset({"all_to_all", "ring_all_reduce", "send_recv_ring"})
 
 def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     """Everything that no field shows by itself."""
-    found = [*clockwork.mistakes(scenario), *_taken_by_chaos(scenario)]
+    found = [*clockwork.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_chaos(scenario)]
     faults = {fault.name: fault for fault in scenario.faults}
     kinds = {entry.name: entry.kind_name for entry in scenario.traffic}
     flows = [flow.name for flow in scenario.flows(fabric)]

@@ -100,11 +100,15 @@ def test_ctrl_c_while_one_is_healed_comes_when_all_are(ground, monkeypatch):
 def test_a_strike_that_is_refused_leaves_nothing_in_force(ground):
     line = TimeLine(
         ground,
-        [fault(ground, "one", "link_down", link=NIC), fault(ground, "two", "controller_partition", switch="t1-p1-1")],
+        [
+            fault(ground, "one", "link_down", link=NIC),
+            fault(ground, "two", "delay", link=UPLINK, delay="1ms"),
+            fault(ground, "three", "swap_cables", links=[NIC, UPLINK]),
+        ],
     )
     with contextlib.ExitStack() as stack:
         stack.callback(line.heal_all)
-        with pytest.raises(RunError, match="two could not strike: there is no controller to cut off"):
+        with pytest.raises(RunError, match="three cannot strike while two is in force: both concern the way of frames"):
             line.advance(0.0, {})
     assert ground.emulation.cables.is_up(NIC)
 

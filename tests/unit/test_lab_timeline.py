@@ -26,6 +26,7 @@ class Ground:
 
     def __init__(self):
         self.fabric = scenario.loads(TEXT).fabric
+        self.seed = 1
         self.kinds = []
 
     def record(self, kind, t=None, **fields):

@@ -36,12 +36,16 @@ class Cut:
                 self._hidden.rename(self._path)
 
 
-def cut(pid: int, path: Path) -> Cut:
-    """Cut a process off from the socket `path`; EmulationError where the kernel does not allow it."""
+def cut(pid: int | None, path: Path) -> Cut:
+    """Cut a process off from the socket `path`; EmulationError where the kernel does not allow it.
+
+    None: nobody is connected yet, and nobody will be.
+    """
     channel = Cut(path)
     channel.hide()
     try:
-        _shut_down(pid, str(path))
+        if pid is not None:
+            _shut_down(pid, str(path))
     except OSError as error:
         channel.heal()
         raise EmulationError(f"the connections of process {pid} cannot be cut from outside: {error.strerror}") from None
