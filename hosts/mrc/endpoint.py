@@ -10,6 +10,7 @@ import random
 import struct
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from mrclab.hosts.mrc import headers as h
@@ -18,7 +19,7 @@ from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
 from mrclab.hosts.mrc.ev import EvState
 from mrclab.hosts.mrc.packet import Packet, Parser
-from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.mrc.peer import Peer, plane_mask
 from mrclab.hosts.mrc.qp import QueuePair
 from mrclab.hosts.mrc.verbs import Verbs
 from mrclab.hosts.rdma import endpoint as rc
@@ -196,7 +197,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         return ports[peer.control_turn]
 
     def _reaches(self, port: Port, peer: Peer) -> bool:
-        return port.up and bool(peer.port_mask >> port.number - 1 & 1) and port.plane in peer.reverse
+        return port.up and peer.plane_up(port.plane) and port.plane in peer.reverse
 
     # --- ports ------------------------------------------------------------------------------------
 
@@ -206,8 +207,13 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
 
     @property
     def port_mask(self) -> int:
-        """Bit n−1: port n is up."""
-        return sum(1 << port.number - 1 for port in self._ports.values() if port.up)
+        """Bit n−1: the port in plane n is up."""
+        return sum(1 << port.plane - 1 for port in self._ports.values() if port.up)
+
+    @property
+    def told_mask(self) -> int:
+        """The port mask that answers carry: all ports where peers are not to be told of those that are down."""
+        return self.port_mask if self.config.transport.port_status_update else plane_mask(self.config)
 
     def port_state(self, port: int) -> dict[str, bool]:
         """Carrier, the controller's word, and both."""
@@ -259,8 +265,11 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
             self._strangers[address] = found
         return found
 
-    def peer_ports(self, peer: Peer, mask: int, now: float) -> None:
-        """A peer told which of its ports are up."""
+    def peer_ports(self, peer: Peer, mask: int, now: float, said_at: float = inf) -> None:
+        """A peer told which of its ports are up, at `said_at` or later; no news if something came in since."""
+        if said_at < peer.ports_at:
+            return
+        peer.ports_at = now
         if mask == peer.port_mask:
             return
         peer.port_mask = mask
@@ -271,7 +280,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
 
     def connected(self, qp: QueuePair) -> None:
         """A peer that has not heard of a port that is down should."""
-        if qp.settings.port_status_update and self.port_mask != (1 << len(self._ports)) - 1:
+        if qp.settings.port_status_update and self.port_mask != plane_mask(self.config):
             self.ops.announce_ports(qp.peer, self.now)
 
     def forget(self, qp: QueuePair) -> None:

@@ -1,8 +1,9 @@
 """Endpoint operations: what two hosts tell each other without a QP. Port Status Update and EV probe.
 
-Facts: docs/mrc-protocol.md §1.4.4, §1.9.
+Facts: docs/mrc-protocol.md §1.4.4, §1.9; choices on port status §3.8.
 
-Requests carry an id in the PSN field and go to QP number 2; the answer comes on the control class.
+Requests carry an id in the PSN field and go to QP number 2; the answer comes on the control class. Updates are numbered
+per peer, so that their order can be told; probes by a counter of the host's own.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.endpoint import Endpoint
 
 _ID_MASK = 0xFFFF
-_UPDATE_TRIES = 10
+_UPDATE_TRIES = 10  # at the first interval; then it doubles each time, and history is told
 _UPDATE_RTTS = 2.0  # between tries
+_UPDATE_CAP_RTTS = 64.0  # longest time between tries: they end with an answer, or with the last QP to the peer
+_LATE_RTTS = 32.0  # an update with an older id, so soon after the last, was overtaken; later, its sender counts anew
 _PROBE_TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
 
@@ -60,13 +63,23 @@ class ProbeResult:
 
 
 @dataclass
-class _Request:
+class _Update:
+    """What a peer is to learn of the ports here."""
+
     peer: Peer
+    request_id: int
+    asked_at: float
     timer: Timer
     tries: int = 0
+
+
+@dataclass
+class _Probe:
+    peer: Peer
+    timer: Timer
+    result: ProbeResult
+    done: Callable[[ProbeResult], None]
     sent_at: float = 0.0
-    result: ProbeResult | None = None
-    done: Callable[[ProbeResult], None] | None = None
 
 
 class EndpointOps:
@@ -74,20 +87,21 @@ class EndpointOps:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._requests: dict[int, _Request] = {}
-        self._updates: dict[bytes, int] = {}  # peer -> id of the update under way
+        self._updates: dict[bytes, _Update] = {}  # by address of the peer
+        self._probes: dict[int, _Probe] = {}
         self._next_id = 0
 
     # --- requests ---------------------------------------------------------------------------------
 
     def announce_ports(self, peer: Peer, now: float) -> None:
         """Tell a peer which ports are up, again and again until it answers."""
-        old = self._updates.pop(peer.address_bytes, None)
-        if old is not None:
-            self._drop(old)
-        request_id, request = self._new(peer, self._repeat_update)
-        self._updates[peer.address_bytes] = request_id
-        self._send_update(request_id, request, now)
+        self._drop_update(peer)
+        peer.updates_sent = peer.updates_sent + 1 & _ID_MASK
+        address = peer.address_bytes
+        # The timer finds the update by the peer: a reference would be a cycle, and agents collect none while they send.
+        timer = self._endpoint.timers.timer(lambda at: self._send_update(self._updates[address], at))
+        update = self._updates[address] = _Update(peer, peer.updates_sent, now, timer)
+        self._send_update(update, now)
 
     def probe(
         self,
@@ -99,13 +113,13 @@ class EndpointOps:
         control: bool = False,
     ) -> None:
         """Probe one path of a peer, in the data class unless told; `done` is called with the result."""
-        request_id, request = self._new(peer, self._probe_failed)
-        request.result = ProbeResult(path.value)
-        request.done = done
-        request.timer.arm(now + timeout)
+        self._next_id = request_id = self._next_id + 1 & _ID_MASK
+        timer = self._endpoint.timers.timer(lambda _now: self._end_probe(request_id))
+        probe = self._probes[request_id] = _Probe(peer, timer, ProbeResult(path.value), done)
+        timer.arm(now + timeout)
 
         def body(at: float) -> bytes:
-            request.sent_at = at
+            probe.sent_at = at
             return h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(at)).pack()
 
         self._endpoint.send_control(
@@ -114,49 +128,36 @@ class EndpointOps:
 
     def forget(self, peer: Peer) -> None:
         """No QP leads there any more."""
-        self._updates.pop(peer.address_bytes, None)
-        for request_id in [i for i, request in self._requests.items() if request.peer is peer]:
-            self._drop(request_id)
+        self._drop_update(peer)
+        for request_id in [i for i, probe in self._probes.items() if probe.peer is peer]:
+            self._probes.pop(request_id).timer.cancel()
 
-    def _new(self, peer: Peer, expired: Callable[[int, _Request, float], None]) -> tuple[int, _Request]:
-        self._next_id = request_id = self._next_id + 1 & _ID_MASK
-        # The timer finds the request by its id: a reference would be a cycle, and agents collect none while they send.
-        timer = self._endpoint.timers.timer(lambda now: expired(request_id, self._requests[request_id], now))
-        request = self._requests[request_id] = _Request(peer, timer)
-        return request_id, request
+    def _drop_update(self, peer: Peer) -> None:
+        update = self._updates.pop(peer.address_bytes, None)
+        if update is not None:
+            update.timer.cancel()
 
-    def _drop(self, request_id: int) -> None:
-        request = self._requests.pop(request_id, None)
-        if request is not None:
-            request.timer.cancel()
-
-    def _send_update(self, request_id: int, request: _Request, now: float) -> None:
-        request.tries += 1
-        ports = [number for number, plane in self._up_ports()]
-        port = ports[request.tries % len(ports)] if ports else self._endpoint.config.ports[0].number
+    def _send_update(self, update: _Update, now: float) -> None:
+        update.tries += 1
+        endpoint = self._endpoint
+        ports = [p.number for p in endpoint.config.ports if endpoint.plane_up(p.plane)]
+        port = ports[update.tries % len(ports)] if ports else endpoint.config.ports[0].number
 
         def body(at: float) -> bytes:
-            return h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, self._endpoint.port_mask, h.timestamp(at)).pack()
+            return h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, endpoint.port_mask, h.timestamp(at)).pack()
 
-        self._endpoint.send_control(OpItem(h.Op.ENDPOINT_REQUEST, request_id, body), request.peer, port)
-        request.timer.arm(now + _UPDATE_RTTS * request.peer.template.base_rtt)
+        endpoint.send_control(OpItem(h.Op.ENDPOINT_REQUEST, update.request_id, body), update.peer, port)
+        if update.tries == _UPDATE_TRIES + 1:
+            endpoint.log({"kind": "port.update.unanswered", "peer": update.peer.text})
+        doublings = min(max(0, update.tries - _UPDATE_TRIES), 16)
+        rtts = min(_UPDATE_RTTS * (1 << doublings), _UPDATE_CAP_RTTS)
+        update.timer.arm(now + rtts * update.peer.template.base_rtt)
 
-    def _up_ports(self) -> list[tuple[int, int]]:
-        return [(p.number, p.plane) for p in self._endpoint.config.ports if self._endpoint.plane_up(p.plane)]
-
-    def _repeat_update(self, request_id: int, request: _Request, now: float) -> None:
-        if request.tries < _UPDATE_TRIES:
-            self._send_update(request_id, request, now)
-            return
-        self._drop(request_id)
-        self._updates.pop(request.peer.address_bytes, None)
-        self._endpoint.log({"kind": "port.update.unanswered", "peer": request.peer.text})
-
-    def _probe_failed(self, request_id: int, request: _Request, now: float) -> None:
-        del now
-        self._drop(request_id)
-        if request.done is not None and request.result is not None:
-            request.done(request.result)
+    def _end_probe(self, request_id: int) -> None:
+        """Its answer is here, or will not come any more."""
+        probe = self._probes.pop(request_id)
+        probe.timer.cancel()
+        probe.done(probe.result)
 
     # --- packets in -------------------------------------------------------------------------------
 
@@ -166,38 +167,49 @@ class EndpointOps:
         if packet.op == h.Op.ENDPOINT_REQUEST:
             self._on_request(packet, peer, now)
         elif packet.op == h.Op.ENDPOINT_RESPONSE and peer is not None:
-            self._on_response(packet, now)
+            self._on_response(packet, peer, now)
 
     def _on_request(self, packet: Packet, peer: Peer | None, now: float) -> None:
         request = h.EndpointRequest.unpack(packet.view, packet.body_at)
         if peer is None:
             return  # no template leads there
-        if request.op == h.EndpointOp.PORT_STATUS_UPDATE:
-            newer = peer.update_id < 0 or 0 < (packet.psn - peer.update_id & _ID_MASK) < 1 << 15
-            if newer or packet.psn == peer.update_id:
-                peer.update_id = packet.psn
-                self._endpoint.peer_ports(peer, request.port_mask, now)
+        if request.op == h.EndpointOp.PORT_STATUS_UPDATE and not self._take_update(peer, packet.psn, request, now):
+            return  # and no answer: who sent it will send the newer one, or this one again
         entropy, stamp, op = packet.entropy, request.timestamp, request.op
 
         def body(at: float) -> bytes:
             held = int((at - now) * 1e9)
             return h.EndpointResponse(
-                op, entropy, self._endpoint.port_mask, stamp, min(max(held, 0), 0xFFFFFFFF)
+                op, entropy, self._endpoint.told_mask, stamp, min(max(held, 0), 0xFFFFFFFF)
             ).pack()
 
         self._endpoint.send_control(OpItem(h.Op.ENDPOINT_RESPONSE, packet.psn & PSN_MASK, body), peer, packet.port)
 
-    def _on_response(self, packet: Packet, now: float) -> None:
-        request = self._requests.get(packet.psn)
-        if request is None or request.peer.address_bytes != packet.source:
-            return
+    def _take_update(self, peer: Peer, request_id: int, request: h.EndpointRequest, now: float) -> bool:
+        """False for an update that a newer one has overtaken."""
+        behind = peer.update_id - request_id & _ID_MASK
+        if 0 < behind < 1 << 15 and now - peer.update_at < _LATE_RTTS * peer.template.base_rtt:
+            return False
+        peer.update_id = request_id
+        peer.update_at = now
+        self._endpoint.peer_ports(peer, request.port_mask, now)
+        return True
+
+    def _on_response(self, packet: Packet, peer: Peer, now: float) -> None:
+        """The answer to a request; its mask counts if it was asked for after the last news of that peer's ports."""
         response = h.EndpointResponse.unpack(packet.view, packet.body_at)
-        if request.result is None:
-            self._updates.pop(request.peer.address_bytes, None)
-        else:
-            request.result.rtt = now - request.sent_at - response.service_time * 1e-9
-            request.result.port = packet.port
-            request.peer.use_reverse(response.entropy)
-        self._drop(packet.psn)
-        if request.done is not None and request.result is not None:
-            request.done(request.result)
+        if response.op == h.EndpointOp.PORT_STATUS_UPDATE:
+            update = self._updates.get(packet.source)
+            if update is None or update.request_id != packet.psn:
+                return
+            self._drop_update(peer)
+            self._endpoint.peer_ports(peer, response.port_mask, now, update.asked_at)
+            return
+        probe = self._probes.get(packet.psn)
+        if probe is None or probe.peer.address_bytes != packet.source:
+            return
+        probe.result.rtt = now - probe.sent_at - response.service_time * 1e-9
+        probe.result.port = packet.port
+        probe.peer.use_reverse(response.entropy)
+        self._endpoint.peer_ports(peer, response.port_mask, now, probe.sent_at)
+        self._end_probe(packet.psn)

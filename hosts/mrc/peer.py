@@ -4,6 +4,7 @@ congestion controller."""
 from __future__ import annotations
 
 import random
+from math import inf
 from typing import Any
 
 from mrclab.hosts.mrc.cc import Controller, PathFacts, controller
@@ -16,6 +17,14 @@ from mrclab.topo.nodeconfig import NodeConfig, Template
 
 _CONTROL_TAG = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
 HEADER_BYTES = 40 + 8 + 12 + 4 + 4 + 16 + 4  # inner IPv6 to ICRC, with TSETH: what the nominal size adds to the payload
+
+
+def plane_mask(config: NodeConfig) -> int:
+    """Port mask of a host all of whose ports are up. Bit n−1 stands for the port in plane n.
+
+    Ports go by the number of their plane: it is all that two hosts share, each may number its ports its own way.
+    """
+    return sum(1 << port.plane - 1 for port in config.ports)
 
 
 def _with_downlink(template: int, downlink: int) -> int:
@@ -40,8 +49,11 @@ class Peer:
         self.address = srv6.from_text(address)
         self.address_bytes = srv6.to_bytes(self.address)
         self.text = srv6.text(self.address)
-        self.port_mask = -1  # bit n−1: its port n is up; all, until it says otherwise
-        self.update_id = -1  # of the last Port Status Update that counted
+        self.port_mask = plane_mask(config)  # bit n−1: its port in plane n is up; all, until it says otherwise
+        self.ports_at = -inf  # when the last news of its ports came
+        self.update_id = 0  # of the last Port Status Update that counted, and when it came
+        self.update_at = -inf
+        self.updates_sent = 0  # id of the last update sent there
         self.qps = 0
         self._config = config
         self._sr_template = _with_downlink(srv6.from_text(self.template.address), downlink)
@@ -55,6 +67,10 @@ class Peer:
         self.control_turn = 0  # which port the last control packet took
         self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
         self._controllers: dict[tuple[str, str], Controller] = {}
+
+    def plane_up(self, plane: int) -> bool:
+        """Whether its port in this plane is up, as far as is known here."""
+        return bool(self.port_mask >> plane - 1 & 1)
 
     def uplinks(self, plane: int) -> tuple[int, ...]:
         """T0 uplinks that lead there; (0,) inside the T0 group."""

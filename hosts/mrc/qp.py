@@ -167,8 +167,7 @@ class QueuePair(rc.QueuePair):
     def sync_planes(self, now: float, reason: str, requeue: bool = True) -> None:
         """Bring the EV set in line with the ports here and at the peer."""
         for number, plane in self.evs.planes.items():
-            port = plane.evs[0].path.port
-            up = self.host.plane_up(number) and bool(self.peer.port_mask >> port - 1 & 1)
+            up = self.host.plane_up(number) and self.peer.plane_up(number)
             if up and not plane.up:
                 self.evs.plane_up(number, reason, shadow=self.settings.ack_timeout)
             elif not up and plane.up:

@@ -183,7 +183,7 @@ class Simulation:
         }
         self._by_address = {srv6.from_text(cfg.host.address): name for name, cfg in self.configs.items()}
         self._free_at = {(name, port.number): 0.0 for name, cfg in self.configs.items() for port in cfg.ports}
-        self._kick_pending: set[tuple[str, int]] = set()
+        self._port_in = {(name, port.plane): port.number for name, cfg in self.configs.items() for port in cfg.ports}
         self.fate: Fate = self.clean
         self.before_send: Callable[[str, Transit], None] | None = None
         for name, cfg in self.configs.items():
@@ -272,7 +272,7 @@ class Simulation:
         inner = srv6.from_bytes(data[78:94])
         destination = self._by_address[inner]
         plane, uplink, _ = srv6.ev_fields(srv6.ev_of_address(outer))
-        assert plane == port
+        assert self._port_in[name, plane] == port
         transit = Transit(name, destination, bytearray(data), self.now, next(self._serial), plane, uplink)
         host = self.configs[destination].host
         transit.data[38:54] = srv6.to_bytes(srv6.nic_route(plane, host.downlink) << 80)
@@ -280,9 +280,10 @@ class Simulation:
             self.sent.append(transit)
         if self.before_send is not None:
             self.before_send(name, transit)
+        arrival = self._port_in[destination, plane]
         for delay in self.fate(transit):
             copy = bytes(transit.data)
-            self.at(self.now + delay, lambda copy=copy: self.hosts[destination].receive(plane, copy, self.now))
+            self.at(self.now + delay, lambda copy=copy: self.hosts[destination].receive(arrival, copy, self.now))
 
 
 class Transfer:
