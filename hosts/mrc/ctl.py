@@ -89,13 +89,10 @@ class Ctl:
         if state not in {ApiState.GOOD, ApiState.DENIED}:
             raise VerbsError("EINVAL", f"an EV can be set to GOOD or DENIED, not to {state.value}")
         profile = self.ev_profile(number)
-        entries = [entry for entry in profile.entries if (entry.port, entry.value) == (port, value)]
-        for entry in entries:
-            entry.state = state
-        met = len(entries)
+        met = entries = sum((entry.port, entry.value) == (port, value) for entry in profile.entries)
         for qp in self._qps_of(number):
             for ev in qp.evs.by_value.values():
-                if (ev.path.port, ev.api_value) != (port, value):
+                if not profile.same((ev.path.port, ev.api_value), (port, value)):
                     continue
                 met += not entries
                 if state is ApiState.DENIED:
@@ -106,6 +103,10 @@ class Ctl:
             qp.wake()
         if not met:
             raise VerbsError("ENOENT", f"EV profile {number} has no EV {value.hex()} on port {port}")
+        if state is ApiState.DENIED:
+            profile.deny(port, value)
+        else:
+            profile.allow(port, value)
         return met
 
     def query_ev_array(self, number: int) -> list[Entry]:

@@ -17,7 +17,7 @@ from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.controlpackets import ControlItem
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
-from mrclab.hosts.mrc.ev import EvState
+from mrclab.hosts.mrc.ev import Denier
 from mrclab.hosts.mrc.packet import Packet, Parser
 from mrclab.hosts.mrc.peer import Peer, plane_mask
 from mrclab.hosts.mrc.qp import QueuePair
@@ -309,10 +309,9 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         for qp in self.qps.values():
             for ev in qp.evs.by_value.values():
                 if config.denied(ev.plane, ev.uplink, qp.peer.text):
-                    if ev.state is not EvState.DENIED:
-                        qp.evs.deny(ev)
-                elif ev.state is EvState.DENIED:
-                    qp.evs.allow(ev)
+                    qp.evs.deny(ev, Denier.DENYLIST)
+                else:
+                    qp.evs.allow(ev, Denier.DENYLIST)
             qp.wake()
 
     def _paths_of(self, qp: QueuePair) -> list[dict[str, Any]]:

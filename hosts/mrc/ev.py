@@ -10,13 +10,20 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
-from enum import Enum
+from enum import Enum, IntFlag
 from typing import TYPE_CHECKING, Any
 
 from mrclab.hosts.mrc.paths import Path
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.probing import ProbeState
+
+
+class Denier(IntFlag):
+    """Who forbids an EV; it is DENIED as long as anybody does."""
+
+    DENYLIST = 1  # of the node config
+    CONTROL = 2  # MODIFY_EV_STATE
 
 
 class EvState(Enum):
@@ -39,6 +46,7 @@ class Ev:
         "active",
         "api_value",
         "bad_since",
+        "denied_by",
         "fifo",
         "lost",
         "marked",
@@ -64,6 +72,7 @@ class Ev:
         self.active = False  # else a backup
         self.skip_until = 0.0  # no second SKIP before this time
         self.bad_since = 0.0
+        self.denied_by = Denier(0)
         self.probing: ProbeState | None = None
         self.fifo: deque[tuple[int, Any]] = deque()  # (transmission number, sent packet), oldest first
         self.sent = self.acked = self.lost = self.nacked = self.marked = self.retransmitted = 0
@@ -273,8 +282,9 @@ class EvSet:
 
     # --- the controller's and the ports' word -----------------------------------------------------
 
-    def deny(self, ev: Ev) -> None:
+    def deny(self, ev: Ev, by: Denier = Denier.CONTROL) -> None:
         """The controller forbids this EV."""
+        ev.denied_by |= by
         if ev.state is EvState.DENIED:
             return
         plane = self.planes[ev.plane]
@@ -285,9 +295,10 @@ class EvSet:
             self._activate(plane, backup, reason="replacement")
         self._keep_one()
 
-    def allow(self, ev: Ev) -> None:
-        """The controller lifts its word."""
-        if ev.state is not EvState.DENIED:
+    def allow(self, ev: Ev, by: Denier = Denier.CONTROL) -> None:
+        """The controller lifts this word of its."""
+        ev.denied_by &= ~by
+        if ev.denied_by or ev.state is not EvState.DENIED:
             return
         plane = self.planes[ev.plane]
         if len(plane.active) < plane.target:

@@ -82,6 +82,7 @@ class EvProfile:
     state: ProfileState = ProfileState.INIT
     users: int = 0
     entries: list[Entry] = field(default_factory=list)
+    denied: set[tuple[int, bytes]] = field(default_factory=set)  # ports and values that the controller forbade
     events: deque[EvEvent] = field(default_factory=deque)
     dropped: int = 0
 
@@ -112,7 +113,33 @@ class EvProfile:
         same = (old.port, old.value)
         for at, entry in enumerate(self.entries):
             if at == index or (all_copies and same[1] is not None and (entry.port, entry.value) == same):
-                entry.port, entry.value, entry.state = port, value, ApiState.GOOD
+                entry.port, entry.value = port, value
+                entry.state = ApiState.DENIED if self.denies(port, value) else ApiState.GOOD
+
+    def deny(self, port: int, value: bytes) -> None:
+        """The controller forbids an EV, also to QPs that are yet to come."""
+        self.denied.add((port, value))
+        self._mark(port, value, ApiState.DENIED)
+
+    def allow(self, port: int, value: bytes) -> None:
+        """The controller lifts its word."""
+        self.denied = {known for known in self.denied if not self.same(known, (port, value))}
+        self._mark(port, value, ApiState.GOOD)
+
+    def denies(self, port: int, value: bytes) -> bool:
+        """Whether an EV is forbidden here."""
+        return any(self.same(known, (port, value)) for known in self.denied)
+
+    def _mark(self, port: int, value: bytes, state: ApiState) -> None:
+        for entry in self.entries:
+            if (entry.port, entry.value) == (port, value):
+                entry.state = state
+
+    def same(self, one: tuple[int, bytes], other: tuple[int, bytes]) -> bool:
+        """Whether two values are one EV. What an AUTO profile draws for a path has another tag each time."""
+        if self.mode is Mode.AUTO and self.format is EvFormat.STEV:
+            return (one[0], one[1][:2]) == (other[0], other[1][:2])
+        return one == other
 
     def go(self, target: ProfileState) -> None:
         """INIT ⇄ OFFLINE ⇄ ONLINE; EINVAL for other steps, EBUSY for going offline under QPs.
@@ -137,6 +164,7 @@ class EvProfile:
             raise VerbsError("EBUSY", f"EV profile {self.number} serves {self.users} QPs; destroy them first")
         if target is ProfileState.INIT and self.mode is Mode.EXPLICIT:
             self.entries = [Entry() for _ in range(self.ev_count)]
+            self.denied.clear()
         self.state = target
 
     def generate(self, ports: list[int], rng: random.Random) -> None:

@@ -7,6 +7,7 @@ shows missing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import TYPE_CHECKING
 
 from mrclab.hosts.mrc import headers as h
@@ -42,6 +43,7 @@ class Feedback:
         self._unstamped = not requestor.qp.settings.timestamps
         self._held_at_most = int(IDLE_RTTS * requestor.qp.settings.base_rtt * 1e6) + _SLACK
         self.srtt = 0.0
+        self.answered_from = inf  # what was sent earlier may have come before the peer took anything
 
     # --- the three kinds --------------------------------------------------------------------------
 
@@ -58,6 +60,7 @@ class Feedback:
         rtt: float | None = None
         if sack.probe_reply:
             if probe_sent_at is not None:
+                self.answered_from = min(self.answered_from, probe_sent_at)
                 self._loss.probe_answered(probe_sent_at)
         else:
             rtt = self._trigger(cack + sack.offset, sack.timestamp, now)
@@ -111,13 +114,13 @@ class Feedback:
             reflected = qp.evs.by_value.get(nack.entropy)
             if reflected is not None:
                 qp.evs.skip(reflected, now, self._loss.rtt_base, "trimmed")
-        if self._r.may_retry():
+        if self._r.retry_after_nack(now):
             self._r.after_feedback(now)
 
     # --- acknowledgements -------------------------------------------------------------------------
 
     def _progress(self, now: float) -> None:
-        self._loss.retries = 0
+        self._loss.progress()
         self._r.last_progress = now
 
     def _trigger(self, seq: int, ts: int, now: float) -> float | None:
@@ -164,6 +167,8 @@ class Feedback:
             elif packet.state is _LOST:
                 self._late(packet)
             packet.state = _ACKED
+            if packet.sent_at < self.answered_from:  # noqa: PLR1730  a call per packet costs more
+                self.answered_from = packet.sent_at
             packet.ev.acked += 1
             stats.acked_packets += 1
             stats.acked_bytes += packet.size

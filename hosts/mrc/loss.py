@@ -43,6 +43,7 @@ class LossDetector:
         self.reorder_rtts = settings.reorder_rtts
         self.newest_arrived = -1.0  # sending time of the youngest packet known to have arrived
         self.retries = 0
+        self._expiries = 0  # timeouts since there was progress last
         self.grace_rtts = _GRACE_RTTS
         self._suspects: deque[tuple[float, Entry]] = deque()
         self._unshown: dict[int, list[tuple[Entry, str]]] = {}  # block -> what a rule found, for a SACK to show
@@ -199,7 +200,7 @@ class LossDetector:
 
     def timeout(self) -> float:
         """The local ACK timeout in force: fixed for the linear retries, then doubled each time."""
-        doublings = max(0, self.retries - self._settings.retry_linear)
+        doublings = max(0, self._expiries - self._settings.retry_linear)
         return self._settings.ack_timeout * float(1 << min(doublings, 24 - self._settings.timeout_exponent))
 
     def next_timeout(self) -> float | None:
@@ -211,9 +212,14 @@ class LossDetector:
                 return waiting[0][1].sent_at + self.timeout()
         return None
 
-    def retry(self) -> bool:
+    def progress(self) -> None:
+        """Something new was acknowledged."""
+        self.retries = self._expiries = 0
+
+    def retry(self, after_timeout: bool = True) -> bool:
         """Count a retry; False when the counter is exhausted."""
         self.retries += 1
+        self._expiries += after_timeout
         if self._settings.retry_exponential >= RETRY_ENDLESS:
             return True
         return self.retries <= self._settings.retry_linear + self._settings.retry_exponential

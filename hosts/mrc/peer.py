@@ -66,7 +66,7 @@ class Peer:
         self.apply_denylist(config, rng)
         self.control_turn = 0  # which port the last control packet took
         self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
-        self._controllers: dict[tuple[str, str], Controller] = {}
+        self._controllers: dict[tuple[str, bool, str], Controller] = {}
 
     def plane_up(self, plane: int) -> bool:
         """Whether its port in this plane is up, as far as is known here."""
@@ -128,12 +128,12 @@ class Peer:
             self.reverse[plane] = paths[(uplinks.index(now) + 1) % len(paths)]
 
     def controller(self, settings: QpSettings, now: float, **config: Any) -> Controller:
-        """The congestion controller of this destination for a profile and its parameters, made at first use."""
-        key = (settings.cc_profile, repr(sorted(config.items())))
+        """The congestion controller of this destination: one for all QPs that follow the same law."""
+        key = (settings.cc_profile, settings.trimming, repr(sorted(config.items())))
         found = self._controllers.get(key)
         if found is None:
             rate = self._config.link.rate_pps
-            mtu = settings.path_mtu + HEADER_BYTES
+            mtu = self._config.path_mtu + HEADER_BYTES  # of the link: QPs of smaller packets share the window
             facts = PathFacts(
                 base_rtt=settings.base_rtt,
                 bdp=rate * len(self._config.ports) * settings.base_rtt * mtu,

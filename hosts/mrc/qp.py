@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.cc import NSCC, Controller
 from mrclab.hosts.mrc.controlpackets import AckItem, ControlItem
-from mrclab.hosts.mrc.ev import Ev, EvSet
+from mrclab.hosts.mrc.ev import Denier, Ev, EvSet
 from mrclab.hosts.mrc.evformat import uplink_of, value_of
 from mrclab.hosts.mrc.evprofile import ApiState, EvProfile, Mode
 from mrclab.hosts.mrc.packet import Packet
@@ -92,6 +92,7 @@ class QueuePair(rc.QueuePair):
         self.requestor = Requestor(self)
         self.responder = Responder(self)
         self.prober = Prober(self)
+        self._apply_denials()
         self.sync_planes(self.host.now, "port", requeue=False)
 
     def _halt(self) -> None:
@@ -115,14 +116,18 @@ class QueuePair(rc.QueuePair):
             if not self.settings.spray:
                 plane = self.host.rng.choice(evs).plane
                 evs, active = [ev for ev in evs if ev.plane == plane], 1
-            made = EvSet(evs, active, policy.ev_min_active, self.host.rng, self._ev_changed)
-        else:
-            evs = self._profile_evs(profile)
-            made = EvSet(evs, profile.ev_count, profile.ev_min_active, self.host.rng, self._ev_changed)
-        for ev in evs:
-            if self.host.config.denied(ev.plane, ev.uplink, self.peer.text):
-                made.deny(ev)
-        return made
+            return EvSet(evs, active, policy.ev_min_active, self.host.rng, self._ev_changed)
+        evs = self._profile_evs(profile)
+        return EvSet(evs, profile.ev_count, profile.ev_min_active, self.host.rng, self._ev_changed)
+
+    def _apply_denials(self) -> None:
+        """What the controller forbade, by the denylist or in the profile, counts for a set drawn anew as well."""
+        config, profile = self.host.config, self.ev_profile
+        for ev in self.evs.by_value.values():
+            if config.denied(ev.plane, ev.uplink, self.peer.text):
+                self.evs.deny(ev, Denier.DENYLIST)
+            if profile is not None and profile.denies(ev.path.port, ev.api_value):
+                self.evs.deny(ev)
 
     def _random_evs(self, per_plane: int) -> list[Ev]:
         """An equal number of paths per plane, drawn at random; the first ones become active, the others backup."""
@@ -158,6 +163,8 @@ class QueuePair(rc.QueuePair):
         elif old == "ASSUMED_BAD":
             self.prober.unwatch(ev)
         shown = _EVENT_WORDS.get(new)
+        if "DENIED" in {old, new}:
+            self.requestor.watch_paths(self.host.now)
         if self.ev_profile is not None and shown is not None and shown is not _EVENT_WORDS.get(old):
             self.ev_profile.changed(ev.path.port, ev.api_value, shown)
         if {old, new} == {"GOOD", "SKIP"}:

@@ -75,7 +75,7 @@ class Requestor(SendHalf[Message]):
         self.last_sent = float("-inf")
         self._order = 0
         self._msn = self._rqmsn = 0
-        self._retried_at = float("-inf")  # when a timeout last counted as a retry
+        self._retried_at = float("-inf")  # when a timeout or NACK last counted as a retry
         self._timer = qp.timers.timer(self._on_timer)
         self._stranded = qp.timers.timer(self._on_stranded)
 
@@ -250,7 +250,10 @@ class Requestor(SendHalf[Message]):
     # --- losses -----------------------------------------------------------------------------------
 
     def declare_lost(self, packet: SentPacket, reason: str, now: float) -> int:
-        """A packet in flight is lost; without a NACK its path is to blame. Returns what leaves the account."""
+        """A packet in flight is lost, and without a NACK its path is to blame, unless the peer took nothing at all yet.
+
+        Returns what leaves the account.
+        """
         qp = self.qp
         stats = qp.stats
         packet.state = _LOST
@@ -271,7 +274,7 @@ class Requestor(SendHalf[Message]):
             sent=packet.sent_at,
             retx=packet.sends - 1,
         )
-        if reason in INFERRED:
+        if reason in INFERRED and packet.sent_at >= self.feedback.answered_from:
             self.loss.true_loss(now)
             qp.evs.lost(packet.ev, now, reason)
         qp.wake()
@@ -286,20 +289,38 @@ class Requestor(SendHalf[Message]):
 
     def watch_paths(self, now: float) -> None:
         """Planes came or went: without any, retries are counted as if what waits had been sent and not answered."""
-        waits = bool(self.unsent) or self.in_flight
-        if not waits or any(plane.usable for plane in self.qp.evs.planes.values()):
+        if not self._is_stranded():
             self._stranded.cancel()
         elif self._stranded.deadline is None:
             self._stranded.arm(now + self.loss.timeout())
 
+    def _is_stranded(self) -> bool:
+        """Whether something waits and no plane can carry it."""
+        waits = bool(self.unsent) or self.in_flight
+        return waits and not any(plane.usable for plane in self.qp.evs.planes.values())
+
     def _on_stranded(self, now: float) -> None:
-        self.qp.stats.timeouts += 1
-        if self.may_retry():
+        if self._is_stranded() and self._timed_out():
             self.watch_paths(now)
 
-    def may_retry(self) -> bool:
+    def _timed_out(self) -> bool:
+        """Count a timeout as a retry; False where there were too many."""
+        self.qp.stats.timeouts += 1
+        return self._may_retry(after_timeout=True)
+
+    def retry_after_nack(self, now: float) -> bool:
+        """Count a recoverable NACK as a retry where a silent peer would have cost one; False where there were too many.
+
+        A NACK shows that path and peer live, so the ACK timeout stays as it is.
+        """
+        if now - max(self._retried_at, self.last_progress) < self.qp.settings.ack_timeout:
+            return True
+        self._retried_at = now
+        return self._may_retry(after_timeout=False)
+
+    def _may_retry(self, after_timeout: bool) -> bool:
         """Count a retry; False where there were too many and the QP is in ERROR now."""
-        if self.loss.retry():
+        if self.loss.retry(after_timeout):
             return True
         self.qp.fail("RETRY_EXC_ERR", "Retry Counter Exceeded")
         return False
@@ -348,8 +369,7 @@ class Requestor(SendHalf[Message]):
             self.account.settle()
             if newest >= self._retried_at:  # else they were on their way already when the last retry was counted
                 self._retried_at = now
-                self.qp.stats.timeouts += 1
-                if not self.may_retry():
+                if not self._timed_out():
                     return
         if self.in_flight and now >= self._probe_at():
             self.qp.prober.tail(now)

@@ -268,7 +268,8 @@ def test_timeouts_are_linear_first_and_double_then():
 
 def test_timeouts_never_exceed_the_largest_that_can_be_encoded():
     loss = detector(timeout_exponent=20, retry_linear=0)
-    loss.retries = 60
+    for _ in range(60):
+        loss.retry()
     assert loss.timeout() == pytest.approx(1.024e-6 * 2**24)
 
 
