@@ -32,44 +32,69 @@ PROBE_BACKOFF_CAP = 4.0
 SACK_PACKETS = 3  # a SACK when more than this many full packets are unacknowledged, so every fourth
 MAPPER_TIMEOUT_RTTS = 8  # a self-probe that takes longer is lost
 MAPPER_LEAST_TIMEOUT = 0.25  # seconds; a busy machine delays a probe by this much without anything being wrong
+NOBODY_DENIES: Mapping[str, Iterable[DenyRule]] = {}
 BACKUP_SHARE = 4  # one path in four is held back as a backup
 
 
-def node_config(
+def node_configs(
     fabric: Fabric,
-    host: Host,
     version: int = 1,
-    denylist: Iterable[DenyRule] = (),
+    denylists: Mapping[str, Iterable[DenyRule]] = NOBODY_DENIES,
     mapper: MapperSection | None = None,
     choice: TransportSpec = DEFAULT_TRANSPORT,
+) -> dict[str, NodeConfig]:
+    """Everything that each host must know, by its name; `choice` is the run's transport.
+
+    Hosts of one T0 group share what they know of the fabric, and all share one directory: it is no dict of their own.
+    """
+    directory = {other.name: other.address for other in fabric.hosts}
+    of_group: dict[int, NodeConfig] = {}
+    found = {}
+    for host in fabric.hosts:
+        common = of_group.get(host.group)
+        if common is None:
+            common = _first_of_group(fabric, host, version, mapper, choice).model_copy(update={"directory": directory})
+            of_group[host.group] = common
+        own = {"host": _section(host), "ports": _ports(host), "denylist": tuple(denylists.get(host.name, ()))}
+        found[host.name] = common.model_copy(update=own)
+    return found
+
+
+def _first_of_group(
+    fabric: Fabric, host: Host, version: int, mapper: MapperSection | None, choice: TransportSpec
 ) -> NodeConfig:
-    """Everything that `host` must know; `choice` is the run's transport."""
     spec = fabric.spec
     return NodeConfig(
         version=version,
-        host=HostSection(
-            name=host.name, number=host.number, group=host.group, downlink=host.downlink, address=host.address
-        ),
+        host=_section(host),
         path_mtu=spec.path_mtu,
         link=LinkSection(rate_pps=spec.link.rate_pps, delay=spec.link.delay),
-        ports=tuple(
-            NicPort(
-                number=port.number,
-                name=port.interface,
-                plane=port.plane,
-                mac=port.mac,
-                peer_switch=port.peer.node,
-                peer_port=port.peer.number,
-                peer_mac=port.peer.mac,
-            )
-            for port in host.ports
-        ),
+        ports=_ports(host),
         templates=tuple(template(fabric, host, group) for group in range(1, spec.t0s + 1)),
         ev_profiles=(choice.profile(default_profile(fabric)),),
         transport=transport(fabric, choice),
         mapper=mapper,
-        denylist=tuple(denylist),
-        directory={other.name: other.address for other in fabric.hosts},
+    )
+
+
+def _section(host: Host) -> HostSection:
+    return HostSection(
+        name=host.name, number=host.number, group=host.group, downlink=host.downlink, address=host.address
+    )
+
+
+def _ports(host: Host) -> tuple[NicPort, ...]:
+    return tuple(
+        NicPort(
+            number=port.number,
+            name=port.interface,
+            plane=port.plane,
+            mac=port.mac,
+            peer_switch=port.peer.node,
+            peer_port=port.peer.number,
+            peer_mac=port.peer.mac,
+        )
+        for port in host.ports
     )
 
 
@@ -157,9 +182,7 @@ def publish(
     each file (by host, with what is wrong) that is there and cannot be read.
     """
     held = {host.name: _held(directory / f"{host.name}.json", host.name, on_damage) for host in fabric.hosts}
-    wanted = {
-        host.name: node_config(fabric, host, 1, denylists.get(host.name, ()), mapper, choice) for host in fabric.hosts
-    }
+    wanted = node_configs(fabric, 1, denylists, mapper, choice)
     current = {name: config for name, config in held.items() if config is not None and _same(config, wanted[name])}
     if len(current) == len(wanted):
         return current

@@ -177,8 +177,7 @@ class Fabric:
         found = self._links_by_word.get(words[0]) if len(words) == 1 else None
         if len(words) == 2:
             found = self._link_between(*words)
-        spoken = [*(link.name for link in self.links), *self._links_by_word]
-        return found or self._fail("cable", text, spoken)
+        return found or self._fail("cable", text, (*(link.name for link in self.links), *self._links_by_word))
 
     # --- paths ------------------------------------------------------------------------------------------------------
 
@@ -278,15 +277,20 @@ class Fabric:
     def _links_by_word(self) -> dict[str, Link]:
         return {end.interface: link for link in self.links for end in link.ends}
 
+    @cached_property
+    def _links_by_name(self) -> dict[str, Link]:
+        return {link.name: link for link in self.links}
+
     def _link_between(self, first: str, second: str) -> Link | None:
         for name, other in ((first, second), (second, first)):
             host, plane = self._hosts_by_name.get(name), _PLANE_WORD.fullmatch(other)
             if host and plane and 1 <= int(plane[1]) <= self.planes:
                 return self._links_by_word[host.ports[int(plane[1]) - 1].interface]
-        ends = {first, second}
-        for link in self.links:
-            if all(ends & {end.node, end.interface} for end in link.ends) and ends <= _names_of(link):
-                return link
+            found = self._links_by_word.get(name) or self._links_by_name.get(f"{name}/{other}")
+            if found is None and host:
+                found = next((self._links_by_word[p.interface] for p in host.ports if p.peer.node == other), None)
+            if found and _joins(found, name, other):
+                return found
         return None
 
     @staticmethod
@@ -299,8 +303,10 @@ def mac_bytes(mac: str) -> bytes:
     return bytes.fromhex(mac.replace(":", ""))
 
 
-def _names_of(link: Link) -> set[str]:
-    return {name for end in link.ends for name in (end.node, end.interface)}
+def _joins(link: Link, first: str, second: str) -> bool:
+    """Whether each of two words, node or interface, names another end of a cable."""
+    a, b = ({end.node, end.interface} for end in link.ends)
+    return (first in a and second in b) or (first in b and second in a)
 
 
 def _port(me: PortRef, peer: PortRef, link: str, usid: int, to_host: bool) -> SwitchPort:

@@ -12,6 +12,7 @@ import ipaddress
 import json
 import os
 from collections.abc import Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -272,24 +273,53 @@ class NodeConfig(_Part):
 
     def template_for(self, destination: str) -> Template:
         """The template whose prefix holds the inner address `destination`; KeyError if no group does."""
-        address = ipaddress.IPv6Address(destination)
-        for template in self.templates:
-            if address in ipaddress.IPv6Network(template.prefix):
+        address = _address(destination)
+        for shift, by_prefix in self._lookup:
+            template = by_prefix.get(address >> shift)
+            if template is not None:
                 return template
         raise KeyError(f"{self.host.name} has no template for {destination}")
 
+    @property
+    def _lookup(self) -> list[tuple[int, dict[int, Template]]]:
+        """Templates by the leading bits of their prefixes, by how many bits follow these."""
+        templates, found = self._prefixes
+        if templates is not self.templates:  # a copy with other templates took this along
+            del self.__dict__["_prefixes"]
+            found = self._prefixes[1]
+        return found
+
+    @cached_property
+    def _prefixes(self) -> tuple[tuple[Template, ...], list[tuple[int, dict[int, Template]]]]:
+        by_length: dict[int, dict[int, Template]] = {}
+        for template in self.templates:
+            network = ipaddress.IPv6Network(template.prefix)
+            shift = 128 - network.prefixlen
+            by_length.setdefault(shift, {}).setdefault(int(network.network_address) >> shift, template)
+        return self.templates, list(by_length.items())
+
     def denied(self, plane: int, uplink: int, destination: str) -> bool:
         """Whether the denylist forbids EV (plane, uplink) towards the inner address `destination`."""
+        if not self.denylist:
+            return False
         group = self.template_for(destination).group
-        downlink = int(ipaddress.IPv6Address(destination)) & 0xFFFF
+        downlink = _address(destination) & 0xFFFF
         return any(rule.covers(plane, uplink, group, downlink) for rule in self.denylist)
+
+
+@lru_cache(1 << 16)
+def _address(text: str) -> int:
+    """An IPv6 address as a number; the same few are asked for again and again."""
+    return int(ipaddress.IPv6Address(text))
 
 
 def _unique(field: str, values: Sequence[int | str]) -> None:
     """Raise ValueError if `values` repeat."""
+    seen: set[int | str] = set()
     for value in values:
-        if values.count(value) > 1:
+        if value in seen:
             raise ValueError(f"{field}: {value!r} occurs more than once")
+        seen.add(value)
 
 
 def loads(text: str | bytes, source: str = "node config") -> NodeConfig:

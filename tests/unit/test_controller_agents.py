@@ -23,7 +23,7 @@ WAIT = 10.0
 
 
 def config(version: int) -> NodeConfig:
-    return nodefiles.node_config(FABRIC, FABRIC.host("h1"), version)
+    return nodefiles.node_configs(FABRIC, version)["h1"]
 
 
 class Agent:

@@ -19,7 +19,7 @@ def fabric(**changes: object) -> Fabric:
 def test_templates_give_the_addresses_that_the_fabric_routes() -> None:
     net = fabric(t0s=3, t1s=4)
     for source in net.hosts:
-        config = nodefiles.node_config(net, source)
+        config = nodefiles.node_configs(net)[source.name]
         for destination in net.hosts:
             template = config.template_for(destination.address)
             base = srv6.from_text(template.address) | destination.downlink << srv6_downlink_shift(template.scope)
@@ -36,7 +36,7 @@ def srv6_downlink_shift(scope: str) -> int:
 
 def test_ports_name_both_ends_of_their_cable() -> None:
     net = fabric()
-    port = nodefiles.node_config(net, net.host("h3")).port(2)
+    port = nodefiles.node_configs(net)["h3"].port(2)
     assert (port.name, port.mac) == ("h3-p2", "02:0c:02:00:03:01")
     assert (port.peer_switch, port.peer_port, port.peer_mac) == ("t0-p2-2", 1, "02:0a:02:02:00:01")
 
@@ -107,7 +107,21 @@ def test_the_runs_transport_is_what_every_host_is_told(tmp_path: Path) -> None:
 def test_mrc_takes_overrides_of_its_ev_profile_and_transport() -> None:
     net = fabric(t1s=4)
     choice = TransportSpec(ev_profile={"active_per_plane": 1, "backup_per_plane": 3}, attributes={"remap_delay": 0.5})
-    config = nodefiles.node_config(net, net.host("h1"), choice=choice)
+    config = nodefiles.node_configs(net, choice=choice)["h1"]
     assert (config.profile("default").active_per_plane, config.profile("default").backup_per_plane) == (1, 3)
     assert (config.transport.kind, config.transport.remap_delay) == ("mrc", 0.5)
     assert config.transport.cc_profile == "uet-1.0-nscc"
+
+
+def test_hosts_share_what_they_know_of_the_fabric_and_differ_in_what_is_their_own() -> None:
+    net = fabric(t0s=3, hosts_per_t0=2)
+    configs = nodefiles.node_configs(net, denylists={"h2": [DenyRule(plane=1, element="x")]})
+    first, second, third = (configs[name] for name in ("h1", "h2", "h3"))
+    assert first.directory is second.directory is third.directory
+    assert first.templates is second.templates
+    assert first.templates != third.templates
+    assert {config.host.name for config in configs.values()} == set(first.directory) == set(configs)
+    assert first.denied(1, 1, "fdcb:bb00:0:2::1") is False
+    assert second.denied(1, 1, "fdcb:bb00:0:2::1") is True
+    for config in configs.values():
+        assert nodeconfig.loads(nodeconfig.dumps(config)) == config

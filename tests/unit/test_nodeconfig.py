@@ -140,3 +140,12 @@ def test_a_missing_or_torn_file_is_said_plainly(tmp_path: Path) -> None:
     torn.write_text(nodeconfig.dumps(config())[:40])
     with pytest.raises(NodeConfigError, match="Invalid JSON"):
         nodeconfig.load(torn)
+
+
+def test_a_copy_with_other_templates_knows_them() -> None:
+    first = config()
+    assert first.template_for("fdcb:bb00:0:2::7").group == 2
+    copied = first.model_copy(update={"templates": first.templates[:1]})
+    with pytest.raises(KeyError, match="no template"):
+        copied.template_for("fdcb:bb00:0:2::7")
+    assert first == config()

@@ -1,3 +1,4 @@
+import itertools
 from itertools import chain
 
 import pytest
@@ -128,6 +129,23 @@ def test_cables_that_do_not_exist_are_refused_with_a_valid_name(demo, text):
         demo.link(text)
     assert repr(text) in str(caught.value)
     assert caught.value.nearest is None or demo.link(caught.value.nearest)
+
+
+def test_two_words_find_a_cable_exactly_where_each_names_another_end_of_it(demo):
+    def expected(first, second):
+        for link in demo.links:
+            a, b = ({end.node, end.interface} for end in link.ends)
+            if (first in a and second in b) or (first in b and second in a):
+                return link.name
+        return None
+
+    names = sorted({word for link in demo.links for end in link.ends for word in (end.node, end.interface)})
+    for first, second in itertools.product(names, names):
+        try:
+            found = demo.link(f"{first} {second}").name
+        except UnknownName:
+            found = None
+        assert found == expected(first, second), (first, second)
 
 
 def test_near_misses_are_offered(demo):
