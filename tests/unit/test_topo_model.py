@@ -132,7 +132,7 @@ def test_cables_that_do_not_exist_are_refused_with_a_valid_name(demo, text):
 
 
 def test_two_words_find_a_cable_exactly_where_each_names_another_end_of_it():
-    small = Fabric(FabricSpec(planes=2, t0s=2, t1s=1, hosts_per_t0=1))
+    small = Fabric(load({"planes": 2, "t0s": 2, "t1s": 1, "hosts_per_t0": 1}))
 
     def expected(first, second):
         for link in small.links:
