@@ -1,0 +1,114 @@
+"""A cable in virtual time: two ways with a delay, carrier at both ends, and the faults that frames meet on them.
+
+Frames meet carrier and faults where they leave the cable, so that each crossing is one event. A frame that was on its
+way, or was sent, while the cable was down is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from mrclab.topo.model import Link
+
+if TYPE_CHECKING:
+    from mrclab.sim.clock import Clock
+    from mrclab.sim.frame import Frame
+    from mrclab.sim.port import Port
+
+_NEVER = 1 << 200  # ticks: after the end of every run
+
+
+class Fault(Protocol):
+    """What happens to frames on one way of a cable."""
+
+    def meet(self, frame: Frame, way: Way) -> Frame | None:
+        """The frame that goes on now; None where it is lost, or goes on later by itself."""
+
+
+class Way:
+    """One direction of a cable. `far` takes frames with the number of the port they come in by."""
+
+    __slots__ = ("_clock", "_far", "_far_port", "clear_since", "crossed", "delay", "faults", "lost", "port")
+
+    def __init__(self, clock: Clock, delay: int) -> None:
+        self._clock = clock
+        self.delay = delay
+        self.port: Port | None = None  # of a switch, that sends into this way
+        self.clear_since = -_NEVER  # when carrier came; frames sent before that are lost
+        self.faults: tuple[Fault, ...] = ()  # in the order in which they came
+        self.lost = 0  # for want of carrier
+        self.crossed = 0
+
+    def lead_to(self, far: Callable[[Frame, int], None], port: int) -> None:
+        """Say what is at the far end."""
+        self._far, self._far_port = far, port
+
+    @property
+    def end(self) -> tuple[Callable[[Frame, int], None], int]:
+        """What is at the far end."""
+        return self._far, self._far_port
+
+    def enter(self, frame: Frame, at: int) -> None:
+        """A frame leaves a port at this time, now or later."""
+        self._clock.at(at + self.delay, self._arrive, frame)
+
+    def _arrive(self, frame: Frame) -> None:
+        port = self.port
+        if port is not None and port.waiting and port.waiting[0].leave <= self._clock.now:
+            port.settle()
+        if frame.gone:
+            return
+        if self._clock.now - self.delay < self.clear_since:
+            self.lost += 1
+            return
+        if self.faults:
+            self.go_on(frame, 0)
+        else:
+            self.crossed += 1
+            self._far(frame, self._far_port)
+
+    def go_on(self, frame: Frame, place: int) -> None:
+        """The frame meets the faults from this place on, and what it comes through then takes it."""
+        for fault in self.faults[place:]:
+            met = fault.meet(frame, self)
+            if met is None:
+                return
+            frame = met
+        self.crossed += 1
+        self._far(frame, self._far_port)
+
+    def go_on_behind(self, fault: Fault, frame: Frame) -> None:
+        """A frame that a fault held back goes on with the next one; all are behind one that is healed meanwhile."""
+        faults = self.faults
+        self.go_on(frame, faults.index(fault) + 1 if fault in faults else 0)
+
+    def set_carrier(self, up: bool) -> None:
+        """Carrier came or went."""
+        self.clear_since = self._clock.now if up else _NEVER
+
+
+class Cable:
+    """Both ways of a link; `ways` begin at its ends a (NIC or T0) and b."""
+
+    __slots__ = ("_listeners", "link", "up", "ways")
+
+    def __init__(self, clock: Clock, link: Link, delay: int) -> None:
+        self.link = link
+        self.up = True
+        self.ways = (Way(clock, delay), Way(clock, delay))
+        self._listeners: list[Callable[[bool], None]] = []
+
+    def listen(self, heard: Callable[[bool], None]) -> None:
+        """Call when carrier comes or goes."""
+        self._listeners.append(heard)
+
+    def set_carrier(self, up: bool) -> None:
+        """Both ends get carrier, or lose it."""
+        if up == self.up:
+            return
+        self.up = up
+        for way in self.ways:
+            way.set_carrier(up)
+        for heard in self._listeners:
+            heard(up)

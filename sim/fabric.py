@@ -1,0 +1,51 @@
+"""A fabric in virtual time: every switch and cable of the pure model, joined port by port."""
+
+from __future__ import annotations
+
+from mrclab.sim.cable import Cable, Way
+from mrclab.sim.clock import Clock, ticks
+from mrclab.sim.port import Port
+from mrclab.sim.switch import SimSwitch
+from mrclab.topo.model import Fabric, Link, PortRef
+
+
+class SimFabric:
+    """Switches by name and cables in the model's order. `latency` is what a switch takes for a frame, seconds.
+
+    Equal fabrics, seeds and frames give equal runs: what a port draws comes from the seed and its name.
+    """
+
+    def __init__(self, clock: Clock, model: Fabric, seed: int, latency: float = 0.0) -> None:
+        self.clock = clock
+        self.model = model
+        delay = ticks(model.spec.link.delay)
+        behind_switch = delay + ticks(latency)
+        self.cables: list[Cable] = []
+        self._ways: dict[tuple[str, int], Way] = {}  # by the node and port that send into them
+        for link in model.links:
+            made = Cable(clock, link, delay)
+            self.cables.append(made)
+            for way, end in zip(made.ways, link.ends, strict=True):
+                self._ways[end.node, end.number] = way
+        self.switches: dict[str, SimSwitch] = {}
+        for switch in model.switches:
+            ports = []
+            for port in switch.ports:
+                way = self._ways[switch.name, port.number]
+                way.delay = behind_switch
+                way.port = Port(clock, port.number, model.spec, port.to_host, way, f"{seed}/{port.interface}")
+                ports.append(way.port)
+            self.switches[switch.name] = SimSwitch(model, switch, ports)
+        for link, cable in zip(model.links, self.cables, strict=True):
+            for way, far in zip(cable.ways, reversed(link.ends), strict=True):
+                if far.node in self.switches:
+                    way.lead_to(self.switches[far.node].receive, far.number)
+
+    def cable(self, link: Link | str) -> Cable:
+        """The cable of a link, or of what a person calls it."""
+        known = self.model.link(link) if isinstance(link, str) else link
+        return self.cables[known.index]
+
+    def way_from(self, end: PortRef) -> Way:
+        """The direction that begins at a port."""
+        return self._ways[end.node, end.number]

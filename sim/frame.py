@@ -1,0 +1,185 @@
+"""A frame on its way: what switches and cables look at as numbers, what only hosts read left as the transport made it.
+
+A frame has one of two forms. Most keep the transport's own objects: the path, what stands behind UDP, the payload where
+it lies. Those that came as bytes (`raw`), or whose bytes were changed on the way, are bytes and are read as such. The
+numbers are the same for both, and `to_bytes` gives what a capture would show.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Protocol
+
+from mrclab.topo import srv6
+from mrclab.topo.numbers import HOP_LIMIT, LINK_CHECK_ETHERTYPE, MRC_UDP_PORT
+
+if TYPE_CHECKING:
+    from mrclab.hosts.rdma.path import Frame as WireFrame
+
+MALFORMED, FOREIGN, HOPS_OVER, UNKNOWN_USID, USID_MISS, IPV6_MISS = range(1, 7)
+"""Drop reasons, the cells of the P4 program's counter `drops`."""
+
+LINK_CHECK = -1
+"""In place of a drop reason: a frame for the controller."""
+
+TRIM_BYTES = 140
+_ECN_CE = 3
+_ETHERTYPE_IPV6 = 0x86DD
+_IPV6_IN_IPV6, _UDP = 41, 17
+_ETHERNET, _IPV6 = 14, 40
+_USIDS = 8  # six that an address holds, and zeros behind them that a switch may look at
+_LOCATOR = srv6.LOCATOR
+_SHIFTS = tuple(range(80, -1, -16))
+
+Flow = tuple[int, ...]
+"""Of plain IPv6: source, destination, flow label, next header, UDP ports where there are any. ECMP hashes it."""
+
+
+def usids_of(address: int) -> tuple[int, ...] | None:
+    """The words behind the locator, padded with zeros; None for an address outside the locator."""
+    if address >> 96 != _LOCATOR:
+        return None
+    return (*(address >> shift & 0xFFFF for shift in _SHIFTS), 0, 0)
+
+
+class Packer(Protocol):
+    """A path that can say how a frame on it looks as bytes."""
+
+    def pack(self, traffic_class: int, body: bytes, payload: memoryview | None) -> WireFrame:
+        """The frame as its host sends it."""
+
+
+class Frame:
+    """One frame. Whoever holds it may change it: what is sent twice is copied."""
+
+    __slots__ = (
+        "at", "body", "dscp", "ecn", "ev", "fault", "flow", "gone", "hops", "leave", "marked", "path", "payload", "raw",
+        "size", "trimmable", "trimmed", "usids",
+    )  # fmt: skip
+
+    size: int  # bytes of the whole Ethernet frame, without FCS
+    dscp: int
+    ecn: int
+    usids: tuple[int, ...] | None  # of the outer destination as sent; None: plain IPv6
+    at: int  # uSIDs that switches have shifted out
+    hops: int  # outer hop limit
+    ev: int  # flow label and UDP source port of the inner packet
+    flow: Flow | None  # None until somebody has to hash it
+    fault: int  # why the first switch drops it, 0 for a good frame
+    trimmable: bool  # an inner IPv6 header and a BTH are there
+    trimmed: bool  # the end is cut off
+    marked: bool  # with ECN-CE, by a switch
+    gone: bool  # lost while it waited in a switch that died
+    leave: int  # when it leaves the queue it is in
+    path: Packer | None
+    body: bytes  # BTH to the payload, where `path` is given
+    payload: memoryview | None
+    raw: bytes | None
+
+    @property
+    def wire_len(self) -> int:
+        """Bytes that a link is busy for."""
+        return self.size
+
+    def copy(self) -> Frame:
+        """A second frame like it."""
+        made = Frame.__new__(Frame)
+        for name in Frame.__slots__:
+            setattr(made, name, getattr(self, name))
+        return made
+
+    def trim(self, dscp: int) -> None:
+        """Keep the headers only."""
+        self.dscp = dscp
+        self.trimmed = True
+        self.size = min(self.size, TRIM_BYTES)
+
+    def mark(self) -> None:
+        """Set ECN-CE."""
+        self.ecn = _ECN_CE
+        self.marked = True
+
+    def to_bytes(self) -> bytes:
+        """The frame as it is now, from the destination MAC on. MACs are those it was sent with."""
+        if self.raw is None:
+            assert self.path is not None
+            made = self.path.pack(self.dscp << 2 | self.ecn, self.body, self.payload)
+            data = bytearray(b"".join((made.header, made.payload or b"", made.trailer)))
+        else:
+            data = bytearray(self.raw)
+        if self.fault in {0, HOPS_OVER} and len(data) >= _ETHERNET + _IPV6:
+            self._write_headers(data)
+        return bytes(data[: self.size])
+
+    def _write_headers(self, data: bytearray) -> None:
+        """What switches changed: class, hop limit, uSIDs; the inner header's class goes with the outer one's."""
+        data[21] = self.hops
+        if self.usids is not None:
+            data[42:54] = struct.pack("!6H", *(*self.usids[self.at : self.at + 6], *[0] * self.at)[:6])
+        dscp, ecn = self.dscp, self.ecn
+        _set_class(data, _ETHERNET, dscp << 2 | ecn)
+        inner = _ETHERNET + _IPV6
+        if data[20] == _IPV6_IN_IPV6 and (self.trimmed or self.marked):
+            old = (data[inner] & 0xF) << 4 | data[inner + 1] >> 4
+            _set_class(data, inner, (dscp if self.trimmed else old >> 2) << 2 | (ecn if self.marked else old & 3))
+
+
+def _set_class(data: bytearray, at: int, traffic_class: int) -> None:
+    data[at] = data[at] & 0xF0 | traffic_class >> 4
+    data[at + 1] = (traffic_class & 0xF) << 4 | data[at + 1] & 0xF
+
+
+def of_bytes(raw: bytes) -> Frame:
+    """A frame that came as bytes, read as far as the P4 program parses it."""
+    frame = Frame.__new__(Frame)
+    frame.raw, frame.path, frame.body, frame.payload = raw, None, b"", None
+    frame.size = len(raw)
+    frame.dscp = frame.ecn = frame.ev = frame.at = frame.leave = 0
+    frame.hops = HOP_LIMIT
+    frame.usids, frame.flow = None, None
+    frame.trimmable = frame.trimmed = frame.marked = frame.gone = False
+    frame.fault = _read(frame, raw)
+    return frame
+
+
+def _read(frame: Frame, raw: bytes) -> int:  # noqa: PLR0911 - one for each header that may be cut off
+    """Fill in what the headers say; returns the drop reason that they earn."""
+    if len(raw) < _ETHERNET:
+        return MALFORMED
+    ethertype = raw[12] << 8 | raw[13]
+    if ethertype != _ETHERTYPE_IPV6:
+        return LINK_CHECK if ethertype == LINK_CHECK_ETHERTYPE else FOREIGN
+    at = _ETHERNET
+    if not _is_ipv6(raw, at):
+        return MALFORMED
+    traffic_class = (raw[at] & 0xF) << 4 | raw[at + 1] >> 4
+    frame.dscp, frame.ecn = traffic_class >> 2, traffic_class & 3
+    label, next_header, frame.hops = int.from_bytes(raw[at + 1 : at + 4], "big") & 0xFFFFF, raw[at + 6], raw[at + 7]
+    source, destination = (int.from_bytes(raw[at + n : at + n + 16], "big") for n in (8, 24))
+    frame.usids = usids_of(destination)
+    ports: tuple[int, ...] = ()
+    inner = label
+    outer_next = next_header
+    at += _IPV6
+    encapsulated = next_header == _IPV6_IN_IPV6
+    if encapsulated:
+        if not _is_ipv6(raw, at):
+            return MALFORMED
+        inner, next_header = int.from_bytes(raw[at + 1 : at + 4], "big") & 0xFFFFF, raw[at + 6]
+        at += _IPV6
+    if next_header == _UDP:
+        if len(raw) < at + 8:
+            return MALFORMED
+        ports = raw[at] << 8 | raw[at + 1], raw[at + 2] << 8 | raw[at + 3]
+        frame.ev = (inner & 0xFFFF) << 16 | ports[0]
+        if ports[-1] == MRC_UDP_PORT:
+            if len(raw) < at + 20:
+                return MALFORMED
+            frame.trimmable = encapsulated
+    if frame.usids is None:
+        frame.flow = (source, destination, label, outer_next, *ports)
+    return 0
+
+
+def _is_ipv6(raw: bytes, at: int) -> bool:
+    return len(raw) >= at + _IPV6 and raw[at] >> 4 == 6

@@ -1,0 +1,141 @@
+"""An egress port of a simulated switch: two queues, ECN, trimming, tail drops, as p4src and the targets have it.
+
+The data queue lets one packet go per packet time of the link (behavioral-model's rate limiter: 1/rate after the
+predecessor's turn, at once where that is over); the control queue is not limited. So a packet's time to leave is known
+when it comes, and one event takes it to the far end of the cable. What is only known when it leaves, the depth behind
+it, is caught up on by whatever happens at the port next: nobody can look in between.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import TYPE_CHECKING
+
+from mrclab.sim.clock import SECOND
+from mrclab.topo.numbers import Dscp
+
+if TYPE_CHECKING:
+    from mrclab.sim.cable import Way
+    from mrclab.sim.clock import Clock
+    from mrclab.sim.frame import Frame
+    from mrclab.topo.spec import FabricSpec
+
+_ECN_NOT_ECT = 0
+NO_TRIM, TRIMMABLE, TRIMMABLE_RETX, TRIMMED, TRIMMED_LASTHOP, CONTROL, OTHER, CPU = range(8)
+"""Traffic classes, the cells of a port's counter `tx`."""
+
+_CLASSES = [OTHER] * 64
+for _dscp, _class in (
+    (Dscp.NO_TRIM, NO_TRIM), (Dscp.TRIMMABLE, TRIMMABLE), (Dscp.TRIMMABLE_RETX, TRIMMABLE_RETX),
+    (Dscp.TRIMMED, TRIMMED), (Dscp.TRIMMED_LASTHOP, TRIMMED_LASTHOP), (Dscp.CONTROL, CONTROL),
+):  # fmt: skip
+    _CLASSES[_dscp] = _class
+_IN_DATA_QUEUE = [traffic_class in {NO_TRIM, TRIMMABLE, TRIMMABLE_RETX, OTHER} for traffic_class in _CLASSES]
+_MAY_BE_TRIMMED = [traffic_class in {TRIMMABLE, TRIMMABLE_RETX} for traffic_class in _CLASSES]
+
+
+class Port:
+    """One port of a switch. `register` is the P4 program's: depth of the data queue at the last packet that left it."""
+
+    __slots__ = (
+        "_clock", "_depth", "_ecn_min", "_ecn_span", "_interval", "_last", "_last_hop_dscp", "_random", "_trim_at",
+        "dropped", "marks", "number", "register", "trims", "tx_bytes", "tx_packets", "waiting", "way",
+    )  # fmt: skip
+
+    def __init__(self, clock: Clock, number: int, spec: FabricSpec, to_host: bool, way: Way, seed: str) -> None:
+        queue = spec.queue
+        self.number = number
+        self.way = way
+        self._clock = clock
+        self._random = random.Random(seed)
+        self._interval = round(SECOND / spec.link.rate_pps)
+        self._depth = queue.depth
+        self._last = -self._interval
+        self._trim_at = 0  # 0: never
+        if spec.trimming:
+            self._trim_at = queue.last_hop_trim_threshold if to_host else queue.trim_threshold
+        self._last_hop_dscp = Dscp.TRIMMED_LASTHOP if to_host else Dscp.TRIMMED
+        self._ecn_min = queue.ecn_min
+        self._ecn_span = queue.ecn_max - queue.ecn_min if not to_host or spec.last_hop_ecn else 0  # 0: never
+        self.waiting: deque[Frame] = deque()
+        self.register = 0
+        self.tx_packets = [0] * 8
+        self.tx_bytes = [0] * 8
+        self.marks = self.trims = self.dropped = 0
+
+    def send(self, frame: Frame) -> None:
+        """Queue a frame, trimmed where the queue is long, or drop it where that is full."""
+        now = self._clock.now
+        waiting = self.waiting
+        if waiting and waiting[0].leave <= now:
+            self.settle()
+        dscp = frame.dscp
+        trim_at = self._trim_at
+        if trim_at and _MAY_BE_TRIMMED[dscp] and frame.trimmable and self.register + (trim_at >> 2) >= trim_at:
+            dither = self._draw((trim_at >> 1) + 1)
+            if self.register + (trim_at >> 2) >= trim_at + dither:
+                frame.trim(self._last_hop_dscp)
+                self.trims += 1
+                dscp = frame.dscp
+        if not _IN_DATA_QUEUE[dscp]:
+            frame.leave = now
+            self._count(frame, _CLASSES[dscp])
+        elif len(waiting) >= self._depth:
+            self.dropped += 1
+            return
+        else:
+            leave = self._last + self._interval
+            if leave <= now:
+                leave = now
+                self.register = 0
+                self._count(frame, _CLASSES[dscp])
+            else:
+                waiting.append(frame)
+            self._last = frame.leave = leave
+        self.way.enter(frame, frame.leave)
+
+    def send_of_cpu(self, frame: Frame) -> None:
+        """Send what the controller gave, past all queues."""
+        frame.leave = self._clock.now
+        self._count(frame, CPU)
+        self.way.enter(frame, frame.leave)
+
+    def settle(self) -> None:
+        """Catch up on the frames that have left by now."""
+        now, waiting = self._clock.now, self.waiting
+        while waiting and waiting[0].leave <= now:
+            frame = waiting.popleft()
+            self.register = depth = len(waiting)
+            above = depth - self._ecn_min
+            if above > 0 and self._ecn_span and frame.ecn != _ECN_NOT_ECT and above > self._draw(self._ecn_span):
+                frame.mark()
+                self.marks += 1
+            self._count(frame, _CLASSES[frame.dscp])
+
+    def _draw(self, count: int) -> int:
+        """A number below `count`."""
+        return int(self._random.random() * count)
+
+    def _count(self, frame: Frame, traffic_class: int) -> None:
+        self.tx_packets[traffic_class] += 1
+        self.tx_bytes[traffic_class] += frame.size
+
+    def depth(self) -> int:
+        """Frames that wait now."""
+        self.settle()
+        return len(self.waiting)
+
+    def clear(self) -> int:
+        """The switch is dead: what waits is lost, and what it counted forgotten. Returns how many frames waited."""
+        self.settle()
+        lost = len(self.waiting)
+        for frame in self.waiting:
+            frame.gone = True
+        self.waiting.clear()
+        self.register = 0
+        self._last = self._clock.now - self._interval
+        self.tx_packets = [0] * 8
+        self.tx_bytes = [0] * 8
+        self.marks = self.trims = self.dropped = 0
+        return lost

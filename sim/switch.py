@@ -1,0 +1,174 @@
+"""A simulated switch: uSID arithmetic on the tables that the controller's intent gives it, as p4src forwards.
+
+Ports, uSIDs and addresses are the pure model's. A switch without entries (it came back empty) drops everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mrclab.sim.frame import FOREIGN, HOPS_OVER, IPV6_MISS, LINK_CHECK, MALFORMED, UNKNOWN_USID, USID_MISS, Flow
+from mrclab.softswitch import hashing
+from mrclab.topo import srv6
+
+if TYPE_CHECKING:
+    from mrclab.sim.frame import Frame
+    from mrclab.sim.port import Port
+    from mrclab.topo.model import Fabric, Switch
+
+REASONS = {
+    MALFORMED: "malformed", FOREIGN: "foreign", HOPS_OVER: "hop_limit", UNKNOWN_USID: "unknown_usid",
+    USID_MISS: "usid_miss", IPV6_MISS: "ipv6_miss",
+}  # fmt: skip
+
+_hash = hashing.make("crc16")
+_NO_USID = -1
+_GROUP_SHIFT = 64
+_FLOW_WIDTHS = (128, 128, 20, 8, 16, 16)
+
+
+class SimSwitch:
+    """One T0 or T1. `ports` are by number from 1 in the model's order."""
+
+    __slots__ = (
+        "_fabric", "_plain", "_usids", "alive", "drops", "frozen", "model", "packet_in", "ports", "rx", "unserved",
+        "usid",
+    )  # fmt: skip
+
+    def __init__(self, fabric: Fabric, model: Switch, ports: Sequence[Port]) -> None:
+        self._fabric = fabric
+        self.model = model
+        self.ports = tuple(ports)
+        self.packet_in: Callable[[SimSwitch, Frame, int], None] | None = None
+        self.alive = True
+        self.frozen = False
+        self.unserved = 0  # frames that came while it was dead or stood still
+        self.drops = [0] * 16  # by reason
+        self.rx = [0] * (len(ports) + 1)
+        self.usid = _NO_USID
+        self._usids: dict[int, Port] = {}
+        self._plain: dict[int, tuple[Port, ...]] = {}
+        self.provision()
+
+    # --- tables -----------------------------------------------------------------------------------------------------
+
+    def provision(self) -> None:
+        """Write every entry that the fabric wants."""
+        self.usid = self.model.usid
+        self._usids = {port.usid: self.ports[port.number - 1] for port in self.model.ports}
+        self._plain = self._plain_routes()
+
+    def erase(self) -> None:
+        """Lose every entry."""
+        self.usid = _NO_USID
+        self._usids = {}
+        self._plain = {}
+
+    def route(self, usid: int, port: int | None) -> None:
+        """Write one uSID route, right or wrong; None removes it."""
+        if port is None:
+            self._usids.pop(usid, None)
+        else:
+            self._usids[usid] = self.ports[port - 1]
+
+    def routes(self) -> dict[int, int]:
+        """The egress port's number of every uSID."""
+        return {usid: port.number for usid, port in self._usids.items()}
+
+    def _plain_routes(self) -> dict[int, tuple[Port, ...]]:
+        """Ports by host address, and by the /64 of a group shifted down."""
+        model = self.model
+        if model.tier == "t1":
+            return {srv6.group_prefix(port.number) >> _GROUP_SHIFT: (port,) for port in self.ports}
+        routes: dict[int, tuple[Port, ...]] = {}
+        for port in model.ports:
+            if port.to_host:
+                routes[srv6.host_address(model.number, port.number)] = (self.ports[port.number - 1],)
+        uplinks = tuple(self.ports[port.number - 1] for port in model.ports if not port.to_host)
+        for group in range(1, self._fabric.spec.t0s + 1):
+            if group != model.number:
+                routes[srv6.group_prefix(group) >> _GROUP_SHIFT] = uplinks
+        return routes
+
+    # --- frames -----------------------------------------------------------------------------------------------------
+
+    def receive(self, frame: Frame, port: int) -> None:
+        """A frame came in by a port."""
+        if self.frozen or not self.alive:
+            self.unserved += 1
+            return
+        self.rx[port] += 1
+        if frame.fault:
+            self._refuse(frame, port)
+            return
+        if frame.hops <= 1:
+            self.drops[HOPS_OVER] += 1
+            return
+        usids = frame.usids
+        if usids is None:
+            self._receive_plain(frame)
+            return
+        at = frame.at
+        if usids[at] != self.usid:
+            self.drops[UNKNOWN_USID] += 1
+            return
+        frame.at = at = at + 1
+        out = self._usids.get(usids[at])
+        if out is None:
+            self.drops[USID_MISS] += 1
+            return
+        frame.hops -= 1
+        out.send(frame)
+
+    def _receive_plain(self, frame: Frame) -> None:
+        assert frame.flow is not None
+        destination = frame.flow[1]
+        outs = self._plain.get(destination) or self._plain.get(destination >> _GROUP_SHIFT)
+        if outs is None:
+            self.drops[IPV6_MISS] += 1
+            return
+        frame.hops -= 1
+        out = outs[0] if len(outs) == 1 else outs[flow_hash(frame.flow) % len(outs)]
+        out.send(frame)
+
+    def _refuse(self, frame: Frame, port: int) -> None:
+        if frame.fault != LINK_CHECK:
+            self.drops[frame.fault] += 1
+        elif self.packet_in is not None:
+            self.packet_in(self, frame, port)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def die(self) -> None:
+        """The process is gone, with its entries, its counters and what waited in its queues."""
+        self.alive = False
+        self.frozen = False
+        self.erase()
+        self.drops = [0] * 16
+        self.rx = [0] * (len(self.ports) + 1)
+        for port in self.ports:
+            port.clear()
+
+    def revive(self) -> None:
+        """A new process, empty."""
+        self.alive = True
+
+
+def flow_hash(flow: Flow) -> int:
+    """The P4 program's ECMP hash: crc16 over the fields, one behind the other, zero bits behind the last."""
+    known = _hashes.get(flow)
+    if known is None:
+        if len(_hashes) >= _HASHES_KEPT:
+            _hashes.clear()
+        widths = _FLOW_WIDTHS[: len(flow)]
+        packed = 0
+        for value, width in zip(flow, widths, strict=True):
+            packed = packed << width | value
+        pad = -sum(widths) % 8
+        known = _hashes[flow] = _hash((packed << pad).to_bytes((sum(widths) + pad) // 8, "big"))
+    return known
+
+
+_HASHES_KEPT = 65536
+_hashes: dict[Flow, int] = {}
