@@ -13,8 +13,8 @@ from rich.markup import escape
 
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.survey import cli as survey
+from mrclab.lab.command import capture, operations, suitecli, terminal
 from mrclab.lab.command import doctor as health
-from mrclab.lab.command import operations, suitecli, terminal
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command import progress as progressbar
 from mrclab.lab.command.shell import Shell
@@ -43,6 +43,7 @@ app = typer.Typer(
 app.add_typer(operations.app)
 app.add_typer(survey.app)
 app.add_typer(suitecli.app)
+app.add_typer(capture.app)
 out = Console(width=None if sys.stdout.isatty() else 120)
 err = Console(stderr=True)
 

@@ -139,6 +139,12 @@ def clean(base: Path = BASE) -> list[str]:
     return removed
 
 
+def namespaces(base: Path = BASE) -> list[str]:
+    """Names of the network namespaces that the run made; none where there is no run."""
+    path = base / _STATE_FILE
+    return list(_read(path).namespaces) if path.exists() else []
+
+
 def running(base: Path = BASE) -> int | None:
     """Pid of the lab that runs, None where none does."""
     if not base.exists():

@@ -1,0 +1,97 @@
+"""pcapng files: named interfaces, directions, comments (draft-ietf-opsawg-pcapng; little-endian, nanoseconds)."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+_SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6  # block types
+_BYTE_ORDER = 0x1A2B3C4D
+_ETHERNET = 1  # LINKTYPE
+_COMMENT, _APPLICATION, _NAME, _DESCRIPTION, _RESOLUTION, _FLAGS = 1, 4, 2, 3, 9, 2  # option codes, by block
+_NANOSECONDS = bytes([9])  # 10 to the minus ninth
+_UNKNOWN_LENGTH = 0xFFFF_FFFF_FFFF_FFFF
+
+INBOUND, OUTBOUND = 1, 2  # of epb_flags: as the port sees it
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A port: its name, and the cable that it stands at."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame as a port saw it. `time` is nanoseconds since the epoch; `length` what it had on the wire."""
+
+    time: int
+    interface: int  # place in the list of interfaces
+    direction: int
+    data: bytes
+    length: int
+
+
+class Writer:
+    """Writes one file. Comments stand at the first frame after they were given."""
+
+    def __init__(self, file: BinaryIO, interfaces: Sequence[Interface]) -> None:
+        self._file = file
+        self._comments: list[str] = []
+        self.frames = 0
+        section = struct.pack("<IHHQ", _BYTE_ORDER, 1, 0, _UNKNOWN_LENGTH)
+        self._block(_SECTION, section + _options([(_APPLICATION, b"MRC Lab")]))
+        for interface in interfaces:
+            options = [
+                (_NAME, interface.name.encode()),
+                (_DESCRIPTION, interface.description.encode()),
+                (_RESOLUTION, _NANOSECONDS),
+            ]
+            self._block(_INTERFACE, struct.pack("<HHI", _ETHERNET, 0, 0) + _options(options))
+
+    def comment(self, text: str) -> None:
+        """Say something at the next frame."""
+        self._comments.append(text)
+
+    def write(self, frame: Frame) -> None:
+        """Append one frame."""
+        head = struct.pack(
+            "<IIIII", frame.interface, frame.time >> 32, frame.time & 0xFFFF_FFFF, len(frame.data), frame.length
+        )
+        options = [(_FLAGS, struct.pack("<I", frame.direction))]
+        options += [(_COMMENT, text.encode()) for text in self._comments]
+        self._comments.clear()
+        self._block(_PACKET, head + _padded(frame.data) + _options(options))
+        self.frames += 1
+
+    def _block(self, kind: int, body: bytes) -> None:
+        length = len(body) + 12
+        self._file.write(struct.pack("<II", kind, length) + body + struct.pack("<I", length))
+
+
+def store(
+    path: Path, interfaces: Sequence[Interface], frames: Iterable[Frame], notes: Iterable[tuple[int, str]]
+) -> int:
+    """Write frames in the order of time, each note (time, text) at the first frame that is not before it.
+
+    Returns the number of frames. OSError where the file cannot be written.
+    """
+    waiting = sorted(notes)
+    with path.open("wb") as file:
+        writer = Writer(file, interfaces)
+        for frame in sorted(frames, key=lambda each: each.time):
+            while waiting and waiting[0][0] <= frame.time:
+                writer.comment(waiting.pop(0)[1])
+            writer.write(frame)
+        return writer.frames
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)
+
+
+def _options(options: Sequence[tuple[int, bytes]]) -> bytes:
+    return b"".join(struct.pack("<HH", code, len(value)) + _padded(value) for code, value in options) + bytes(4)

@@ -1,0 +1,116 @@
+"""What becomes of captured frames: one file as they come, or a ring of which the time around each fault is kept."""
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mrclab.lab import history
+from mrclab.lab.capture import pcapng
+from mrclab.lab.capture.pcapng import Frame
+from mrclab.lab.capture.taps import Taps
+from mrclab.lab.history import Record
+
+_LOOK = 0.05  # seconds between two looks at the history
+_LATE = 0.2  # seconds that a frame may wait in its socket
+_NANO = 1_000_000_000
+_MARKS = {"fault.begin": "strikes", "fault.end": "healed", "fault.edge": "changes"}
+
+
+class Faults:
+    """The faults that a running lab writes into its history, as they happen; times in nanoseconds since the epoch."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open(encoding="utf-8")
+        self._file.seek(0, 2)
+        self._half = ""
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._file.close()
+
+    def new(self) -> list[tuple[int, Record]]:
+        """Those that were written since the last call."""
+        *lines, self._half = (self._half + self._file.read()).split("\n")
+        offset = time.time_ns() - time.monotonic_ns()
+        records = (record for record in history.parse(lines) if record.kind in _MARKS)
+        return [(round(record.t * _NANO) + offset, record) for record in records]
+
+
+@dataclass
+class _Wanted:
+    """A fault whose surroundings are to be kept."""
+
+    at: int
+    until: int
+    path: Path
+
+
+def phrase(record: Record) -> str:
+    """A comment: `core-link strikes: cable t0-p1-1/t1-p1-2 down`."""
+    what = record.get("text") or record.get("link") or record.get("fault_kind", "")
+    return f"{record['fault']} {_MARKS[record.kind]}: {what}".rstrip(": ")
+
+
+def record_all(taps: Taps, faults: Faults, path: Path, enough: Callable[[int], bool]) -> int:
+    """Write every frame into one file until `enough(frames so far)`; returns their number. OSError as it comes."""
+    with path.open("wb") as file:
+        writer = pcapng.Writer(file, taps.interfaces)
+        while not enough(writer.frames):
+            for _, record in faults.new():
+                writer.comment(phrase(record))
+            for frame in sorted(taps.frames(_LOOK), key=lambda each: each.time):
+                writer.write(frame)
+        return writer.frames
+
+
+class AroundFaults:
+    """A ring of the newest frames; each fault that strikes gets a file of what was before and after it."""
+
+    def __init__(self, taps: Taps, faults: Faults, folder: Path, before: float, after: float) -> None:
+        self._taps, self._faults, self._folder = taps, faults, folder
+        self._before, self._after = round(before * _NANO), round(after * _NANO)
+        self._ring: deque[Frame] = deque()
+        self._notes: deque[tuple[int, str]] = deque()
+        self._wanted: list[_Wanted] = []
+        self.files: list[Path] = []
+
+    def step(self) -> None:
+        """Take what has come; write the files whose time is over."""
+        self._ring.extend(self._taps.frames(_LOOK))
+        for at, record in self._faults.new():
+            self._notes.append((at, phrase(record)))
+            if record.kind == "fault.begin":
+                self._want(at, str(record["fault"]))
+        now = time.time_ns()
+        self._forget(now - self._before - self._after - 2 * round(_LATE * _NANO))
+        for wanted in [each for each in self._wanted if each.until + round(_LATE * _NANO) < now]:
+            self._write(wanted)
+
+    def finish(self) -> None:
+        """Write what was wanted and is not written yet, with what there is."""
+        for wanted in list(self._wanted):
+            self._write(wanted)
+
+    def _want(self, at: int, fault: str) -> None:
+        stem = re.sub(r"[^A-Za-z0-9._-]", "-", fault)
+        taken = {path.name for path in self.files} | {each.path.name for each in self._wanted}
+        names = (f"{stem}{'' if n == 1 else f'-{n}'}.pcapng" for n in range(1, len(taken) + 2))
+        name = next(name for name in names if name not in taken)
+        self._wanted.append(_Wanted(at, at + self._after, self._folder / name))
+
+    def _forget(self, before: int) -> None:
+        while self._ring and self._ring[0].time < before:
+            self._ring.popleft()
+        while self._notes and self._notes[0][0] < before:
+            self._notes.popleft()
+
+    def _write(self, wanted: _Wanted) -> None:
+        begin = wanted.at - self._before
+        frames = (frame for frame in self._ring if begin <= frame.time <= wanted.until)
+        notes = [(at, text) for at, text in self._notes if begin <= at <= wanted.until]
+        pcapng.store(wanted.path, self._taps.interfaces, frames, notes)
+        self._wanted.remove(wanted)
+        self.files.append(wanted.path)

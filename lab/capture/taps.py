@@ -1,0 +1,105 @@
+"""Taps on the cables of a running lab: every frame that a port sends, and every one that reaches it.
+
+Both ends of every cable stand in one namespace of the lab's own (`mrclab.topo.cables.cables`): one process sees all
+ports. What a port sent and no port received was lost on the cable between.
+"""
+
+import os
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, Frame, Interface
+from mrclab.lab.errors import LabError
+from mrclab.topo.linux import kernel, state
+from mrclab.topo.model import Fabric, Link
+
+_ALL = 0x0003  # ETH_P_ALL
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h
+_SO_RCVBUFFORCE = 33
+_BUFFER_BYTES = 32 << 20
+_MOST = 1 << 16  # bytes of one frame
+_STATISTICS = (263, 6)  # SOL_PACKET, PACKET_STATISTICS
+_TIMESPEC = struct.Struct("qq")
+
+
+class Taps:
+    """Sockets on both ends of some cables. `interfaces` are the ports, in the order in which frames name them."""
+
+    def __init__(self, run_dir: Path, links: Sequence[Link]) -> None:
+        self.interfaces = [Interface(end.interface, link.name) for link in links for end in link.ends]
+        names = [f"c{link.index}{side}" for link in links for side in "ab"]
+        self._selector = selectors.DefaultSelector()
+        self._sockets: list[socket.socket] = []
+        namespace = _cables_namespace(run_dir)
+        try:
+            kernel.in_namespace(namespace, lambda: self._sockets.extend(_tap(name) for name in names))
+        finally:
+            os.close(namespace)
+        for place, tap in enumerate(self._sockets):
+            self._selector.register(tap, selectors.EVENT_READ, place)
+
+    def close(self) -> None:
+        """Take the taps away."""
+        for tap in self._sockets:
+            tap.close()
+        self._selector.close()
+
+    def frames(self, timeout: float) -> Iterator[Frame]:
+        """What has come, after waiting for it at most `timeout` seconds."""
+        for key, _ in self._selector.select(timeout):
+            assert isinstance(key.fileobj, socket.socket)
+            yield from _drain(key.fileobj, key.data)
+
+    def lost(self) -> int:
+        """Frames that the kernel could not hand over since the last call."""
+        return sum(struct.unpack("II", tap.getsockopt(*_STATISTICS, 8))[1] for tap in self._sockets)
+
+
+def cables(fabric: Fabric, words: Sequence[str]) -> list[Link]:
+    """The cables that these words mean: cables, ports, or all of a node or `pN` (a plane); all where there are none.
+
+    TopoError names a word that means nothing.
+    """
+    wanted: set[int] = set()
+    for word in words:
+        own = {
+            link.index for link in fabric.links if word in {end.node for end in link.ends} or word == f"p{link.plane}"
+        }
+        wanted |= own or {fabric.link(word).index}
+    return [link for link in fabric.links if not words or link.index in wanted]
+
+
+def _cables_namespace(run_dir: Path) -> int:
+    for name in state.namespaces(run_dir.parent):
+        path = kernel.NETNS_DIR / name
+        if path.exists():
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    raise LabError("the running lab has no cables yet; try again when it is up")
+
+
+def _tap(interface: str) -> socket.socket:
+    tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # hears nothing before it is bound
+    tap.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+    tap.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    tap.bind((interface, _ALL))
+    tap.setblocking(False)
+    return tap
+
+
+def _drain(tap: socket.socket, place: int) -> Iterator[Frame]:
+    while True:
+        try:
+            data, ancillary, _, address = tap.recvmsg(_MOST, 64)
+        except BlockingIOError:
+            return
+        except OSError:  # the cable is down, or the lab has gone
+            return
+        stamp = next((_TIMESPEC.unpack(value[:16]) for _, kind, value in ancillary if kind == _SO_TIMESTAMPNS), None)
+        at = stamp[0] * 1_000_000_000 + stamp[1] if stamp else time.time_ns()
+        # What leaves the cable's end reaches the port, and the other way round.
+        direction = INBOUND if address[2] == socket.PACKET_OUTGOING else OUTBOUND
+        yield Frame(at, place, direction, data, len(data))

@@ -1,0 +1,114 @@
+"""The command `mrclab capture`: frames of the running lab into pcapng files. It only reads words and calls others."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mrclab.lab.capture.recorders import AroundFaults, Faults, record_all
+from mrclab.lab.capture.taps import Taps, cables
+from mrclab.lab.command.operations import err, out, running_lab
+from mrclab.lab.errors import LabError
+from mrclab.lab.run.attach import Lab
+from mrclab.lab.run.interrupts import Interrupts, guarded
+from mrclab.topo.linux import state
+from mrclab.topo.spec import parse_duration
+
+app = typer.Typer()
+
+_ALIVE = 0.5  # seconds between two looks whether the lab is still there
+
+
+def _duration(text: str) -> float:
+    try:
+        value = parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    assert isinstance(value, float)
+    return value
+
+
+Where = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[WHERE]...", help="cables, ports, nodes or planes: t0-p1-1/t1-p1-2, h1-p2, h1, p1; default all"
+    ),
+]
+Output = Annotated[Path | None, typer.Option(help="the file; with --around-faults a directory, one file a fault")]
+Seconds = Annotated[
+    float, typer.Option("--for", parser=_duration, help="how long; default until Ctrl-C or the lab ends")
+]
+Span = Annotated[float, typer.Option(parser=_duration, help="how much to keep, e.g. 500ms")]
+
+
+@app.command()
+def capture(
+    context: typer.Context,
+    where: Where = None,
+    output: Output = None,
+    length: Seconds = 0.0,
+    packets: Annotated[int, typer.Option(min=0, help="end after so many frames; 0: never")] = 0,
+    around_faults: Annotated[
+        bool, typer.Option("--around-faults", help="keep frames in memory and write only what is near a fault")
+    ] = False,
+    before: Span = 0.5,
+    after: Span = 1.0,
+) -> None:
+    """Record frames of the running lab at its cables, with port names and notes where faults strike."""
+    lab = running_lab(context.obj)
+    links = cables(lab.fabric, where or [])
+    output = output or Path("captures" if around_faults else "capture.pcapng")
+    target = output if around_faults else output.parent
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        taps = Taps(lab.run_dir, links)
+    except OSError as error:
+        raise LabError(f"cannot capture: {error}; it needs root and a place to write") from None
+    faults = Faults(lab.run_dir / "history" / "lab.jsonl")
+    err.print(f"capturing on {len(links)} cables; Ctrl-C ends it")
+    try:
+        with guarded() as guard:
+            end = _End(lab, length, packets, guard)
+            if around_faults:
+                _around(AroundFaults(taps, faults, target, before, after), end)
+            else:
+                out.print(f"{output}: {record_all(taps, faults, output, end.come)} frames")
+        if lost := taps.lost():
+            err.print(f"{lost} frames came faster than they could be read and are not in the file")
+    except OSError as error:
+        raise LabError(f"cannot write to {target}: {error.strerror}") from None
+    finally:
+        taps.close()
+        faults.close()
+
+
+class _End:
+    """When to end: a signal, time over, frames enough, or the lab gone."""
+
+    def __init__(self, lab: Lab, seconds: float, packets: int, guard: Interrupts) -> None:
+        guard.shield()  # a signal is noted here and interrupts no write
+        self._guard = guard
+        self._base = lab.run_dir.parent
+        self._until = time.monotonic() + seconds if seconds else None
+        self._packets = packets
+        self._look = 0.0
+
+    def come(self, frames: int = 0) -> bool:
+        now = time.monotonic()
+        if self._guard.seen or (self._packets and frames >= self._packets) or (self._until and now >= self._until):
+            return True
+        if now >= self._look:
+            self._look = now + _ALIVE
+            return state.running(self._base) is None
+        return False
+
+
+def _around(ring: AroundFaults, end: _End) -> None:
+    while not end.come():
+        ring.step()
+    ring.finish()
+    for path in ring.files:
+        out.print(str(path))
+    if not ring.files:
+        out.print("no fault struck; nothing was written")
