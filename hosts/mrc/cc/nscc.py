@@ -265,7 +265,6 @@ class Nscc:
             last_adjust_time=now,
             last_dec_time=now,
         )
-        self._sampled = False
 
     def allows(self, size: int) -> bool:
         """Room for one more packet; always for the first, however small the window."""
@@ -316,19 +315,11 @@ class Nscc:
         }
 
     def _learn(self, rtt: float) -> None:
-        """The base RTT is the least sample.
-
-        The first one replaces the configured value even if it is larger: switches and hosts of an emulation take time
-        that no configuration knows. A configured base_rtt stands, as in the standard, as an upper bound.
-        """
+        """The base RTT is the configured one until a sample is less: a first sample may have stood in a queue."""
         s = self.state
-        rtt = max(rtt, _LEAST_RTT)
-        if not self._sampled and "base_rtt" not in self._config:
-            s.base_rtt = rtt
-        elif rtt >= s.base_rtt:
+        if rtt >= s.base_rtt:
             return
-        self._sampled = True
-        s.base_rtt = min(s.base_rtt, rtt)
+        s.base_rtt = max(rtt, _LEAST_RTT)
         if "max_cwnd" in self._config:
             return
         grown = s.cwnd >= self.parameters.max_cwnd
