@@ -11,7 +11,7 @@ from mrclab.hosts.mrc.cc import NSCC, Controller
 from mrclab.hosts.mrc.controlpackets import AckItem, ControlItem
 from mrclab.hosts.mrc.ev import Denier, Ev, EvSet
 from mrclab.hosts.mrc.evformat import uplink_of, value_of
-from mrclab.hosts.mrc.evprofile import ApiState, EvProfile, Mode
+from mrclab.hosts.mrc.evprofile import MAX_EVS, ApiState, EvProfile, Mode
 from mrclab.hosts.mrc.packet import Packet
 from mrclab.hosts.mrc.peer import HEADER_BYTES, Peer
 from mrclab.hosts.mrc.probing import Prober
@@ -22,6 +22,7 @@ from mrclab.hosts.mrc.stats import QpStats
 from mrclab.hosts.rdma import qp as rc
 from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.completion import CompletionQueue
+from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Refusal
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.stats import reader
@@ -132,6 +133,10 @@ class QueuePair(rc.QueuePair):
     def _random_evs(self, per_plane: int) -> list[Ev]:
         """An equal number of paths per plane, drawn at random; the first ones become active, the others backup."""
         evs: list[Ev] = []
+        found = sum(min(per_plane, len(self.peer.uplinks(port.plane))) for port in self.host.config.ports)
+        if found > MAX_EVS:
+            text = f"{per_plane} EVs per plane make {found}, but a QP has at most {MAX_EVS}; ask for fewer per plane"
+            raise VerbsError("E2BIG", text)
         for port in self.host.config.ports:
             uplinks = list(self.peer.uplinks(port.plane))
             self.host.rng.shuffle(uplinks)

@@ -1,8 +1,8 @@
-"""The QP state machine as a table: (state, target) -> attributes that modify_qp must be given. A pair that is not
-there is refused.
+"""The QP state machine as a table: (state, target) -> attributes that modify_qp must be given, and no others. A pair
+that is not there is refused.
 
-RESET and ERROR can be entered from everywhere. Required attributes follow the OCP headers: INIT the profiles, RTR
-the peer's side, RTS one's own.
+RESET and ERROR can be entered from everywhere. The attributes follow the OCP headers: RTR takes the peer's side, RTS
+one's own first PSN; what the headers give INIT and RTS besides, create_qp takes here.
 """
 
 from __future__ import annotations
@@ -31,15 +31,22 @@ TRANSITIONS: dict[tuple[QpState, QpState], frozenset[str]] = {
     (QpState.RTS, QpState.RTS): frozenset(),
 }
 
+_OF_ANY_PEER = frozenset({"qpn", "psn", "mpr", "wimm"})  # what a `local_info` says; not every transport needs all
+
 
 def check_transition(state: QpState, target: QpState, given: Collection[str], of_peer: Collection[str]) -> None:
-    """EINVAL for a transition that does not exist or lacks an attribute; `of_peer` are those RTR needs besides."""
-    if target in {QpState.RESET, QpState.ERROR}:
-        return
-    required = TRANSITIONS.get((state, target))
+    """EINVAL for a transition that does not exist, lacks an attribute or has none such; `of_peer` RTR needs besides."""
+    required = frozenset() if target in {QpState.RESET, QpState.ERROR} else TRANSITIONS.get((state, target))
     if required is None:
         raise VerbsError("EINVAL", f"a QP cannot go from {state.value} to {target.value}")
     needed = required | set(of_peer) if target is QpState.RTR else required
+    known = needed | _OF_ANY_PEER if target is QpState.RTR else needed
+    unknown = sorted(set(given) - known)
+    if unknown:
+        takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none; create_qp takes those of a QP"
+        raise VerbsError(
+            "EINVAL", f"the step from {state.value} to {target.value} has no attribute {unknown[0]!r}; {takes}"
+        )
     missing = sorted(needed - set(given))
     if missing:
         raise VerbsError("EINVAL", f"the step from {state.value} to {target.value} needs {', '.join(missing)}")

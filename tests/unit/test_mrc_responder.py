@@ -219,3 +219,15 @@ def test_the_timestamp_of_a_held_sack_moves_on_by_the_time_it_was_held():
     (sack,) = bench.sacks()
     sent = int(bench.caught[8].sent_at * 1e6)
     assert sack.timestamp - sent & 0xFFFF == pytest.approx(4600, abs=2)
+
+
+@pytest.mark.parametrize("echo", [True, False])
+@pytest.mark.parametrize("trimmed", [True, False])
+def test_every_marked_data_packet_is_counted_once(echo, trimmed):
+    bench = Bench(20, ecn_echo=echo, trimming=True)
+    for transit in bench.caught[:10]:
+        transit.mark()
+        if trimmed:
+            transit.trim()
+    bench.deliver(*range(20))
+    assert bench.host.qp(bench.transfer.qb).stats.ecn_packets == 10

@@ -10,6 +10,7 @@ from mrclab.hosts.mrc.endpoint import Endpoint
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.states import TRANSITIONS, QpState
+from mrclab.topo.nodeconfig import EvProfile
 
 PEER = "fdcb:bb00:0:2::1"
 
@@ -112,7 +113,8 @@ def test_a_qp_walks_from_reset_to_rts_with_the_attributes_of_each_step(host):
 def test_every_step_that_is_not_in_the_table_is_refused(host, state, target):
     qp = host.create_qp(PEER)
     host.qp(qp).state = state
-    attributes = {"qpn": 1, "psn": 1, "mpr": 1, "wimm": 1}
+    needed = {"qpn", "psn", "mpr", "wimm"} if target is QpState.RTR else TRANSITIONS.get((state, target), ())
+    attributes = dict.fromkeys(needed, 1)
     if (state, target) in TRANSITIONS:
         host.modify_qp(qp, target, **attributes)
     else:
@@ -237,3 +239,23 @@ def test_the_device_tells_its_limits(host):
     assert device["ports"] == 4
     assert device["opcodes"] == ["RDMA_WRITE", "RDMA_WRITE_WITH_IMM"]
     assert "TRIM_NACK" in device["capabilities"]
+
+
+@pytest.mark.parametrize("target", ["RTS", "RESET", "ERROR"])
+def test_a_step_takes_no_attribute_that_it_would_ignore(host, target):
+    qp = ready(host)
+    message = refused("EINVAL", host.modify_qp, qp, target, timeout_exponent=12)
+    assert "'timeout_exponent'" in message
+    assert host.qp(qp).state is QpState.RTS
+    assert host.qp(qp).settings.timeout_exponent == 18
+
+
+def test_a_set_of_more_evs_than_a_qp_has_is_refused_and_nothing_is_made():
+    wide = EvProfile(name="default", active_per_plane=40, backup_per_plane=8, ev_min_active=1)
+    host = Endpoint(node_config(1, ev=wide, planes=8, uplinks=64), random.Random(1), lambda _record: None)
+    assert "make 384, but a QP has at most 256" in refused("E2BIG", host.create_qp, PEER)
+    assert not host.qps
+    assert not host.peers
+    widest = EvProfile(name="default", active_per_plane=28, backup_per_plane=4, ev_min_active=1)
+    host = Endpoint(node_config(1, ev=widest, planes=8, uplinks=64), random.Random(1), lambda _record: None)
+    assert len(host.qp(host.create_qp(PEER)).evs.by_value) == 256
