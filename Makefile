@@ -4,11 +4,12 @@
 BIN := .venv/bin
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help demo test paper lint bench p4 setup lock clean
+.PHONY: help demo test test-debian13 paper lint bench p4 setup lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
 	@echo "sudo make test    lint, types and all tests"
+	@echo "sudo make test-debian13  set up, demo and unit tests on a bare Debian 13 in a folder (needs mmdebstrap)"
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
 	@echo "make lint         ruff and mypy only"
 	@echo "sudo make bench   how fast the parts are on this machine"
@@ -28,6 +29,9 @@ lint: setup
 
 test: lint
 	$(BIN)/pytest $(ARGS)
+
+test-debian13:
+	@setup/bare-debian.sh trixie
 
 paper: setup
 	@$(BIN)/mrclab suite paper --name paper --again 3 $(target_flag) $(ARGS)

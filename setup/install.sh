@@ -34,8 +34,8 @@ install_packages() {
 
 check_python() {
     [ -x "$PYTHON" ] || die "$PYTHON is missing; install the package python3."
-    "$PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 10), (3, 11)))' ||
-        die "$("$PYTHON" -V) is not supported: the lab needs Python 3.10 or 3.11 (Debian 12, Ubuntu 22.04); set PYTHON=/path/to/python3.11 or use the Vagrantfile."
+    "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+        die "$("$PYTHON" -V) is too old: the lab needs Python 3.10 or newer (Debian 12, Ubuntu 22.04); set PYTHON=/path/to/python3.11 or use the Vagrantfile."
 }
 
 # stamp FILE... : one word that changes when a file or the interpreter does.
@@ -58,7 +58,7 @@ install_lab() {
     .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || die "pip could not install the lab itself."
     # Mininet is Debian's, not PyPI's: one package is let into the environment, not the whole of dist-packages.
     ln -sfn "$MININET" "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
-    .venv/bin/python -c 'import mininet.net' || die "Debian's Mininet in $MININET cannot be imported."
+    .venv/bin/python -W ignore -c 'import mininet.net' || die "the Mininet in $MININET cannot be imported by $("$PYTHON" -V); install the package mininet anew, or set PYTHON to another version."
     printf '%s\n' "$want" > .venv/.stamp
 }
 

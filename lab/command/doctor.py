@@ -1,6 +1,6 @@
 """What this machine has and lacks for the lab, which back-ends follow from it, and the remedy for what is missing."""
 
-import importlib.util
+import importlib
 import os
 import shutil
 import subprocess
@@ -84,9 +84,7 @@ def ready(checks: list[Check]) -> bool:
 
 def _python() -> Check:
     version = sys.version_info
-    return Check(
-        "Python", (3, 10) <= version[:2] <= (3, 11), f"{version[0]}.{version[1]}", "use Debian 12 or Ubuntu 22.04"
-    )
+    return Check("Python", version >= (3, 10), f"{version[0]}.{version[1]}", "use Python 3.10 or newer")
 
 
 def _root() -> Check:
@@ -95,9 +93,11 @@ def _root() -> Check:
 
 
 def _mininet() -> Check:
-    found = importlib.util.find_spec("mininet")
-    place = str(Path(found.origin).resolve().parent) if found and found.origin else "not importable"
-    return Check("Mininet", found is not None, place, _SETUP)
+    try:
+        module = importlib.import_module("mininet.node")
+    except (ImportError, SystemExit) as error:  # Mininet exits where one of its programs is missing
+        return Check("Mininet", False, f"not importable ({error})", _SETUP)
+    return Check("Mininet", True, str(Path(str(module.__file__)).resolve().parent))
 
 
 def _program(name: str, package: str) -> Check:

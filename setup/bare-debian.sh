@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Tries the lab on a Debian that has nothing: a fresh system in a folder, with this checkout copied in, where the commands run as root.
+#
+#   setup/bare-debian.sh SUITE [COMMAND...]     default commands: make setup, make demo, the unit tests
+#
+# FOLDER=/path keeps the system there for the next call; else it is made anew and removed. The commands run in namespaces
+# of their own, so that no process, mount or lab of theirs is left: pivot_root, not chroot, because mnexec needs / to be a
+# mount point. Package mirror and pip settings are this machine's.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+die() { printf 'bare-debian: %s\n' "$*" >&2; exit 1; }
+say() { printf 'bare-debian: %s\n' "$*"; }
+
+# Archive of this machine, where it is a Debian; else mmdebstrap's default.
+# shellcheck disable=SC2016  # apt's variable
+mirror() { apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' 2>/dev/null | sort -u | head -n 1; }
+
+# What apt was told about proxies and the like.
+apt_options() { apt-config dump | grep -E '^Acquire::(http|https|Retries|ftp)' || true; }
+
+make_system() {
+    local options=() line
+    while IFS= read -r line; do
+        [ -z "$line" ] || options+=("--aptopt=$line")
+    done < <(apt_options)
+    say "making a bare Debian $SUITE in $ROOT"
+    # shellcheck disable=SC2046  # without a mirror there is no argument at all
+    DEBIAN_FRONTEND=noninteractive mmdebstrap --quiet --variant=minbase "${options[@]}" "$SUITE" "$ROOT" $(mirror) || die "mmdebstrap could not make $SUITE."
+}
+
+copy_checkout() {
+    mkdir -p "$ROOT/mrclab"
+    git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$ROOT/mrclab"
+}
+
+# Pip's settings as files; those in the environment are passed on below.
+copy_pip_settings() {
+    local file
+    for file in /etc/pip.conf /etc/xdg/pip ~/.config/pip ~/.pip; do
+        [ ! -e "$file" ] || { mkdir -p "$ROOT$(dirname "$file")"; cp -rT "$file" "$ROOT$file"; }
+    done
+}
+
+# Local folders that these settings name (an index has its files beside it), and the certificates that this machine trusts.
+shared_folders() {
+    { python3 -m pip config list 2>/dev/null || true; } | grep -oE "(file://)?/[^' ]+" | sed -E 's|^file://||; s|/simple/?$||'
+    echo /etc/ssl/certs
+}
+
+# Runs as process 1 of the new namespaces.
+enter() {
+    local folder
+    mount --bind "$ROOT" "$ROOT"
+    for folder in $(shared_folders | sort -u); do
+        [ -d "$folder" ] || continue
+        mkdir -p "$ROOT$folder"
+        mount --rbind "$folder" "$ROOT$folder"
+    done
+    mount --rbind /dev "$ROOT/dev"
+    mount -t proc proc "$ROOT/proc"
+    mount -t sysfs sysfs "$ROOT/sys"
+    mount -t tmpfs tmpfs "$ROOT/run"
+    cp -L /etc/resolv.conf /etc/hosts "$ROOT/etc/"
+    mkdir -p "$ROOT/mnt/old"
+    cd "$ROOT"
+    pivot_root . mnt/old
+    cd /mrclab
+    umount -l /mnt/old
+    run make -v >/dev/null 2>&1 || run sh -c 'apt-get update -qq && apt-get install -qq -y make >/dev/null' # the README's line before the first
+    local command
+    for command in "$@"; do
+        printf 'bare-debian: %s\n' "$command"
+        run sh -c "$command"
+    done
+}
+
+run() {
+    local settings
+    mapfile -t settings < <(env | grep -E '^(PIP_|[a-z]+_proxy=|SSL_CERT_)')
+    env -i HOME=/root DEBIAN_FRONTEND=noninteractive TERM="${TERM:-dumb}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${settings[@]}" "$@"
+}
+
+main() {
+    [ $# -ge 1 ] || die "name a suite, such as trixie (Debian 13)."
+    [ "$(id -u)" = 0 ] || die "a system in a folder needs root; run the same command with sudo."
+    command -v mmdebstrap >/dev/null || die "mmdebstrap is missing; install the package mmdebstrap."
+    SUITE=$1
+    shift
+    [ $# -gt 0 ] || set -- "make setup" "make demo" ".venv/bin/pytest -q tests/unit"
+    if [ -n "${FOLDER:-}" ]; then
+        ROOT=$FOLDER
+    else
+        ROOT=$(mktemp -d "${TMPDIR:-/var/tmp}/mrclab-$SUITE-XXXXXX")
+        trap 'rm -rf --one-file-system "$ROOT"' EXIT
+    fi
+    [ -e "$ROOT/etc/os-release" ] || make_system
+    copy_checkout
+    copy_pip_settings
+    export ROOT SUITE
+    unshare --mount --pid --ipc --uts --fork --kill-child --propagation private "$PWD/setup/bare-debian.sh" enter "$@"
+}
+
+if [ "${1:-}" = enter ]; then
+    shift
+    enter "$@"
+else
+    main "$@"
+fi

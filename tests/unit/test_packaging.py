@@ -1,0 +1,32 @@
+"""What setup and packages promise: a lock for every supported Python."""
+
+import re
+from collections import Counter
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
+
+
+def _locked(python: str) -> list[str]:
+    where = {"python_full_version": f"{python}.0", "python_version": python}
+    wanted = [Requirement(line) for line in (ROOT / "requirements.lock").read_text().splitlines()]
+    return [_plain(r.name) for r in wanted if r.marker is None or r.marker.evaluate(where)]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_lock_names_one_release_of_every_dependency_for_every_python(python):
+    locked = Counter(_locked(python))
+    wanted = [Requirement(line) for line in metadata.requires("mrclab") or []]
+    extras = [{"python_version": python, "python_full_version": f"{python}.0", "extra": extra} for extra in ("", "dev")]
+    names = {_plain(r.name) for r in wanted if r.marker is None or any(r.marker.evaluate(e) for e in extras)}
+    assert set(locked.values()) == {1}
+    assert names <= set(locked)
