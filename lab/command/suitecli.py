@@ -64,6 +64,8 @@ def compare_runs(
     """Make one page of several runs: what their expectations measured, goodput and completion times side by side."""
     members = [compare.read(directory) for directory in directories]
     page = compare.compare(members, output, title)
+    for field in compare.unnamed(members):
+        err.print(f"the runs also differ in {field}", soft_wrap=True, highlight=False)
     out.print(f"Page: {page}", soft_wrap=True, highlight=False)
 
 

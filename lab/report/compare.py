@@ -17,7 +17,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.intervals import Figure, summary
-from mrclab.lab.report import results
+from mrclab.lab.report import differences, results
 
 if TYPE_CHECKING:
     from mrclab.lab.report.plots.compare import Bar
@@ -97,11 +97,25 @@ def compare(members: Sequence[Member], directory: Path, title: str, name: str = 
     invalid = [(member.label, member.directory.name, member.invalid) for member in members if member.invalid]
     inlined = [(caption, base64.b64encode(path.read_bytes()).decode()) for caption, path in pictures.items()]
     text = environment.get_template("compare.html.j2").render(
-        title=title, rows=table, labels=labels, pictures=inlined, invalid=invalid, show=show
+        title=title,
+        rows=table,
+        labels=labels,
+        pictures=inlined,
+        invalid=invalid,
+        unnamed=unnamed(members),
+        show=show,
     )
     page = directory / f"{name}.html"
     page.write_text(text, encoding="utf-8")
     return page
+
+
+def unnamed(members: Sequence[Member]) -> list[str]:
+    """What variants differ in that they do not name, one phrase for each field."""
+    first: dict[str, Path] = {}
+    for member in members:
+        first.setdefault(member.label, member.directory)
+    return differences.unnamed(first)
 
 
 def show(figure: Figure | None, unit: str = "") -> str:

@@ -76,6 +76,7 @@ def collect(session: Session, loaded: Loaded, parent: Path, target: str, trouble
         "scenario": loaded.scenario.name,
         "base": loaded.base_name,
         "variant": loaded.variant,
+        "named": loaded.named,
         "transport": loaded.scenario.transport.kind,
         "source": loaded.source,
         "seed": loaded.scenario.seed,

@@ -58,8 +58,8 @@ def write(result: SuiteResult) -> Path:
     return page
 
 
-def _comparisons(result: SuiteResult) -> list[tuple[str, str]]:
-    """A page for every scenario of which several variants ran: (scenario, file)."""
+def _comparisons(result: SuiteResult) -> list[tuple[str, str, list[str]]]:
+    """A page for every scenario of which several variants ran: (scenario, file, differences that no variant names)."""
     by_name: dict[str, list[Entry]] = {}
     for entry in result.entries:
         if entry.directory and entry.verdicts:
@@ -78,7 +78,7 @@ def _comparisons(result: SuiteResult) -> list[tuple[str, str]]:
                 if entry.directory
             ]
             page = compare.compare(members, result.directory, entries[0].title or name, f"compare-{name}")
-            made.append((name, page.name))
+            made.append((name, page.name, compare.unnamed(members)))
     return made
 
 

@@ -114,6 +114,7 @@ class Loaded:
     source: str
     variant: str = ""
     variants: tuple["Loaded", ...] = ()
+    named: tuple[str, ...] = ()  # dotted paths of the values that this variant gives
 
     @property
     def runs(self) -> tuple["Loaded", ...]:
@@ -192,10 +193,10 @@ def _variant(document: yamlfile.Document, index: int, said: set[str]) -> tuple[L
     except ValidationError:
         return None, []  # said where the whole file is validated
     try:
-        data, places = variants.apply(document.data, variant.set)
+        data, places = variants.apply(document.data, variant)
     except variants.UnknownPlace as error:
-        named = ("variants", index, "set", error.path)
-        return None, [(named, document.at(named, str(error)))]
+        wrong = ("variants", index, error.field, error.path)
+        return None, [(wrong, document.at(wrong, str(error)))]
     scenario, fabric, errors = _validate(data)
     mistakes: Mistakes = []
     for location, message in errors:
@@ -207,7 +208,9 @@ def _variant(document: yamlfile.Document, index: int, said: set[str]) -> tuple[L
     name = f"{scenario.name}-{variant.name}"
     titles = " – ".join(text for text in (scenario.title, variant.title or variant.name) if text)
     scenario = scenario.model_copy(update={"name": name, "title": titles})
-    return Loaded(scenario, fabric, _text({**data, "name": name, "title": titles}), document.name, variant.name), []
+    text = _text({**data, "name": name, "title": titles})
+    named = variants.named(data, variant, places)
+    return Loaded(scenario, fabric, text, document.name, variant.name, named=named), []
 
 
 def _fabric_data(data: Mapping[str, Any]) -> Any:

@@ -1,17 +1,21 @@
 """Variants: one scenario file, several runs to compare. A variant sets places of the file, named by dotted paths.
 
-A part of a path is a field (`transport.qps`), the name of an entry (`traffic.file.size`) or its number from 1.
+A part of a path is a field (`transport.qps`), the name of an entry (`traffic.file.size`) or its number from 1. What is
+`set` goes into a section that stands there, field by field, unless it is of another `kind`. What stands under `replace`
+takes its place, and so does a whole entry of a list.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import Field, field_validator
 
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.yamlfile import nearest
+from mrclab.topo.transport import TransportSpec
 
+_KIND_LEFT_OUT = TransportSpec.model_fields["kind"].default  # only the transport's may be
 _PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 
 
@@ -20,9 +24,14 @@ class Variant(Strict):
 
     name: str = Field(pattern=_PATTERN, max_length=80, description="names the run and its result directory")
     title: str = ""
-    set: dict[str, Any] = Field(default={}, description="dotted path → value, e.g. transport.qps: 16")
+    set: dict[str, Any] = Field(
+        default={}, description="dotted path → value, e.g. transport.qps: 16; of a section the fields that differ"
+    )
+    replace: dict[str, Any] = Field(
+        default={}, description="dotted path → all that shall stand there; what is left out has its default"
+    )
 
-    @field_validator("set")
+    @field_validator("set", "replace")
     @classmethod
     def _not_itself(cls, places: dict[str, Any]) -> dict[str, Any]:
         for path in places:
@@ -34,26 +43,62 @@ class Variant(Strict):
 class UnknownPlace(ValueError):  # noqa: N818 - the sentence is the error
     """A dotted path that leads nowhere; the text says where it ends."""
 
-    def __init__(self, path: str, text: str) -> None:
+    def __init__(self, path: str, field: str, text: str) -> None:
         super().__init__(text)
-        self.path = path
+        self.path, self.field = path, field  # `set` or `replace`
 
 
 Place = tuple[int | str, ...]
 
 
-def apply(data: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Place]]:
-    """A copy of a scenario's data with values set, and the place of each; UnknownPlace where a path leads nowhere."""
+Places = Mapping[tuple[str, str], Place]  # (`set` or `replace`, dotted path) → place in the data
+
+
+def apply(data: Mapping[str, Any], variant: Variant) -> tuple[dict[str, Any], Places]:
+    """A copy of a scenario's data with a variant's values; UnknownPlace where a path leads nowhere."""
     changed: dict[str, Any] = copy.deepcopy({key: value for key, value in data.items() if key != "variants"})
-    return changed, {path: _set(changed, path, copy.deepcopy(value)) for path, value in values.items()}
+    places = {}
+    for field, values in (("replace", variant.replace), ("set", variant.set)):
+        for path, value in values.items():
+            places[field, path] = _set(changed, path, field, copy.deepcopy(value))
+    return changed, places
 
 
-def origin(data: Any, places: Mapping[str, Place], location: Place, index: int) -> tuple[Place, str]:
+def named(data: Mapping[str, Any], variant: Variant, places: Places) -> tuple[str, ...]:
+    """Dotted paths, as `leaves` has them, of every single value that a variant gave to a scenario's data."""
+    given = {"set": variant.set, "replace": variant.replace}
+    return tuple(
+        name
+        for (field, path), place in places.items()
+        for name in leaves(given[field][path], ".".join(_names(data, place)))
+    )
+
+
+def _names(node: Any, place: Place) -> Iterator[str]:
+    """The parts of a place, with the entries of lists by their names."""
+    for part in place:
+        node = node[part]
+        named = isinstance(part, int) and isinstance(node, dict) and node.get("name")
+        yield str(named) if named else _spoken(part)
+
+
+def leaves(data: Any, path: str = "") -> dict[str, Any]:
+    """Every single value in mappings and lists by its dotted path; entries of lists by name, or number from 1."""
+    if isinstance(data, Mapping):
+        inner = [(str(name), part) for name, part in data.items()]
+    elif isinstance(data, list) and data:
+        inner = [(str((isinstance(e, Mapping) and e.get("name")) or n), e) for n, e in enumerate(data, 1)]
+    else:
+        return {path: data}
+    return {key: value for name, part in inner for key, value in leaves(part, f"{path}.{name}".strip(".")).items()}
+
+
+def origin(data: Any, places: Places, location: Place, index: int) -> tuple[Place, str]:
     """Where the file says what is wrong at a place of a variant's data, and the field where that is not obvious."""
     real = _without_tags(data, location)
-    for path, place in sorted(places.items(), key=lambda item: -len(item[1])):
+    for (field, path), place in sorted(places.items(), key=lambda item: -len(item[1])):
         if real[: len(place)] == place:
-            return ("variants", index, "set", path), ".".join(_spoken(part) for part in real[len(place) :])
+            return ("variants", index, field, path), ".".join(_spoken(part) for part in real[len(place) :])
     return ("variants", index), "with this variant, " + ".".join(_spoken(part) for part in real)
 
 
@@ -74,26 +119,40 @@ def _without_tags(node: Any, location: Place) -> Place:
     return tuple(real)
 
 
-def _set(data: Any, path: str, value: Any) -> Place:
+def _set(data: Any, path: str, field: str, value: Any) -> Place:
     *parents, last = path.split(".")
     node, place = data, []
     for part in parents:
-        key = _key(node, part, path)
+        key = _key(node, part, path, field)
         if isinstance(node, dict) and node.get(part) is None:
             node[part] = {}
         node = node[key]
         place.append(key)
-    key = _key(node, last, path)
-    node[key] = value
+    key = _key(node, last, path, field)
+    entry = isinstance(node, list) and isinstance(value, dict) and "kind" in value  # a whole one
+    if field == "replace" or entry or (isinstance(node, dict) and key not in node):
+        node[key] = value
+    else:
+        node[key] = _merged(node[key], value)
     return (*place, key)
 
 
-def _key(node: Any, part: str, path: str) -> int | str:
+def _merged(there: Any, value: Any) -> Any:
+    """A mapping goes into the one that stands there; one of another kind, of which no field would fit, replaces it."""
+    if not (isinstance(there, dict) and isinstance(value, dict)):
+        return value
+    kind = there.get("kind", _KIND_LEFT_OUT)
+    if value.get("kind", kind) != kind:
+        return value
+    return {**there, **{key: _merged(there.get(key), part) for key, part in value.items()}}
+
+
+def _key(node: Any, part: str, path: str, field: str) -> int | str:
     """A field, or the index of an entry of a list that is given by name or number."""
     if isinstance(node, dict):
         return part
     if not isinstance(node, list):
-        raise UnknownPlace(path, f"{part!r} is no field here, for what it would be a field of is a plain value")
+        raise UnknownPlace(path, field, f"{part!r} is no field here, for what it would be a field of is a plain value")
     named = [str(entry["name"]) if isinstance(entry, dict) and "name" in entry else "" for entry in node]
     if part in named:
         return named.index(part)
@@ -101,4 +160,4 @@ def _key(node: Any, part: str, path: str) -> int | str:
         return int(part) - 1
     known = [name for name in named if name]
     hint = nearest(part, known) if known else f"write a number from 1 to {len(node)}"
-    raise UnknownPlace(path, f"no entry is named {part!r}; {hint}")
+    raise UnknownPlace(path, field, f"no entry is named {part!r}; {hint}")

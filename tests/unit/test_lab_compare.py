@@ -12,6 +12,7 @@ from mrclab.lab.history import History, Record
 from mrclab.lab.report import compare
 from mrclab.lab.report.plots import compare as plots
 from mrclab.lab.run import runner
+from mrclab.lab.scenario.scenario import loads
 
 
 @pytest.fixture
@@ -49,6 +50,47 @@ def test_the_page_shows_every_figure_by_variant_and_names_what_it_leaves_out(run
         assert words in text
     pictures = sorted(path.name for path in (tmp_path / "out").glob("*.png"))
     assert pictures == ["speeds-figures.png", "speeds-goodput.png"]
+
+
+MERGED = """\
+name: two
+fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1, link: {rate_pps: 250, delay: 4ms}}
+transport: {kind: mrc, qps: 2}
+traffic:
+  - {name: file, kind: write, from: h1, to: h2, size: 1 MiB}
+variants:
+  - {name: plain}
+  - {name: other, VARIANT}
+"""
+
+
+def of_variants(tmp_path, other):
+    """Result directories of the two variants, as far as their scenarios go."""
+    found = []
+    for run in loads(MERGED.replace("VARIANT", other)).runs:
+        directory = tmp_path / run.variant
+        directory.mkdir()
+        (directory / "scenario.yaml").write_text(run.text)
+        info = {"variant": run.variant, "base": run.base_name, "named": run.named}
+        (directory / "run.json").write_text(json.dumps(info))
+        found.append(compare.Member(run.variant, directory, []))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("other", "also"),
+    [
+        ("set: {fabric: {trimming: false}}", []),
+        ("set: {traffic.1.size: 2 MiB}", []),
+        ("replace: {fabric: {trimming: false}}", ["fabric.planes (2 in plain; 4 in other)", "fabric.link.rate_pps"]),
+        ("set: {transport: {kind: roce, qps: 2}}", ["fabric.last_hop_ecn (False in plain; True in other)"]),
+    ],
+)
+def test_variants_that_differ_in_what_they_do_not_name_are_told_apart(tmp_path, other, also):
+    told = compare.unnamed(of_variants(tmp_path, other))
+    assert bool(told) == bool(also)
+    for field in also:
+        assert any(field in line for line in told), told
 
 
 def test_rows_hold_the_median_of_all_runs_of_a_variant():

@@ -11,6 +11,7 @@ from mrclab.lab.scenario import reference, schema
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.scenario import load, loads, with_seed
 from mrclab.lab.scenario.traffic import Traffic
+from mrclab.topo.spec import FabricSpec
 
 TEXT = """\
 name: many
@@ -126,6 +127,15 @@ def test_a_variant_is_a_scenario_of_its_own_that_can_be_read_again():
     again = loads(roce.text)
     assert again.scenario == roce.scenario
     assert again.fabric.spec == roce.fabric.spec
+
+
+def test_a_section_that_a_variant_sets_keeps_what_it_does_not_name_and_one_that_it_replaces_does_not():
+    base = TEXT[: TEXT.index("variants:")]
+    rows = "  - {name: a, set: {fabric: {trimming: false}}}\n  - {name: b, replace: {fabric: {trimming: false}}}\n"
+    merged, replaced = (run.fabric.spec for run in loads(f"{base}variants:\n{rows}").runs)
+    assert merged == loads(base).fabric.spec.model_copy(update={"trimming": False})
+    assert replaced == FabricSpec(trimming=False)
+    assert merged != replaced
 
 
 def test_a_seed_from_outside_reaches_the_text_and_every_variant():

@@ -1,0 +1,62 @@
+"""What runs that are held against each other differ in, beside what their variants name."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.scenario.scenario import loads
+from mrclab.lab.scenario.variants import leaves
+
+_SAID_ELSEWHERE = {"name", "title", "description", "seed", "expect", "variants"}
+_MOST = 12  # fields that are said before the rest is only counted
+
+
+def unnamed(runs: Mapping[str, Path]) -> list[str]:
+    """One phrase per field that differs between runs (label → result directory) though no variant names it.
+
+    Only runs of one scenario are looked at: those of several differ in whatever they differ in.
+    """
+    infos = {label: _info(directory) for label, directory in runs.items()}
+    if len({info.get("base", "") for info in infos.values()}) != 1:
+        return []
+    named = {path for info in infos.values() for path in info.get("named", ())}
+    resolved = {label: _resolved(directory) for label, directory in runs.items()}
+    found = []
+    for path in dict.fromkeys(path for fields in resolved.values() for path in fields):
+        values = {label: fields.get(path) for label, fields in resolved.items()}
+        if len({json.dumps(value) for value in values.values()}) > 1 and not _is_named(path, named):
+            found.append(f"{path} ({_values(values)})")
+    return [*found[:_MOST], *([f"{len(found) - _MOST} more fields"] if len(found) > _MOST else [])]
+
+
+def _is_named(path: str, named: set[str]) -> bool:
+    """Whether a variant gives this value, or one that it is a part or the whole of."""
+    return any(path == name or path.startswith(f"{name}.") or name.startswith(f"{path}.") for name in named)
+
+
+def _values(values: Mapping[str, Any]) -> str:
+    by_value: dict[str, list[str]] = {}
+    for label, value in values.items():
+        by_value.setdefault("not there" if value is None else str(value), []).append(label)
+    return "; ".join(f"{value} in {_several(labels)}" for value, labels in by_value.items())
+
+
+def _several(labels: Sequence[str]) -> str:
+    return ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+
+
+def _info(directory: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LabError(f"{directory} is no result directory: {error}") from None
+    return found
+
+
+def _resolved(directory: Path) -> dict[str, Any]:
+    """Every value of a run's scenario, defaults and derived ones included, by its dotted path."""
+    path = directory / "scenario.yaml"
+    scenario = loads(path.read_text(encoding="utf-8"), str(path)).scenario
+    return leaves(scenario.model_dump(mode="json", by_alias=True, exclude=_SAID_ELSEWHERE))
