@@ -14,6 +14,7 @@ from math import inf
 from typing import Any
 
 from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.cc import Qpcc
 from mrclab.hosts.mrc.controlpackets import ControlItem
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
@@ -21,6 +22,7 @@ from mrclab.hosts.mrc.ev import Denier
 from mrclab.hosts.mrc.packet import Packet, Parser
 from mrclab.hosts.mrc.peer import Peer, plane_mask
 from mrclab.hosts.mrc.qp import QueuePair
+from mrclab.hosts.mrc.requestor import Standing
 from mrclab.hosts.mrc.verbs import Verbs
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.errors import DiscardError, VerbsError
@@ -118,8 +120,8 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
             return False
         if entry.control:
             return True
-        for qp in self._active:  # noqa: SIM110  a generator costs three times as much, once per port and wake-up
-            if self.urgent or qp.requestor.has_new():
+        while self._active:
+            if not self._set_aside(self._active[0]):
                 return True
         return False
 
@@ -139,18 +141,61 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
             if frame is not None:
                 return frame
         active = self._active
-        for _ in range(len(active)):
+        left = len(active)
+        while left and active:
+            left -= 1
             qp = active[0]
             frame = qp.requestor.new_frame(plane, now)
-            if frame is None and qp.idle:
-                active.popleft()
-                qp.awake = False
+            if frame is None and self._set_aside(qp):
                 continue
             if len(active) > 1:
                 active.rotate(-1)
+            if qp.qpcc.pending and self.room(qp.qpcc):
+                left += 1
             if frame is not None:
                 return frame
         return None
+
+    def _set_aside(self, qp: QueuePair) -> bool:
+        """Take the first QP off the rotation if its windows let it send nothing; False where they do.
+
+        It comes back with news of its own, or when there is room in the window of its destination. So nobody looks
+        at QPs that wait, however many there are.
+        """
+        standing = qp.requestor.standing()
+        if standing is Standing.READY:
+            return False
+        self._active.popleft()
+        qp.awake = False
+        if standing is Standing.RESTS:
+            if qp.qpcc.pending:
+                self.room(qp.qpcc)
+        elif not qp.pending:
+            qp.pending = True
+            qp.qpcc.pending.append(qp)
+        return True
+
+    def room(self, qpcc: Qpcc) -> bool:
+        """There may be room in a window: the QP that has waited longest has a try, and if it sends the next one."""
+        pending = qpcc.pending
+        while pending and qpcc.controller.allows(0):
+            qp = pending.popleft()
+            qp.pending = False
+            if not qp.awake and not qp.idle:
+                self._rouse(qp, first=True)
+                return True
+        return False
+
+    def _rouse(self, qp: QueuePair, first: bool) -> None:
+        """Into the rotation."""
+        qp.awake = True
+        if first:
+            self._active.appendleft(qp)
+        else:
+            self._active.append(qp)
+        if qp.requestor.lost or qp.prober.waiting:
+            self.urgent = True
+        self.on_work()
 
     def _urgent_frame(self, plane: int, now: float) -> Frame | None:
         """A probe or a retransmission; where no QP has any, `urgent` is over."""
@@ -172,9 +217,9 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
     def wake(self, qp: QueuePair) -> None:
         """The QP may have something to send."""
         if not qp.awake and not qp.idle:
-            qp.awake = True
-            self._active.append(qp)
-        self.on_work()
+            self._rouse(qp, first=False)
+        else:
+            self.on_work()
 
     def send_control(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None) -> None:
         """Queue a control packet for this port; for the peer's next one if none is named or it is down at either end.
@@ -288,6 +333,9 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         if qp.awake:
             self._active.remove(qp)
             qp.awake = False
+        if qp.pending:
+            qp.qpcc.pending.remove(qp)
+            qp.pending = False
         for port in self._ports.values():
             kept = [entry for entry in port.control if getattr(entry[0], "qp", None) is not qp]
             if len(kept) != len(port.control):

@@ -7,7 +7,7 @@ import random
 from math import inf
 from typing import Any
 
-from mrclab.hosts.mrc.cc import Controller, PathFacts, controller
+from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller
 from mrclab.hosts.mrc.paths import Path
 from mrclab.hosts.mrc.settings import QpSettings
 from mrclab.hosts.rdma.errors import VerbsError
@@ -66,7 +66,7 @@ class Peer:
         self.apply_denylist(config, rng)
         self.control_turn = 0  # which port the last control packet took
         self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
-        self._controllers: dict[tuple[str, bool, str], Controller] = {}
+        self._windows: dict[tuple[str, bool, str], Qpcc] = {}
 
     def plane_up(self, plane: int) -> bool:
         """Whether its port in this plane is up, as far as is known here."""
@@ -127,10 +127,10 @@ class Peer:
         elif now in uplinks:
             self.reverse[plane] = paths[(uplinks.index(now) + 1) % len(paths)]
 
-    def controller(self, settings: QpSettings, now: float, **config: Any) -> Controller:
-        """The congestion controller of this destination: one for all QPs that follow the same law."""
+    def qpcc(self, settings: QpSettings, now: float, **config: Any) -> Qpcc:
+        """The congestion window of this destination: one for all QPs that follow the same law."""
         key = (settings.cc_profile, settings.trimming, repr(sorted(config.items())))
-        found = self._controllers.get(key)
+        found = self._windows.get(key)
         if found is None:
             rate = self._config.link.rate_pps
             mtu = self._config.path_mtu + HEADER_BYTES  # of the link: QPs of smaller packets share the window
@@ -143,5 +143,5 @@ class Peer:
                 plane_bdp_packets=rate * settings.base_rtt,
                 longest_rtt=max(template.base_rtt for template in self._config.templates),
             )
-            found = self._controllers[key] = controller(settings.cc_profile, facts, now, **config)
+            found = self._windows[key] = Qpcc(controller(settings.cc_profile, facts, now, **config))
         return found

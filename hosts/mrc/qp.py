@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any, Protocol
 
 from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc.cc import NSCC, Controller
+from mrclab.hosts.mrc.cc import NSCC, Controller, Qpcc
 from mrclab.hosts.mrc.controlpackets import AckItem, ControlItem
 from mrclab.hosts.mrc.ev import Denier, Ev, EvSet
 from mrclab.hosts.mrc.evformat import uplink_of, value_of
@@ -39,6 +39,9 @@ class Services(rc.Services, Protocol):
 
     def wake(self, qp: QueuePair) -> None:
         """The QP may have something to send."""
+
+    def room(self, qpcc: Qpcc) -> bool:
+        """There may be room in a window: the QP that has waited longest has a try."""
 
     def send_control(self, item: ControlItem, peer: Peer) -> None:
         """Queue a control packet to a peer, for the port whose turn it is."""
@@ -74,8 +77,10 @@ class QueuePair(rc.QueuePair):
         self.stats = QpStats()
         self.remote_wimm = settings.wimm
         self.awake = False  # in the endpoint's list of QPs that may have something to send
+        self.pending = False  # in the list of those that wait for room in the window of their destination
         self.overhead = HEADER_BYTES if settings.timestamps else HEADER_BYTES - 4
-        self.cc = peer.controller(settings, now, **_cc_parameters(settings, cc_config))
+        self.qpcc = peer.qpcc(settings, now, **_cc_parameters(settings, cc_config))
+        self.cc = self.qpcc.controller
         self.ev_profile = ev_profile
         self.cc_profile: int | None = None  # number of the profile made by Ctl, if it is one
         self._begin()

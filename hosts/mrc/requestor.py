@@ -7,6 +7,7 @@ and NACKs say is read by Feedback; which packets are lost is decided by LossDete
 from __future__ import annotations
 
 from collections import deque
+from enum import Enum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,14 @@ _LOSS_COUNTER = {
 }
 
 
+class Standing(Enum):
+    """Whether a QP may send."""
+
+    READY = 0  # as far as its windows are concerned
+    PENDING = 1  # there is no room in the window of its destination
+    RESTS = 2  # it has nothing to send, or waits for news of its own
+
+
 class Requestor(SendHalf[Message]):
     """Send queue, windows, retransmission."""
 
@@ -76,6 +85,7 @@ class Requestor(SendHalf[Message]):
         self._order = 0
         self._msn = self._rqmsn = 0
         self._retried_at = float("-inf")  # when a timeout or NACK last counted as a retry
+        self.silent = False  # nothing was heard for long: only questions go out, and what timed out, one at a time
         self._timer = qp.timers.timer(self._on_timer)
         self._stranded = qp.timers.timer(self._on_stranded)
 
@@ -117,19 +127,31 @@ class Requestor(SendHalf[Message]):
         return window.una <= unwrap(psn - self.first_psn, window.una) < window.next
 
     def has_lost(self) -> bool:
-        """Whether a retransmission waits (and may go, as far as the congestion window is concerned)."""
+        """Whether a retransmission waits and may go, as far as the congestion window is concerned."""
+        if not self._next_lost():
+            return False
+        return not self.account.packets if self.silent else self.qp.cc.allows(self._mtu)
+
+    def _next_lost(self) -> bool:
+        """Whether a retransmission waits; it is at the head of the heap then."""
         lost = self.lost
         while lost:
             packet = self.window.get(lost[0])
             if packet is not None and packet.state is _LOST:
-                return self.qp.cc.allows(packet.nominal)
+                return True
             heappop(lost)
         return False
 
-    def has_new(self) -> bool:
-        """Whether new data waits and both windows have room."""
+    def standing(self) -> Standing:
+        """Whether the windows let this QP send anything now, and if not, what that hangs on."""
+        if self.qp.prober.waiting:
+            return Standing.READY
+        if self.silent:
+            return Standing.READY if self.has_lost() else Standing.RESTS
         window = self.window
-        return bool(self.unsent) and window.next - window.una < self.psn_window and self.qp.cc.allows(self._mtu)
+        if not (self.unsent and window.next - window.una < self.psn_window) and not self._next_lost():
+            return Standing.RESTS
+        return Standing.READY if self.qp.cc.allows(self._mtu) else Standing.PENDING
 
     def lost_frame(self, plane: int, now: float) -> Frame | None:
         """The oldest lost packet on a path other than the one it was lost on.
@@ -160,7 +182,12 @@ class Requestor(SendHalf[Message]):
     def new_frame(self, plane: int, now: float) -> Frame | None:
         """The next packet of the send queue; None where a window is closed, or the plane not in turn or without EV."""
         window = self.window
-        if not self.unsent or window.next - window.una >= self.psn_window or not self.qp.cc.allows(self._mtu):
+        if (
+            not self.unsent
+            or window.next - window.una >= self.psn_window
+            or self.silent
+            or not self.qp.cc.allows(self._mtu)
+        ):
             return None
         ev = self.qp.evs.take(plane)
         if ev is None:
@@ -246,6 +273,20 @@ class Requestor(SendHalf[Message]):
     def heard(self) -> None:
         """The peer answers."""
         self.qp.prober.tail_backoff = 1
+        if self.silent:
+            self.silent = False
+            self.account.rejoin()
+
+    def _fall_silent(self) -> None:
+        """Two questions about the tail were not answered: leave the window of the destination to its other QPs."""
+        self.silent = True
+        self.account.leave()
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        """Something left the window of the destination."""
+        if self.qp.qpcc.pending:
+            self.qp.host.room(self.qp.qpcc)
 
     # --- losses -----------------------------------------------------------------------------------
 
@@ -286,6 +327,7 @@ class Requestor(SendHalf[Message]):
             if packet.state is _FLIGHT and packet.ev.plane == plane:
                 self.qp.cc.on_requeue(self.declare_lost(packet, "port", now))
         self.account.settle()
+        self._tell_room()
 
     def watch_paths(self, now: float) -> None:
         """Planes came or went: without any, retries are counted as if what waits had been sent and not answered."""
@@ -332,6 +374,7 @@ class Requestor(SendHalf[Message]):
         self.account.settle()
         self._complete()
         self._arm(now)
+        self._tell_room()
 
     def _complete(self) -> None:
         """Messages whose every packet has arrived are done, as SACK or Transport ACK tells it, whichever comes first.
@@ -367,11 +410,14 @@ class Requestor(SendHalf[Message]):
             for packet in expired:
                 self.qp.cc.on_loss(self.declare_lost(packet, "timeout", now), now)
             self.account.settle()
+            self._tell_room()
             if newest >= self._retried_at:  # else they were on their way already when the last retry was counted
                 self._retried_at = now
                 if not self._timed_out():
                     return
         if self.in_flight and now >= self._probe_at():
+            if self.qp.prober.tail_backoff > 1 and not self.silent:
+                self._fall_silent()
             self.qp.prober.tail(now)
         self._arm(now)
 
@@ -385,6 +431,7 @@ class Requestor(SendHalf[Message]):
         self.loss.clear()
         self.window.clear()
         self.account.clear()
+        self._tell_room()
         self.wimm_in_flight = 0
         incomplete, self.incomplete = self.incomplete, deque()
         return incomplete

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from mrclab.hosts.mrc.cc import Qpcc
 from mrclab.hosts.mrc.controlpackets import ControlItem
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evprofile import EvProfile, ProfileState
@@ -34,6 +35,10 @@ class Verbs(rc.Verbs[QueuePair]):
 
     def send_control(self, item: ControlItem, peer: Peer, port: int | None = None) -> None:
         """Queue a control packet."""
+        raise NotImplementedError
+
+    def room(self, qpcc: Qpcc) -> bool:
+        """There may be room in the window of a destination."""
         raise NotImplementedError
 
     def forget(self, qp: QueuePair) -> None:

@@ -5,11 +5,15 @@ The names of the profiles follow the OCP headers ("uet-1.0-nscc"); "none" leaves
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mrclab.hosts.rdma.errors import VerbsError
+
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.qp import QueuePair
 
 NO_CONTROL: Final = "none"
 NSCC: Final = "uet-1.0-nscc"
@@ -54,6 +58,16 @@ class Controller(Protocol):
 
     def snapshot(self) -> dict[str, Any]:
         """State for samples, at least `cwnd` in bytes (0: no window)."""
+
+
+class Qpcc:
+    """The window of one destination (§1.7): its controller, and the QPs that wait for room in it, in order."""
+
+    __slots__ = ("controller", "pending")
+
+    def __init__(self, controller: Controller) -> None:
+        self.controller = controller
+        self.pending: deque[QueuePair] = deque()
 
 
 def controller_config(name: str, config: dict[str, Any]) -> None:
