@@ -10,7 +10,8 @@ import psutil
 
 from mrclab.experiments.survey import cases, healing, record, startup
 from mrclab.experiments.survey.localise import Surveyor
-from mrclab.lab.run.session import Progress, Session, lab_session
+from mrclab.lab.run.session import Session, lab_session
+from mrclab.lab.run.world import Progress
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, load

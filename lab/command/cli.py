@@ -24,6 +24,7 @@ from mrclab.lab.run import runner, session, suite
 from mrclab.lab.run.attach import RUN_DIR, Lab, attach
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
+from mrclab.lab.run.world import Progress
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
@@ -246,7 +247,7 @@ def main() -> None:
 
 
 def _send(
-    lab: Lab, names: tuple[str, str], file: Path, output: Path | None, progress: session.Progress, timeout: float
+    lab: Lab, names: tuple[str, str], file: Path, output: Path | None, progress: Progress, timeout: float
 ) -> None:
     transfer = Transfer(lab, f"send-{file.name}", *names, file)
     outcome = transfer.run(lambda share: progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000), timeout)

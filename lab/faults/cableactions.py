@@ -2,10 +2,9 @@
 
 import math
 import random
-import time
 from collections.abc import Mapping
 
-from mrclab.lab.faults.action import Action, Counters, Ground
+from mrclab.lab.faults.action import Action, Counters, Ground, Impaired, Injected
 from mrclab.lab.faults.base import Direction, FaultBase
 from mrclab.lab.faults.cablemodels import (
     Corruption,
@@ -22,10 +21,9 @@ from mrclab.lab.faults.cablemodels import (
     SwapCables,
 )
 from mrclab.lab.faults.groupmodels import HostLoss, NicDown, NicPortDown, PlaneDown, Transceiver
-from mrclab.topo.cables import cablefaults, cables
+from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import EVERY_PACKET, Match
 from mrclab.topo.cables.relay import Impairment
-from mrclab.topo.cables.relays import Relayed, impair
 
 _DRAWS = 4096  # seeded losses drawn in advance for all cables of a fault together
 _LEAST_DRAWS = 64  # for each cable
@@ -36,11 +34,11 @@ class CutCables(Action[LinkDown | Transceiver | NicPortDown | NicDown | PlaneDow
 
     def strike(self) -> None:
         """Take the cables down."""
-        self.ground.emulation.cables.hold_down(self.fault.name, *self.fault.links(self.ground.fabric))
+        self.ground.breakage.hold_down(self.fault.name, *self.fault.links(self.ground.fabric))
 
     def heal(self) -> None:
         """Bring them up again, those apart that another fault holds down as well."""
-        self.ground.emulation.cables.let_go(self.fault.name)
+        self.ground.breakage.let_go(self.fault.name)
 
 
 class FlapCable(Action[Flap]):
@@ -54,7 +52,7 @@ class FlapCable(Action[Flap]):
 
     def strike(self) -> None:
         """The first flap begins."""
-        self._down(time.monotonic())
+        self._down(self.ground.now)
 
     def advance(self, now: float) -> list[str]:
         """The next edge, where its time has come."""
@@ -87,33 +85,33 @@ class FlapCable(Action[Flap]):
             self.due = due + self._random.expovariate(self.fault.rate or 1.0)
 
     def _edge(self, *, up: bool) -> None:
-        at, cables = time.monotonic(), self.ground.emulation.cables
+        at, breakage = self.ground.now, self.ground.breakage
         self._up = up
         if up:
-            cables.let_go(self.fault.name)
+            breakage.let_go(self.fault.name)
         else:
-            cables.hold_down(self.fault.name, self.fault.link)
+            breakage.hold_down(self.fault.name, self.fault.link)
         self.ground.record("fault.edge", at, fault=self.fault.name, link=self.fault.link, up=up)
 
 
 class Lossy(Action[FaultBase]):
-    """Something happens to packets on cables, in the kernel. What, and to which, is what kinds differ in."""
+    """Something happens to packets on cables. What, and to which, is what kinds differ in."""
 
     def __init__(self, ground: Ground, fault: FaultBase) -> None:
         super().__init__(ground, fault)
-        self._faults: list[cables.Fault] = []
+        self._injected: Injected | None = None
 
     def strike(self) -> None:
         """From now on, on all cables at the same moment."""
         links = self.fault.links(self.ground.fabric)
         places = [(link, self.do(link, len(links))) for link in links]
-        self._faults = self.ground.emulation.cables.inject_all(places, match=self.match(), direction=self.direction())
+        self._injected = self.ground.breakage.inject(places, match=self.match(), direction=self.direction())
 
     def heal(self) -> Counters:
         """No longer; returns packets that the fault looked at, and those that it took or damaged."""
-        count = self.ground.emulation.cables.heal(*self._faults)
-        self._faults = []
-        return {"seen": count.seen, "dropped": count.hit}
+        seen, hit = self._injected.heal() if self._injected is not None else (0, 0)
+        self._injected = None
+        return {"seen": seen, "dropped": hit}
 
     def do(self, link: str, cables_hit: int) -> cablefaults.Action:
         """What happens to a packet on one of so many cables."""
@@ -227,27 +225,25 @@ class LoseListed(Lossy):
 
 
 class Detour(Action[Delay | Jitter | Reorder]):
-    """Frames of a cable take their way through a relay process."""
+    """Frames of a cable take a detour."""
 
     def __init__(self, ground: Ground, fault: Delay | Jitter | Reorder) -> None:
         super().__init__(ground, fault)
-        self._relayed: Relayed | None = None
+        self._impaired: Impaired | None = None
 
     def strike(self) -> None:
-        """Put the relay in."""
+        """The detour begins."""
         fault, seed = self.fault, random.Random(f"{self.ground.seed}/{self.fault.name}").getrandbits(32)
-        self._relayed = impair(
-            self.ground.emulation, fault.link, _impairment(fault), direction=fault.direction, seed=seed
+        self._impaired = self.ground.breakage.impair(
+            fault.link, _impairment(fault), direction=fault.direction, seed=seed
         )
 
     def heal(self) -> Counters:
-        """Take it out; returns frames that came in, and those that it lost, which is none."""
-        if self._relayed is None:
+        """It ends; returns frames that came in, and those that it lost, which is none."""
+        if self._impaired is None:
             return {}
-        self.ground.excuse(self._relayed.name)
-        counts = self._relayed.heal()
-        received, sent = sum(count.received for count in counts), sum(count.sent for count in counts)
-        return {"seen": received, "dropped": sum(c.lost for c in counts), "refused": received - sent}
+        received, lost, sent = self._impaired.heal()
+        return {"seen": received, "dropped": lost, "refused": received - sent}
 
 
 class Swap(Action[SwapCables]):
@@ -259,14 +255,14 @@ class Swap(Action[SwapCables]):
 
     def strike(self) -> None:
         """Swap them."""
-        self.ground.emulation.cables.swap(*self.fault.cables)
+        self.ground.breakage.swap(*self.fault.cables)
         self._swapped = True
 
     def heal(self) -> None:
         """Swap them back."""
         if self._swapped:
             self._swapped = False
-            self.ground.emulation.cables.swap(*self.fault.cables)
+            self.ground.breakage.swap(*self.fault.cables)
 
 
 def _impairment(fault: Delay | Jitter | Reorder) -> Impairment:

@@ -15,6 +15,7 @@ from mrclab.lab.faults.models import MODELS
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.run.attach import Lab
 from mrclab.lab.run.session import Session
+from mrclab.lab.run.wirebreakage import WireBreakage
 from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo.spec import explain
 
@@ -96,10 +97,17 @@ class _Ground:
     """A session, but for its connections: those are of one thread only."""
 
     def __init__(self, session: Session, calls: Lab) -> None:
-        self.seed, self.fabric, self.emulation = session.seed, session.fabric, session.emulation
-        self.record, self.launch = session.record, session.launch
-        self.excuse, self.expect_alive = session.excuse, session.expect_alive
+        self.seed, self.fabric = session.seed, session.fabric
+        self.record, self.pause = session.record, session.pause
+        self.launch, self.excuse, self.expect_alive = session.launch, session.excuse, session.expect_alive
         self.call, self.forget = calls.call, calls.forget
+        self.breakage = WireBreakage(session.emulation, self)
+        self._session = session
+
+    @property
+    def now(self) -> float:
+        """The session's clock."""
+        return self._session.now
 
 
 def parse(kind: str, fields: dict[str, Any], session: Lab) -> FaultBase:

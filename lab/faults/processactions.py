@@ -1,11 +1,10 @@
 """What is done for faults of switches, of the controller and of agents, and for background traffic."""
 
 import math
-import time
 from collections.abc import Mapping
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.faults.action import Action, Counters, Ground
+from mrclab.lab.faults.action import Action, Counters, Ground, Healed, Sending
 from mrclab.lab.faults.processmodels import (
     AgentCrash,
     Background,
@@ -18,8 +17,6 @@ from mrclab.lab.faults.processmodels import (
     SwitchReboot,
     WrongEntry,
 )
-from mrclab.topo.cables import channels, senders
-from mrclab.topo.linux.targets import Launch
 
 CONTROLLER = "controller"
 _LOOK_AGAIN = 0.05  # seconds between two looks whether a switch is provisioned
@@ -31,13 +28,11 @@ class Crash(Action[SwitchCrash]):
 
     def strike(self) -> None:
         """Kill it."""
-        self.ground.excuse(self.fault.switch)
-        self.ground.emulation.kill(self.fault.switch)
+        self.ground.breakage.kill(self.fault.switch)
 
     def heal(self) -> None:
         """Start it anew; the controller finds it empty and provisions it."""
-        self.ground.emulation.restart(self.fault.switch)
-        self.ground.expect_alive(self.fault.switch)
+        self.ground.breakage.restart(self.fault.switch)
 
 
 class Freeze(Action[SwitchFreeze]):
@@ -45,12 +40,12 @@ class Freeze(Action[SwitchFreeze]):
 
     def strike(self) -> None:
         """Stop it."""
-        self.ground.emulation.freeze(self.fault.switch)
+        self.ground.breakage.freeze(self.fault.switch)
 
     def heal(self) -> None:
         """Let it go on, unless something else has ended it."""
-        if self.ground.emulation.is_alive(self.fault.switch):
-            self.ground.emulation.thaw(self.fault.switch)
+        if self.ground.breakage.is_alive(self.fault.switch):
+            self.ground.breakage.thaw(self.fault.switch)
 
 
 class Reboot(Action[SwitchReboot]):
@@ -63,15 +58,14 @@ class Reboot(Action[SwitchReboot]):
 
     def strike(self) -> None:
         """Power goes."""
-        fault, emulation = self.fault, self.ground.emulation
-        emulation.cables.hold_down(fault.name, *fault.links(self.ground.fabric))
+        fault, breakage = self.fault, self.ground.breakage
+        breakage.hold_down(fault.name, *fault.links(self.ground.fabric))
         self._powered = False
         if fault.keep_state:
-            emulation.freeze(fault.switch)
+            breakage.freeze(fault.switch)
         else:
-            self.ground.excuse(fault.switch)
-            emulation.kill(fault.switch)
-        self.due = time.monotonic() + fault.takes
+            breakage.kill(fault.switch)
+        self.due = self.ground.now + fault.takes
 
     def advance(self, now: float) -> list[str]:
         """Start it; then wait until the controller has provisioned it."""
@@ -80,10 +74,10 @@ class Reboot(Action[SwitchReboot]):
         if not self._powered:
             self._power_up()
         if self.fault.keep_state or now > self._give_up or self._is_provisioned():
-            self.ground.emulation.cables.let_go(self.fault.name)
+            self.ground.breakage.let_go(self.fault.name)
             self.finished, self.due = True, math.inf
         else:
-            self.due = time.monotonic() + _LOOK_AGAIN
+            self.due = self.ground.now + _LOOK_AGAIN
         return []
 
     def heal(self) -> None:
@@ -91,22 +85,21 @@ class Reboot(Action[SwitchReboot]):
         if not self._powered:
             self._power_up()
         while not (self.finished or self.fault.keep_state or self._is_provisioned()):
-            if time.monotonic() > self._give_up:
+            if self.ground.now > self._give_up:
                 break
-            time.sleep(_LOOK_AGAIN)
-        self.ground.emulation.cables.let_go(self.fault.name)
+            self.ground.pause(_LOOK_AGAIN)
+        self.ground.breakage.let_go(self.fault.name)
 
     def _power_up(self) -> None:
         if self.fault.keep_state:
-            self.ground.emulation.thaw(self.fault.switch)
+            self.ground.breakage.thaw(self.fault.switch)
         else:
-            self.ground.emulation.restart(self.fault.switch)
-            self.ground.expect_alive(self.fault.switch)
+            self.ground.breakage.restart(self.fault.switch)
         self._powered = True
-        self._give_up = time.monotonic() + _PATIENCE
+        self._give_up = self.ground.now + _PATIENCE
 
     def _is_provisioned(self) -> bool:
-        if not self.ground.emulation.is_alive(CONTROLLER):
+        if not self.ground.breakage.is_alive(CONTROLLER):
             return False
         try:
             states = self.ground.call(CONTROLLER, "status")["by_switch"]
@@ -133,14 +126,11 @@ class CrashController(Action[ControllerCrash]):
 
     def strike(self) -> None:
         """Kill it."""
-        self.ground.excuse(CONTROLLER)
-        self.ground.emulation.kill(CONTROLLER)
-        self.ground.forget(CONTROLLER)
+        self.ground.breakage.kill(CONTROLLER)
 
     def heal(self) -> None:
         """Start another."""
-        self.ground.launch(CONTROLLER)
-        self.ground.expect_alive(CONTROLLER)
+        self.ground.breakage.restart(CONTROLLER)
 
 
 class RestartController(Action[ControllerRestart]):
@@ -148,17 +138,14 @@ class RestartController(Action[ControllerRestart]):
 
     def strike(self) -> None:
         """End it and start another."""
-        self.ground.excuse(CONTROLLER)
-        self.ground.emulation.terminate(CONTROLLER)
-        self.ground.forget(CONTROLLER)
-        self.ground.launch(CONTROLLER)
+        self.ground.breakage.terminate(CONTROLLER)
+        self.ground.breakage.restart(CONTROLLER)
         self.finished = True
 
     def heal(self) -> None:
         """Start one where that came to nothing."""
-        if not self.ground.emulation.is_alive(CONTROLLER):
-            self.ground.launch(CONTROLLER)
-        self.ground.expect_alive(CONTROLLER)
+        if not self.ground.breakage.is_alive(CONTROLLER):
+            self.ground.breakage.restart(CONTROLLER)
 
 
 class CutControl(Action[ControllerPartition]):
@@ -166,14 +153,11 @@ class CutControl(Action[ControllerPartition]):
 
     def __init__(self, ground: Ground, fault: ControllerPartition) -> None:
         super().__init__(ground, fault)
-        self._cut: channels.Cut | None = None
+        self._cut: Healed | None = None
 
     def strike(self) -> None:
         """Cut it."""
-        lab = self.ground.emulation
-        switch = self.ground.fabric.switch(self.fault.switch)
-        path = Launch(switch, self.ground.fabric.spec, lab.run_dir).socket
-        self._cut = channels.cut(lab.processes().get(CONTROLLER), path)
+        self._cut = self.ground.breakage.cut_control(self.fault.switch)
 
     def heal(self) -> None:
         """Let the controller find the switch again."""
@@ -191,26 +175,26 @@ class SlowController(Action[ControllerSlow]):
 
     def strike(self) -> None:
         """The first pause."""
-        self.due = time.monotonic()
+        self.due = self.ground.now
         self.advance(self.due)
 
     def advance(self, now: float) -> list[str]:
         """Stop it, or let it go on."""
-        if now < self.due or not self.ground.emulation.is_alive(CONTROLLER):
+        if now < self.due or not self.ground.breakage.is_alive(CONTROLLER):
             return []
         if self._standing:
-            self.ground.emulation.thaw(CONTROLLER)
+            self.ground.breakage.thaw(CONTROLLER)
             self.due += self.fault.period - self.fault.pause
         else:
-            self.ground.emulation.freeze(CONTROLLER)
+            self.ground.breakage.freeze(CONTROLLER)
             self.due += self.fault.pause
         self._standing = not self._standing
         return []
 
     def heal(self) -> None:
         """Let it go on."""
-        if self._standing and self.ground.emulation.is_alive(CONTROLLER):
-            self.ground.emulation.thaw(CONTROLLER)
+        if self._standing and self.ground.breakage.is_alive(CONTROLLER):
+            self.ground.breakage.thaw(CONTROLLER)
 
 
 class CrashAgent(Action[AgentCrash]):
@@ -218,39 +202,33 @@ class CrashAgent(Action[AgentCrash]):
 
     def strike(self) -> None:
         """Kill it."""
-        self.ground.excuse(self.fault.host)
-        self.ground.emulation.kill(self.fault.host)
-        self.ground.forget(self.fault.host)
+        self.ground.breakage.kill(self.fault.host)
 
     def heal(self) -> None:
         """Start another."""
-        self.ground.launch(self.fault.host)
-        self.ground.expect_alive(self.fault.host)
+        self.ground.breakage.restart(self.fault.host)
 
 
 class SendBackground(Action[Background]):
-    """A process in the host's namespace sends along one path."""
+    """Somebody else sends along one path."""
 
     def __init__(self, ground: Ground, fault: Background) -> None:
         super().__init__(ground, fault)
-        self._sender: senders.Sender | None = None
+        self._sending: Sending | None = None
 
     def strike(self) -> None:
         """Begin."""
         fault, fabric = self.fault, self.ground.fabric
-        rate = fault.packets_per_second(fabric)
-        path = fault.path(fabric)
-        self._sender = senders.send(
-            self.ground.emulation, fault.source, fault.destination, path, rate, fault.size, fault.name
-        )
+        rate, path = fault.packets_per_second(fabric), fault.path(fabric)
+        size = fault.size or fabric.spec.path_mtu
+        self._sending = self.ground.breakage.background(fault.source, fault.destination, path, rate, size, fault.name)
 
     def heal(self) -> Counters:
         """End; returns packets sent, and those that found no carrier."""
-        if self._sender is None:
+        if self._sending is None:
             return {}
-        self.ground.excuse(self._sender.name)
-        done = self._sender.heal()
-        return {"sent": done.sent, "refused": done.refused}
+        sent, refused = self._sending.heal()
+        return {"sent": sent, "refused": refused}
 
 
 PROCESS_ACTIONS: Mapping[str, type[Action]] = {  # type: ignore[type-arg]

@@ -5,7 +5,6 @@ the time line calls `advance` when `next_due` says so, and at least as often as 
 """
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,8 +38,8 @@ class TimeLine:
         self._ground = ground
         self._waiting = list(faults)
         self._active: list[_Active] = []
-        self._began: float | None = None  # monotonic time of second 0
-        self.times: dict[str, float] = {}  # NAME and NAME.end: monotonic time at which it struck and was healed
+        self._began: float | None = None  # time of second 0
+        self.times: dict[str, float] = {}  # NAME and NAME.end: time at which it struck and was healed
 
     @property
     def pending(self) -> bool:
@@ -58,7 +57,7 @@ class TimeLine:
 
         `progress` gives the share of each traffic that is done, `moments` the seconds at which named things happened.
         """
-        now = time.monotonic()
+        now = self._ground.now
         self._began = now - seconds
         known = {**(moments or {}), **{name: at - self._began for name, at in self.times.items()}}
         done = []
@@ -77,8 +76,8 @@ class TimeLine:
         return done
 
     def next_due(self) -> float:
-        """Monotonic time of the next thing whose time is known; infinity where there is none."""
-        began = self._began if self._began is not None else time.monotonic()
+        """Time of the next thing whose time is known; infinity where there is none."""
+        began = self._began if self._began is not None else self._ground.now
         triggers = [fault.at for fault in self._waiting]
         triggers += [entry.fault.healed_at for entry in self._active if entry.fault.healed_at is not None]
         known = [began + trigger.seconds for trigger in triggers if not trigger.name]
@@ -129,7 +128,7 @@ class TimeLine:
                 raise RunError(f"{fault.name} cannot strike while {other.name} is in force: both concern {what}")
         entry = _Active(fault, act(self._ground, fault))
         self._active.append(entry)
-        at = self.times[fault.name] = time.monotonic()
+        at = self.times[fault.name] = self._ground.now
         try:
             entry.action.strike()
         except TopoError as error:
@@ -139,7 +138,7 @@ class TimeLine:
 
     def _heal(self, entry: _Active) -> str:
         fault = entry.fault
-        at = self.times[f"{fault.name}.end"] = time.monotonic()
+        at = self.times[f"{fault.name}.end"] = self._ground.now
         try:
             counters = entry.action.heal()
         except TopoError as error:
@@ -175,7 +174,7 @@ class RunChaos(Action[Chaos]):
 
     def strike(self) -> None:
         """The plan's time begins."""
-        self._looked = time.monotonic()
+        self._looked = self.ground.now
         self.advance(self._looked)
 
     def advance(self, now: float) -> list[str]:

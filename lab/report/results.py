@@ -12,7 +12,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import junit, page, summary
-from mrclab.lab.run.session import Session
+from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads
 
 _VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
@@ -64,14 +63,11 @@ def check_parent(parent: Path) -> None:
         raise LabError(f"results cannot go to {parent}: {there} is no directory that can be written; see --results")
 
 
-def collect(session: Session, loaded: Loaded, parent: Path, target: str, trouble: str, real_time: bool) -> Path:
-    """Copy what a stopped lab left in its run directory, and say what it was; returns the new directory."""
+def collect(world: World, loaded: Loaded, parent: Path, trouble: str) -> Path:
+    """Take what a world that was stopped left behind, and say what it was; returns the new directory."""
     directory = _new_directory(parent, loaded.scenario.name)
     (directory / "scenario.yaml").write_text(loaded.text, encoding="utf-8")
-    shutil.copy(session.run_dir / "fabric.yaml", directory)
-    for folder in ("log", "node"):
-        shutil.copytree(session.run_dir / folder, directory / folder)
-    history.merge(session.run_dir / "history", directory / "history.jsonl")
+    world.collect(directory)
     info = {
         "scenario": loaded.scenario.name,
         "base": loaded.base_name,
@@ -80,10 +76,8 @@ def collect(session: Session, loaded: Loaded, parent: Path, target: str, trouble
         "transport": loaded.scenario.transport.kind,
         "source": loaded.source,
         "seed": loaded.scenario.seed,
-        "target": target,
-        "real_time": real_time,
+        **world.facts(),
         "finished": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "bring_up_seconds": round(session.bring_up_seconds, 3),
         "trouble": trouble,
         "versions": versions(),
         "machine": machine(),

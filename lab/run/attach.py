@@ -1,6 +1,7 @@
 """A lab that is up, seen from outside: its fabric, its agents and its controller, reached over their Unix sockets."""
 
 import contextlib
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,15 @@ class Lab:
     def files(self) -> Path:
         """Where transfers keep their files: one folder per host."""
         return self.run_dir / "files"
+
+    @property
+    def now(self) -> float:
+        """The machine's monotonic clock, which the histories of all processes go by."""
+        return time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
         """Ask an agent (`h1`) or the `controller`; RunError says which of them refused what."""

@@ -4,8 +4,8 @@ From its start on the agents drive it by themselves, completion by completion. H
 the end the digests of both ends of every flow are put side by side.
 """
 
+import functools
 import hashlib
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +14,8 @@ from typing import Any
 from mrclab.hosts.workloads import ring
 from mrclab.hosts.workloads.channel import content
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.session import Session
 from mrclab.lab.run.transfer import random_file, sha256
+from mrclab.lab.run.world import World
 from mrclab.lab.scenario.traffic import Flow, RingAllReduce, TrafficBase, Write
 from mrclab.topo import srv6
 
@@ -36,18 +36,26 @@ class _FlowState:
 class Running:
     """A traffic from set-up to end: call `prepare`, `start`, `take` with every event, `finish` when `over`."""
 
-    def __init__(self, session: Session, entry: TrafficBase, qps: int, seed: int) -> None:
+    def __init__(self, world: World, entry: TrafficBase, qps: int, seed: int) -> None:
         self.entry = entry
         self.name = entry.name
-        self.began = self.ended = 0.0  # monotonic; 0 before
+        self.began: float | None = None  # time on the world's clock
+        self.ended: float | None = None
         self.ready = False
         self.outcome: dict[str, Any] = {}  # how it ended, as the history has it
-        self.hosts = entry.hosts_in(session.fabric, seed)
-        self._session = session
+        self.hosts = entry.hosts_in(world.fabric, seed)
+        self._world = world
         self._qps = entry.qps or qps
         self._seed = seed
-        self._flows = {flow.name: _FlowState(flow) for flow in entry.flows(session.fabric, seed)}
+        self._flows = {flow.name: _FlowState(flow) for flow in entry.flows(world.fabric, seed)}
+        self._by_host: dict[str, list[_FlowState]] = {host: [] for host in self.hosts}
+        for state in self._flows.values():
+            for host in {state.flow.source: None, state.flow.destination: None}:
+                self._by_host[host].append(state)
+        self._open = len(self._flows)  # flows that neither ended nor failed
+        self._failed = False
         self._acked: dict[str, int] = {}  # by sender
+        self._acked_sum = 0
         self._iterations: dict[int, _Iteration] = {}
         self._resting: dict[int, set[str]] = {}  # iteration → hosts whose time was over after it
 
@@ -55,12 +63,12 @@ class Running:
 
     def prepare(self) -> None:
         """Make all QPs and regions and join them; RunError where an agent refuses. May be repeated before the start."""
-        call = self._session.call
+        call = self._world.call
         infos: dict[str, Any] = {}
         for host in self.hosts:
             call(host, "release_workload", name=self.name)
             attributes = {**self.entry.attributes, **self._pinned(host)}
-            spec = {**self.entry.workload(self._session.fabric, host, self._qps), "seed": self._content(host)}
+            spec = {**self.entry.workload(self._world.fabric, host, self._qps), "seed": self._content(host)}
             infos[host] = call(host, "prepare_workload", name=self.name, spec=spec, flows=self._ends(host, attributes))[
                 "flows"
             ]
@@ -73,14 +81,14 @@ class Running:
         self.ready = True
 
     def _at(self, host: str) -> list[_FlowState]:
-        return [state for state in self._flows.values() if host in {state.flow.source, state.flow.destination}]
+        return self._by_host[host]
 
     def _pinned(self, host: str) -> dict[str, Any]:
         """The EV profile of a sender whose paths are given: made on its agent, holding nothing but those."""
         paths = self.entry.paths
         if not paths or host not in self.senders:
             return {}
-        call = self._session.call
+        call = self._world.call
         shape = {"mode": "EXPLICIT", "format": "STEV", "ev_count": len(paths), "ev_min_active": max(1, len(paths) // 4)}
         number = call(host, "create_ev_profile", **shape)["profile"]
         for index, path in enumerate(paths):
@@ -104,7 +112,7 @@ class Running:
 
     def _file(self, flow: Flow, source: bool) -> Path:
         """Where a write comes from, made when first asked for, or goes to."""
-        files = self._session.files.absolute()
+        files = self._world.files.absolute()
         if not source:
             path = files / flow.destination / f"{self.name}-from-{flow.source}"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,10 +127,10 @@ class Running:
     # --- run --------------------------------------------------------------------------------------------------------
 
     def start(self, at: float) -> None:
-        """Have all hosts begin at a monotonic time, which should be a little ahead."""
+        """Have all hosts begin at a time, which should be a little ahead."""
         self.began = at
         for host in self.hosts:
-            self._session.call(host, "start_workload", name=self.name, at=at)
+            self._world.call(host, "start_workload", name=self.name, at=at)
         flows = [
             {
                 "flow": state.flow.name,
@@ -137,7 +145,7 @@ class Running:
             for state in self._flows.values()
         ]
         first = next(iter(self._flows.values()))
-        self._session.record(
+        self._world.record(
             "traffic.start",
             at,
             traffic=self.name,
@@ -149,7 +157,7 @@ class Running:
             flows=flows,
         )
 
-    @property
+    @functools.cached_property
     def size(self) -> int | None:
         """Bytes of all flows together; None where time ends them."""
         sizes = [state.flow.size for state in self._flows.values()]
@@ -158,29 +166,30 @@ class Running:
     @property
     def running(self) -> bool:
         """Whether it has begun and not ended."""
-        return self.began > 0 and not self.ended
+        return self.began is not None and self.ended is None
 
     @property
     def over(self) -> bool:
         """Whether every flow has ended; of a collective, one that failed is enough, since all wait for it."""
-        failed = any(state.error for state in self._flows.values())
-        return (failed and self.entry.together) or all(state.done or state.error for state in self._flows.values())
+        return not self._open or (self._failed and self.entry.together)
 
     def share(self, now: float) -> float:
         """How much of it is done, from 0 to 1; 1 only at its end."""
-        if self.ended:
+        if self.ended is not None:
             return 1.0
-        if not self.began or now <= self.began:
+        if self.began is None or now <= self.began:
             return 0.0
         if self.entry.seconds is not None:
             return min((now - self.began) / self.entry.seconds, 0.9999)
-        return min(sum(self._acked.values()) / self.size, 0.9999) if self.size else 0.0
+        return min(self._acked_sum / self.size, 0.9999) if self.size else 0.0
 
     def take(self, host: str, event: Mapping[str, Any]) -> None:
         """Take in an event of a host's agent."""
         kind = event["kind"]
         if kind == "workload.progress":
-            self._acked[host] = int(event["bytes"])
+            acked = int(event["bytes"])
+            self._acked_sum += acked - self._acked.get(host, 0)
+            self._acked[host] = acked
         elif kind == "iteration":
             times = float(event["began"]), float(event["ended"])
             number = int(event["iteration"])
@@ -188,27 +197,33 @@ class Running:
             if event.get("rests"):
                 self._rests(host, number)
         elif kind == "flow.done":
-            state = self._flows[event["flow"]]
-            state.done = event
-            state.error = state.error or _said(host, event["error"])
+            self._close(self._flows[event["flow"]], _said(host, event["error"]), event)
         elif kind == "flow.failed":
-            state = self._flows[event["flow"]]
-            state.error = state.error or _said(host, event["error"])
+            self._close(self._flows[event["flow"]], _said(host, event["error"]))
+
+    def _close(self, state: _FlowState, error: str, done: Mapping[str, Any] | None = None) -> None:
+        """A flow has ended, or failed."""
+        was_open = not (state.done or state.error)
+        state.done = done or state.done
+        state.error = state.error or error
+        self._failed = self._failed or bool(state.error)
+        if was_open and (state.done or state.error):
+            self._open -= 1
 
     def _rests(self, host: str, iteration: int) -> None:
         """A host's time was over after an iteration; once all rest after the same one, nobody has begun another."""
         resting = self._resting.setdefault(iteration, set())
         resting.add(host)
-        if resting == set(self.hosts):
+        if len(resting) == len(self.hosts):
             for name in self.hosts:
-                self._session.call(name, "stop_workload", name=self.name)
+                self._world.call(name, "stop_workload", name=self.name)
 
     def lose(self, host: str, why: str) -> None:
         """A host's agent is gone: its flows have failed."""
         self.ready = self.ready and host not in self.hosts
         if self.running:
             for state in self._at(host):
-                state.error = state.error or why
+                self._close(state, why)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -216,13 +231,13 @@ class Running:
         """Have it stop where it still runs, compare both ends of every flow, and write how it ended."""
         answers = {host: self._status(host) for host in self.hosts}
         ends = [float(state.done["ended"]) for state in self._flows.values() if state.done]
-        self.ended = max(ends, default=time.monotonic())
+        ended = self.ended = max(ends, default=self._world.now)
         digests: tuple[list[str], list[str]] = [], []
         for state in self._flows.values():
             sent, received = self._digests(state, answers)
             digests[0].append(sent)
             digests[1].append(received)
-            self._record_flow(state, answers, sent, received)
+            self._record_flow(state, answers, sent, received, ended)
         errors = [error] if error else [state.error for state in self._flows.values() if state.error]
         wanted, got = self._reduced()
         self.outcome = {
@@ -232,14 +247,14 @@ class Running:
             "iterations": self._durations(),
             **({"error": "; ".join(errors[:3])} if errors else {}),
         }
-        self._session.record("traffic.end", self.ended, traffic=self.name, **self.outcome)
+        self._world.record("traffic.end", ended, traffic=self.name, **self.outcome)
 
     def _status(self, host: str) -> dict[str, Any]:
         """What a host's agent says of every flow; nothing where it is gone."""
         try:
             if not self.over or any(state.error for state in self._flows.values()):
-                self._session.call(host, "stop_workload", name=self.name)
-            return dict(self._session.call(host, "workload_status", name=self.name)["flows"])
+                self._world.call(host, "stop_workload", name=self.name)
+            return dict(self._world.call(host, "workload_status", name=self.name)["flows"])
         except RunError:
             return {}
 
@@ -252,16 +267,19 @@ class Running:
         sent = answers[flow.source].get(flow.name, {}).get("sha256", "")
         return sent, answers[flow.destination].get(flow.name, {}).get("sha256", "")
 
-    def _record_flow(self, state: _FlowState, answers: Mapping[str, Any], sent: str, received: str) -> None:
+    def _record_flow(
+        self, state: _FlowState, answers: Mapping[str, Any], sent: str, received: str, ended: float
+    ) -> None:
         flow, done = state.flow, state.done
-        at = float(done["ended"]) if done else self.ended
-        self._session.record(
+        at = float(done["ended"]) if done else ended
+        began = at if self.began is None else self.began
+        self._world.record(
             "flow.end",
             at,
             traffic=self.name,
             flow=flow.name,
             bytes=self._bytes(state, answers),
-            seconds=round(at - self.began, 6),
+            seconds=round(at - began, 9),
             sent_sha256=sent,
             received_sha256=received,
             error=state.error,
@@ -304,7 +322,7 @@ class Running:
             (host, row["qp"]) in own and row["state"] not in good for host, paths in rows.items() for row in paths
         )
 
-    @property
+    @functools.cached_property
     def senders(self) -> set[str]:
         """Hosts that send."""
         return {state.flow.source for state in self._flows.values()}

@@ -3,15 +3,12 @@
 import select
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.attach import Lab
+from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
-
-KINDS = ("workload.progress", "flow.done", "flow.failed", "iteration")
-GONE = "agent.gone"  # kind of the event that stands for a broken connection
 
 
 class Listener:
@@ -44,13 +41,12 @@ class Listener:
         """Whether the connection to a host stands."""
         return host in self._clients
 
-    def wait(self, timeout: float) -> list[tuple[str, dict[str, Any]]]:
-        """(host, event) of everything that comes; returns when something did, or after `timeout` seconds."""
-        deadline = time.monotonic() + max(0.0, timeout)
-        found: list[tuple[str, dict[str, Any]]] = []
+    def wait(self, until: float) -> list[Event]:
+        """(host, event) of everything that comes; returns when something did, or at a monotonic time."""
+        found: list[Event] = []
         while not found:
             by_descriptor = {client.fileno(): host for host, client in self._clients.items()}
-            left = max(0.0, deadline - time.monotonic())
+            left = max(0.0, until - time.monotonic())
             ready, _, _ = select.select(list(by_descriptor), (), (), left)
             for descriptor in ready:
                 host = by_descriptor[descriptor]
@@ -59,9 +55,9 @@ class Listener:
                 break
         return found
 
-    def _take(self, host: str) -> list[tuple[str, dict[str, Any]]]:
+    def _take(self, host: str) -> list[Event]:
         client = self._clients[host]
-        events = [(host, event) for event in client.events(0.0)]
+        events: list[Event] = [(host, event) for event in client.events(0.0)]
         if client.fileno() < 0:
             self.leave(host)
             events.append((host, {"kind": GONE}))

@@ -15,12 +15,11 @@ from mrclab.lab.report import results
 from mrclab.lab.report.summary import Facts, state
 from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.flows import Running
-from mrclab.lab.run.listener import GONE, Listener
-from mrclab.lab.run.session import Progress, Session, lab_session
+from mrclab.lab.run.session import lab_session
 from mrclab.lab.run.transfer import GOOD_STATES
+from mrclab.lab.run.world import GONE, Progress, World, record_counters
 from mrclab.lab.scenario.scenario import Loaded
 
-_LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between telling hosts to begin and the moment at which they all do
 _LONGEST_REST = 0.1  # seconds between two looks at faults that go on by themselves, and at what people see
 _LINGER_POLL = 0.2  # seconds between two looks at the EVs
 _QUIET = 0.3  # seconds after the last event: every process writes its last sample, one that dies is seen dead
@@ -50,17 +49,17 @@ class Outcome:
 class Run:
     """The part of a run during which the lab is up."""
 
-    def __init__(self, session: Session, loaded: Loaded, say: Callable[[str], None], progress: Progress) -> None:
-        self._session = session
+    def __init__(self, world: World, loaded: Loaded, say: Callable[[str], None], progress: Progress) -> None:
+        self._world = world
         self._scenario = loaded.scenario
         self._say = say
         self._progress = progress
         qps, seed = loaded.scenario.transport.qps, loaded.scenario.seed
-        self._traffics = [Running(session, entry, qps, seed) for entry in loaded.scenario.traffic]
-        self._time_line = TimeLine(session, loaded.scenario.faults)
-        self._listener = Listener(session, sorted({host for traffic in self._traffics for host in traffic.hosts}))
-        self._mortal = {name for fault in loaded.scenario.faults for name in fault.processes(session.fabric)}
-        self._began = 0.0
+        self._traffics = [Running(world, entry, qps, seed) for entry in loaded.scenario.traffic]
+        self._time_line = TimeLine(world, loaded.scenario.faults)
+        self._hearing = world.hear(sorted({host for traffic in self._traffics for host in traffic.hosts}))
+        self._mortal = {name for fault in loaded.scenario.faults for name in fault.processes(world.fabric)}
+        self._began = 0.0  # time on the world's clock at which `_drive` began
 
     def go(self) -> None:
         """Traffic and faults to the end; every fault is healed whatever happens."""
@@ -68,30 +67,31 @@ class Run:
             for done, traffic in enumerate(self._traffics):
                 self._progress("queue pairs", done, len(self._traffics))
                 traffic.prepare()
-            self._session.record_counters()
+            record_counters(self._world)
             self._drive()
             self._linger()
         finally:
             for phrase in self._time_line.heal_all():
                 self._say(phrase)
-            self._listener.close()
+            self._hearing.close()
         self._time_line.prove_healed()
-        time.sleep(_QUIET)
-        self._session.record_counters()
+        self._world.pause(_QUIET)
+        record_counters(self._world)
 
     def _drive(self) -> None:
         """Start, strike and heal what is due, and take in what the agents tell, until nothing is left to happen."""
-        self._began = time.monotonic()
-        while any(not traffic.ended for traffic in self._traffics) or self._time_line.pending:
-            seconds = time.monotonic() - self._began
+        self._began = self._world.now
+        while any(traffic.ended is None for traffic in self._traffics) or self._time_line.pending:
+            now = self._world.now
+            seconds = now - self._began
             if seconds > self._scenario.timeout:
                 self._give_up()
-            shares = {traffic.name: traffic.share(time.monotonic()) for traffic in self._traffics}
+            shares = {traffic.name: traffic.share(now) for traffic in self._traffics}
             self._start_due(seconds, shares)
             for phrase in self._time_line.advance(seconds, shares, self._moments()):
                 self._say(phrase)
             self._progress("traffic", int(1000 * sum(shares.values()) / len(shares)), 1000)
-            for host, event in self._listener.wait(self._rest(seconds)):
+            for host, event in self._hearing.wait(self._next(now)):
                 self._take(host, event)
             for traffic in self._traffics:
                 if traffic.running and traffic.over:
@@ -100,8 +100,9 @@ class Run:
                         self._say(f"{traffic.name}: {traffic.outcome['error']}")
 
     def _give_up(self) -> None:
-        waiting = [traffic.name for traffic in self._traffics if not traffic.ended] + self._time_line.waiting
-        limit = f"the run took more than {self._scenario.timeout:g} s, and waits for {several(waiting)}"
+        waiting = [traffic.name for traffic in self._traffics if traffic.ended is None] + self._time_line.waiting
+        stuck = "".join(f"; {sentence}" for sentence in self._world.stuck())
+        limit = f"the run took more than {self._scenario.timeout:g} s, and waits for {several(waiting)}{stuck}"
         for traffic in self._traffics:
             if traffic.running:
                 traffic.finish(limit)
@@ -110,43 +111,43 @@ class Run:
     def _start_due(self, seconds: float, shares: Mapping[str, float]) -> None:
         moments = self._moments()
         for traffic in self._traffics:
-            if not traffic.began and traffic.entry.start.due(seconds, shares, moments):
+            if traffic.began is None and traffic.entry.start.due(seconds, shares, moments):
                 if not traffic.ready:
                     self._join_again(traffic)
-                traffic.start(time.monotonic() + _LEAD + _LEAD_PER_HOST * len(traffic.hosts))
+                traffic.start(self._world.now + self._world.lead(len(traffic.hosts)))
 
     def _join_again(self, traffic: Running) -> None:
         """An agent of this traffic was started anew since it was prepared."""
         for host in traffic.hosts:
-            if not self._listener.hears(host):
-                self._listener.join(host)
+            if not self._hearing.hears(host):
+                self._hearing.join(host)
         traffic.prepare()
 
     def _moments(self) -> dict[str, float]:
         """Seconds at which traffics began and ended, and faults struck and were healed."""
         times = dict(self._time_line.times)
         for traffic in self._traffics:
-            if traffic.began:
+            if traffic.began is not None:
                 times[traffic.name] = traffic.began
-            if traffic.ended:
+            if traffic.ended is not None:
                 times[f"{traffic.name}.end"] = traffic.ended
         return {name: at - self._began for name, at in times.items()}
 
-    def _rest(self, seconds: float) -> float:
-        """How long nothing is due whose time is known."""
-        now, moments = self._began + seconds, self._moments()
-        starts = [traffic.entry.start for traffic in self._traffics if not traffic.began]
+    def _next(self, now: float) -> float:
+        """When the next thing is due whose time is known, or when to look in any case."""
+        moments = self._moments()
+        starts = [traffic.entry.start for traffic in self._traffics if traffic.began is None]
         known = [
             self._began + moments.get(trigger.moment, 0.0) + trigger.seconds
             for trigger in starts
             if trigger.fraction is None and (not trigger.moment or trigger.moment in moments)
         ]
-        return min(_LONGEST_REST, max(0.0, min([self._time_line.next_due(), *known]) - now))
+        return min([now + _LONGEST_REST, self._time_line.next_due(), *known])
 
     def _take(self, host: str, event: Mapping[str, Any]) -> None:
         if event["kind"] == GONE:
             if host not in self._mortal:
-                raise RunError(f"the agent of {host} ended: {self._session.last_words(host)}")
+                raise RunError(f"the agent of {host} ended: {self._world.last_words(host)}")
             for traffic in self._traffics:
                 traffic.lose(host, f"the agent of {host} ended")
             return
@@ -156,15 +157,15 @@ class Run:
 
     def _linger(self) -> None:
         """Wait until every EV is back, at most as long as the scenario says."""
-        deadline = time.monotonic() + self._scenario.linger
-        senders = sorted({host for traffic in self._traffics for host in traffic.senders if self._listener.hears(host)})
-        while time.monotonic() < deadline:
-            rows = {host: self._session.call(host, "stats").get("paths", []) for host in senders}
+        deadline = self._world.now + self._scenario.linger
+        senders = sorted({host for traffic in self._traffics for host in traffic.senders if self._hearing.hears(host)})
+        while self._world.now < deadline:
+            rows = {host: self._world.call(host, "stats").get("paths", []) for host in senders}
             waiting = sum(traffic.bad_paths(rows, GOOD_STATES) for traffic in self._traffics)
             if not waiting:
                 return
             self._progress(f"waiting for {waiting} EVs to return", 0, 0)
-            time.sleep(_LINGER_POLL)
+            self._world.pause(_LINGER_POLL)
 
 
 def run_scenario(
@@ -187,20 +188,18 @@ def run_scenario(
         run_dir=run_dir,
         mapper=asked.mapper,
         transport=asked.transport,
-    ) as session:
-        say(f"lab verified in {session.bring_up_seconds:.1f} s (target {session.emulation.target.name})")
+    ) as world:
+        say(world.greeting)
         try:
-            Run(session, loaded, say, progress).go()
+            Run(world, loaded, say, progress).go()
         except RunError as error:
             trouble = str(error)
-            time.sleep(_QUIET)
+            world.pause(_QUIET)
             say(trouble)
-        target_name = session.emulation.target.name
-        real_time = session.emulation.real_time
         began = time.monotonic()
-        session.stop()
+        world.stop()
         say(f"lab down in {time.monotonic() - began:.1f} s")
-        directory = results.collect(session, loaded, parent, target_name, trouble, real_time)
+        directory = results.collect(world, loaded, parent, trouble)
     return finish(directory)
 
 

@@ -7,17 +7,22 @@ begun.
 import functools
 import importlib.util
 import os
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, Refused, RunError
 from mrclab.lab.run.attach import RUN_DIR, Lab, store_fabric
 from mrclab.lab.run.interrupts import Interrupts, guarded
+from mrclab.lab.run.listener import Listener
 from mrclab.lab.run.watch import Watch
+from mrclab.lab.run.wirebreakage import WireBreakage
+from mrclab.lab.run.world import Progress
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
@@ -27,10 +32,9 @@ from mrclab.topo.transport import FILE_NAME as TRANSPORT_FILE
 from mrclab.topo.transport import TransportSpec
 from mrclab.topo.transport import store as store_transport
 
-Progress = Callable[[str, int, int], None]  # stage, done, total
-
 VERIFY_TIMEOUT = 60.0  # seconds
 _POLL = 0.05  # seconds between two looks at the controller
+_LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between telling hosts to begin and the moment at which they all do
 
 
 class Session(Lab):
@@ -51,6 +55,8 @@ class Session(Lab):
         self.transport = transport or TransportSpec()
         self.mapper = mapper
         self.emulation = Emulation(fabric, run_dir, target)
+        self.breakage = WireBreakage(self.emulation, self)
+        self._real_time = True
         self.bring_up_seconds = 0.0
         self.log: history.Writer | None = None
         self._watch: Watch | None = None
@@ -78,9 +84,44 @@ class Session(Lab):
             raise RunError("the lab is not up")
         return self.log.add(kind, t, **fields)
 
-    def record_counters(self) -> None:
-        """Write the switches' counters into the history."""
-        self.record("counters", switches=self.call("controller", "counters")["switches"])
+    # --- as a World -------------------------------------------------------------------------------------------------
+
+    kinds = None  # every kind of fault can be done
+
+    @property
+    def greeting(self) -> str:
+        """Say how long it took, and what the switches are."""
+        return f"lab verified in {self.bring_up_seconds:.1f} s (target {self.emulation.target.name})"
+
+    def lead(self, hosts: int) -> float:
+        """Hosts are told one after the other."""
+        return _LEAD + _LEAD_PER_HOST * hosts
+
+    def hear(self, hosts: Iterable[str]) -> Listener:
+        """Connect to some agents for their events."""
+        return Listener(self, hosts)
+
+    def stuck(self) -> list[str]:
+        """Nobody can tell from outside."""
+        return []
+
+    def facts(self) -> dict[str, Any]:
+        """What carried the run."""
+        return {
+            "world": "wire",
+            "target": self.emulation.target.name,
+            "real_time": self._real_time,
+            "bring_up_seconds": round(self.bring_up_seconds, 3),
+        }
+
+    def collect(self, directory: Path) -> None:
+        """Copy what the stopped lab left in its run directory."""
+        shutil.copy(self.run_dir / "fabric.yaml", directory)
+        for folder in ("log", "node"):
+            shutil.copytree(self.run_dir / folder, directory / folder)
+        history.merge(self.run_dir / "history", directory / "history.jsonl")
+
+    # --- processes --------------------------------------------------------------------------------------------------
 
     def launch(self, process: str) -> None:
         """Start the `controller`, or the agent of the host with this name, anew; returns when it serves."""
@@ -107,6 +148,7 @@ class Session(Lab):
             self._watch.stop()
             self._watch = None
         self.disconnect()
+        self._real_time = self._real_time and self.emulation.real_time
         self.emulation.stop()
         if self.log:
             self.log.close()

@@ -12,7 +12,7 @@ from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.run import runner
 from mrclab.lab.run.attach import RUN_DIR
-from mrclab.lab.run.session import Progress
+from mrclab.lab.run.world import Progress
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError

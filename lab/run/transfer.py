@@ -1,19 +1,18 @@
 """Transfers: bytes that cross from one host's memory to another's through the agents' verbs.
 
-A transfer works on any lab that is up, of this process or of another: all it needs are the sockets of the agents. Both
+A transfer works on any lab that is up, of this process or of another: all it needs are the hosts' operations. Both
 ends are files: the source is mapped for reading, the destination is written in place by the transport.
 """
 
 import hashlib
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.attach import Lab
+from mrclab.lab.run.world import Clock
 
 _CHUNK = 1 << 20
 _POLL = 0.02  # seconds between two looks at a transfer
@@ -37,7 +36,7 @@ class Finished:
 class Transfer:
     """One RDMA write of a file. Call `prepare`, `start`, `poll` until it gives 1, `finish`, `release`."""
 
-    def __init__(self, lab: Lab, name: str, source: str, destination: str, path: Path) -> None:
+    def __init__(self, lab: Clock, name: str, source: str, destination: str, path: Path) -> None:
         self._lab = lab
         self.name = name
         self.source = source
@@ -69,7 +68,7 @@ class Transfer:
 
     def start(self) -> float:
         """Post the write; returns the time."""
-        self._began = time.monotonic()
+        self._began = self._lab.now
         here, there = self._ends[self.source]["mr"], self._ends[self.destination]["mr"]
         self._lab.call(
             self.source,
@@ -133,9 +132,9 @@ class Transfer:
         deadline = self.start() + timeout
         while (share := self.poll()) < 1:
             progress(share)
-            if time.monotonic() > deadline:
+            if self._lab.now > deadline:
                 raise RunError(f"{self.name} did not arrive within {timeout:g} s; {share * 100:.0f}% is acknowledged")
-            time.sleep(_POLL)
+            self._lab.pause(_POLL)
         progress(1.0)
         outcome = self.finish()
         self.release()

@@ -4,7 +4,6 @@ with lab.link("t0-p1-1", "t1-p1-2").down():
     assert lab.transfer("h1", "h3", "1 MiB").intact
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -16,8 +15,7 @@ from mrclab.lab.errors import RunError
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.faults.timeline import scoped
 from mrclab.lab.run.flows import Running
-from mrclab.lab.run.listener import Listener
-from mrclab.lab.run.session import Session
+from mrclab.lab.run.world import GONE, World
 from mrclab.lab.scenario import yamlfile
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.traffic import Traffic
@@ -53,55 +51,56 @@ class Transferred:
 class Flowing:
     """A traffic that runs; `wait` for its end."""
 
-    def __init__(self, session: Session, running: Running) -> None:
+    def __init__(self, session: World, running: Running) -> None:
+        self._world = session
         self._running = running
-        self._listener = Listener(session, running.hosts)
+        self._hearing = session.hear(running.hosts)
         running.prepare()
-        running.start(time.monotonic() + 0.02 + 0.002 * len(running.hosts))
+        running.start(session.now + session.lead(len(running.hosts)))
 
     @property
     def share(self) -> float:
         """How much of it is done, from 0 to 1."""
         self._listen(0.0)
-        return self._running.share(time.monotonic())
+        return self._running.share(self._world.now)
 
     def reach(self, share: float, timeout: float = TIMEOUT) -> None:
         """Wait until so much of it is done; RunError where that takes longer."""
-        self._until(lambda: self._running.over or self._running.share(time.monotonic()) >= share, timeout)
+        self._until(lambda: self._running.over or self._running.share(self._world.now) >= share, timeout)
 
     def wait(self, timeout: float = TIMEOUT) -> Transferred:
         """Wait for its end; RunError where that takes longer."""
-        if not self._running.ended:
+        if self._running.ended is None:
             self._until(lambda: self._running.over, timeout)
             self._running.finish()
         return self._outcome()
 
     def stop(self) -> Transferred:
         """End it now, whatever is missing."""
-        if not self._running.ended:
+        if self._running.ended is None:
             self._listen(0.0)
             self._running.finish()
         return self._outcome()
 
     def _outcome(self) -> Transferred:
-        self._listener.close()
+        self._hearing.close()
         end = self._running.outcome
-        seconds = self._running.ended - self._running.began
+        seconds = (self._running.ended or 0.0) - (self._running.began or 0.0)
         intact = bool(end["sent_sha256"]) and end["sent_sha256"] == end["received_sha256"] and not end.get("error")
         return Transferred(intact, int(end["bytes"]), seconds, str(end.get("error", "")), tuple(end["iterations"]))
 
     def _until(self, happened: Callable[[], bool], timeout: float) -> None:
-        deadline = time.monotonic() + timeout
+        deadline = self._world.now + timeout
         while not happened():
-            if time.monotonic() > deadline:
+            if self._world.now > deadline:
                 raise RunError(
                     f"{self._running.name} is at {self._running.share(deadline) * 100:.0f}% after {timeout:g} s"
                 )
             self._listen(_REST)
 
     def _listen(self, rest: float) -> None:
-        for host, event in self._listener.wait(rest):
-            if event["kind"] == "agent.gone":
+        for host, event in self._hearing.wait(self._world.now + rest):
+            if event["kind"] == GONE:
                 self._running.lose(host, f"the agent of {host} ended")
             elif event["traffic"] == self._running.name:
                 self._running.take(host, event)
@@ -162,7 +161,7 @@ class Switch:
 class LabFixture:
     """What a test holds: a lab that is up, its fabric, its faults and its traffic."""
 
-    def __init__(self, session: Session, qps: int = 1) -> None:
+    def __init__(self, session: World, qps: int = 1) -> None:
         self.session = session
         self.fabric = session.fabric
         self._qps = qps
@@ -234,11 +233,11 @@ class LabFixture:
 
     def wait_until(self, happened: Callable[[], bool], timeout: float = TIMEOUT) -> None:
         """Wait for something that no call waits for; RunError where it takes longer."""
-        deadline = time.monotonic() + timeout
+        deadline = self.session.now + timeout
         while not happened():
-            if time.monotonic() > deadline:
+            if self.session.now > deadline:
                 raise RunError(f"what the test waits for did not happen within {timeout:g} s")
-            time.sleep(_REST)
+            self.session.pause(_REST)
 
     def _name(self, kind: str) -> str:
         self._count += 1

@@ -5,6 +5,7 @@ import time
 from pydantic import TypeAdapter
 
 from mrclab.lab.faults.models import Fault
+from mrclab.lab.run.wirebreakage import WireBreakage
 
 
 class Ground:
@@ -14,6 +15,7 @@ class Ground:
 
     def __init__(self, emulation):
         self.emulation, self.fabric = emulation, emulation.fabric
+        self.breakage = WireBreakage(emulation, self)
         self.records = []
         self.may_end = set()
 
@@ -21,6 +23,16 @@ class Ground:
         at = time.monotonic() if t is None else t
         self.records.append((kind, {"t": at, **fields}))
         return at
+
+    @property
+    def now(self):
+        return time.monotonic()
+
+    def pause(self, seconds):
+        time.sleep(seconds)
+
+    def forget(self, node):
+        """There is no connection."""
 
     def excuse(self, *processes):
         self.may_end.update(processes)

@@ -28,6 +28,7 @@ class Ground:
         self.fabric = scenario.loads(TEXT).fabric
         self.seed = 1
         self.kinds = []
+        self.now = 0.0
 
     def record(self, kind, t=None, **fields):
         self.kinds.append((kind, fields["fault"]))

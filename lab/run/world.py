@@ -1,0 +1,98 @@
+"""Where a run happens, as everything above sees it: a clock, nodes that take operations, cables that break, events.
+
+The wire is one world (`mrclab.lab.run.session`): namespaces, processes, the machine's clock. Virtual time is the other
+(`mrclab.lab.run.virtual`). Time is seconds of the world's clock, which may begin anywhere, 0 included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from mrclab.lab.faults.action import Ground
+
+Progress = Callable[[str, int, int], None]  # stage, done, total
+Event = tuple[str, Mapping[str, Any]]  # host, what its agent told
+
+KINDS = ("workload.progress", "flow.done", "flow.failed", "iteration")
+"""Kinds of events that tell how a traffic goes on."""
+
+GONE = "agent.gone"
+"""Kind of the event that stands for a host that ended."""
+
+
+class Hearing(Protocol):
+    """The events of some hosts, in the order in which they came."""
+
+    def join(self, host: str) -> None:
+        """Hear a host, again if it was gone; RunError where it does not answer."""
+
+    def hears(self, host: str) -> bool:
+        """Whether a host is heard: it joined and is not gone."""
+
+    def wait(self, until: float) -> list[Event]:
+        """Let time pass until something comes, at most until a time; everything that has come."""
+
+    def close(self) -> None:
+        """Hear nobody any more."""
+
+
+class Clock(Protocol):
+    """A world for who only calls nodes: a lab of this process, or of another."""
+
+    @property
+    def now(self) -> float:
+        """Time on the clock of the history, seconds."""
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass."""
+
+    @property
+    def files(self) -> Path:
+        """Where transfers keep their files: one folder per host."""
+
+    def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
+        """Ask a host or the `controller`; RunError says which of them refused what."""
+
+
+class World(Ground, Protocol):
+    """A lab that is up."""
+
+    @property
+    def files(self) -> Path:
+        """Where transfers keep their files: one folder per host."""
+
+    @property
+    def greeting(self) -> str:
+        """What a person is told once it is up."""
+
+    @property
+    def kinds(self) -> Collection[str] | None:
+        """Kinds of faults that it can do; None: all there are."""
+
+    def lead(self, hosts: int) -> float:
+        """Seconds that so many hosts need between being told to begin and the moment at which they all do."""
+
+    def hear(self, hosts: Iterable[str]) -> Hearing:
+        """Hear some hosts from now on."""
+
+    def last_words(self, node: str) -> str:
+        """What a node that ended said last."""
+
+    def stuck(self) -> list[str]:
+        """What waits for what, a sentence each, as far as this world can tell."""
+
+    def stop(self) -> None:
+        """End it; what it left behind can be collected."""
+
+    def facts(self) -> dict[str, Any]:
+        """What a report says of it: `world`, `target`, `real_time`, `bring_up_seconds`."""
+
+    def collect(self, directory: Path) -> None:
+        """Write what it was made of and what happened: fabric.yaml, node/, log/, history.jsonl."""
+
+
+def record_counters(world: Ground) -> None:
+    """Write the switches' counters into the history."""
+    world.record("counters", switches=world.call("controller", "counters")["switches"])
