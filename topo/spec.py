@@ -5,11 +5,12 @@ act on, and `load` does both and raises `SpecError`.
 """
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from mrclab.topo.errors import TopoError
 from mrclab.topo.numbers import CPU_PORT, MTU_HEADROOM
@@ -19,6 +20,7 @@ MAX_INTERFACE_MTU = 9216  # bytes; jumbo frames as switches carry them
 CONTROL_DEPTH = 256  # packets; that queue is not rate limited, so this only bounds a burst
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s)?\s*")
+_LONG_DELAY = 0.1  # seconds of delay; what is longer has to be written with its unit
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, None: 1.0}
 
 
@@ -39,6 +41,24 @@ def parse_duration(value: object) -> object:
 Duration = Annotated[float, BeforeValidator(parse_duration)]  # seconds
 
 
+def parse_delay(value: object) -> object:
+    """The same for times of milliseconds: a number of many seconds without its unit was hardly meant."""
+    seconds = parse_duration(value)
+    bare = not isinstance(value, str) or value.strip()[-1:].isdigit()
+    if bare and isinstance(seconds, (int, float)) and _LONG_DELAY < seconds < math.inf:
+        raise ValueError(f"{value} would be {seconds:g} seconds; write {seconds:g}ms, or {seconds:g}s if that is meant")
+    return seconds
+
+
+def _show_delay(seconds: float) -> str:
+    return f"{seconds!r}s"
+
+
+Delay = Annotated[  # seconds
+    float, BeforeValidator(parse_delay), PlainSerializer(_show_delay, return_type=str, when_used="json")
+]
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -47,7 +67,7 @@ class LinkSpec(_Strict):
     """Every cable of the fabric."""
 
     rate_pps: int = Field(default=500, ge=1, le=1_000_000, description="full-size packets per second and direction")
-    delay: Duration = Field(default=0.002, ge=0, le=10, description="seconds one way; applied by the receiving NIC")
+    delay: Delay = Field(default=0.002, ge=0, le=10, description="seconds one way; applied by the receiving NIC")
 
 
 class QueueSpec(_Strict):

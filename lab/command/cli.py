@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import tempfile
+import traceback
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -13,12 +15,12 @@ from rich.markup import escape
 
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.survey import cli as survey
-from mrclab.lab.command import capture, operations, suitecli, terminal
+from mrclab.lab.command import capture, operations, sink, suitecli, terminal
 from mrclab.lab.command import doctor as health
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command import progress as progressbar
 from mrclab.lab.command.shell import Shell
-from mrclab.lab.errors import LabError, RunError, ScenarioError
+from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import runner, session, suite
 from mrclab.lab.run.attach import RUN_DIR, Lab, attach
@@ -231,19 +233,53 @@ def report(
 
 
 def main() -> None:
-    """Run `mrclab`; every known error is one sentence and exit status 1 or 2, Ctrl-C is 130."""
+    """Run `mrclab`; every error is one sentence and its exit status, Ctrl-C is 130."""
+    printed = sink.install()
     try:
         app(standalone_mode=True)
-    except ScenarioError as error:
+        status: int | str | None = 0
+    except SystemExit as end:
+        status = end.code
+    except BaseException as error:
+        status = _say(error)
+    printed.flush()
+    if printed.trouble:
+        lost = f"mrclab: what it had to print is lost: {printed.trouble}; what it had to keep is not"
+        err.print(lost, soft_wrap=True, highlight=False)
+        status = status or sink.LOST
+    sys.exit(status)
+
+
+def _say(error: BaseException) -> int:
+    """Say on standard error what went wrong; returns the exit status."""
+    if isinstance(error, ScenarioError):
         for line in error.mistakes:
             err.print(escape(line), soft_wrap=True, highlight=False)
-        sys.exit(error.status)
-    except _KNOWN as error:
-        err.print(f"mrclab: {escape(str(error))}", soft_wrap=True, highlight=False)
-        sys.exit(error.status if isinstance(error, LabError) else 2)
-    except PermissionError as error:
-        err.print(f"mrclab: {error.filename}: permission denied; run the same command with sudo", highlight=False)
-        sys.exit(2)
+        return error.status
+    if isinstance(error, _KNOWN):
+        text, status = str(error), error.status if isinstance(error, LabError) else 2
+    elif isinstance(error, PermissionError):
+        text, status = f"{error.filename}: permission denied; run the same command with sudo", 2
+    elif isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        text, status = f"{place}{error.strerror or error}; `mrclab doctor` looks at this machine", 1
+    elif isinstance(error, KeyboardInterrupt):
+        text, status = "interrupted", Interrupted.status
+    else:
+        text, status = f"a mistake of the lab's own: {type(error).__name__}: {error}; {_kept(error)}", 1
+    err.print(f"mrclab: {escape(text)}", soft_wrap=True, highlight=False)
+    return status
+
+
+def _kept(error: BaseException) -> str:
+    """Where the traceback of an error is that nobody foresaw."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="mrclab-", suffix=".log", delete=False) as file:
+            file.write(text)
+    except OSError:
+        return f"its traceback, for whoever mends it: {text}"
+    return f"its traceback is in {file.name}, for whoever mends it"
 
 
 def _send(

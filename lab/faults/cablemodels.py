@@ -10,6 +10,7 @@ from mrclab.lab.scenario.names import CableName, PlaneNumber
 from mrclab.lab.scenario.units import Duration, Percent, show_seconds
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
+from mrclab.topo.spec import Delay as DelayTime
 
 Share = Annotated[Percent, Field(gt=0, le=1)]  # 1% or 0.01
 MinLength = Annotated[int, Field(ge=0, le=65535, description="frames shorter than this many bytes are left alone")]
@@ -220,7 +221,7 @@ class Delay(RelayedFault):
     """Packets take longer."""
 
     kind: Literal["delay"]
-    delay: Duration = Field(gt=0, le=60)
+    delay: DelayTime = Field(gt=0, le=60)
 
     def text(self, fabric: Fabric) -> str:
         """What happens."""
@@ -232,8 +233,8 @@ class Jitter(RelayedFault):
     """Packets take longer by a varying time; they stay in order unless `ordered` is false."""
 
     kind: Literal["jitter"]
-    delay: Duration = Field(gt=0, le=60, description="mean")
-    jitter: Duration = Field(gt=0, le=60, description="greatest difference from it; drawn evenly, from the seed")
+    delay: DelayTime = Field(gt=0, le=60, description="mean")
+    jitter: DelayTime = Field(gt=0, le=60, description="greatest difference from it; drawn evenly, from the seed")
     ordered: bool = True
 
     @model_validator(mode="after")
@@ -253,7 +254,7 @@ class Reorder(RelayedFault):
 
     kind: Literal["reorder"]
     share: Share = 0.1
-    delay: Duration = Field(gt=0, le=60)
+    delay: DelayTime = Field(gt=0, le=60)
 
     def text(self, fabric: Fabric) -> str:
         """What happens."""

@@ -27,6 +27,7 @@ FILE = HOME.parent / "docs" / "scenario-reference.md"
 
 _WORDS = {
     "parse_duration": "duration",
+    "parse_delay": "duration",
     "parse_size": "size",
     "parse_percent": "percentage",
     "parse_line_share": "share of line",

@@ -27,6 +27,7 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
 from mrclab.topo.transport import fabric_defaults
 
+_LEAST = ("integrity", "qp_errors", "health")  # kinds of expectation of a scenario that names none
 _LONGEST = 604_800.0  # seconds of a run: a week
 
 
@@ -49,7 +50,9 @@ class Scenario(Setting):
     description: str = ""
     traffic: Annotated[list[Traffic], Field(min_length=1)]
     faults: list[Fault] = Field(default=[])
-    expect: list[Expectation] = Field(default=[])
+    expect: list[Expectation] = Field(
+        default=[], validate_default=True, description="left out: the bytes arrive whole, no QP fails, no process dies"
+    )
     variants: list[Variant] = Field(default=[])
     timeout: Duration = Field(default=300.0, gt=0, le=_LONGEST, description="seconds the traffic may take")
     linger: Duration = Field(
@@ -71,6 +74,11 @@ class Scenario(Setting):
             if names.count(name) > 1 or name in others:
                 raise ValueError(f"two entries are named {name!r}; every name stands for one")
         return entries
+
+    @field_validator("expect", mode="before")
+    @classmethod
+    def _at_least_the_least(cls, entries: Any) -> Any:
+        return entries if entries != [] else [{"kind": kind} for kind in _LEAST]
 
     @model_validator(mode="after")
     def _paths_need_evs(self) -> "Scenario":

@@ -16,7 +16,7 @@ from mrclab import HOME
 from mrclab.lab.scenario.scenario import Scenario
 
 FILE = HOME.parent / "docs" / "scenario.schema.json"
-_BEFORE = ("parse_duration", "parse_size", "parse_percent", "parse_line_share", "one_or_list")
+_BEFORE = ("parse_duration", "parse_delay", "parse_size", "parse_percent", "parse_line_share", "one_or_list")
 
 
 class _Schema(GenerateJsonSchema):

@@ -1,5 +1,6 @@
 """Elements by name, the paths they concern, and what hosts are told."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,24 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "deny.json").write_text(text)
     with pytest.raises(ControllerError, match=r"is damaged: .*; remove it to start without denials"):
         Denylist(FABRIC, tmp_path / "deny.json").load()
+
+
+def test_the_denials_of_the_page_on_operations_come_out_as_it_says():
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    fabric = Fabric(FabricSpec())
+    denylist = Denylist(fabric)
+    lines = [line.strip() for line in page.splitlines()]
+    asked = [(line, said) for line, said in itertools.pairwise(lines) if line.startswith("$ mrclab deny ")]
+    assert len(asked) >= 4
+    for line, said in asked:
+        what = line.removeprefix("$ mrclab deny ").partition(" --")[0]
+        if said.startswith("mrclab: "):
+            with pytest.raises((DenyError, UnknownName)) as refused:
+                denylist.deny(element(fabric, what), "", "operator")
+            assert said == f"mrclab: {refused.value}"
+        else:
+            denylist.deny(element(fabric, what), "", "operator")
+            assert (
+                said
+                == f"{element(fabric, what)} is denied; node configs of version {denylist.version} say so to every host"
+            )

@@ -6,6 +6,7 @@ from lab_history import SCENARIO, scenario
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.scenario.moments import Moment, Trigger, Window
 from mrclab.lab.scenario.scenario import load, loads, with_seed
+from mrclab.topo.spec import FabricSpec
 
 GOOD = """\
 name: small
@@ -71,6 +72,24 @@ def test_an_unknown_key_is_named_with_line_and_nearest_valid_one():
 )  # fmt: skip
 def test_every_mistake_is_one_sentence_with_its_line(old, new, said):
     assert any(said in line for line in mistakes(GOOD.replace(old, new, 1))), mistakes(GOOD.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("expect", ["", "expect: []\n"])
+def test_a_scenario_that_expects_nothing_expects_the_least(expect):
+    made = loads(GOOD[: GOOD.index("expect:")] + expect).scenario
+    assert [entry.kind for entry in made.expect] == ["integrity", "qp_errors", "health"]
+
+
+@pytest.mark.parametrize(
+    ("delay", "said"), [("5", "5 would be 5 seconds; write 5ms, or 5s if that is"), ("0.5", "0.5")]
+)
+def test_a_long_delay_without_its_unit_is_refused(delay, said):
+    link = f"hosts_per_t0: 1, link: {{delay: {delay}}}"
+    assert said in mistakes(GOOD.replace("hosts_per_t0: 1", link))[0]
+    slow = f"faults:\n  - {{name: slow, kind: delay, link: h1-p1, at: 0s, delay: {delay}}}\n"
+    assert said in mistakes(GOOD.replace("faults:\n", slow))[0]
+    written = loads(GOOD.replace("hosts_per_t0: 1", link.replace(delay, f"{delay}s"))).fabric.spec
+    assert FabricSpec.model_validate(written.model_dump(mode="json")) == written
 
 
 def test_three_mistakes_get_three_messages_in_the_order_of_the_file():

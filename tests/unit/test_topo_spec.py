@@ -14,7 +14,16 @@ def test_an_empty_description_is_the_demo_fabric():
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("2ms", 0.002), ("500us", 0.0005), ("500 µs", 0.0005), ("1.5s", 1.5), ("0.25", 0.25), (3, 3.0), ("7ns", 7e-9)],
+    [
+        ("2ms", 0.002),
+        ("500us", 0.0005),
+        ("500 µs", 0.0005),
+        ("1.5s", 1.5),
+        ("0.05", 0.05),
+        (0.1, 0.1),
+        ("3s", 3.0),
+        ("7ns", 7e-9),
+    ],
 )
 def test_delays_are_read_with_their_unit(text, seconds):
     assert load({"link": {"delay": text}}).link.delay == pytest.approx(seconds)

@@ -1,0 +1,76 @@
+"""The command's own manners: output that nobody reads or that cannot be written, and errors that nobody foresaw."""
+
+import io
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from mrclab.lab.command import cli, sink
+
+PLAN = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()", "plan"]
+
+
+class Refuses(io.StringIO):
+    """A stream that takes nothing."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def write(self, _text):
+        raise self.error
+
+
+def test_a_reader_that_leaves_early_changes_nothing_about_the_exit_status():
+    with subprocess.Popen(PLAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_said_and_has_a_status_of_its_own():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(PLAN, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == sink.LOST
+    assert done.stderr.splitlines() == [
+        "mrclab: what it had to print is lost: No space left on device; what it had to keep is not"
+    ]
+
+
+def test_a_sink_keeps_why_and_goes_on():
+    broken, full = sink.Sink(Refuses(BrokenPipeError(32, "Broken pipe"))), sink.Sink(Refuses(OSError(28, "full")))
+    for one in (broken, full):
+        assert one.write("text") == 4
+        one.flush()
+    assert (broken.trouble, full.trouble) == ("", "full")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (OSError(28, "No space left on device", "/run/x/log"), 1, "mrclab: /run/x/log: No space left on device;"),
+        (PermissionError(13, "Permission denied", "/run/x"), 2, "run the same command with sudo"),
+        (KeyboardInterrupt(), 130, "mrclab: interrupted"),
+        (ZeroDivisionError("by zero"), 1, "mrclab: a mistake of the lab's own: ZeroDivisionError: by zero; its trace"),
+    ],
+)
+def test_every_error_is_one_sentence_without_a_traceback(monkeypatch, capfd, tmp_path, error, status, said):
+    def fails(**_options):
+        raise error
+
+    monkeypatch.setattr(cli, "app", fails)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, getattr(sys, name))  # main puts sinks in their places
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    printed = capfd.readouterr()
+    assert end.value.code == status
+    assert said in printed.err
+    assert "Traceback" not in printed.err
+    kept = list(tmp_path.glob("mrclab-*.log"))
+    assert len(kept) == isinstance(error, ZeroDivisionError)
