@@ -92,6 +92,7 @@ class VerbOperations:
             self._memory.unmap(buffer)
             raise
         self._buffers[region.lkey] = buffer
+        self._memory.watch(buffer, lambda: region.lose(path))
         step = self._memory.populate(buffer, access)
         if step is not None:
             self._loop.until_done(STEP_INTERVAL_S, step)

@@ -15,15 +15,15 @@ import os
 import signal
 import threading
 
-_MAP_FIXED = 0x10
-_PYBUF_SIMPLE = 0
+from mrclab.hosts.memory.sigbus import address_of, put_empty_memory
+
 _leased: dict[int, tuple[mmap.mmap, int]] = {}  # by address: the mapping and a descriptor of its file
 
 
 def map_guarded(descriptor: int, size: int) -> mmap.mmap:
     """Map the first `size` bytes of a file for reading; OSError where it cannot be mapped or read."""
     made = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
-    address = _address(made)
+    address = address_of(made)
     own = os.dup(descriptor)
     try:
         _take_lease(own)
@@ -69,30 +69,6 @@ def _copy_over(address: int, descriptor: int, size: int) -> None:
     done = 0
     while done < size and (got := os.preadv(descriptor, [memoryview(copy)[done:]], done)):
         done += got
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    number = ctypes.c_int
-    libc.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, number, number, number, ctypes.c_long
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
-    if libc.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) != address:
+    if not put_empty_memory(address, size):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     ctypes.memmove(address, (ctypes.c_char * size).from_buffer(copy), size)
-
-
-class _PyBuffer(ctypes.Structure):
-    """Py_buffer of Python's C API."""
-
-    _fields_ = (
-        ("buf", ctypes.c_void_p), ("obj", ctypes.py_object), ("len", ctypes.c_ssize_t), ("itemsize", ctypes.c_ssize_t),
-        ("readonly", ctypes.c_int), ("ndim", ctypes.c_int), ("format", ctypes.c_char_p), ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p), ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p),
-    )  # fmt: skip
-
-
-def _address(buffer: mmap.mmap) -> int:
-    """Where a mapping lies; ctypes itself tells that of writable ones only."""
-    view = _PyBuffer()
-    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buffer), ctypes.byref(view), _PYBUF_SIMPLE)
-    address = int(view.buf or 0)
-    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(view))
-    return address

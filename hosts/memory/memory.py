@@ -36,6 +36,9 @@ class Memory(Protocol):
     def unmap(self, buffer: Buffer) -> None:
         """Give a region's memory back, at the latest when the last view of it goes; what was written is in the file."""
 
+    def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
+        """Have `gone` called where bytes of the buffer are found to be no more, since somebody cut its file short."""
+
     def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool] | None:
         """Return a step that touches some pages of a region and says whether there are more; None: nothing to do."""
 
@@ -69,6 +72,9 @@ class Plain:
         if isinstance(buffer, mmap.mmap):
             with contextlib.suppress(BufferError):  # a view is left, as in what a destroyed QP remembers of a packet
                 buffer.close()
+
+    def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
+        """Nothing: where a file is cut short under its mapping, the system decides."""
 
     def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool] | None:
         """Nothing: pages come as they are touched."""

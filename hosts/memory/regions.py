@@ -2,7 +2,7 @@
 
 A device pins the pages of a region when it is registered. Here they are touched ahead of the data, since a page fault
 in the middle of a transfer can take the kernel tens of milliseconds. What is read keeps its bytes also when the file
-shrinks (see hosts.memory.guard).
+shrinks (see hosts.memory.guard); where that cannot be, and where it is written to, its QPs fail (hosts.memory.sigbus).
 """
 
 import errno
@@ -10,7 +10,7 @@ import mmap
 import os
 from collections.abc import Callable
 
-from mrclab.hosts.memory import guard
+from mrclab.hosts.memory import guard, sigbus
 from mrclab.hosts.memory.memory import Access, Buffer, Plain
 
 _MADV_POPULATE = {"read": 22, "write": 23}  # madvise(2), Linux 5.14
@@ -22,9 +22,16 @@ class Mapped(Plain):
 
     def unmap(self, buffer: Buffer) -> None:
         """Let the file go as well."""
+        super().unmap(buffer)
         if isinstance(buffer, mmap.mmap):
             guard.forget(buffer)
-        super().unmap(buffer)
+            if buffer.closed:
+                sigbus.forget(buffer)
+
+    def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
+        """Survive a file that is cut short, and tell."""
+        if isinstance(buffer, mmap.mmap):
+            sigbus.watch(buffer, gone)
 
     def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool]:
         """Return the step that touches pages; it ends when the region is unmapped.

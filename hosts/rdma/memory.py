@@ -40,6 +40,10 @@ class MemoryRegion:
         self.users = 0
         self.fault = ""  # why the memory behind it is gone, where it is
 
+    def lose(self, what: str) -> None:
+        """The memory behind it is gone: QPs that touch it fail, and say so."""
+        self.fault = f"{what} was cut short while it was registered as memory: its bytes are gone"
+
 
 class Refusal(NamedTuple):
     """Why an arriving write was not placed: what the peer is told, and one sentence for this side."""

@@ -138,7 +138,9 @@ class Workload:
     def _file(self, path: str, access: FileAccess) -> MemoryRegion:
         buffer = self._memory.map(path, self.spec.size, access)
         self._files.append(buffer)
-        return self._register(buffer, FULL_ACCESS if access == "write" else Access(0))
+        region = self._register(buffer, FULL_ACCESS if access == "write" else Access(0))
+        self._memory.watch(buffer, lambda: region.lose(path))
+        return region
 
     def _sent_from(self) -> MemoryRegion:
         """What all flows of this host send from; of a ring, the two buffers that it reduces."""

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 
@@ -162,3 +163,53 @@ def test_a_region_that_cannot_be_is_refused_with_a_sentence(tmp_path, name, leng
 def test_a_relative_path_is_refused():
     with pytest.raises(RpcError, match="give an absolute path"):
         MEMORY.map("target", 1, "write")
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_a_file_that_is_cut_short_under_its_mapping_costs_the_region_and_not_the_process(tmp_path, access):
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 100_000)
+    child = subprocess.run([sys.executable, "-c", CUT_SHORT, str(path), access], capture_output=True, check=False)
+    assert child.returncode == 0, child.stderr.decode()
+    assert child.stdout.decode().split() == ["told", "10"]
+
+
+CUT_SHORT = """
+import mmap, os, sys, zlib
+from mrclab.hosts.memory import guard
+from mrclab.hosts.memory.regions import Mapped
+path, access = sys.argv[1:]
+guard._take_lease = lambda descriptor: None  # as after a lease that was broken while the process was stopped
+memory, told = Mapped(), []
+buffer = memory.map(path, 100_000, access)
+memory.watch(buffer, lambda: told.append("told"))
+view = memoryview(buffer)
+os.truncate(path, 10)
+if access == "write":
+    view[50_000:50_010] = b"0123456789"
+    assert bytes(view[50_000:50_010]) == b"0123456789"
+    view[99_990:] = b"0123456789"
+zlib.crc32(view)
+view.release()
+memory.unmap(buffer)
+print(told[0], os.path.getsize(path))
+"""
+
+
+def test_a_fault_outside_any_region_still_ends_the_process(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100_000))
+    child = subprocess.run([sys.executable, "-c", NOT_OURS, str(path)], capture_output=True, check=False)
+    assert child.returncode == -signal.SIGBUS
+
+
+NOT_OURS = """
+import mmap, os, sys
+from mrclab.hosts.memory.regions import Mapped
+memory = Mapped()
+memory.watch(memory.map(sys.argv[1] + "2", 4096, "write"), lambda: None)
+with open(sys.argv[1], "r+b") as file:
+    other = mmap.mmap(file.fileno(), 100_000)
+os.truncate(sys.argv[1], 10)
+other[50_000] = 1
+"""
