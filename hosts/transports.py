@@ -12,9 +12,16 @@ Endpoint = MrcEndpoint | RoceEndpoint
 
 
 def endpoint(
-    config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None], kind: str | None = None
+    config: NodeConfig,
+    rng: random.Random,
+    log: Callable[[dict[str, Any]], None],
+    kind: str | None = None,
+    secrets: random.Random | None = None,
 ) -> Endpoint:
-    """The transport that a node config asks for, or `kind`: "mrc" or "roce"."""
+    """The transport that a node config asks for, or `kind`: "mrc" or "roce".
+
+    Keys and first PSNs are drawn from `secrets`, by default from `rng` like all else.
+    """
     if (kind or config.transport.kind) == "roce":
-        return RoceEndpoint(config, rng, log)
-    return MrcEndpoint(config, rng, log)
+        return RoceEndpoint(config, rng, log, secrets)
+    return MrcEndpoint(config, rng, log, secrets)

@@ -38,13 +38,22 @@ class Agent:
     """One host as a process. `run` serves until SIGTERM or the `shutdown` operation."""
 
     def __init__(
-        self, config_path: Path, socket_path: Path, history_path: Path, seed: int, transport: str | None = None
+        self,
+        config_path: Path,
+        socket_path: Path,
+        history_path: Path,
+        seed: int,
+        transport: str | None = None,
+        repeatable: bool = False,
     ) -> None:
         config = load(config_path)
         self._history = History(history_path, config.host.name)
         self._server: Server | None = None
         rng = random.Random(f"{seed}/{config.host.name}")
-        host = Host(config, rng, self._make_nic, Mapped(), self._record, self._tell, transport, began=time.monotonic())
+        secrets = None if repeatable else random.SystemRandom()
+        host = Host(
+            config, rng, self._make_nic, Mapped(), self._record, self._tell, transport, time.monotonic(), secrets
+        )
         self._waker = _stop_on_signals(self._nic)
         process = ProcessOperations(host, config_path, self._nic.stop)
         served = host.operations | checked([process], host.transport, self._nic)
@@ -110,13 +119,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--socket", type=Path, required=True, help="Unix socket to serve")
     parser.add_argument("--history", type=Path, required=True, help="JSON lines to append events and samples to")
     parser.add_argument("--seed", type=int, default=0, help="of the EV draws")
+    parser.add_argument("--repeatable", action="store_true", help="draw keys and first PSNs from the seed as well")
     parser.add_argument("--transport", choices=["mrc", "roce"], help="instead of what the node config says")
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     options = parser.parse_args(argv)
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     be_punctual()
     try:
-        Agent(options.node_config, options.socket, options.history, options.seed, options.transport).run()
+        Agent(
+            options.node_config, options.socket, options.history, options.seed, options.transport, options.repeatable
+        ).run()
     except (NodeConfigError, PacketSocketError, RpcError) as error:
         log.error("%s", error)
         return 1

@@ -31,7 +31,8 @@ class Host:
     """A host on the NIC that `make_nic(config, transport)` gives.
 
     `record(t, record)` writes a record of that time into the history, tells listeners and returns it whole; `tell`
-    tells listeners of what is not worth one. `began` is the time before there is a NIC that keeps it.
+    tells listeners of what is not worth one. `began` is the time before there is a NIC that keeps it. Keys and first
+    PSNs are drawn from `secrets`, by default from `rng`.
     """
 
     def __init__(
@@ -44,11 +45,12 @@ class Host:
         tell: Callable[[float, Record], None],
         transport: str | None = None,
         began: float = 0.0,
+        secrets: random.Random | None = None,
     ) -> None:
         self.name = config.host.name
         self._write, self._tell_at, self._began = record, tell, began
         self.nic: Carrier | None = None
-        self.transport = endpoint(config, rng, self._log, transport)
+        self.transport = endpoint(config, rng, self._log, transport, secrets)
         nic = self.nic = make_nic(config, self.transport)
         self.sampler = Sampler(nic, self.transport, self.record)
         self._base = HostOperations(config, nic, self.sampler, self._use_config)

@@ -8,6 +8,7 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mrclab.hosts.agent.completions import Completions
 from mrclab.hosts.memory.memory import STEP_INTERVAL_S, Access, Buffer, Memory
 from mrclab.hosts.nic.seam import Loop
 from mrclab.hosts.rdma import memory as rights
@@ -35,7 +36,7 @@ class VerbOperations:
         self._memory = memory
         self._directory = directory
         self._buffers: dict[int, Buffer] = {}
-        self._completions: list[Completion] = []
+        self._completions = Completions()
 
     # --- device, protection domains, completion queues ----------------------------------------------------------------
 
@@ -72,14 +73,11 @@ class VerbOperations:
             return _listed(self._endpoint.poll_cq(cq, limit))
         try:
             while found := self._endpoint.poll_cq():
-                self._completions.extend(found)
+                self._completions.add(found)
         except VerbsError:
             if not self._completions:
                 raise
-        taken = [done for done in self._completions if qp in {None, done.qp}][:limit]
-        for done in taken:
-            self._completions.remove(done)
-        return _listed(taken)
+        return _listed(self._completions.take(qp, limit))
 
     # --- memory -------------------------------------------------------------------------------------------------------
 

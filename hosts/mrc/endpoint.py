@@ -54,7 +54,13 @@ class Port(rc.Port):
 class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
     """The transport of one host."""
 
-    def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        rng: random.Random,
+        log: Callable[[dict[str, Any]], None],
+        secrets: random.Random | None = None,
+    ) -> None:
         self._address = srv6.to_bytes(srv6.from_text(config.host.address))
         verifier = Verifier(self._address)
         self._ports: dict[int, Port] = {}
@@ -66,7 +72,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         self._by_plane = {port.plane: port for port in self._ports.values()}
         self._active: deque[QueuePair] = deque()
         self.urgent = False  # a QP may have a retransmission or a probe to send
-        super().__init__(config, rng, log)
+        super().__init__(config, rng, log, secrets)
         self.ops = EndpointOps(self)
         self.ctl = Ctl(self)
         self._strangers: dict[bytes, Peer] = {}  # peers without a QP that asked or were asked something

@@ -27,8 +27,14 @@ class Verbs(rc.Verbs[QueuePair]):
     ctl: Ctl
     urgent: bool
 
-    def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
-        super().__init__(config, rng, log)
+    def __init__(
+        self,
+        config: NodeConfig,
+        rng: random.Random,
+        log: Callable[[dict[str, Any]], None],
+        secrets: random.Random | None = None,
+    ) -> None:
+        super().__init__(config, rng, log, secrets)
         self.peers: dict[bytes, Peer] = {}
 
     # --- hooks that the packet side fills in ------------------------------------------------------

@@ -35,14 +35,21 @@ def _nobody_asks() -> None:
 class Resources:
     """Tables of a host that hold no QPs, and the calls on them."""
 
-    def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        rng: random.Random,
+        log: Callable[[dict[str, Any]], None],
+        secrets: random.Random | None = None,
+    ) -> None:
         self.config = config
         self.rng = rng
         self.log = log
         self.now = 0.0
         self.on_work: Callable[[], None] = _nobody_asks  # told that there may be something to send
         self.timers = Timers()
-        self.memory = MemoryTable(rng)
+        self.secrets = secrets or rng  # of keys and first PSNs: who guesses them can write to memory or end a QP
+        self.memory = MemoryTable(self.secrets)
         self._cqs: dict[int, CompletionQueue] = {}
         self._events: deque[dict[str, Any]] = deque(maxlen=1024)
         self._next_cq = 1

@@ -39,8 +39,14 @@ class Verbs(Resources, Generic[Qp]):
     transport: ClassVar[str]  # as messages name it
     of_peer: ClassVar[tuple[str, ...]] = ("qpn", "psn")  # what a QP must know of its peer's `local_info`
 
-    def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
-        super().__init__(config, rng, log)
+    def __init__(
+        self,
+        config: NodeConfig,
+        rng: random.Random,
+        log: Callable[[dict[str, Any]], None],
+        secrets: random.Random | None = None,
+    ) -> None:
+        super().__init__(config, rng, log, secrets)
         self.qps: dict[int, Qp] = {}
         self._next_qpn = FIRST_QPN
 
@@ -128,7 +134,7 @@ class Verbs(Resources, Generic[Qp]):
         """What the peer must be told to connect: address, qpn, first PSN, MPR and WIMM of this side."""
         qp = self.qp(number)
         if qp.first_psn is None:
-            qp.first_psn = self.rng.getrandbits(24)
+            qp.first_psn = self.secrets.getrandbits(24)
         return {
             "address": self.config.host.address,
             "qpn": qp.qpn,

@@ -39,11 +39,17 @@ class Port(rc.Port):
 class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
     """The transport of one host."""
 
-    def __init__(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        rng: random.Random,
+        log: Callable[[dict[str, Any]], None],
+        secrets: random.Random | None = None,
+    ) -> None:
         self._address = srv6.to_bytes(srv6.from_text(config.host.address))
         self._icrc = Verifier(self._address)
         self._ports = {port.number: Port(port.number, port.plane) for port in config.ports}
-        super().__init__(config, rng, log)
+        super().__init__(config, rng, log, secrets)
         self._pacing = self.timers.timer(self._let_go)
         self.ctl = Ctl(self)
 

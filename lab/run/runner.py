@@ -188,6 +188,7 @@ def run_scenario(
         run_dir=run_dir,
         mapper=asked.mapper,
         transport=asked.transport,
+        repeatable=asked.repeatable,
     ) as world:
         say(world.greeting)
         try:

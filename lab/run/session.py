@@ -49,9 +49,11 @@ class Session(Lab):
         run_dir: Path = RUN_DIR,
         mapper: MapperSpec | None = None,
         transport: TransportSpec | None = None,
+        repeatable: bool = False,
     ) -> None:
         super().__init__(run_dir, fabric)
         self.seed = seed
+        self.repeatable = repeatable
         self.transport = transport or TransportSpec()
         self.mapper = mapper
         self.emulation = Emulation(fabric, run_dir, target)
@@ -186,6 +188,7 @@ class Session(Lab):
     def _run_agent(self, host: str) -> None:
         argv = [sys.executable, "-m", "mrclab.hosts.agent", "--node-config", f"{self.run_dir}/node/{host}.json"]
         argv += ["--socket", f"{self.run_dir}/{host}.sock", "--seed", str(self.seed)]
+        argv += ["--repeatable"] if self.repeatable else []
         argv += ["--history", f"{self.run_dir}/history/{host}.jsonl"]
         self.emulation.popen(host, argv, log=host)
 
@@ -249,11 +252,20 @@ def lab_session(
     run_dir: Path = RUN_DIR,
     mapper: MapperSpec | None = None,
     transport: TransportSpec | None = None,
+    repeatable: bool = False,
 ) -> Iterator[Session]:
     """A lab that is up and verified inside the block, and gone after it: files, processes, namespaces, cables."""
     check_machine()
     with guarded() as interrupts:
-        session = Session(fabric, target=target, seed=seed, run_dir=run_dir, mapper=mapper, transport=transport)
+        session = Session(
+            fabric,
+            target=target,
+            seed=seed,
+            run_dir=run_dir,
+            mapper=mapper,
+            transport=transport,
+            repeatable=repeatable,
+        )
         try:
             yield from _up(session, progress, interrupts)
         except KeyboardInterrupt:

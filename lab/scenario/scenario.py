@@ -37,6 +37,9 @@ class Setting(Strict):
     seed: int = Field(
         default=1, ge=0, le=2**63 - 1, description="of the bytes, of every draw of EVs, pairs and fault times"
     )
+    repeatable: bool = Field(
+        default=False, description="draw memory keys and first PSNs from the seed, too; else they are secrets"
+    )
     fabric: FabricSpec = FabricSpec()
     transport: Transport = Transport()
     mapper: MapperSpec | None = Field(default=None, description="Clustermapper; left out: none")

@@ -118,6 +118,7 @@ def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator
         run_dir=_run_dir(request.config),
         mapper=setting.mapper,
         transport=setting.transport,
+        repeatable=setting.repeatable,
     ) as session:
         yield LabFixture(session, setting.transport.qps)
 

@@ -80,6 +80,20 @@ def test_a_port_that_loses_carrier_costs_neither_bytes_nor_the_qp(pair: AgentPai
     assert (tmp_path / "target").read_bytes() == source.read_bytes()
 
 
+def test_a_file_that_is_cut_short_while_it_is_received_costs_its_qp_and_not_the_agent(pair: AgentPair, tmp_path):
+    source = random_file(tmp_path / "source", 30_000_000)
+    qp, peer = pair.connect()
+    target = tmp_path / "target"
+    pair.post(qp, source, target)
+    pair.wait_event("h1", lambda e: e["kind"] == "sample" and e["qps"] and e["qps"][0].get("acked_bytes", 0) > 1 << 20)
+    os.truncate(target, 4096)
+    ended = pair.wait_event("h2", lambda event: event["kind"] == "qp.state" and event["qpn"] == peer)
+    assert ended["state"] == "ERROR"
+    assert f"{target} was cut short" in ended["reason"]
+    assert pair.completion()["status"] == "REM_OP_ERR"
+    pair.check_delivery(tmp_path, 100_000)
+
+
 def test_samples_are_cumulative_and_add_up_to_the_file(pair: AgentPair, tmp_path):
     source = random_file(tmp_path / "source", 2_000_000)
     qp, _ = pair.connect()

@@ -259,3 +259,19 @@ def test_a_set_of_more_evs_than_a_qp_has_is_refused_and_nothing_is_made():
     widest = EvProfile(name="default", active_per_plane=28, backup_per_plane=4, ev_min_active=1)
     host = Endpoint(node_config(1, ev=widest, planes=8, uplinks=64), random.Random(1), lambda _record: None)
     assert len(host.qp(host.create_qp(PEER)).evs.by_value) == 256
+
+
+def test_keys_and_first_psns_are_drawn_from_the_secrets_and_paths_from_the_seed():
+    def drawn(secrets):
+        host = Endpoint(node_config(1), random.Random(1), lambda _record: None, random.Random(secrets))
+        keys = [host.reg_mr(bytearray(1)).rkey for _ in range(3)]
+        numbers = [host.create_qp(PEER) for _ in range(3)]
+        evs = [[ev.value for ev in host.qp(number).evs.by_value.values()] for number in numbers]
+        return keys, [host.local_info(number)["psn"] for number in numbers], evs
+
+    keys, psns, evs = drawn(1)
+    other_keys, other_psns, other_evs = drawn(2)
+    assert not {*keys} & {*other_keys}
+    assert not {*psns} & {*other_psns}
+    assert evs == other_evs
+    assert drawn(1) == (keys, psns, evs)

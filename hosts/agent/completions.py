@@ -1,0 +1,37 @@
+"""Completions of a queue that many ask, each for its own QP: sorted by QP, in order, whoever asks first."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import merge
+from itertools import count, islice
+
+from mrclab.hosts.rdma.completion import Completion
+
+
+class Completions:
+    """What was polled and not yet asked for. Taking some costs in proportion to them, however many others wait."""
+
+    def __init__(self) -> None:
+        self._serial = count()
+        self._by_qp: dict[int, deque[tuple[int, Completion]]] = {}
+
+    def add(self, found: Iterable[Completion]) -> None:
+        """Keep these, which came after all that are here."""
+        for done in found:
+            self._by_qp.setdefault(done.qp, deque()).append((next(self._serial), done))
+
+    def take(self, qp: int | None, limit: int) -> list[Completion]:
+        """Take up to `limit` of one QP, or (None) of all, oldest first."""
+        queues = self._by_qp.values() if qp is None else [self._by_qp.get(qp, deque())]
+        taken = [done for _, done in islice(merge(*queues), max(0, limit))]
+        for done in taken:
+            queue = self._by_qp[done.qp]
+            queue.popleft()
+            if not queue:
+                del self._by_qp[done.qp]
+        return taken
+
+    def __bool__(self) -> bool:
+        return bool(self._by_qp)
