@@ -2,13 +2,25 @@
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from mrclab.hosts.mrc import codec as mrc
 from mrclab.hosts.mrc.endpoint import Endpoint as MrcEndpoint
+from mrclab.hosts.roce import codec as roce
 from mrclab.hosts.roce.endpoint import Endpoint as RoceEndpoint
 from mrclab.topo.nodeconfig import NodeConfig
 
 Endpoint = MrcEndpoint | RoceEndpoint
+
+
+class Codecs(NamedTuple):
+    """How either transport makes frames and reads them."""
+
+    mrc: mrc.Codec
+    roce: roce.Codec
+
+
+WIRE = Codecs(mrc.WIRE, roce.WIRE)
 
 
 def endpoint(
@@ -17,11 +29,12 @@ def endpoint(
     log: Callable[[dict[str, Any]], None],
     kind: str | None = None,
     secrets: random.Random | None = None,
+    codecs: Codecs = WIRE,
 ) -> Endpoint:
     """The transport that a node config asks for, or `kind`: "mrc" or "roce".
 
     Keys and first PSNs are drawn from `secrets`, by default from `rng` like all else.
     """
     if (kind or config.transport.kind) == "roce":
-        return RoceEndpoint(config, rng, log, secrets)
-    return MrcEndpoint(config, rng, log, secrets)
+        return RoceEndpoint(config, rng, log, secrets, codecs.roce)
+    return MrcEndpoint(config, rng, log, secrets, codecs.mrc)

@@ -103,6 +103,10 @@ class Cable:
         """Call when carrier comes or goes."""
         self._listeners.append(heard)
 
+    def forget(self, heard: Callable[[bool], None]) -> None:
+        """Call no more."""
+        self._listeners = [other for other in self._listeners if other is not heard]
+
     def set_carrier(self, up: bool) -> None:
         """Both ends get carrier, or lose it."""
         if up == self.up:

@@ -14,7 +14,7 @@ from mrclab.topo import srv6
 from mrclab.topo.numbers import HOP_LIMIT, LINK_CHECK_ETHERTYPE, MRC_UDP_PORT
 
 if TYPE_CHECKING:
-    from mrclab.hosts.rdma.path import Frame as WireFrame
+    from mrclab.hosts.nic import seam
 
 MALFORMED, FOREIGN, HOPS_OVER, UNKNOWN_USID, USID_MISS, IPV6_MISS = range(1, 7)
 """Drop reasons, the cells of the P4 program's counter `drops`."""
@@ -45,7 +45,7 @@ def usids_of(address: int) -> tuple[int, ...] | None:
 class Packer(Protocol):
     """A path that can say how a frame on it looks as bytes."""
 
-    def pack(self, traffic_class: int, body: bytes, payload: memoryview | None) -> WireFrame:
+    def pack(self, traffic_class: int, body: bytes, payload: memoryview | None) -> seam.Frame:
         """The frame as its host sends it."""
 
 
@@ -81,6 +81,20 @@ class Frame:
         """Bytes that a link is busy for."""
         return self.size
 
+    @property
+    def header(self) -> bytes:
+        """Everything before the payload, as bytes."""
+        return self._packed().header if self.raw is None else self.raw
+
+    @property
+    def trailer(self) -> bytes:
+        """Everything after the payload, as bytes."""
+        return self._packed().trailer if self.raw is None else b""
+
+    def _packed(self) -> seam.Frame:
+        assert self.path is not None
+        return self.path.pack(self.dscp << 2 | self.ecn, self.body, self.payload)
+
     def copy(self) -> Frame:
         """A second frame like it."""
         made = Frame.__new__(Frame)
@@ -102,8 +116,7 @@ class Frame:
     def to_bytes(self) -> bytes:
         """The frame as it is now, from the destination MAC on. MACs are those it was sent with."""
         if self.raw is None:
-            assert self.path is not None
-            made = self.path.pack(self.dscp << 2 | self.ecn, self.body, self.payload)
+            made = self._packed()
             data = bytearray(b"".join((made.header, made.payload or b"", made.trailer)))
         else:
             data = bytearray(self.raw)

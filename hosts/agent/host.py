@@ -19,7 +19,7 @@ from mrclab.hosts.mapper import Mapper
 from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.mrc.endpoint import Endpoint as MrcEndpoint
 from mrclab.hosts.nic.seam import Carrier, Transport
-from mrclab.hosts.transports import endpoint
+from mrclab.hosts.transports import WIRE, Codecs, endpoint
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.nodeconfig import NodeConfig
@@ -46,11 +46,12 @@ class Host:
         transport: str | None = None,
         began: float = 0.0,
         secrets: random.Random | None = None,
+        codecs: Codecs = WIRE,
     ) -> None:
         self.name = config.host.name
         self._write, self._tell_at, self._began = record, tell, began
         self.nic: Carrier | None = None
-        self.transport = endpoint(config, rng, self._log, transport, secrets)
+        self.transport = endpoint(config, rng, self._log, transport, secrets, codecs)
         nic = self.nic = make_nic(config, self.transport)
         self.sampler = Sampler(nic, self.transport, self.record)
         self._base = HostOperations(config, nic, self.sampler, self._use_config)

@@ -15,6 +15,7 @@ from typing import Any
 
 from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.cc import Qpcc
+from mrclab.hosts.mrc.codec import WIRE, Codec
 from mrclab.hosts.mrc.controlpackets import ControlItem
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
@@ -60,14 +61,16 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         rng: random.Random,
         log: Callable[[dict[str, Any]], None],
         secrets: random.Random | None = None,
+        codec: Codec = WIRE,
     ) -> None:
+        self.codec = codec
         self._address = srv6.to_bytes(srv6.from_text(config.host.address))
         verifier = Verifier(self._address)
         self._ports: dict[int, Port] = {}
         for port in config.ports:
             # leading 48 bits of the outer destination of what is for this port
             route = srv6.nic_route(port.plane, config.host.downlink).to_bytes(6, "big")
-            parser = Parser(port.number, route, self._address, verifier)
+            parser = codec.parser(port.number, route, self._address, verifier)
             self._ports[port.number] = Port(port.number, port.plane, parser)
         self._by_plane = {port.plane: port for port in self._ports.values()}
         self._active: deque[QueuePair] = deque()
@@ -84,7 +87,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         self.now = now
         entry = self._ports[port]
         try:
-            packet = entry.parse(memoryview(frame))
+            packet = entry.parse(frame)
             qp = self.qps.get(packet.dqpn)
             if qp is None or packet.source != qp.peer.address_bytes:
                 self._dispatch_other(packet, now)
@@ -300,7 +303,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
 
     def peer(self, address: str) -> Peer:
         """What is known of the host with this inner address; EINVAL if the node config has no template for it."""
-        made = Peer(self.config, address, self.rng)
+        made = Peer(self.config, address, self.rng, self.codec)
         return self.known_peer(made.address_bytes) or made
 
     def known_peer(self, address: bytes) -> Peer | None:
@@ -308,7 +311,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         found = self.peers.get(address) or self._strangers.get(address)
         if found is None:
             try:
-                found = Peer(self.config, srv6.text(srv6.from_bytes(address)), self.rng)
+                found = Peer(self.config, srv6.text(srv6.from_bytes(address)), self.rng, self.codec)
             except VerbsError:
                 return None
             if len(self._strangers) >= _STRANGERS:

@@ -111,8 +111,9 @@ class Parser:
         self._verifier = verifier
         self._known: dict[bytes, _Start] = {}
 
-    def parse(self, view: memoryview) -> Packet:
+    def parse(self, frame: bytes | bytearray | memoryview) -> Packet:
         """Parse a frame; DiscardError names the counter where it is not taken."""
+        view = memoryview(frame)
         start = view[: h.BTH_AT].tobytes()
         known = self._known.get(start) or self._learn(view, start)
         packet = Packet()

@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller
+from mrclab.hosts.mrc.codec import WIRE, Codec
 from mrclab.hosts.mrc.paths import Path
 from mrclab.hosts.mrc.settings import QpSettings
 from mrclab.hosts.rdma.errors import VerbsError
@@ -38,7 +39,7 @@ def _with_downlink(template: int, downlink: int) -> int:
 class Peer:
     """One destination host. Exists while a QP leads there."""
 
-    def __init__(self, config: NodeConfig, address: str, rng: random.Random) -> None:
+    def __init__(self, config: NodeConfig, address: str, rng: random.Random, codec: Codec = WIRE) -> None:
         try:
             self.template: Template = config.template_for(address)
             _group, downlink = srv6.host_of_address(srv6.from_text(address))
@@ -56,6 +57,7 @@ class Peer:
         self.updates_sent = 0  # id of the last update sent there
         self.qps = 0
         self._config = config
+        self._codec = codec
         self._sr_template = _with_downlink(srv6.from_text(self.template.address), downlink)
         self.paths: dict[int, list[Path]] = {}  # plane -> all paths, with the control tag
         for port in config.ports:
@@ -82,7 +84,7 @@ class Peer:
         """The path of one EV, with this tag."""
         config = self._config
         port = next(p for p in config.ports if p.plane == plane)
-        return Path(
+        return self._codec.path(
             srv6.ev(plane, uplink, tag),
             port.number,
             cable_macs(port),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mrclab.hosts.mrc.cc import Qpcc
+from mrclab.hosts.mrc.codec import Codec
 from mrclab.hosts.mrc.controlpackets import ControlItem
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evprofile import EvProfile, ProfileState
@@ -24,6 +25,7 @@ class Verbs(rc.Verbs[QueuePair]):
 
     transport = "MRC"
     of_peer = ("qpn", "psn", "mpr", "wimm")
+    codec: Codec
     ctl: Ctl
     urgent: bool
 
@@ -70,7 +72,7 @@ class Verbs(rc.Verbs[QueuePair]):
 
         `ev_profile` is a name of the node config or the number of a profile made by Ctl, and so is `cc_profile`.
         """
-        entry = Peer(self.config, peer, self.rng)
+        entry = Peer(self.config, peer, self.rng, self.codec)
         self._not_self(peer, entry.address)
         cc_profile = attributes.get("cc_profile")
         ev_profile, cc_config = self._profiles(attributes)

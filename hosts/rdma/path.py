@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from mrclab.hosts.nic.seam import Frame as Frame  # noqa: PLC0414 - for importers of this module
 from mrclab.hosts.rdma import icrc
 from mrclab.topo.nodeconfig import NicPort
 
@@ -18,7 +19,7 @@ _IPV6_LEN: Final = 40
 _UDP_LEN: Final = 8
 
 
-class Frame(NamedTuple):
+class WireFrame(NamedTuple):
     """One frame to send, in up to three pieces for sendmsg."""
 
     header: bytes
@@ -52,7 +53,7 @@ class Route:
         if pad:
             state = crc32(pad, state)
         trailer = pad + (state ^ correction).to_bytes(4, "little")
-        return _new(Frame, (prefix + body, payload, trailer, wire_len))
+        return _new(WireFrame, (prefix + body, payload, trailer, wire_len))
 
     def _prefix(self, traffic_class: int, udp_len: int) -> bytes:
         """The bytes before BTH of packets of this class and length, with a UDP checksum of zero."""

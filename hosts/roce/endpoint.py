@@ -17,7 +17,7 @@ from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.errors import DiscardError, VerbsError
 from mrclab.hosts.rdma.icrc import Verifier
 from mrclab.hosts.rdma.path import Frame
-from mrclab.hosts.roce.packet import parse
+from mrclab.hosts.roce.codec import WIRE, Codec
 from mrclab.hosts.roce.qp import ControlItem, QueuePair
 from mrclab.hosts.roce.verbs import Verbs
 from mrclab.topo import srv6
@@ -45,7 +45,9 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         rng: random.Random,
         log: Callable[[dict[str, Any]], None],
         secrets: random.Random | None = None,
+        codec: Codec = WIRE,
     ) -> None:
+        self.codec = codec
         self._address = srv6.to_bytes(srv6.from_text(config.host.address))
         self._icrc = Verifier(self._address)
         self._ports = {port.number: Port(port.number, port.plane) for port in config.ports}
@@ -60,7 +62,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         self.now = now
         entry = self._ports[port]
         try:
-            packet = parse(memoryview(frame), port, self._address, self._icrc)
+            packet = self.codec.parse(frame, port, self._address, self._icrc)
             qp = self.qps.get(packet.dqpn)
             if qp is None or packet.source != qp.peer_bytes:
                 entry.counters["no_qp"] += 1

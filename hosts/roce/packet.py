@@ -37,8 +37,9 @@ class Packet:
     dma_length: int
 
 
-def parse(view: memoryview, port: int, address: bytes, icrc: Verifier) -> Packet:
+def parse(frame: bytes | bytearray | memoryview, port: int, address: bytes, icrc: Verifier) -> Packet:
     """Parse a frame that came in by `port` for the host with this address; DiscardError names the counter."""
+    view = memoryview(frame)
     try:
         (
             ethertype, word, length, next_header, source, destination,

@@ -8,11 +8,12 @@ from typing import Any, Final, Protocol
 from mrclab.hosts.rdma import qp as rc
 from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.completion import CompletionQueue
-from mrclab.hosts.rdma.path import Frame, cable_macs
+from mrclab.hosts.rdma.path import Frame, WireFrame, cable_macs
 from mrclab.hosts.rdma.psn import wrap
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.stats import reader
 from mrclab.hosts.roce import headers as h
+from mrclab.hosts.roce.codec import Codec
 from mrclab.hosts.roce.dcqcn import RateControl, rate_control
 from mrclab.hosts.roce.packet import Packet
 from mrclab.hosts.roce.path import PlainPath
@@ -31,6 +32,8 @@ ControlItem = Callable[[], Frame]
 
 class Services(rc.Services, Protocol):
     """What a RoCEv2 QP asks of the endpoint it lives in."""
+
+    codec: Codec
 
     def wake(self, qp: QueuePair) -> None:
         """The QP may have something to send."""
@@ -77,7 +80,7 @@ class QueuePair(rc.QueuePair):
 
     def _path(self, port: NicPort) -> PlainPath:
         source = srv6.to_bytes(srv6.from_text(self.host.config.host.address))
-        return PlainPath(cable_macs(port), source, self.peer_bytes, self.sport)
+        return self.host.codec.path(cable_macs(port), source, self.peer_bytes, self.sport)
 
     def _begin(self) -> None:
         s = self.settings
@@ -135,7 +138,7 @@ class QueuePair(rc.QueuePair):
         body = wire.BTH.pack(h.Op.CNP, wire.MIGRATED, wire.P_KEY, self.remote_qpn, 0) + h.CNP_PAYLOAD
         frame = self._paths[port].frame(h.TC_CONTROL, body)
         header = frame.header[:_BECN_AT] + bytes([h.BECN]) + frame.header[_BECN_AT + 1 :]
-        return frame._replace(header=header)
+        return WireFrame(header, frame.payload, frame.trailer, frame.wire_len)
 
     # --- packets ----------------------------------------------------------------------------------
 

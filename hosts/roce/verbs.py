@@ -7,6 +7,7 @@ from typing import Any
 from mrclab.hosts.rdma import verbs as rc
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.roce.codec import Codec
 from mrclab.hosts.roce.qp import ControlItem, QueuePair
 from mrclab.hosts.roce.settings import CC_PROFILES, qp_settings
 from mrclab.topo import srv6
@@ -16,6 +17,7 @@ class Verbs(rc.Verbs[QueuePair]):
     """Tables of a host and the calls on them. The packet side is in Endpoint."""
 
     transport = "the lab's RoCE"
+    codec: Codec
 
     def send_control(self, port: int, item: ControlItem) -> None:
         """Queue a control packet; the packet side fills it in."""

@@ -1,0 +1,22 @@
+"""What makes frames of what the transport says, and reads them, as `hosts.mrc.codec`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mrclab.hosts.rdma.icrc import Verifier
+from mrclab.hosts.roce.packet import Packet, parse
+from mrclab.hosts.roce.path import PlainPath
+
+Parse = Callable[[bytes | bytearray | memoryview, int, bytes, Verifier], Packet]
+
+
+class Codec(NamedTuple):
+    """`path.frame` gives what the peer's `parse` takes."""
+
+    path: type[PlainPath]
+    parse: Parse
+
+
+WIRE = Codec(PlainPath, parse)

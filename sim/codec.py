@@ -1,0 +1,197 @@
+"""The transport's frames as objects: the path, the headers behind UDP as they are packed, the payload where it lies.
+
+What a wire form costs is left out: the bytes before BTH, checksums, and a copy of the payload. What the receiver would
+find is the same, to the last bit of every field; a frame that was turned into bytes on its way is read as bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mrclab.hosts.mrc import codec as mrc
+from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.packet import Packet, Parser
+from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.nic import seam
+from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.errors import DiscardError
+from mrclab.hosts.rdma.icrc import Verifier
+from mrclab.hosts.rdma.psn import PSN_MASK
+from mrclab.hosts.roce import codec as roce
+from mrclab.hosts.roce import headers as rh
+from mrclab.hosts.roce import packet as rp
+from mrclab.hosts.roce.path import PlainPath
+from mrclab.hosts.transports import Codecs
+from mrclab.sim.frame import Flow, Frame, usids_of
+from mrclab.topo.numbers import HOP_LIMIT
+
+_MRC_START = h.BTH_AT  # bytes before BTH
+_ROCE_START = rh.BTH_AT
+_TRIMMED = frozenset({int(h.Dscp.TRIMMED), int(h.Dscp.TRIMMED_LASTHOP)})
+_BTH_LEN = wire.BTH.size
+_NOMINAL_REST = 8 + wire.ICRC_LEN + 40  # UDP header, ICRC, and the inner IPv6 header
+_NOTHING = memoryview(b"")
+
+
+def _made(path: Any, traffic_class: int, body: bytes, payload: memoryview | None, start: int) -> Frame:
+    """A frame as it leaves its host."""
+    frame = Frame.__new__(Frame)
+    frame.path, frame.body, frame.payload, frame.raw = path, body, payload, None
+    size = len(body) + start + wire.ICRC_LEN
+    if payload is not None:
+        size += len(payload) + 3 & -4
+    frame.size = size
+    frame.dscp, frame.ecn = traffic_class >> 2, traffic_class & 3
+    frame.usids = path.usids
+    frame.ev = path.entropy
+    frame.flow = path.flow
+    frame.hops = HOP_LIMIT
+    frame.at = frame.fault = frame.leave = 0
+    frame.trimmed = frame.marked = frame.gone = False
+    frame.trimmable = start == _MRC_START
+    return frame
+
+
+# --- MRC --------------------------------------------------------------------------------------------------------------
+
+
+class ObjectPath(Path):
+    """One EV towards one peer, as numbers."""
+
+    __slots__ = ("entropy", "flow", "inner", "usids")
+
+    def __init__(self, value: int, port: int, macs: bytes, template: int, source: int, destination: int) -> None:
+        super().__init__(value, port, macs, template, source, destination)
+        self.usids = usids_of(self.destination) or ()
+        self.entropy = value
+        self.flow: Flow | None = None
+        self.inner = self._addresses[16:]
+
+    def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> Frame:
+        """A frame as an object."""
+        return _made(self, traffic_class, body, payload, _MRC_START)
+
+    def pack(self, traffic_class: int, body: bytes, payload: memoryview | None) -> seam.Frame:
+        """The same frame in bytes."""
+        return super().frame(traffic_class, body, payload)
+
+
+class ObjectParser(Parser):
+    """Reads objects, and bytes where a frame became such."""
+
+    __slots__ = ("_usid",)
+
+    def __init__(self, port: int, route: bytes, address: bytes, verifier: Verifier) -> None:
+        super().__init__(port, route, address, verifier)
+        self._usid = int.from_bytes(route[-2:], "big")
+
+    def parse(self, frame: Any) -> Packet:
+        """Parse a frame; DiscardError names the counter where it is not taken."""
+        if frame.__class__ is not Frame:
+            return super().parse(frame)
+        path = frame.path
+        if path.__class__ is not ObjectPath:
+            raise DiscardError("foreign")
+        if path.usids[frame.at] != self._usid or path.inner != self._address:
+            raise DiscardError("misdelivered")
+        body, payload = frame.body, frame.payload
+        packet = Packet()
+        packet.port = self._port
+        packet.source = path.source
+        packet.ce = frame.ecn == wire.ECN_CE
+        packet.dscp = frame.dscp
+        packet.trimmed = trimmed = frame.dscp in _TRIMMED
+        packet.entropy = path.entropy
+        size = 0 if payload is None else len(payload)
+        packet.nominal = len(body) + (size + 3 & -4) + _NOMINAL_REST
+        packet.op = op = body[0]
+        if op in h.WRITES:
+            packet.size = size
+            packet.view, packet.body_at = _NOTHING if payload is None else payload, 0
+            flags_psn = _read_write(packet, body)
+            if trimmed:
+                packet.size = 0
+        else:
+            if trimmed:
+                raise DiscardError("malformed")
+            packet.view, packet.body_at = memoryview(body), _BTH_LEN
+            packet.size = packet.timestamp = 0
+            _, _, _, packet.dqpn, flags_psn = wire.BTH.unpack_from(body)
+        packet.flags = flags_psn >> 24
+        packet.psn = flags_psn & PSN_MASK
+        return packet
+
+
+def _read_write(packet: Packet, body: bytes) -> int:
+    """Fill in what the headers of a write say; returns BTH's last word."""
+    if body[8] & h.FLAG_TS:
+        (
+            _, _, _, packet.dqpn, flags_psn,
+            packet.rqmsn, packet.msn, packet.timestamp, _, packet.va, packet.rkey, packet.dma_length,
+        ) = h.WRITE_TS.unpack_from(body)  # fmt: skip
+    else:
+        packet.timestamp = 0
+        (
+            _, _, _, packet.dqpn, flags_psn, packet.rqmsn, packet.msn, packet.va, packet.rkey, packet.dma_length,
+        ) = h.WRITE_PLAIN.unpack_from(body)  # fmt: skip
+    if packet.op in h.WITH_IMM:
+        packet.imm = wire.IMMEDIATE.unpack_from(body, len(body) - wire.IMMEDIATE.size)[0]
+    return int(flags_psn)
+
+
+# --- RoCEv2 -----------------------------------------------------------------------------------------------------------
+
+
+class ObjectPlainPath(PlainPath):
+    """One 5-tuple out of one NIC port, as numbers."""
+
+    __slots__ = ("destination", "entropy", "flow", "source", "usids")
+
+    def __init__(self, macs: bytes, source: bytes, destination: bytes, sport: int) -> None:
+        super().__init__(macs, source, destination, sport)
+        self.source, self.destination = source, destination
+        self.usids = None
+        self.entropy = sport
+        numbers = int.from_bytes(source, "big"), int.from_bytes(destination, "big")
+        self.flow: Flow | None = (*numbers, 0, wire.NEXT_UDP, sport, wire.UDP_PORT)
+
+    def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> Frame:
+        """A frame as an object."""
+        return _made(self, traffic_class, body, payload, _ROCE_START)
+
+    def pack(self, traffic_class: int, body: bytes, payload: memoryview | None) -> seam.Frame:
+        """The same frame in bytes."""
+        return super().frame(traffic_class, body, payload)
+
+
+def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.Packet:
+    """Read an object, or bytes where a frame became such; DiscardError names the counter."""
+    if frame.__class__ is not Frame:
+        return rp.parse(frame, port, address, icrc)
+    path, body, payload = frame.path, frame.body, frame.payload
+    if path.__class__ is not ObjectPlainPath:
+        raise DiscardError("foreign")
+    if path.destination != address:
+        raise DiscardError("misdelivered")
+    packet = rp.Packet()
+    packet.port = port
+    packet.source = path.source
+    packet.op, _, _, packet.dqpn, flags_psn = wire.BTH.unpack_from(body)
+    packet.psn = flags_psn & PSN_MASK
+    packet.ack_request = bool(flags_psn >> 31)
+    packet.ce = frame.ecn == wire.ECN_CE
+    if packet.op not in rh.WRITES:
+        packet.view, packet.body_at = memoryview(body), _BTH_LEN
+        return packet
+    at = _BTH_LEN
+    if packet.op in rh.STARTS_MESSAGE:
+        packet.va, packet.rkey, packet.dma_length = wire.RETH.unpack_from(body, at)
+        at += wire.RETH.size
+    if packet.op in rh.WITH_IMM:
+        packet.imm = wire.IMMEDIATE.unpack_from(body, at)[0]
+    packet.view, packet.payload_at = _NOTHING if payload is None else payload, 0
+    packet.size = 0 if payload is None else len(payload)
+    return packet
+
+
+OBJECTS = Codecs(mrc.Codec(ObjectPath, ObjectParser), roce.Codec(ObjectPlainPath, parse))

@@ -1,0 +1,255 @@
+"""A simulated NIC: the ports of a host on simulated cables, and the loop that calls everything on it at its time.
+
+Ports send at the link's rate, one frame behind the other; a port that is free is given what the transport has as soon
+as there is something. Nothing is ever late.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from mrclab.hosts.nic import seam
+from mrclab.hosts.nic.seam import PortCounters, Taker, Transport, full_size
+from mrclab.sim.cable import Cable, Way
+from mrclab.sim.clock import SECOND, Clock, Timer, ticks
+from mrclab.sim.frame import LINK_CHECK, Frame, of_bytes
+from mrclab.topo.linkcheck import LinkCheckError, answer
+from mrclab.topo.model import mac_bytes
+from mrclab.topo.nodeconfig import NicPort, NodeConfig
+
+_ENDPOINT_REQUEST = 0xD8
+_OPCODE_AT = 14 + 40 + 40 + 8
+
+
+class Port:
+    """One NIC port: when its link is free again, its counters, and what is to be sent before the transport's frames."""
+
+    __slots__ = (
+        "cable", "config", "foreign", "free_at", "injected", "number", "rx_bytes", "rx_packets", "tx_bytes",
+        "tx_packets", "up", "way",
+    )  # fmt: skip
+
+    def __init__(self, config: NicPort, cable: Cable, way: Way) -> None:
+        self.number = config.number
+        self.config = config
+        self.cable = cable
+        self.way = way
+        self.up = False
+        self.free_at = 0
+        self.injected: deque[seam.Frame] = deque()
+        self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.foreign = 0
+
+    def counters(self) -> PortCounters:
+        """Return all counters; no frame is ever lost for want of room here."""
+        return PortCounters(
+            self.number, self.up, self.tx_packets, self.tx_bytes, self.rx_packets, self.rx_bytes, 0, self.foreign, 0
+        )
+
+
+class SimNic:
+    """All ports of one host; `cables` gives the cable of each port and the way that begins there.
+
+    With `wire_format` every frame is packed when it is sent and parsed when it arrives; the run is the same.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        cables: Callable[[NicPort], tuple[Cable, Way]],
+        wire_format: bool,
+        config: NodeConfig,
+        transport: Transport,
+    ) -> None:
+        self._clock = clock
+        self._transport = transport
+        self._host = config.host.name
+        self._path_mtu = config.path_mtu
+        self._wire_format = wire_format
+        self._set_rate(config)
+        self.ports = tuple(Port(port, *cables(port)) for port in config.ports)
+        self._by_number = {port.number: port for port in self.ports}
+        self._up: tuple[Port, ...] = ()
+        self._soon: deque[Callable[[float], None]] = deque()
+        self._taker: Taker | None = None
+        self._timer = Timer(clock, self._on_timer)
+        self._deadline: float | None = None
+        self._on = True
+        self._listeners = [(port.cable, self._listener(port)) for port in self.ports]
+
+    def _set_rate(self, config: NodeConfig) -> None:
+        self._bytes_per_second = round(config.link.rate_pps * full_size(config))
+
+    def _listener(self, port: Port) -> Callable[[bool], None]:
+        return lambda up: self._carrier(port, up)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def plug_in(self) -> None:
+        """Take frames and carrier from the cables from now on."""
+        for port in self.ports:
+            far = port.cable.ways[port.way is port.cable.ways[0]]
+            far.lead_to(self.receive, port.number)
+        for cable, listener in self._listeners:
+            cable.listen(listener)
+        for port in self.ports:
+            if port.cable.up:
+                self._carrier(port, True)
+
+    def unplug(self) -> None:
+        """The host is gone: nothing reaches it, and nothing of it happens any more."""
+        self._on = False
+        self._timer.move(None)
+        for cable, listener in self._listeners:
+            cable.forget(listener)
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The time in seconds."""
+        return self._clock.now / SECOND
+
+    def every(self, interval: float, work: Callable[[float], None]) -> None:
+        """Call `work(now)` every `interval` seconds, first after one."""
+        step = max(1, ticks(interval))
+
+        def run(_about: object) -> None:
+            if self._on:
+                self._clock.at(self._clock.now + step, run)
+                work(self.now)
+                self.serve()
+
+        self._clock.at(self._clock.now + step, run)
+
+    def soon(self, work: Callable[[float], None]) -> None:
+        """Call `work(now)` once, before the next frame is sent."""
+        self._soon.append(work)
+
+    def until_done(self, interval: float, step: Callable[[float], bool]) -> None:
+        """Call `step(now)` every `interval` seconds, first at once, until it returns False."""
+        pause = max(1, ticks(interval))
+
+        def run(_about: object) -> None:
+            if self._on:
+                if step(self.now):
+                    self._clock.at(self._clock.now + pause, run)
+                self.serve()
+
+        self._clock.at(self._clock.now, run)
+
+    def serve(self) -> None:
+        """Do what is to be done soon, send what can be sent, and look when the transport wants to be called next."""
+        self._transmit()
+        deadline = self._transport.next_deadline()
+        if deadline != self._deadline:
+            self._deadline = deadline
+            self._timer.move(None if deadline is None else self._clock.not_before(deadline))
+
+    def _on_timer(self) -> None:
+        self._deadline = None
+        self._transport.on_timer(self.now)
+        self.serve()
+
+    # --- the wire ---------------------------------------------------------------------------------------------------
+
+    def inject(self, port: int, frame: seam.Frame) -> None:
+        """Send a frame before the next of the transport's, if the port is up."""
+        known = self._by_number.get(port)
+        if known is not None and known.up:
+            known.injected.append(frame)
+
+    def divert(self, taker: Taker) -> None:
+        """Offer endpoint requests to `taker(frame, now)` first, as bytes."""
+        self._taker = taker
+
+    def configure(self, config: NodeConfig) -> None:
+        """Take a changed rate; ports cannot change while the NIC runs, and the delay is the cables' own."""
+        if [port.config for port in self.ports] != list(config.ports) or config.path_mtu != self._path_mtu:
+            raise ValueError("ports and path_mtu of a running NIC cannot change; restart the agent")
+        self._set_rate(config)
+
+    def strain(self) -> dict[str, Any]:
+        """Nothing strains a NIC in virtual time."""
+        return {"cpu": 0.0, "delayed_frames": 0, "delay_line_drops": 0}
+
+    def lateness(self) -> dict[str, float]:
+        """Nothing is late in virtual time."""
+        return {"late": 0.0, "receive_late": 0.0}
+
+    # --- frames -----------------------------------------------------------------------------------------------------
+
+    def receive(self, frame: Frame, port: int) -> None:
+        """Take a frame from a cable."""
+        if not self._on:
+            return
+        entry = self._by_number[port]
+        entry.rx_packets += 1
+        entry.rx_bytes += frame.size
+        now = self._clock.now / SECOND
+        if frame.raw is not None or self._wire_format:
+            self._receive_bytes(entry, frame, now)
+        elif frame.body[0] != _ENDPOINT_REQUEST or self._taker is None or not self._taker(frame.to_bytes(), now):
+            self._transport.receive(port, frame, now)  # type: ignore[arg-type]
+        self.serve()
+
+    def _receive_bytes(self, port: Port, frame: Frame, now: float) -> None:
+        data = frame.to_bytes()
+        if frame.fault:
+            if frame.fault == LINK_CHECK:
+                self._answer_link_check(port, data)
+            else:
+                port.foreign += 1
+            return
+        if len(data) > _OPCODE_AT and data[_OPCODE_AT] == _ENDPOINT_REQUEST and self._taker and self._taker(data, now):
+            return
+        self._transport.receive(port.number, data, now)
+
+    def _answer_link_check(self, port: Port, data: bytes) -> None:
+        try:
+            reply = answer(memoryview(data), self._host, port.number, mac_bytes(port.config.mac))
+        except LinkCheckError:
+            port.foreign += 1
+            return
+        port.way.enter(of_bytes(bytes(reply)), self._clock.now)
+
+    def _transmit(self) -> None:
+        """Give every free port a frame. One that had none is asked again after another got one: planes keep step."""
+        soon, clock = self._soon, self._clock
+        next_frame = self._transport.next_frame
+        now = clock.now
+        seconds = now / SECOND
+        sent = True
+        while sent or soon:
+            sent = False
+            while soon:
+                soon.popleft()(seconds)
+            for port in self._up:
+                if port.free_at <= now:
+                    frame = port.injected.popleft() if port.injected else next_frame(port.number, seconds)
+                    if frame is not None:
+                        sent = True
+                        self._send(port, frame, now)
+
+    def _send(self, port: Port, frame: seam.Frame, now: int) -> None:
+        size = frame.wire_len
+        if not isinstance(frame, Frame):
+            frame = of_bytes(b"".join((frame.header, frame.payload or b"", frame.trailer)))
+        port.tx_packets += 1
+        port.tx_bytes += size
+        port.free_at = free_at = now + size * SECOND // self._bytes_per_second
+        port.way.enter(frame, now)
+        self._clock.at(free_at, self._is_free)
+
+    def _is_free(self, _about: object) -> None:
+        if self._on:
+            self.serve()
+
+    def _carrier(self, port: Port, up: bool) -> None:
+        port.up = up
+        port.injected.clear()
+        port.free_at = self._clock.now
+        self._up = tuple(entry for entry in self.ports if entry.up)
+        self._transport.port_event(port.number, up, self.now)
+        self.serve()
