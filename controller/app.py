@@ -10,8 +10,9 @@ from typing import Any
 
 from mrclab.controller import metrics, nodefiles
 from mrclab.controller.fleet import Fleet
+from mrclab.controller.health.denylist import DenyError
 from mrclab.controller.health.maintenance import Maintenance
-from mrclab.controller.health.mapper import Clustermapper
+from mrclab.controller.health.mapper import SOURCE, Clustermapper, reason
 from mrclab.controller.health.policy import Policy
 from mrclab.controller.history import History
 from mrclab.controller.nodes import Nodes
@@ -48,7 +49,10 @@ class Controller:
         self.cables = CableProber(fabric, self.fleet, history, self._notify)
         mapper = nodefiles.mapper(fabric, mapper_cycle)
         self.nodes = Nodes(fabric, run_dir, history, self._agent_event, mapper, transport)
-        self.mapper = Clustermapper(fabric, self.nodes, history, mapper_cycle, policy) if mapper_cycle else None
+        self.mapper: Clustermapper | None = None
+        if mapper_cycle:
+            denials = self.nodes.denylist
+            self.mapper = Clustermapper(fabric, lambda: denials.denials, history, mapper_cycle, policy)
         self.maintenance = Maintenance(fabric, self.fleet, self.cables, self.nodes, history)
         self._telemetry = telemetry
         self._audit_interval = audit
@@ -66,7 +70,7 @@ class Controller:
             "cables": self.cables.run(),
         }
         if self.mapper is not None:
-            jobs["mapper"] = self.mapper.run()
+            jobs["mapper"] = self._map_for_ever(self.mapper)
         if self._telemetry:
             jobs["telemetry"] = self._sample()
         if self._audit_interval:
@@ -167,6 +171,19 @@ class Controller:
         while True:
             await asyncio.sleep(self._audit_interval)
             await self.audit()
+
+    async def _map_for_ever(self, mapper: Clustermapper) -> None:
+        """Have Clustermapper judge once per cycle, and do what it decides."""
+        while True:
+            await asyncio.sleep(mapper.interval)
+            decision = mapper.look(time.monotonic())
+            for verdict in decision.deny:
+                try:
+                    await self.nodes.deny(verdict.element, reason(verdict), SOURCE)
+                except DenyError as error:
+                    mapper.refused(verdict, error)
+            for element in decision.undeny:
+                await self.nodes.undeny(element, SOURCE)
 
     async def _sample(self) -> None:
         """Put the counters of all switches into the history at a steady pace; a beat that was missed is left out.

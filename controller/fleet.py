@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.history import History
-from mrclab.controller.provisioning import counters, intent
+from mrclab.controller.provisioning import counterread, counters, intent
 from mrclab.controller.provisioning.counters import Reading
 from mrclab.controller.provisioning.intent import Entry
 from mrclab.controller.provisioning.program import Program
@@ -138,10 +138,10 @@ class Fleet:
         return counters.summary(worker.switch, await self._read_counters(worker))
 
     async def _read_counters(self, worker: Worker, timeout: float = COUNTER_TIMEOUT) -> Reading:
-        wanted = counters.request(self._program, worker.switch)
+        wanted = counterread.request(self._program, worker.switch)
         found = await worker.require_session().read(wanted, timeout)
         try:
-            return counters.decode(self._program, found)
+            return counterread.decode(self._program, found)
         except LookupError as error:
             text = f"answered a read with a counter that the program does not have: {error}"
             raise SwitchError(worker.name, text, "DATA_LOSS") from None

@@ -10,6 +10,7 @@ from mrclab.controller import nodefiles
 from mrclab.controller.agents import AgentLink
 from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import Element
+from mrclab.controller.health.mapper import MAPPER_REPORT
 from mrclab.controller.history import History
 from mrclab.topo.model import Fabric
 from mrclab.topo.nodeconfig import MapperSection
@@ -17,7 +18,6 @@ from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
 log = logging.getLogger(__name__)
 
-MAPPER_REPORT = "mapper.report"  # kind of the event with one cycle of Clustermapper's probes
 DENYLIST_FILE = "denylist.json"
 
 

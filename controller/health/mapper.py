@@ -1,37 +1,55 @@
-"""Clustermapper's collector: takes the hosts' reports, keeps the map of link health, names and denies faults."""
+"""Clustermapper's collector: takes the hosts' reports, keeps the map of link health, names faults, says what to deny.
 
-import asyncio
+Pure: time is a parameter, and whoever asks it to `look` does what it decides.
+"""
+
 import logging
-import time
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
-from mrclab.controller.health.denylist import DenyError
+from mrclab.controller.health.denylist import Denial, DenyError
 from mrclab.controller.health.elements import Element
 from mrclab.controller.health.healthmap import HealthMap, ReportError
 from mrclab.controller.health.localise import Verdict
-from mrclab.controller.health.policy import Decider, Policy
-from mrclab.controller.history import History
-from mrclab.controller.nodes import MAPPER_REPORT, Nodes
+from mrclab.controller.health.policy import Decider, Decision, Policy
 from mrclab.topo.model import Fabric
 
 log = logging.getLogger(__name__)
+
+MAPPER_REPORT = "mapper.report"
+"""Kind of the event with one cycle of a host's probes."""
 
 SOURCE = "clustermapper"
 MAP_INTERVAL = 1.0  # seconds between records of the map while something in it is not well
 
 
+class Recorder(Protocol):
+    """Where events are kept."""
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Keep one of now."""
+
+
 class Clustermapper:
-    """Collects for one controller. `interval` is the hosts' probe cycle in seconds; `run` judges once in each."""
+    """Collects for one controller, which calls `look` once in every `interval`: the hosts' probe cycle in seconds.
+
+    `denials` gives those in force, whoever wants them.
+    """
 
     def __init__(
-        self, fabric: Fabric, nodes: Nodes, history: History, interval: float, policy: Policy | None = None
+        self,
+        fabric: Fabric,
+        denials: Callable[[], Iterable[Denial]],
+        history: Recorder,
+        interval: float,
+        policy: Policy | None = None,
     ) -> None:
         self.health = HealthMap(fabric)
         self.decider = Decider(policy)
+        self.interval = interval
         self._fabric = fabric
-        self._nodes = nodes
+        self._denials = denials
         self._history = history
-        self._interval = interval
         self._unsettled: set[str] = set()
         self._known: dict[Element, Verdict] = {}
         self._undeniable: set[Element] = set()  # at fault, but denying it would cut hosts off; said once
@@ -55,15 +73,23 @@ class Clustermapper:
             self._complaints += 1
             log.warning("%s", error)
 
-    async def run(self) -> None:
-        """Judge once per cycle, for ever."""
-        while True:
-            await asyncio.sleep(self._interval)
-            if self._reports:
-                self._looks += 1
-                self._tell(self.health.judge())
-                self._record_map(time.monotonic())
-                await self._act()
+    def look(self, now: float) -> Decision:
+        """Judge what was reported; say what to deny, for `reason`, and what to lift. Call `refused` where it is not."""
+        if not self._reports:
+            return Decision()
+        self._looks += 1
+        self._tell(self.health.judge())
+        self._record_map(now)
+        denied = [denial.element for denial in self._denials() if denial.source == SOURCE]
+        self._undeniable &= set(self._known)
+        return self.decider.decide(self.health.verdicts, denied, now)
+
+    def refused(self, verdict: Verdict, error: DenyError) -> None:
+        """An element could not be denied; said once."""
+        if verdict.element not in self._undeniable:
+            self._undeniable.add(verdict.element)
+            log.warning("%s", error)
+            self._history.record("deny.refused", element=str(verdict.element), reason=str(error))
 
     def begin(self) -> None:
         """Forget all that was seen: while the fabric was being set up, or before a repair."""
@@ -75,7 +101,7 @@ class Clustermapper:
         """Links with their state, and the elements at fault. `looks` counts the cycles that were judged."""
         return {
             "looks": self._looks,
-            "cycle": self._interval,
+            "cycle": self.interval,
             "reports": self._reports,
             "rejected": self._complaints,
             "links": self.health.links(),
@@ -102,20 +128,10 @@ class Clustermapper:
             links = self.health.links().items()
             self._history.record("map", links={n: [link["state"], link["loss"], link["rtt"]] for n, link in links})
 
-    async def _act(self) -> None:
-        denied = [d.element for d in self._nodes.denylist.denials if d.source == SOURCE]
-        self._undeniable &= set(self._known)
-        decision = self.decider.decide(self.health.verdicts, denied, time.monotonic())
-        for verdict in decision.deny:
-            try:
-                await self._nodes.deny(verdict.element, f"{verdict.rate:.0%} of probes lost", SOURCE)
-            except DenyError as error:
-                if verdict.element not in self._undeniable:
-                    self._undeniable.add(verdict.element)
-                    log.warning("%s", error)
-                    self._history.record("deny.refused", element=str(verdict.element), reason=str(error))
-        for element in decision.undeny:
-            await self._nodes.undeny(element, SOURCE)
+
+def reason(verdict: Verdict) -> str:
+    """Why an element is denied, in words."""
+    return f"{verdict.rate:.0%} of probes lost"
 
 
 def _as_json(verdict: Verdict) -> dict[str, Any]:

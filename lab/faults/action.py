@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from mrclab.lab.faults.base import Direction
 from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import Match
-from mrclab.topo.cables.relay import Impairment
+from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.model import Fabric
 
 Counters = Mapping[str, Any]

@@ -23,7 +23,7 @@ from mrclab.lab.faults.cablemodels import (
 from mrclab.lab.faults.groupmodels import HostLoss, NicDown, NicPortDown, PlaneDown, Transceiver
 from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import EVERY_PACKET, Match
-from mrclab.topo.cables.relay import Impairment
+from mrclab.topo.cables.impairment import Impairment
 
 _DRAWS = 4096  # seeded losses drawn in advance for all cables of a fault together
 _LEAST_DRAWS = 64  # for each cable

@@ -7,7 +7,7 @@ from mrclab.lab.faults.action import Healed
 from mrclab.lab.faults.base import Direction
 from mrclab.topo.cables import cablefaults, cables, channels, relays, senders
 from mrclab.topo.cables.cablefaults import Match
-from mrclab.topo.cables.relay import Impairment
+from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.targets import Launch
 

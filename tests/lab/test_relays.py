@@ -7,7 +7,7 @@ import pytest
 from topo_helpers import END, StandIn, across, ports, run_dir, small_fabric
 
 from mrclab.topo.cables.cablefaults import Drop, Match
-from mrclab.topo.cables.relay import Impairment
+from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.cables.relays import impair
 from mrclab.topo.linux.emulation import Emulation
 

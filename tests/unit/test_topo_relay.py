@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrclab.topo.cables.relay import Fate, Impairment
+from mrclab.topo.cables.impairment import Fate, Impairment
 
 arrivals = st.lists(st.floats(0, 10), min_size=1, max_size=100).map(sorted)
 shares = st.floats(0, 1)

@@ -4,7 +4,7 @@ import pytest
 
 from mrclab.hosts.nic.seam import HEADER_BYTES
 from mrclab.topo import srv6
-from mrclab.topo.cables.senders import DISCARD_PORT, packet
+from mrclab.topo.cables.background import DISCARD_PORT, packet
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import HOP_LIMIT
 from mrclab.topo.spec import load

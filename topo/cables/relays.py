@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict
 
 from mrclab.topo.cables.cables import Direction
-from mrclab.topo.cables.relay import Counts, Impairment
+from mrclab.topo.cables.impairment import Counts, Impairment
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import processes
 from mrclab.topo.linux.emulation import Emulation
