@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from mrclab import HOME
+from mrclab.controller.agents import AsyncClient
 from mrclab.controller.api import operations
 from mrclab.controller.app import Controller
 from mrclab.controller.errors import ControllerError
@@ -18,6 +19,7 @@ from mrclab.controller.health.policy import POLICIES
 from mrclab.controller.history import History
 from mrclab.controller.metrics import MetricsServer
 from mrclab.controller.provisioning.program import Program
+from mrclab.controller.session import Session
 from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.errors import RpcError
 from mrclab.topo import spec, transport
@@ -70,6 +72,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--metrics-port", type=int, default=0, help="on 127.0.0.1; 0 (default): any, see the operation `metrics`"
     )
+    parser.add_argument(
+        "--stretch", type=float, default=1.0, help="times longer to wait for switches and agents, on a slow machine"
+    )
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     return parser.parse_args(arguments)
 
@@ -100,6 +105,7 @@ async def serve(options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    Session.stretch = AsyncClient.stretch = options.stretch
     fabric = load_fabric(options.fabric or options.run_dir / "fabric.yaml")
     program = Program(options.p4info, options.p4json)
     history = History(options.history or options.run_dir / "history" / "controller.jsonl")

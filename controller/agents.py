@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from mrclab.controller.history import History
 from mrclab.rpc.errors import RpcError
@@ -23,6 +23,8 @@ EventHandler = Callable[[dict[str, Any]], None]
 
 class AsyncClient:
     """A connection to a JSON-lines server under asyncio: calls side by side, events to a handler."""
+
+    stretch: ClassVar[float] = 1.0  # times the limit that holds on a quick machine; set before the first connection
 
     def __init__(self, path: Path, on_event: EventHandler) -> None:
         self._path = path
@@ -43,11 +45,12 @@ class AsyncClient:
             raise RpcError("ENOTCONN", f"no connection to {self._path}")
         number = next(self._ids)
         self._calls[number] = answer = asyncio.get_running_loop().create_future()
+        limit = CALL_TIMEOUT * self.stretch
         try:
             self._writer.write(encode({"id": number, "op": op, **arguments}))
-            return await asyncio.wait_for(answer, CALL_TIMEOUT)
+            return await asyncio.wait_for(answer, limit)
         except asyncio.TimeoutError:
-            raise RpcError("ETIMEDOUT", f"{self._path} did not answer {op} within {CALL_TIMEOUT:g} s") from None
+            raise RpcError("ETIMEDOUT", f"{self._path} did not answer {op} within {limit:g} s") from None
         finally:
             del self._calls[number]
 

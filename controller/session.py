@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import grpc
 from finsy import P4PacketOut
@@ -54,6 +54,8 @@ class Role(Enum):
 class Session:
     """A connection to the switch `name` at gRPC `address`. `open` it, use it, `close` it; it cannot be reopened."""
 
+    stretch: ClassVar[float] = 1.0  # times the limits that hold on a quick machine; set before the first session
+
     def __init__(
         self, name: str, address: str, device_id: int, program: Program, election_id: int, on_packet: PacketHandler
     ) -> None:
@@ -77,7 +79,7 @@ class Session:
 
     async def open(self, timeout: float | None = None) -> None:
         """Connect and arbitrate; SwitchError where the switch does not answer within `timeout` seconds."""
-        timeout = RPC_TIMEOUT if timeout is None else timeout
+        timeout = (RPC_TIMEOUT if timeout is None else timeout) * self.stretch
         self._channel = grpc.aio.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         self._stream = self._stub.StreamChannel(wait_for_ready=False)
@@ -242,7 +244,7 @@ class Session:
             updates=[self._program.update(change) for change in batch],
         )
         try:
-            await self._unless_closed(self._stub.Write(request, timeout=RPC_TIMEOUT))
+            await self._unless_closed(self._stub.Write(request, timeout=RPC_TIMEOUT * self.stretch))
         except grpc.aio.AioRpcError as error:
             status = P4RpcStatus.from_rpc_error(error)
             if not status.details:
@@ -260,7 +262,7 @@ class Session:
         found: list[p4r.Entity] = []
 
         async def take() -> None:
-            async for reply in self._stub.Read(request, timeout=timeout or RPC_TIMEOUT):
+            async for reply in self._stub.Read(request, timeout=timeout or RPC_TIMEOUT * self.stretch):
                 found.extend(reply.entities)
 
         try:
@@ -279,8 +281,9 @@ class Session:
             raise SwitchError(self.name, text, "DATA_LOSS") from None
 
     async def _call(self, method: str, request: object, timeout: float | None = None) -> Any:
+        limit = (timeout or RPC_TIMEOUT) * self.stretch
         try:
-            return await self._unless_closed(getattr(self._stub, method)(request, timeout=timeout or RPC_TIMEOUT))
+            return await self._unless_closed(getattr(self._stub, method)(request, timeout=limit))
         except grpc.aio.AioRpcError as error:
             raise self._error(error, method) from None
 

@@ -1,5 +1,7 @@
 """What can go wrong for a person at the command line; every text is one sentence with the remedy."""
 
+from mrclab.topo.errors import MachineTooSlow, TopoError
+
 
 class LabError(Exception):
     """Base of the errors that the command line prints and turns into its exit status."""
@@ -29,3 +31,15 @@ class RunError(LabError):
     """The lab came up, but what was asked of it failed: a process died, a transfer broke off, a timeout."""
 
     status = 1
+
+
+class TooSlow(RunError):  # noqa: N818 - the sentence is the error
+    """The machine, and not the network, kept something from happening in time: no result."""
+
+    status = 3
+
+
+def as_run_error(error: TopoError, what: str = "") -> RunError:
+    """What a fabric's machine refused, as the lab says it: `what` went wrong (`x could not strike`), and why."""
+    kind = TooSlow if isinstance(error, MachineTooSlow) else RunError
+    return kind(f"{what}: {error}" if what else str(error))

@@ -9,6 +9,10 @@ class EmulationError(TopoError):
     """The machine could not be brought into the wanted state."""
 
 
+class MachineTooSlow(EmulationError):  # noqa: N818 - reads as the state it reports
+    """What was waited for did not happen in time, and the machine was the reason: no result of the network's."""
+
+
 class LabRunning(TopoError):  # noqa: N818 - reads as the state it reports
     """Another lab holds the lock; `pid` is its process (0 where it cannot be told)."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mrclab.lab.errors import RunError
+from mrclab.lab.errors import RunError, as_run_error
 from mrclab.lab.faults import overlap
 from mrclab.lab.faults.action import Action, Counters, Ground
 from mrclab.lab.faults.base import FaultBase
@@ -65,7 +65,7 @@ class TimeLine:
             try:
                 done += entry.action.advance(now)
             except TopoError as error:
-                raise RunError(f"{entry.fault.name} could not go on: {error}") from None
+                raise as_run_error(error, f"{entry.fault.name} could not go on") from None
             ends = entry.fault.healed_at
             if entry.action.finished or (ends is not None and ends.due(seconds, progress, known)):
                 done.append(self._heal(entry))
@@ -132,7 +132,7 @@ class TimeLine:
         try:
             entry.action.strike()
         except TopoError as error:
-            raise RunError(f"{fault.name} could not strike: {error}") from None
+            raise as_run_error(error, f"{fault.name} could not strike") from None
         self._record("fault.begin", at, fault)
         return f"{fault.name}: {fault.text(self._ground.fabric)}"
 
@@ -142,7 +142,7 @@ class TimeLine:
         try:
             counters = entry.action.heal()
         except TopoError as error:
-            raise RunError(f"{fault.name} could not be healed: {error}") from None
+            raise as_run_error(error, f"{fault.name} could not be healed") from None
         self._active = [other for other in self._active if other is not entry]
         if counters:
             self._ground.record("fault.counters", None, fault=fault.name, fault_kind=fault.kind_name, **counters)

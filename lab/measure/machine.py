@@ -157,7 +157,8 @@ class Machine:
     @cached_property
     def invalid(self) -> list[str]:
         """Why the run says nothing about the network; empty where the machine kept up with it."""
-        found = [f"{port} lost {count} frames in its socket" for port, count in self.socket_drops.items()]
+        found = [str(record["why"]) for record in self._history.of("machine.slow")]
+        found += [f"{port} lost {count} frames in its socket" for port, count in self.socket_drops.items()]
         found += [
             f"{process.name} used {process.peak * 100:.0f}% of a core for a second"
             for process in self.processes

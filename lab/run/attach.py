@@ -7,14 +7,16 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from mrclab.lab.errors import Refused, RunError
+from mrclab.lab.errors import Refused, RunError, as_run_error
 from mrclab.rpc.client import Client
-from mrclab.rpc.errors import RpcError
+from mrclab.rpc.errors import RpcError, RpcTimeout
 from mrclab.topo.linux import state
+from mrclab.topo.linux.patience import Pace, Patience
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
 RUN_DIR = state.BASE / "lab"
+ANSWER_TIMEOUT = 10.0  # seconds in which a process answers what it can answer at once
 
 
 class Lab:
@@ -23,6 +25,7 @@ class Lab:
     def __init__(self, run_dir: Path, fabric: Fabric) -> None:
         self.run_dir = run_dir
         self.fabric = fabric
+        self.pace = Pace()
         self._clients: dict[str, Client] = {}
 
     @property
@@ -40,11 +43,22 @@ class Lab:
         time.sleep(seconds)
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
-        """Ask an agent (`h1`) or the `controller`; RunError says which of them refused what."""
+        """Ask an agent (`h1`) or the `controller`; RunError says which of them refused what.
+
+        An operation that is given a `timeout` (seconds) may take that long, and then has to answer. TooSlow where no
+        answer came in time because of the machine.
+        """
+        if "timeout" in arguments:
+            arguments["timeout"] *= self.pace.stretch
+        patience = Patience(ANSWER_TIMEOUT, self.pace)
+        limit = arguments.get("timeout", 0.0) + ANSWER_TIMEOUT * self.pace.stretch
         try:
             if node not in self._clients:
                 self._clients[node] = Client(self.run_dir / f"{node}.sock")
-            return self._clients[node].call(op, **arguments)
+            return self._clients[node].call(op, rpc_timeout=limit, **arguments)
+        except RpcTimeout:
+            self.forget(node)
+            raise as_run_error(patience.error(node, f"answer {op}")) from None
         except RpcError as error:
             self.forget(node)
             raise RunError(f"{node} could not {op}: {error.message}") from None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.lab.errors import RunError
+from mrclab.lab.errors import RunError, TooSlow
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.faults.base import several
 from mrclab.lab.faults.timeline import TimeLine
@@ -193,6 +193,9 @@ def run_scenario(
         say(world.greeting)
         try:
             Run(world, loaded, say, progress).go()
+        except TooSlow as error:
+            world.record("machine.slow", why=str(error))
+            say(str(error))
         except RunError as error:
             trouble = str(error)
             world.pause(_QUIET)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab import history
-from mrclab.lab.errors import Interrupted, Refused, RunError
+from mrclab.lab.errors import Interrupted, Refused, RunError, as_run_error
 from mrclab.lab.run.attach import RUN_DIR, Lab, store_fabric
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.listener import Listener
@@ -26,13 +26,16 @@ from mrclab.lab.run.world import Progress
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
+from mrclab.topo.errors import MachineTooSlow
 from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.linux.patience import Patience
 from mrclab.topo.model import Fabric
 from mrclab.topo.transport import FILE_NAME as TRANSPORT_FILE
 from mrclab.topo.transport import TransportSpec
 from mrclab.topo.transport import store as store_transport
 
 VERIFY_TIMEOUT = 60.0  # seconds
+_MAKE_TIMEOUT = 30.0  # seconds for a process to start and make what others wait for; it takes one or two
 _POLL = 0.05  # seconds between two looks at the controller
 _LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between telling hosts to begin and the moment at which they all do
 
@@ -57,6 +60,7 @@ class Session(Lab):
         self.transport = transport or TransportSpec()
         self.mapper = mapper
         self.emulation = Emulation(fabric, run_dir, target)
+        self.pace = self.emulation.pace
         self.breakage = WireBreakage(self.emulation, self)
         self._real_time = True
         self.bring_up_seconds = 0.0
@@ -66,7 +70,10 @@ class Session(Lab):
     def start(self, progress: Progress) -> None:
         """Bring everything up and wait until the controller has verified every cable."""
         began = time.monotonic()
-        self.emulation.start(progress)
+        try:
+            self.emulation.start(progress)
+        except MachineTooSlow as error:
+            raise as_run_error(error) from None
         for folder in ("history", "node", "files"):
             (self.run_dir / folder).mkdir()
         store_fabric(self.fabric.spec, self.run_dir / "fabric.yaml")
@@ -182,6 +189,7 @@ class Session(Lab):
 
     def _run_controller(self) -> None:
         argv = [sys.executable, "-m", "mrclab.controller", "--run-dir", str(self.run_dir)]
+        argv += ["--stretch", f"{self.pace.stretch:.2f}"]
         argv += self.mapper.options() if self.mapper else []
         self.emulation.popen(None, argv, log="controller")
 
@@ -193,7 +201,7 @@ class Session(Lab):
         self.emulation.popen(host, argv, log=host)
 
     def _wait_verified(self, progress: Progress) -> None:
-        deadline = time.monotonic() + VERIFY_TIMEOUT
+        patience = Patience(VERIFY_TIMEOUT, self.pace)
         while True:
             status = self.call("controller", "status")
             state = str(status["state"])
@@ -203,11 +211,13 @@ class Session(Lab):
                 progress("cables verified", status.get("links_verified", 0), status["links"])
             if state == "verified":
                 return
-            if state == "failed" or time.monotonic() > deadline:
+            if state == "failed" or patience.over:
                 answer = self.call("controller", "wait_verified", timeout=0.0)
                 trouble = answer.get("problems") or answer.get("failed") or answer.get("not_ready") or []
-                detail = "; ".join(str(item) for item in trouble[:3])
-                raise RunError(f"the fabric was not verified ({state}): {status.get('message') or detail}")
+                detail = status.get("message") or "; ".join(str(item) for item in trouble[:3])
+                if state != "failed":
+                    raise as_run_error(patience.error("the controller", f"verify the fabric ({state}): {detail}"))
+                raise RunError(f"the fabric was not verified ({state}): {detail}")
             time.sleep(_POLL)
 
     def _answers(self, node: str) -> bool:
@@ -217,14 +227,16 @@ class Session(Lab):
             return False
         return True
 
-    def _wait(self, ready: Callable[[], bool], process: str, what: str, timeout: float = 30.0) -> None:
-        """Wait for something that a process makes; RunError with its last words when it dies or takes too long."""
-        deadline = time.monotonic() + timeout
+    def _wait(self, ready: Callable[[], bool], process: str, what: str, timeout: float = _MAKE_TIMEOUT) -> None:
+        """Wait for something that a process makes; RunError with its last words when it dies or stands still, and
+        TooSlow where the machine was the reason.
+        """
+        patience = Patience(timeout, self.pace, self.emulation.processes().get(process))
         while not ready():
-            dead = process not in self.emulation.processes()
-            if dead or time.monotonic() > deadline:
-                how = "ended" if dead else f"took more than {timeout:g} s"
-                raise RunError(f"{process} {how} before it made {what}: {self.last_words(process)}")
+            if process not in self.emulation.processes():
+                raise RunError(f"{process} ended before it made {what}: {self.last_words(process)}")
+            if patience.over:
+                raise as_run_error(patience.error(process, f"make {what}: {self.last_words(process)}"))
             time.sleep(0.02)
 
     def last_words(self, process: str) -> str:

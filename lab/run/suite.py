@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mrclab import HOME
-from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
+from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError, TooSlow
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.run import runner
@@ -183,7 +183,8 @@ class Suite:
             raise
         except (RunError, TopoError) as error:
             seconds = time.monotonic() - began
-            return Entry(loaded.base_name, loaded.variant, asked.seed, "broken", seconds, None, (), str(error))
+            state = "invalid" if isinstance(error, TooSlow) else "broken"
+            return Entry(loaded.base_name, loaded.variant, asked.seed, state, seconds, None, (), str(error))
         invalid = "; ".join(outcome.measures.invalid) if outcome.state == "invalid" else ""
         return Entry(
             loaded.base_name,

@@ -22,6 +22,7 @@ from mrclab.topo.cables.cables import Cables
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel, processes, targets
 from mrclab.topo.linux.depths import QueueDepths
+from mrclab.topo.linux.patience import Pace, Patience
 from mrclab.topo.linux.state import RunState
 from mrclab.topo.linux.targets import Launch, Target
 from mrclab.topo.model import Fabric
@@ -29,6 +30,7 @@ from mrclab.topo.model import Fabric
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
 _READY_TIMEOUT = 60.0  # seconds until a switch process must answer; two slow cores start 32 in a third of that
+_USUAL_SHELL = 0.04  # seconds in which a small, quiet machine starts a node's shell
 _LOOK_AGAIN = 0.02  # seconds between two attempts to connect
 _MAX_SOCKET_PATH = 107  # bytes, sun_path without its final zero
 _GRACE = 1.0  # seconds that agents and controllers get to end by themselves
@@ -46,6 +48,7 @@ class Emulation:
     def __init__(self, fabric: Fabric, run_dir: Path, target: str | Target | None = None) -> None:
         self.fabric, self.run_dir = fabric, run_dir
         self.target = targets.choose(target) if target is None or isinstance(target, str) else target
+        self.pace = Pace()  # what the machine has shown so far: limits of waits stretch with it
         self.network: Any = None  # Mininet's view, for its command line
         self._state: RunState | None = None
         self._namespaces: dict[str, int] = {}  # node → descriptor
@@ -247,17 +250,19 @@ class Emulation:
     def _start_nodes(self, nodes: Any, progress: Progress) -> None:
         assert self._state is not None
         environment = self._state.environment
+        began = time.monotonic()
         self.network = nodes.empty_network()
         names = [*(host.name for host in self.fabric.hosts), *(switch.name for switch in self.fabric.switches)]
         for done, name in enumerate(names):
             progress("nodes", done, len(names))
             if name.startswith("h"):
-                node = self.network.addHost(name, environment=environment)
+                node = self.network.addHost(name, environment=environment, pace=self.pace)
             else:
                 device = f"{self.fabric.switch(name).device_id:x}"
                 node = self.network.addSwitch(name, dpid=device, environment=environment, emulation=self)
             self._namespaces[name] = kernel.namespace_of(node.pid)
             kernel.silence(self._namespaces[name])
+        self.pace.saw(time.monotonic() - began, _USUAL_SHELL * len(names))
         self._state.add_process(*(self.network[name].pid for name in names))
         progress("nodes", len(names), len(names))
 
@@ -301,7 +306,7 @@ class Emulation:
     def _as_ready(self, launches: Mapping[str, Launch]) -> Iterator[str]:
         """Yield switches in the order in which they begin to answer; EmulationError where one dies or stays silent."""
         waiting = dict(launches)
-        deadline = time.monotonic() + _READY_TIMEOUT
+        patience = Patience(_READY_TIMEOUT, self.pace)
         while waiting:
             for name, launch in list(waiting.items()):
                 if self.target.answers(launch, self._namespaces[name]):
@@ -311,9 +316,8 @@ class Emulation:
                     raise EmulationError(
                         f"switch {name} ended at start (status {status}): {_last_line(launch.log)}; see {launch.log}"
                     )
-            if time.monotonic() > deadline:
-                late = ", ".join(waiting)
-                raise EmulationError(f"no answer from {late} within {_READY_TIMEOUT:.0f} s; see {self.run_dir / 'log'}")
+            if waiting and patience.over:
+                raise patience.error(", ".join(waiting), f"answer; see {self.run_dir / 'log'}")
             if waiting:
                 _wait_for_end(self._switches[name] for name in waiting)
 

@@ -13,40 +13,36 @@ from mininet.link import Link as MininetLink
 from mininet.net import Mininet
 from mininet.node import Host, Switch
 
+from mrclab.topo.linux.patience import Pace
+from mrclab.topo.linux.shells import WatchedShell
 from mrclab.topo.model import Fabric, Link
 
 if TYPE_CHECKING:
     from mrclab.topo.linux.emulation import Emulation
 
 
-class _ShellEnvironment:
-    """Gives a node's shell the run's environment, before Mininet starts that shell in the constructor."""
-
-    environment: Mapping[str, str]
-
-    def _popen(self, cmd: list[str], **params: Any) -> Any:
-        params.setdefault("env", dict(self.environment))
-        return super()._popen(cmd, **params)  # type: ignore[misc]
+class _Bare(WatchedShell):
+    """A node about which Mininet configures nothing."""
 
     def config(self, **_: object) -> dict[str, object]:
         """Nothing: addresses and flags are the fabric's business."""
         return {}
 
 
-class FabricHost(_ShellEnvironment, Host):  # type: ignore[misc]
+class FabricHost(_Bare, Host):  # type: ignore[misc]
     """A host in its own namespaces."""
 
-    def __init__(self, name: str, *, environment: Mapping[str, str], **params: Any) -> None:
-        self.environment = environment
+    def __init__(self, name: str, *, environment: Mapping[str, str], pace: Pace, **params: Any) -> None:
+        self.environment, self.pace = environment, pace
         params.update(ip=None, mac=None)
         super().__init__(name, **params)
 
 
-class FabricSwitch(_ShellEnvironment, Switch):  # type: ignore[misc]
+class FabricSwitch(_Bare, Switch):  # type: ignore[misc]
     """A P4 switch in its own namespaces; `start` and `stop` start and kill its process."""
 
     def __init__(self, name: str, *, environment: Mapping[str, str], emulation: "Emulation", **params: Any) -> None:
-        self.environment, self.emulation = environment, emulation
+        self.environment, self.pace, self.emulation = environment, emulation.pace, emulation
         self.controlIntf = None  # Mininet's name; P4Runtime is on a Unix socket
         params["inNamespace"] = True
         super().__init__(name, **params)

@@ -1,0 +1,102 @@
+"""How long to wait for what may never come, on a machine whose speed nobody knows beforehand.
+
+Limits are written down for a small, quiet machine. Each stretches by how slowly this one started its first processes
+(`Pace`), and while the CPUs are wanted all the time, or a hypervisor takes them (`Patience`). A limit that strikes even
+so says which it was: the machine is too slow, or what is waited for stands still.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from mrclab.topo.errors import EmulationError, MachineTooSlow
+
+_MOST = 20.0  # times that a limit may stretch for a machine that was slow from the beginning
+_MORE = 4.0  # times that it may stretch while the machine, or the process, works all the time
+_BUSY = 0.7  # of the CPUs' time, or of a process's own: beyond it the machine was what took so long
+_SLOW = 3.0  # times the usual seconds for the first processes: such a machine needs no other excuse
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Pace:
+    """How many times longer than usual this machine takes for what it was seen to do; never below 1."""
+
+    def __init__(self) -> None:
+        self.stretch = 1.0
+
+    def saw(self, seconds: float, usual: float) -> None:
+        """Something that takes `usual` seconds on a small, quiet machine took `seconds`."""
+        self.stretch = min(_MOST, max(self.stretch, seconds / usual))
+
+
+@dataclass(frozen=True)
+class Glance:
+    """What the kernel counted so far, in seconds: of all CPUs, and of one process (running, or waiting for a CPU)."""
+
+    all: float
+    idle: float
+    stolen: float
+    process: float
+
+
+class Patience:
+    """One wait, from now on: of `seconds`, stretched by `pace`, and further while the machine works all the time, or
+    the process `pid` that is waited for does.
+    """
+
+    def __init__(self, seconds: float, pace: Pace | None = None, pid: int | None = None) -> None:
+        self._stretch = pace.stretch if pace else 1.0
+        self._seconds, self._pid = seconds, pid
+        self._began = time.monotonic()
+        self._before = glance(pid)
+        self._trouble = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether waiting any longer makes no sense."""
+        waited = time.monotonic() - self._began
+        limit = self._seconds * self._stretch
+        if waited < limit:
+            return False
+        self._trouble = self._hindrance(waited)
+        return not self._trouble or waited >= limit * _MORE
+
+    def error(self, who: str, what: str) -> EmulationError:
+        """Why the wait for `who` (`h1`) to do `what` (`make its socket: …`) was given up; MachineTooSlow where the
+        machine was the reason.
+        """
+        waited = time.monotonic() - self._began
+        text = f"{who} took more than {waited:.3g} s to {what}"
+        if trouble := self._trouble or self._hindrance(waited):
+            return MachineTooSlow(f"the machine is too slow: {text} ({trouble})")
+        return EmulationError(f"{text}, though the machine had CPU to spare")
+
+    def _hindrance(self, waited: float) -> str:
+        """What about the machine explains the wait; empty where nothing does."""
+        now, before = glance(self._pid), self._before
+        everything = max(now.all - before.all, 1e-9)
+        stolen, busy = (now.stolen - before.stolen) / everything, 1 - (now.idle - before.idle) / everything
+        own = (now.process - before.process) / max(waited, 1e-9)
+        if self._stretch >= _SLOW:
+            return f"its first processes took {self._stretch:.0f} times as long as usual"
+        if busy > _BUSY:
+            by = f", {stolen * 100:.0f}% by a hypervisor" if stolen > _BUSY / 10 else ""
+            return f"its CPUs were taken {busy * 100:.0f}% of that time{by}"
+        return f"the process worked or waited for a CPU {own * 100:.0f}% of that time" if own > _BUSY else ""
+
+
+def glance(pid: int | None = None) -> Glance:
+    """Read the kernel's counters; a process that has ended, or a kernel that keeps no such counter, counts as idle."""
+    with Path("/proc/stat").open(encoding="ascii") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]  # user … idle, iowait, irq, softirq, steal
+    return Glance(sum(ticks) / _TICK, ticks[3] / _TICK, ticks[7] / _TICK, _process_seconds(pid) if pid else 0.0)
+
+
+def _process_seconds(pid: int) -> float:
+    """Seconds that a process has run or waited for a CPU: the first two fields of schedstat, in nanoseconds."""
+    try:
+        ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return 0.0
+    return (int(ran) + int(waited)) / 1e9

@@ -1,0 +1,82 @@
+"""Mininet's shells, which hold the nodes' namespaces: one that dies or says nothing is found out.
+
+Mininet reads a shell's terminal until its prompt comes, and holds the other end of that terminal open itself. So where
+mnexec or the shell ends (in a chroot, say, where mnexec cannot mount), it would read for ever.
+"""
+
+import select
+from collections.abc import Mapping
+from typing import Any
+
+from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux.patience import Pace, Patience
+
+START_TIMEOUT = 20.0  # seconds for a shell's first prompt; it takes some hundredths
+_LOOK_AGAIN = 0.1  # seconds between two looks whether there is still a shell to wait for
+
+
+class _WatchedPoll:
+    """A node's `pollOut` that gives up where `shell` has ended, or where `patience` has."""
+
+    def __init__(self, name: str, shell: Any, terminal: int, patience: Patience) -> None:
+        self._name, self._shell = name, shell
+        self.patience: Patience | None = patience
+        self._said = ""
+        self._poll = select.poll()
+        self._poll.register(terminal, select.POLLIN)
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        """As select.poll: `timeout` in milliseconds, None for no limit."""
+        if timeout is not None:
+            return self._poll.poll(timeout)
+        while not (ready := self._poll.poll(_LOOK_AGAIN * 1000)):
+            status = self._shell.poll()
+            if status is not None and not self._poll.poll(0):
+                said = " ".join(self._said.split()) or "it said nothing"
+                raise EmulationError(f"the shell of {self._name} ended (status {status}): {said}; see `mrclab doctor`")
+            if self.patience is not None and self.patience.over:
+                raise self.patience.error(f"the shell of {self._name}", "give its first prompt")
+        return ready
+
+    def hear(self, text: str) -> None:
+        """Keep the last of what was read, to say it where nothing follows."""
+        self._said = (self._said + text)[-200:]
+
+
+class WatchedShell:
+    """For a Mininet node: gives its shell the run's environment and never waits for one that is not there."""
+
+    name: str
+    shell: Any
+    stdout: Any
+    readbuf: str
+    pollOut: Any  # noqa: N815 - Mininet's name
+    environment: Mapping[str, str]
+    pace: Pace
+
+    def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 - Mininet's name
+        """Start the shell; EmulationError where it ends or gives no prompt."""
+        self._watched: _WatchedPoll | None = None
+        try:
+            super().startShell(mnopts)  # type: ignore[misc]
+        except EmulationError:
+            self.shell.kill()
+            self.shell.wait()
+            raise
+        assert self._watched is not None
+        self._watched.patience = None  # commands may take as long as they like
+
+    def read(self, size: int = 1024) -> str:
+        """What the terminal shows, `size` characters at most; Mininet's first call comes before it has waited."""
+        if self._watched is None:
+            patience = Patience(START_TIMEOUT, self.pace, self.shell.pid)
+            self._watched = self.pollOut = _WatchedPoll(self.name, self.shell, self.stdout.fileno(), patience)
+        if not self.readbuf:
+            self._watched.poll()
+        text = str(super().read(size))  # type: ignore[misc]
+        self._watched.hear(text)
+        return text
+
+    def _popen(self, cmd: list[str], **params: Any) -> Any:
+        params.setdefault("env", dict(self.environment))
+        return super()._popen(cmd, **params)  # type: ignore[misc]
