@@ -7,11 +7,12 @@ import tempfile
 import traceback
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.survey import cli as survey
@@ -36,8 +37,24 @@ from mrclab.topo.linux import state
 from mrclab.topo.model import Fabric, UnknownName
 from mrclab.topo.spec import FabricSpec, SpecError
 
+
+class _Anywhere(TyperGroup):
+    """Takes the option that goes before every command behind it as well."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `--run-dir DIR` first, wherever it stands before a `--`."""
+        end = args.index("--") if "--" in args else len(args)
+        words, found = args[:end], []
+        for at in [at for at, word in enumerate(words) if word.split("=")[0] == "--run-dir"][::-1]:
+            size = 1 if "=" in words[at] else 2
+            found += words[at : at + size]
+            del words[at : at + size]
+        return super().parse_args(ctx, [*found, *words, *args[end:]])
+
+
 app = typer.Typer(
     name="mrclab",
+    cls=_Anywhere,
     help="Emulates a multi-plane SRv6/P4 fabric, sprays MRC over it, and breaks it while it runs.",
     no_args_is_help=True,
     add_completion=False,

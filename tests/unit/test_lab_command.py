@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from mrclab.lab.command import cli, sink
+from mrclab.lab.command import cli, operations, sink
 
 PLAN = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()", "plan"]
 
@@ -74,3 +75,21 @@ def test_every_error_is_one_sentence_without_a_traceback(monkeypatch, capfd, tmp
     assert "Traceback" not in printed.err
     kept = list(tmp_path.glob("mrclab-*.log"))
     assert len(kept) == isinstance(error, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--run-dir", "DIR", "status"],
+        ["status", "--run-dir", "DIR"],
+        ["status", "--run-dir=DIR", "--json"],
+        ["deny", "plane", "--run-dir", "DIR", "3"],
+    ],
+)
+def test_the_run_directory_may_be_named_behind_the_command_too(tmp_path, monkeypatch, words):
+    asked = []
+    monkeypatch.setattr(operations, "attach", asked.append)
+    place = tmp_path / "lab"
+    answer = CliRunner().invoke(cli.app, [word.replace("DIR", str(place)) for word in words])
+    assert asked == [place], answer.output
+    assert "no lab is running" in str(answer.exception)
