@@ -146,7 +146,7 @@ class Write(_Pair):
     """One transfer of random bytes as one RDMA write; over several QPs, one part by each."""
 
     kind: Literal["write"] = "write"
-    size: Annotated[Size, Field(ge=1)]
+    size: Size
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """One message."""

@@ -47,6 +47,9 @@ def test_a_file_crosses_while_a_cable_is_cut(lab):
     assert done.intact
     assert done.bytes == 256 * 1024
     assert 0 < done.rate < 2 * 500 * 1024
+    nothing = lab.transfer("h1", "h2", 0)
+    assert nothing.intact
+    assert nothing.bytes == 0
 
 
 def test_what_a_lossy_cable_costs(lab):

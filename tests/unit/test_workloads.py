@@ -9,6 +9,7 @@ from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.workloads import ring
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.hosts.workloads.channel import content, pieces
+from mrclab.lab.scenario.traffic import Write
 
 
 class Hosts:
@@ -101,6 +102,18 @@ def test_a_split_message_has_one_piece_per_qp_and_no_empty_ones():
     assert pieces(10, 4) == [(0, 2), (2, 3), (5, 2), (7, 3)]
     assert pieces(2, 4) == [(0, 1), (1, 1)]
     assert pieces(0, 4) == [(0, 0)]
+
+
+@pytest.mark.parametrize("qps", [1, 3])
+def test_a_write_of_no_bytes_is_done_at_both_ends(qps):
+    hosts = Hosts((1, 3))
+    hosts.qps = qps
+    hosts.prepare("w", {"kind": "write", "size": Write(**{"name": "w", "from": "h1", "to": "h3", "size": 0}).size},
+                  [("h1", "h3")])  # fmt: skip
+    hosts.run("w")
+    (done,) = hosts.of("flow.done")
+    assert done["bytes"] == 0
+    assert not done.get("error")
 
 
 @pytest.mark.parametrize("qps", [1, 3])
