@@ -46,10 +46,9 @@ class SackItem:
 
     def frame(self, path: Path, now: float) -> Frame:
         """Build it for a path."""
-        del now
         qp = self.qp
         qp.stats.sacks_sent += 1
-        return control_frame(path, h.Op.SACK, qp.remote_qpn, 0, qp.responder.take_sack(self).pack())
+        return control_frame(path, h.Op.SACK, qp.remote_qpn, 0, qp.responder.take_sack(self, now).pack())
 
 
 class NackItem:

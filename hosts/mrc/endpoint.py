@@ -20,6 +20,7 @@ from mrclab.hosts.mrc.controlpackets import ControlItem
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
 from mrclab.hosts.mrc.ev import Denier
+from mrclab.hosts.mrc.intake import intake_of
 from mrclab.hosts.mrc.packet import Packet, Parser
 from mrclab.hosts.mrc.peer import Peer, plane_mask
 from mrclab.hosts.mrc.qp import QueuePair
@@ -74,6 +75,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
             self._ports[port.number] = Port(port.number, port.plane, parser)
         self._by_plane = {port.plane: port for port in self._ports.values()}
         self._active: deque[QueuePair] = deque()
+        self.intake = intake_of(config)
         self.urgent = False  # a QP may have a retransmission or a probe to send
         super().__init__(config, rng, log, secrets)
         self.ops = EndpointOps(self)

@@ -12,6 +12,7 @@ from mrclab.hosts.mrc.controlpackets import AckItem, ControlItem
 from mrclab.hosts.mrc.ev import Denier, Ev, EvSet
 from mrclab.hosts.mrc.evformat import uplink_of, value_of
 from mrclab.hosts.mrc.evprofile import MAX_EVS, ApiState, EvProfile, Mode
+from mrclab.hosts.mrc.intake import Intake
 from mrclab.hosts.mrc.packet import Packet
 from mrclab.hosts.mrc.peer import HEADER_BYTES, Peer
 from mrclab.hosts.mrc.probing import Prober
@@ -36,6 +37,7 @@ class Services(rc.Services, Protocol):
 
     on_work: Callable[[], None]
     urgent: bool  # a QP may have a retransmission or a probe to send
+    intake: Intake | None  # what this host can take, where that has limits
 
     def wake(self, qp: QueuePair) -> None:
         """The QP may have something to send."""

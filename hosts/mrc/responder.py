@@ -7,16 +7,19 @@ order is only the news about it.
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING
 
 from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.controlpackets import AckItem, NackItem, SackItem
+from mrclab.hosts.mrc.intake import units_of
 from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.psn import unwrap, unwrap_bits, wrap
 from mrclab.hosts.rdma.qp import ReceiveHalf
 from mrclab.hosts.rdma.states import QpState
 
 if TYPE_CHECKING:
+    from mrclab.hosts.mrc.intake import Intake
     from mrclab.hosts.mrc.packet import Packet
     from mrclab.hosts.mrc.qp import QueuePair
 
@@ -25,6 +28,7 @@ _LEAST_COUNTED = 1024  # bytes that even a small packet adds to the SACK trigger
 _ALL_EVERY = 4  # of the SACKs that show something older than the newest, this one in so many shows what has no gap too
 _MOST_AT_ONCE = 128  # SACKs for gaps when the packets stop coming
 IDLE_RTTS = 0.25  # a SACK is due when nothing came for this long
+_STREAKS = 1024  # EVs whose marks in a row are counted
 _ASKS = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
 _ENDS_MESSAGE = h.ENDS_MESSAGE
 
@@ -40,6 +44,12 @@ class Responder(ReceiveHalf):
         self.highest = -1
         self.window = qp.settings.mpr_psns - 1
         self._echo = qp.settings.ecn_echo
+        self._condemn_after = qp.settings.always_skip_after
+        self._streaks: dict[int, int] = {}  # EV -> ECN marks in a row
+        self._intake = qp.host.intake
+        self._units = 0  # of bitmap, beyond the first
+        self._penalised = False  # the peer holds back, as it was asked to
+        self._restoring_until = inf  # it is told that it need not
         self.rcvd_bytes = 0
         # heap of (last seq, MSN, RQMSN, immediate, length) of messages whose end has arrived
         self._ends: list[tuple[int, int, int, int | None, int]] = []
@@ -64,6 +74,8 @@ class Responder(ReceiveHalf):
         stats.received_packets += 1
         if packet.ce:
             stats.ecn_packets += 1
+        elif self._streaks:
+            self._streaks.pop(packet.entropy, None)
         seq = unwrap(packet.psn - self.first_psn, self.base)
         distance = seq - self.base
         if packet.trimmed:
@@ -77,7 +89,9 @@ class Responder(ReceiveHalf):
             self._nack(packet, h.Reason.PSN_OOR_WINDOW)
             return 0
         ends = packet.op in _ENDS_MESSAGE
-        if ends and packet.op in h.WITH_IMM and not self._has_receive(packet):
+        if (ends and packet.op in h.WITH_IMM and not self._has_receive(packet)) or (
+            self._intake is not None and not self._admit(self._intake, packet, distance, now)
+        ):
             return 0
         size, at = packet.size, packet.body_at
         refusal = self.qp.memory.place(packet.rkey, packet.va, packet.view[at : at + size], self.qp.pd)
@@ -109,6 +123,27 @@ class Responder(ReceiveHalf):
             return False
         return True
 
+    def _admit(self, intake: Intake, packet: Packet, distance: int, now: float) -> bool:
+        """Whether this host has what a packet needs that is this far above the oldest gap."""
+        more = units_of(distance) - self._units
+        if more > 0:
+            if not intake.take_bitmaps(more):
+                self.qp.stats.no_bitmap += 1
+                self._nack(packet, h.Reason.NO_BITMAP)
+                return False
+            self._units += more
+        if not intake.take(packet.nominal, now):
+            self.qp.stats.no_pkt_buffer += 1
+            self._nack(packet, h.Reason.NO_PKT_BUFFER)
+            return False
+        return True
+
+    def _give_bitmaps(self, keep: int) -> None:
+        """What is out of order got less: give back all units but so many."""
+        if self._intake is not None and keep < self._units:
+            self._intake.give_bitmaps(self._units - keep)
+            self._units = keep
+
     def _unexpected(self, packet: Packet, reason: str) -> None:
         """The peer does what no MRC requestor does: tell it that this is the end, and stop."""
         self._nack(packet, h.Reason.UNEXP_EVENT)
@@ -136,6 +171,8 @@ class Responder(ReceiveHalf):
         run = (~self.bits & self.bits + 1).bit_length() - 1
         self.bits >>= run
         self.base += run
+        if self._units:
+            self._give_bitmaps(units_of(self.bits.bit_length()))
         ends = self._ends
         while ends and ends[0][0] < self.base:
             _, msn, rqmsn, imm, length = heappop(ends)
@@ -199,9 +236,23 @@ class Responder(ReceiveHalf):
         self._unreported = 0
         self._held = False
         self._idle.cancel()
-        mark = h.Mark.SKIP_ONCE if packet.ce and self._echo else h.Mark.NONE
+        mark = self._verdict(packet) if packet.ce and self._echo else h.Mark.NONE
         self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None))
         self._acknowledge()
+
+    def _verdict(self, packet: Packet) -> h.Mark:
+        """What the peer shall do with a marked packet's EV: skip it, or give it up after so many marks in a row."""
+        if not self._condemn_after:
+            return h.Mark.SKIP_ONCE
+        streaks, entropy = self._streaks, packet.entropy
+        if len(streaks) >= _STREAKS:
+            streaks.clear()
+        streak = streaks[entropy] = streaks.get(entropy, 0) + 1
+        if streak < self._condemn_after:
+            return h.Mark.SKIP_ONCE
+        del streaks[entropy]
+        self.qp.stats.condemned += 1
+        return h.Mark.ALWAYS_SKIP
 
     def _acknowledge(self) -> None:
         """Behind a SACK one Transport ACK for all messages that were completed since the last."""
@@ -231,11 +282,29 @@ class Responder(ReceiveHalf):
             self._waiting = item
         self.qp.send_control(item)
 
-    def take_sack(self, item: SackItem) -> h.Sack:
+    def take_sack(self, item: SackItem, now: float) -> h.Sack:
         """The content of a SACK that a port takes now: sent late, it still says the latest."""
         if item is self._waiting:
             self._waiting = None
-        return self._make(item)
+        sack = self._make(item)
+        return sack if self._intake is None else self._with_penalty(self._intake, sack, now)
+
+    def _with_penalty(self, intake: Intake, sack: h.Sack, now: float) -> h.Sack:
+        """Ask the peer to slow down while much waits for this host's memory, and tell it when that is over.
+
+        It is told for a round trip, since one SACK may be lost.
+        """
+        penalty = intake.penalty(now)
+        if penalty:
+            self.qp.stats.penalties += 1
+            self._penalised = True
+            self._restoring_until = inf
+            return sack._replace(penalty=penalty)
+        if not self._penalised or not intake.relieved():
+            return sack
+        self._restoring_until = min(self._restoring_until, now + self.qp.settings.base_rtt)
+        self._penalised = now < self._restoring_until
+        return sack._replace(restore=True)
 
     def _first_shown(self) -> int:
         """Where the record places the bitmap: it shows the newest 64."""
@@ -292,5 +361,6 @@ class Responder(ReceiveHalf):
 
     def stop(self) -> None:
         """The QP ends."""
+        self._give_bitmaps(0)
         self._idle.cancel()
         self._held = False

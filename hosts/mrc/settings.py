@@ -38,6 +38,7 @@ class QpSettings(rc.QpSettings):
     ecn_echo: bool
     sack_loss: bool
     quick_adapt: bool
+    always_skip_after: int
     port_status_update: bool
 
 

@@ -23,5 +23,9 @@ class QpStats(rc.QpStats):
     probe_replies: int = 0
     trimmed_packets: int = 0
     out_of_window: int = 0
+    no_bitmap: int = 0  # packets refused for want of a bitmap
+    no_pkt_buffer: int = 0  # packets refused for want of a buffer
+    penalties: int = 0  # SACKs that asked the sender to slow down
+    condemned: int = 0  # SACKs that said ALWAYS_SKIP
     sacks_sent: int = 0
     probes_answered: int = 0

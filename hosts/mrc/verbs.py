@@ -11,6 +11,7 @@ from mrclab.hosts.mrc.codec import Codec
 from mrclab.hosts.mrc.controlpackets import ControlItem
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evprofile import EvProfile, ProfileState
+from mrclab.hosts.mrc.intake import Intake
 from mrclab.hosts.mrc.peer import Peer
 from mrclab.hosts.mrc.qp import QueuePair
 from mrclab.hosts.mrc.settings import qp_settings
@@ -28,6 +29,7 @@ class Verbs(rc.Verbs[QueuePair]):
     codec: Codec
     ctl: Ctl
     urgent: bool
+    intake: Intake | None
 
     def __init__(
         self,

@@ -1,0 +1,87 @@
+"""What a receiving host can take: how fast its memory is, how much its NIC keeps for it, how many bitmaps there are.
+
+The record names the answers (NO_PKT_BUFFER, NO_BITMAP, the receiver's penalty and restore_cwnd) and leaves open when to
+give them; docs/mrc-protocol.md §3.18 has the choices. Bytes are placed at once here; what a slower memory would still
+have to take stands in an account that drains at its rate.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mrclab.hosts.mrc.peer import HEADER_BYTES
+from mrclab.topo.nodeconfig import MPR_UNIT, NodeConfig
+
+_PENALTY_FROM: Final = 0.5  # of the packet buffer: from here on senders are slowed down
+_RESTORE_BELOW: Final = 0.25  # of it: from here on they may have their windows back
+MOST_PENALTY: Final = 127
+
+
+class Intake:
+    """The limits of one host, shared by all its responders."""
+
+    __slots__ = ("_at", "_bytes", "_capacity", "_rate", "_units")
+
+    def __init__(self, config: NodeConfig) -> None:
+        section = config.transport
+        packet = config.path_mtu + HEADER_BYTES
+        self._rate = section.memory_rate * packet  # bytes per second; 0: as fast as they come
+        self._capacity = section.packet_buffer * packet
+        self._bytes = 0.0  # waiting for the memory
+        self._at = 0.0  # when that was worked out
+        self._units = section.bitmap_units or None  # units of 128 PSNs that are free; None: no end of them
+
+    # --- packets for a slow memory ----------------------------------------------------------------
+
+    def take(self, nominal: int, now: float) -> bool:
+        """Whether there is room for a packet, which is then in the buffer."""
+        if not self._rate:
+            return True
+        self._drain(now)
+        if self._bytes + nominal > self._capacity:
+            return False
+        self._bytes += nominal
+        return True
+
+    def penalty(self, now: float) -> int:
+        """The receiver's penalty, 0…127, by what waits."""
+        if not self._rate:
+            return 0
+        self._drain(now)
+        over = self._bytes / self._capacity - _PENALTY_FROM
+        return max(0, int(MOST_PENALTY * over / (1 - _PENALTY_FROM)))
+
+    def relieved(self) -> bool:
+        """Whether so little waits that senders need not hold back any more."""
+        return self._bytes < _RESTORE_BELOW * self._capacity
+
+    def _drain(self, now: float) -> None:
+        self._bytes = max(0.0, self._bytes - (now - self._at) * self._rate)
+        self._at = now
+
+    # --- bitmaps ----------------------------------------------------------------------------------
+
+    def take_bitmaps(self, units: int) -> bool:
+        """Take so many units of 128 PSNs; all or none."""
+        if self._units is None:
+            return True
+        if units > self._units:
+            return False
+        self._units -= units
+        return True
+
+    def give_bitmaps(self, units: int) -> None:
+        """Give units back."""
+        if self._units is not None:
+            self._units += units
+
+
+def intake_of(config: NodeConfig) -> Intake | None:
+    """The limits of a host; None where it has none, so that nothing is counted."""
+    section = config.transport
+    return Intake(config) if section.memory_rate or section.bitmap_units else None
+
+
+def units_of(distance: int) -> int:
+    """Units of bitmap beyond the first that a packet this far above the oldest gap needs."""
+    return distance // MPR_UNIT

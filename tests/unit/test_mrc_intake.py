@@ -1,0 +1,143 @@
+"""Receiving hosts with limits: slow memory, few bitmaps, paths that are condemned. And what senders make of it."""
+
+import pytest
+from mrc_sim import FULL_SIZE, RATE, Simulation, Transfer
+
+from mrclab.hosts.mrc import headers as h
+
+LINE = 4 * RATE  # full-size packets per second of a host
+
+
+class Watched:
+    """A transfer whose control packets are looked at."""
+
+    def __init__(self, packets, **config):
+        self.sim = Simulation(**config)
+        self.sacks, self.reasons = [], []
+        self.transfer = Transfer(self.sim, "h1", "h3", packets * FULL_SIZE)
+        self.transfer.write(0, packets * FULL_SIZE)
+        self.sim.before_send = self.look
+
+    def look(self, _name, transit):
+        view = memoryview(transit.data)
+        if transit.op == h.Op.SACK:
+            self.sacks.append((self.sim.now, h.Sack.unpack(view, h.BODY_AT)))
+        elif transit.op == h.Op.NACK:
+            self.reasons.append(h.Nack.unpack(view, h.BODY_AT).reason)
+
+    def run(self, until=60.0):
+        self.sim.run(until=until, done=self.transfer.done)
+        assert [done.status for done in self.transfer.completions] == ["SUCCESS"]
+        assert self.transfer.target == self.transfer.source
+        return self.sim.hosts["h3"].qp(self.transfer.qb).stats
+
+
+def test_without_limits_no_sack_asks_for_anything():
+    watched = Watched(400)
+    watched.run()
+    assert watched.reasons == []
+    assert not any(sack.penalty or sack.restore for _, sack in watched.sacks)
+
+
+def test_a_slow_memory_slows_its_senders_by_penalty_and_gives_their_windows_back():
+    watched = Watched(3000, memory_rate=LINE / 2, packet_buffer=64)
+    stats = watched.run()
+    assert stats.penalties > 0
+    assert watched.sim.now == pytest.approx(3000 / (LINE / 2), rel=0.25)
+    assert stats.no_pkt_buffer < 0.05 * 3000
+    penalised = [sack.penalty for _, sack in watched.sacks if sack.penalty]
+    assert 1 <= min(penalised) <= max(penalised) <= 127
+    assert any(sack.restore for _, sack in watched.sacks)
+    saved = [r["cwnd"] for r in watched.sim.hosts["h1"].stats()["qps"]]
+    assert saved[0] > 0
+
+
+def test_what_no_buffer_holds_is_refused_sent_again_and_blames_no_path():
+    watched = Watched(1000, memory_rate=LINE / 4, packet_buffer=4, cc_profile="none")
+    stats = watched.run()
+    assert stats.no_pkt_buffer > 0
+    assert set(watched.reasons) == {h.Reason.NO_PKT_BUFFER}
+    assert [r for r in watched.sim.records if r["kind"] == "ev.state" and r["new"] == "ASSUMED_BAD"] == []
+
+
+def lose_first_write(sim):
+    """The first packet is missing for a second; all later ones arrive."""
+
+    def fate(transit):
+        return [] if transit.is_write and transit.psn == 1 and sim.now < 1.0 else [sim.delay(transit)]
+
+    sim.fate = fate
+
+
+@pytest.mark.parametrize(("units", "refused"), [(0, False), (3, False), (2, True)])
+def test_a_host_whose_bitmaps_are_all_taken_refuses_what_is_further_out(units, refused):
+    sim = Simulation(bitmap_units=units, cc_profile="none")  # a window of 512 PSNs: three units beyond the first
+    transfer = Transfer(sim, "h1", "h3", 1000 * FULL_SIZE, first_psn=1)
+    lose_first_write(sim)
+    transfer.write(0, 1000 * FULL_SIZE)
+    sim.run(until=0.95)
+    responder = sim.hosts["h3"].qp(transfer.qb).responder
+    assert (responder.highest - responder.base < 384) is refused
+    sim.run(until=60.0, done=transfer.done)
+    stats = sim.hosts["h3"].qp(transfer.qb).stats
+    assert transfer.target == transfer.source
+    assert (stats.no_bitmap > 0) is refused
+
+
+def test_bitmaps_come_back_when_the_gap_closes_and_when_the_qp_goes():
+    sim = Simulation((1, 3), bitmap_units=3, cc_profile="none")
+    lose_first_write(sim)
+    first = Transfer(sim, "h1", "h3", 1000 * FULL_SIZE, first_psn=1)
+    first.write(0, 1000 * FULL_SIZE)
+    sim.run(until=0.95)
+    intake = sim.hosts["h3"].intake
+    assert not intake.take_bitmaps(1)
+    sim.run(until=60.0, done=first.done)
+    assert intake.take_bitmaps(3)
+    intake.give_bitmaps(3)
+    second = Transfer(sim, "h1", "h3", 1000 * FULL_SIZE, first_psn=1)
+    sim.fate = lambda transit: [] if transit.is_write and transit.psn == 1 else [sim.delay(transit)]
+    second.write(0, 1000 * FULL_SIZE)
+    sim.run(until=sim.now + 0.95)
+    assert not intake.take_bitmaps(1)
+    sim.hosts["h3"].modify_qp(second.qb, "RESET")
+    assert intake.take_bitmaps(3)
+
+
+@pytest.mark.parametrize("after", [0, 4])
+def test_an_ev_all_of_whose_packets_come_marked_is_condemned_where_the_host_is_to_do_so(after):
+    watched = Watched(1000, always_skip_after=after)
+    sim = watched.sim
+
+    def fate(transit):
+        if transit.is_write and (transit.plane, transit.uplink) == (2, 1):
+            transit.mark()
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    stats = watched.run()
+    said = {sack.mark for _, sack in watched.sacks}
+    retired = [
+        (r["plane"], r["uplink"], r["reason"])
+        for r in sim.records
+        if r["kind"] == "ev.state" and r["new"] == "ASSUMED_BAD"
+    ]
+    assert h.Mark.SKIP_ONCE in said
+    assert (h.Mark.ALWAYS_SKIP in said) is bool(after)
+    assert bool(stats.condemned) is bool(after)
+    assert retired == ([(2, 1, "responder")] if after else [])
+
+
+def test_marks_that_are_not_in_a_row_condemn_nothing():
+    watched = Watched(1000, always_skip_after=4)
+    sim, seen = watched.sim, {}
+
+    def fate(transit):
+        if transit.is_write:
+            count = seen[transit.entropy] = seen.get(transit.entropy, 0) + 1
+            if count % 4:
+                transit.mark()
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    assert watched.run().condemned == 0
