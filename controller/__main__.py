@@ -70,7 +70,10 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--audit", type=float, default=10.0, help="seconds between looks at all table entries; 0: none")
     parser.add_argument("--telemetry", type=float, default=1.0, help="seconds between counter records; 0: none")
     parser.add_argument(
-        "--metrics-port", type=int, default=0, help="on 127.0.0.1; 0 (default): any, see the operation `metrics`"
+        "--metrics-port",
+        type=int,
+        default=0,
+        help="on 127.0.0.1; 0 (default): any, see the operation `metrics`, which also tells the token",
     )
     parser.add_argument(
         "--stretch", type=float, default=1.0, help="times longer to wait for switches and agents, on a slow machine"
@@ -122,7 +125,7 @@ async def serve(options: argparse.Namespace) -> None:
         transport=load_transport(options.transport, options.run_dir),
     )
     metrics = MetricsServer(options.metrics_port, controller.metrics)
-    api = {**operations(controller), "metrics": lambda: {"url": f"http://127.0.0.1:{metrics.port}/metrics"}}
+    api = {**operations(controller), "metrics": lambda: {"url": metrics.url}}
     async with AsyncServer(options.socket or options.run_dir / "controller.sock", api) as server, metrics:
         history.listen(server.publish)
         history.record(

@@ -1,7 +1,10 @@
-"""Counters and states as Prometheus text (exposition format 0.0.4), served on loopback."""
+"""Counters and states as Prometheus text (exposition format 0.0.4), served on loopback to who knows the token."""
 
 import asyncio
+import hmac
 import logging
+import secrets
+import urllib.parse
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -105,12 +108,22 @@ def _add_agent_value(page: Page, kind: str, name: str, labels: Labels, value: fl
 
 
 class MetricsServer:
-    """Serves `GET /metrics` on 127.0.0.1; `make` gives the page. `port` 0 lets the kernel choose."""
+    """Serves `GET /metrics` on 127.0.0.1; `make` gives the page. `port` 0 lets the kernel choose.
+
+    Every user of the machine reaches the port: the page is for those who give the token, in the query (`url` has it) or
+    as `Authorization: Bearer`.
+    """
 
     def __init__(self, port: int, make: Callable[[], Awaitable[str]]) -> None:
         self.port = port
+        self.token = secrets.token_urlsafe(24)
         self._make = make
         self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """The page's whole address."""
+        return f"http://127.0.0.1:{self.port}/metrics?token={self.token}"
 
     async def start(self) -> None:
         """Listen; OSError where the port is taken."""
@@ -133,19 +146,31 @@ class MetricsServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_TIMEOUT)
-            writer.write(await self._answer(head.split(b"\r\n", 1)[0]))
+            writer.write(await self._answer(head.decode("latin-1")))
             await writer.drain()
         except (asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             log.debug("a metrics client sent no request")
         finally:
             writer.close()
 
-    async def _answer(self, request: bytes) -> bytes:
-        method, _, rest = request.partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0]
-        if method != b"GET" or path not in {b"/metrics", b"/"}:
+    async def _answer(self, head: str) -> bytes:
+        request, *fields = head.split("\r\n")
+        method, _, rest = request.partition(" ")
+        path, _, query = rest.partition(" ")[0].partition("?")
+        if method != "GET" or path not in {"/metrics", "/"}:
             return _response("404 Not Found", "only GET /metrics is served here\n")
+        if not self._may(query, fields):
+            return _response("403 Forbidden", "the token is missing or wrong; the operation `metrics` tells it\n")
         return _response("200 OK", await self._make())
+
+    def _may(self, query: str, fields: Iterable[str]) -> bool:
+        """Whether a request gives the token."""
+        given = urllib.parse.parse_qs(query).get("token", [])
+        for field in fields:
+            name, _, value = field.partition(":")
+            if name.strip().lower() == "authorization":
+                given.append(value.strip().removeprefix("Bearer").strip())
+        return any(hmac.compare_digest(word.encode(), self.token.encode()) for word in given)
 
 
 def _response(status: str, body: str) -> bytes:

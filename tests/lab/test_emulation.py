@@ -204,10 +204,10 @@ def test_a_switch_that_dies_at_start_is_named_with_its_words_and_all_is_rolled_b
 
 
 def test_an_occupied_namespace_name_is_refused_and_not_removed(directory):
-    name = f"{directory.parent.name}-cables"
+    name = state.namespace(directory.parent, "cables")
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
-        with pytest.raises(EmulationError, match=f"namespace {name} exists already; remove it with"):
+        with pytest.raises(EmulationError, match=f"namespace {name} exists already, perhaps of a lab that runs"):
             Emulation(small_fabric(), directory, StandIn()).start()
         assert name in named_namespaces()
     finally:

@@ -46,28 +46,37 @@ def test_every_counter_of_a_switch_is_a_well_formed_sample() -> None:
     assert 'mrclab_switch_dropped_packets_total{switch="t1-p1-1",reason="queue"} 7' in lines
 
 
+REFUSED = "the token is missing or wrong; the operation `metrics` tells it\n"
+
+
 @pytest.mark.parametrize(
     ("request_line", "status", "body"),
     [
-        (b"GET /metrics HTTP/1.1", b"200 OK", b"the page\n"),
-        (b"GET /metrics?x=1 HTTP/1.0", b"200 OK", b"the page\n"),
-        (b"GET /etc/passwd HTTP/1.1", b"404 Not Found", b"only GET /metrics is served here\n"),
-        (b"POST /metrics HTTP/1.1", b"404 Not Found", b"only GET /metrics is served here\n"),
+        ("GET /metrics?token=TOKEN HTTP/1.1", "200 OK", "the page\n"),
+        ("GET /metrics?x=1&token=TOKEN HTTP/1.0", "200 OK", "the page\n"),
+        ("GET /metrics HTTP/1.1\r\nauthorization: Bearer TOKEN", "200 OK", "the page\n"),
+        ("GET /metrics HTTP/1.1", "403 Forbidden", REFUSED),
+        ("GET /metrics?token= HTTP/1.1\r\nAuthorization: Bearer", "403 Forbidden", REFUSED),
+        ("GET /metrics?token=TOKENX HTTP/1.1", "403 Forbidden", REFUSED),
+        ("GET /etc/passwd HTTP/1.1", "404 Not Found", "only GET /metrics is served here\n"),
+        ("POST /metrics?token=TOKEN HTTP/1.1", "404 Not Found", "only GET /metrics is served here\n"),
     ],
 )
-def test_only_the_page_is_served_and_only_on_loopback(request_line: bytes, status: bytes, body: bytes) -> None:
+def test_only_the_page_is_served_only_on_loopback_and_only_for_its_token(
+    request_line: str, status: str, body: str
+) -> None:
     async def page() -> str:
         return "the page\n"
 
     async def body_of() -> bytes:
         async with MetricsServer(0, page) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            writer.write(request_line + b"\r\nHost: x\r\n\r\n")
+            writer.write(f"{request_line}\r\nHost: x\r\n\r\n".replace("TOKEN", server.token).encode())
             answer = await reader.read()
             writer.close()
             return answer
 
     head, _, content = asyncio.run(body_of()).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 " + status)
+    assert head.startswith(f"HTTP/1.1 {status}".encode())
     assert f"Content-Length: {len(body)}".encode() in head
-    assert content == body
+    assert content == body.encode()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -119,3 +120,73 @@ def test_a_pid_with_another_start_time_is_left_alone():
     process.kill()
     process.wait()
     assert processes.start_time(process.pid) is None
+
+
+def test_whatever_the_umask_nobody_else_may_write_or_look_inside(base):
+    before = os.umask(0)
+    try:
+        run = RunState.claim(base)
+        run.make_directory(base / "lab")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (base, *base.iterdir())}
+        run.release()
+    finally:
+        os.umask(before)
+    assert modes == {base.name: 0o755, "lock": 0o600, "state.json": 0o600, "lab": 0o700}
+
+
+def test_clean_removes_no_directory_outside_its_own(base, tmp_path):
+    precious = tmp_path / "precious"
+    for path in (precious, base / "lab"):
+        path.mkdir(parents=True)
+    (base / "link").symlink_to(precious)
+    named = [str(path) for path in (precious, base / ".." / "precious", base / "link", base, base / "lab")]
+    record = {"token": "t" * 16, "pid": 1, "processes": {}, "namespaces": {}, "directories": named}
+    (base / "state.json").write_text(json.dumps(record))
+    assert state.clean(base) == [f"directory {base / 'lab'}"]
+    assert precious.is_dir()
+    run = RunState.claim(base)
+    with pytest.raises(EmulationError, match="is not inside"):
+        run.make_directory(tmp_path / "elsewhere")
+    run.release()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"token": "x"}',
+        '{"token": "", "pid": 1, "processes": {}, "namespaces": {}, "directories": []}',
+        '{"token": "x", "pid": 1, "processes": {"one": [2]}, "namespaces": {}, "directories": []}',
+        '{"token": "x", "pid": 1, "processes": {"1": []}, "namespaces": {}, "directories": []}',
+        '{"token": "x", "pid": 1, "processes": {}, "namespaces": {"../x": 1}, "directories": []}',
+        '{"token": "x", "pid": 1, "processes": {}, "namespaces": [], "directories": 3}',
+    ],
+)
+def test_a_damaged_record_is_a_sentence_and_removes_nothing(base, text):
+    (base / "lab").mkdir(parents=True)
+    (base / "state.json").write_text(text)
+    with pytest.raises(EmulationError, match=r"is damaged .*end its processes"):
+        state.clean(base)
+    assert (base / "lab").is_dir()
+    assert (base / "state.json").read_text() == text
+
+
+def test_a_record_that_cannot_be_written_keeps_nothing_from_being_removed(base):
+    run = RunState.claim(base)
+    run.make_directory(base / "lab")
+    process = sleeper(run)
+    shutil.rmtree(base)
+    with pytest.raises(EmulationError, match="cannot be written: No such file or directory; make room there"):
+        run.add_process(process.pid)
+    run.end_processes()
+    assert process.wait() == -9
+    run.remove_namespaces()
+    run.release()
+
+
+def test_two_labs_of_directories_with_one_name_have_namespaces_of_their_own(tmp_path):
+    names = {state.namespace(tmp_path / place / "lab", "cables") for place in ("a", "b")}
+    assert len(names) == 2
+    assert state.namespace(state.BASE, "cables") == "mrclab-cables"

@@ -23,7 +23,7 @@ from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel, processes, targets
 from mrclab.topo.linux.depths import QueueDepths
 from mrclab.topo.linux.patience import Pace, Patience
-from mrclab.topo.linux.state import RunState
+from mrclab.topo.linux.state import RunState, namespace
 from mrclab.topo.linux.targets import Launch, Target
 from mrclab.topo.model import Fabric
 
@@ -33,14 +33,15 @@ _READY_TIMEOUT = 60.0  # seconds until a switch process must answer; two slow co
 _USUAL_SHELL = 0.04  # seconds in which a small, quiet machine starts a node's shell
 _LOOK_AGAIN = 0.02  # seconds between two attempts to connect
 _MAX_SOCKET_PATH = 107  # bytes, sun_path without its final zero
+_UMASK = 0o022  # of all processes: what they make is written by nobody else, whatever the umask was
 _GRACE = 1.0  # seconds that agents and controllers get to end by themselves
 
 
 class Emulation:
     """The realised fabric. `with Emulation(...) as lab:` starts it and removes everything at the end.
 
-    `run_dir` receives sockets and logs; its parent holds lock and record and gives the namespace its name prefix, so
-    that /run/mrclab/lab makes `mrclab-cables`. `target` is `soft`, `bmv2`, None for the default, or a Target.
+    `run_dir` receives sockets and logs; its parent holds lock and record and gives the namespace its name, so that
+    /run/mrclab/lab makes `mrclab-cables`. `target` is `soft`, `bmv2`, None for the default, or a Target.
     """
 
     cables: Cables
@@ -80,7 +81,7 @@ class Emulation:
             with _undisturbed():
                 self._state = RunState.claim(self.run_dir.parent, lambda line: progress(line, 0, 0))
             self._state.make_directory(self.run_dir)
-            (self.run_dir / "log").mkdir()
+            (self.run_dir / "log").mkdir(mode=0o755)
             self._start_nodes(nodes, progress)
             self._start_cables(nodes, progress)
             self._start_switches([switch.name for switch in self.fabric.switches], progress)
@@ -141,6 +142,7 @@ class Emulation:
             "stdin": subprocess.DEVNULL,
             "start_new_session": True,
             "env": state.environment,
+            "umask": _UMASK,
         } | keywords
         options["env"] = {**options["env"], processes.TOKEN_VARIABLE: state.token}
         with contextlib.ExitStack() as files:
@@ -270,7 +272,7 @@ class Emulation:
         assert self._state is not None
         state, total = self._state, len(self.fabric.links)
         progress("cables", 0, total)
-        name = f"{self.run_dir.parent.name}-cables"
+        name = namespace(self.run_dir.parent, "cables")
         state.add_namespace(name)
         self.cables = Cables(self.fabric, name)
         self.cables.build(self._namespaces, lambda descriptor: state.confirm_namespace(name, descriptor))
@@ -301,6 +303,7 @@ class Emulation:
                 stderr=subprocess.STDOUT,
                 env=state.environment,
                 start_new_session=True,
+                umask=_UMASK,
             )
 
     def _as_ready(self, launches: Mapping[str, Launch]) -> Iterator[str]:

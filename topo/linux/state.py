@@ -2,11 +2,13 @@
 
 One lab runs at a time per base directory (/run/mrclab): a lock on `lock`, held by the running process and dropped by
 the kernel when that dies, says which. `state.json` names token, processes, namespaces and directories. `clean`
-removes what it names and what carries its token, nothing else.
+removes what it names and what carries its token, nothing else; of directories only those inside the base directory,
+whatever the file says. All of it is root's, whatever the umask.
 """
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import secrets
@@ -14,7 +16,10 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from mrclab.topo.errors import EmulationError, LabRunning
 from mrclab.topo.linux import kernel, processes
@@ -22,6 +27,7 @@ from mrclab.topo.linux import kernel, processes
 BASE = Path("/run/mrclab")
 _STATE_FILE = "state.json"
 _LOCK_FILE = "lock"
+_BASE_MODE, _DIRECTORY_MODE, _FILE_MODE = 0o755, 0o700, 0o600
 
 
 @dataclass
@@ -33,6 +39,19 @@ class Record:
     processes: dict[str, list[int]] = field(default_factory=dict)  # pid → [start time]; JSON wants text keys
     namespaces: dict[str, int] = field(default_factory=dict)  # name → inode; 0 until it is known
     directories: list[str] = field(default_factory=list)
+
+
+class _RecordData(TypedDict):
+    """The same as JSON."""
+
+    token: Annotated[str, Field(min_length=1)]
+    pid: int
+    processes: dict[Annotated[str, Field(pattern=r"^[0-9]+$")], Annotated[list[int], Field(min_length=1)]]
+    namespaces: dict[Annotated[str, Field(pattern=r"^[^/]+$")], int]
+    directories: list[str]
+
+
+_RECORD = TypeAdapter(_RecordData)
 
 
 class RunState:
@@ -77,12 +96,15 @@ class RunState:
         """Forget processes that have ended and been reaped."""
         for pid in pids:
             self._record.processes.pop(str(pid), None)
-        self._save()
+        self._note()
 
     def add_namespace(self, name: str) -> None:
         """Write down a named namespace before it is made; one that exists is refused, so that it is never removed."""
         if (kernel.NETNS_DIR / name).exists():
-            raise EmulationError(f"a network namespace {name} exists already; remove it with `ip netns del {name}`")
+            raise EmulationError(
+                f"a network namespace {name} exists already, perhaps of a lab that runs;"
+                f" if none does, remove it with `ip netns del {name}`"
+            )
         self._record.namespaces[name] = 0
         self._save()
 
@@ -95,34 +117,55 @@ class RunState:
         """Make a directory of this run; it goes with all its files on release. One that holds files is refused."""
         if path.exists() and any(path.iterdir()):
             raise EmulationError(f"the run directory {path} holds files already; remove it or name another")
+        if not _is_inside(path, self.base):
+            raise EmulationError(f"the run directory {path} is not inside {self.base}, which alone is cleaned up")
         self._record.directories.append(str(path))
         self._save()
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        path.chmod(_DIRECTORY_MODE)
 
     def end_processes(self, grace: float = 0.0) -> None:
         """End every process of this run."""
         recorded = ((int(pid), began[0]) for pid, began in self._record.processes.items())
         processes.end_all(self.token, recorded, grace)
         self._record.processes.clear()
-        self._save()
+        self._note()
 
     def remove_namespaces(self) -> None:
         """Remove the named namespaces of this run with the interfaces in them."""
         for name, inode in list(self._record.namespaces.items()):
             _remove_namespace(name, inode)
             del self._record.namespaces[name]
-        self._save()
+        self._note()
 
     def release(self) -> None:
         """Remove everything that is left, files included, and give the lock back."""
-        _remove(self._record)
+        _remove(self._record, self.base)
         _finish(self.base, self._lock)
+
+    def _note(self) -> None:
+        """Write down that something is gone, where that can be written: what remains must be removed all the same."""
+        with contextlib.suppress(EmulationError):
+            self._save()
 
     def _save(self) -> None:
         path = self.base / _STATE_FILE
         draft = path.with_suffix(".tmp")
-        draft.write_text(json.dumps(self._record.__dict__))
-        draft.replace(path)
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
+                os.fchmod(descriptor, _FILE_MODE)
+                file.write(json.dumps(self._record.__dict__))
+            draft.replace(path)
+        except OSError as error:
+            what = f"the lab's record {path} cannot be written: {error.strerror}"
+            raise EmulationError(f"{what}; make room there, or give another --run-dir") from None
+
+
+def namespace(base: Path, what: str) -> str:
+    """The name of a namespace of the lab in a base directory: no two directories have the same."""
+    own = "" if base == BASE else f"-{hashlib.sha256(str(base.resolve()).encode()).hexdigest()[:8]}"
+    return f"{base.name}{own}-{what}"
 
 
 def clean(base: Path = BASE) -> list[str]:
@@ -157,10 +200,10 @@ def running(base: Path = BASE) -> int | None:
 
 
 def _take_lock(base: Path) -> int:
-    base.mkdir(parents=True, exist_ok=True)
+    _make_base(base)
     path = base / _LOCK_FILE
     while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -172,10 +215,20 @@ def _take_lock(base: Path) -> int:
             ) from None
         if _same_file(lock, path):  # else its last holder removed it between our open and our lock
             os.truncate(lock, 0)
-            os.pwrite(lock, str(os.getpid()).encode(), 0)
+            with contextlib.suppress(OSError):  # on a full disk nobody learns the pid; the lock holds even so
+                os.pwrite(lock, str(os.getpid()).encode(), 0)
             return lock
         os.close(lock)
-        base.mkdir(parents=True, exist_ok=True)
+        _make_base(base)
+
+
+def _make_base(base: Path) -> None:
+    try:
+        base.mkdir(mode=_BASE_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise EmulationError(
+            f"the lab's directory {base} cannot be made: {error.strerror}; give another --run-dir"
+        ) from None
 
 
 def _same_file(descriptor: int, path: Path) -> bool:
@@ -201,7 +254,7 @@ def _remove_recorded(base: Path) -> list[str]:
         record = _read(path)
     except FileNotFoundError:
         return []
-    removed = _remove(record)
+    removed = _remove(record, base)
     path.unlink(missing_ok=True)
     return removed
 
@@ -209,18 +262,27 @@ def _remove_recorded(base: Path) -> list[str]:
 def _read(path: Path) -> Record:
     text = path.read_text()
     try:
-        data: dict[str, Any] = json.loads(text)
-        return Record(**data)
-    except (ValueError, TypeError) as error:
-        raise EmulationError(f"the state file {path} is damaged ({error}); look at it and remove it by hand") from None
+        return Record(**_RECORD.validate_json(text))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first["loc"] else str(first["msg"])
+        raise EmulationError(
+            f"the state file {path} is damaged ({what}), so that nobody knows what that lab left;"
+            f" end its processes (`ps -e`), remove its namespaces (`ip netns`), then {path.parent}"
+        ) from None
 
 
-def _remove(record: Record) -> list[str]:
+def _is_inside(path: Path, base: Path) -> bool:
+    """Whether a directory is below a base, links and dots resolved."""
+    return base.resolve() in path.resolve().parents
+
+
+def _remove(record: Record, base: Path) -> list[str]:
     recorded = ((int(pid), began[0]) for pid, began in record.processes.items())
     removed = [f"process {pid}" for pid in sorted(processes.end_all(record.token, recorded))]
     removed += [f"namespace {name}" for name, inode in record.namespaces.items() if _remove_namespace(name, inode)]
     for directory in record.directories:
-        if Path(directory).exists():
+        if Path(directory).exists() and _is_inside(Path(directory), base):
             shutil.rmtree(directory, ignore_errors=True)
             removed.append(f"directory {directory}")
     return removed
