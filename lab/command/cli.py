@@ -186,13 +186,14 @@ def send(
 
 @app.command()
 def doctor(
+    context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     faults: Annotated[
         bool, typer.Option("--faults", help="try every kind of fault on this kernel; needs root")
     ] = False,
 ) -> None:
     """Say what this machine has and lacks, which back-ends follow, and the remedy."""
-    checks = health.examine()
+    checks = health.examine(context.obj)
     if faults:
         session.check_machine()
         checks += health.try_faults()

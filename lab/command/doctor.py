@@ -13,10 +13,12 @@ from typing import Any
 from mrclab.lab.command import p4sh
 from mrclab.lab.faults import selftest
 from mrclab.lab.measure.machine import MIN_STEAL
+from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.watch import steal_seconds
-from mrclab.topo.linux import state, targets
+from mrclab.topo.linux import processes, state, targets
 
 _BUSY_S = 0.5  # seconds over which is seen what a hypervisor takes
+_ONLY_ROOT = "only root can try"
 _SETUP = "run `sudo make setup`"
 
 
@@ -31,8 +33,8 @@ class Check:
     needed: bool = True
 
 
-def examine() -> list[Check]:
-    """Look at everything; changes nothing on the machine."""
+def examine(run_dir: Path = RUN_DIR) -> list[Check]:
+    """Look at everything, at labs in `run_dir` and wherever else one is; changes nothing on the machine."""
     return [
         _python(),
         _root(),
@@ -46,7 +48,7 @@ def examine() -> list[Check]:
         _shell(),
         _size(),
         _steal(),
-        _running(),
+        _running(run_dir),
     ]
 
 
@@ -106,6 +108,8 @@ def _program(name: str, package: str) -> Check:
 
 
 def _namespaces() -> Check:
+    if os.geteuid() != 0:
+        return Check("network namespaces", True, _ONLY_ROOT)
     ok = Path("/proc/self/ns/net").exists() and _quiet("unshare", "--net", "true")
     return Check(
         "network namespaces", ok, "can be made" if ok else "cannot be made here", "run as root, outside containers"
@@ -114,6 +118,8 @@ def _namespaces() -> Check:
 
 def _nftables() -> Check:
     """Try the very rule that cables are made of, in a namespace that vanishes with the command."""
+    if os.geteuid() != 0:
+        return Check("nftables netdev", True, _ONLY_ROOT)
     rule = (
         "add table netdev t; add chain netdev t c { type filter hook ingress device lo priority 0; };"
         " add rule netdev t c numgen random mod 100 < 1 drop; add rule netdev t c fwd to lo"
@@ -123,6 +129,8 @@ def _nftables() -> Check:
 
 
 def _netem() -> Check:
+    if os.geteuid() != 0:
+        return Check("netem", True, _ONLY_ROOT, "", False)
     ok = _quiet("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
     return Check(
         "netem", ok, "works" if ok else "the kernel has none", "none needed: a relay process delays and reorders", False
@@ -165,14 +173,24 @@ def _steal() -> Check:
     return Check("CPUs of its own", share <= MIN_STEAL, found, remedy, False)
 
 
-def _running() -> Check:
-    try:
-        pid = state.running()
-    except OSError:
-        return Check("other labs", True, "cannot be told without root", "", False)
-    left = pid is None and state.BASE.exists()
-    found = f"process {pid} runs one" if pid else "remains of a killed one" if left else "none"
-    return Check("other labs", pid is None and not left, found, "end it, or run `mrclab clean`", False)
+def _running(run_dir: Path) -> Check:
+    """Labs that run, and what killed ones left: in this run directory, and by processes that carry a lab's token."""
+    found, remedies = [], []
+    labs = processes.of_labs()
+    for base in sorted({run_dir.parent, *labs}):
+        left = f"{len(labs[base])} processes" if base in labs else "files"
+        try:
+            pid = state.running(base)
+        except OSError:
+            found.append(f"{left} in {base}, of which only root can tell more")
+            continue
+        if pid is not None:
+            found.append(f"process {pid} runs one in {base}")
+            remedies.append(f"end process {pid}")
+        elif base in labs or base.exists():
+            found.append(f"{left} of a killed one in {base}")
+            remedies.append(f"run `mrclab --run-dir {run_dir if base == run_dir.parent else base / 'lab'} clean`")
+    return Check("other labs", not found, "; ".join(found) or "none", "; ".join(remedies), False)
 
 
 def _quiet(*argv: str) -> bool:

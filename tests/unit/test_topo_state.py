@@ -190,3 +190,13 @@ def test_two_labs_of_directories_with_one_name_have_namespaces_of_their_own(tmp_
     names = {state.namespace(tmp_path / place / "lab", "cables") for place in ("a", "b")}
     assert len(names) == 2
     assert state.namespace(state.BASE, "cables") == "mrclab-cables"
+
+
+def test_clean_finds_what_a_killed_run_left_though_its_record_is_gone(base):
+    run = RunState.claim(base)
+    process = sleeper(run)
+    os.close(run._lock)  # as if its process had died
+    shutil.rmtree(base)
+    assert state.clean(base) == [f"process {process.pid}"]
+    assert process.wait() == -9
+    assert not base.exists()

@@ -144,7 +144,7 @@ class Emulation:
             "env": state.environment,
             "umask": _UMASK,
         } | keywords
-        options["env"] = {**options["env"], processes.TOKEN_VARIABLE: state.token}
+        options["env"] = {**options["env"], **state.marks}
         with contextlib.ExitStack() as files:
             if log is not None:
                 output = files.enter_context(Path(self.run_dir / "log" / f"{log}.log").open("ab"))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 TOKEN_VARIABLE = "MRCLAB_RUN_TOKEN"
+BASE_VARIABLE = "MRCLAB_RUN_BASE"  # the base directory of the run, for who finds the process
 
 _PROC = Path("/proc")
 _STARTTIME_FIELD = 19  # of /proc/<pid>/stat, counted after the command name; in clock ticks since boot
@@ -37,6 +38,32 @@ def with_token(token: str) -> set[int]:
                 if needle in (_PROC / entry.name / "environ").read_bytes().split(b"\0"):
                     found.add(int(entry.name))
     return found
+
+
+def of_labs() -> dict[Path, set[int]]:
+    """Processes of all labs, running or killed, by base directory; of other users' only root sees any.
+
+    One that sees another file system at that place, as in a container, belongs to another lab of the same path.
+    """
+    found: dict[Path, set[int]] = {}
+    needle = f"{BASE_VARIABLE}=".encode()
+    for entry in os.scandir(_PROC):
+        if entry.name.isdigit() and start_time(int(entry.name)) is not None:
+            with contextlib.suppress(OSError):
+                for word in (_PROC / entry.name / "environ").read_bytes().split(b"\0"):
+                    base = Path(os.fsdecode(word[len(needle) :]))
+                    if word.startswith(needle) and _sees_the_same(int(entry.name), base):
+                        found.setdefault(base, set()).add(int(entry.name))
+    return found
+
+
+def _sees_the_same(pid: int, path: Path) -> bool:
+    """Whether a process finds the same directory as we at a path, or at the nearest above it that we have."""
+    there = next(place for place in (path, *path.parents) if place.exists())
+    try:
+        return os.path.samestat(there.stat(), os.stat(f"/proc/{pid}/root{there}"))  # noqa: PTH116 - a link of the kernel's
+    except OSError:
+        return False
 
 
 def to_real_time(pid: int) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from mrclab.topo.errors import EmulationError, LabRunning
 from mrclab.topo.linux import kernel, processes
@@ -46,9 +46,9 @@ class _RecordData(TypedDict):
 
     token: Annotated[str, Field(min_length=1)]
     pid: int
-    processes: dict[Annotated[str, Field(pattern=r"^[0-9]+$")], Annotated[list[int], Field(min_length=1)]]
-    namespaces: dict[Annotated[str, Field(pattern=r"^[^/]+$")], int]
-    directories: list[str]
+    processes: NotRequired[dict[Annotated[str, Field(pattern=r"^[0-9]+$")], Annotated[list[int], Field(min_length=1)]]]
+    namespaces: NotRequired[dict[Annotated[str, Field(pattern=r"^[^/]+$")], int]]
+    directories: NotRequired[list[str]]
 
 
 _RECORD = TypeAdapter(_RecordData)
@@ -82,7 +82,12 @@ class RunState:
     @property
     def environment(self) -> dict[str, str]:
         """Environment for everything this run starts."""
-        return {**os.environ, processes.TOKEN_VARIABLE: self.token}
+        return {**os.environ, **self.marks}
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """What is in the environment of all processes of this run."""
+        return {processes.TOKEN_VARIABLE: self.token, processes.BASE_VARIABLE: str(self.base.resolve())}
 
     def add_process(self, *pids: int) -> None:
         """Write down processes that were just started."""
@@ -170,7 +175,7 @@ def namespace(base: Path, what: str) -> str:
 
 def clean(base: Path = BASE) -> list[str]:
     """Remove what a killed run left; returns one phrase per thing removed. LabRunning where that run is alive."""
-    if not base.exists():
+    if not base.exists() and base.resolve() not in processes.of_labs():
         return []
     lock = _take_lock(base)
     try:
@@ -253,9 +258,20 @@ def _remove_recorded(base: Path) -> list[str]:
     try:
         record = _read(path)
     except FileNotFoundError:
-        return []
+        return _remove_unrecorded(base)
     removed = _remove(record, base)
     path.unlink(missing_ok=True)
+    return removed
+
+
+def _remove_unrecorded(base: Path) -> list[str]:
+    """What a run left whose record somebody removed: known by its processes' mark, and by the namespace's name."""
+    left = {pid: began for pid in processes.of_labs().get(base.resolve(), ()) if (began := processes.start_time(pid))}
+    left.pop(os.getpid(), None)
+    removed = [f"process {pid}" for pid in sorted(processes.end(left))]
+    name = namespace(base, "cables")
+    if removed and _remove_namespace(name, 0):
+        removed.append(f"namespace {name}")
     return removed
 
 
