@@ -118,5 +118,5 @@ def test_heal_all_sends_frames_straight_even_if_the_relay_died(lab, nic):
     os.kill(lab.processes()["relay-h1-p1-t0-p1-1-both"], 9)
     lab.cables.heal_all()
     assert numbers(across(*nic, numbered(10))) == list(range(10))
-    relayed._process.wait()
+    relayed._relay._process.wait()
     assert not relayed.alive

@@ -1,0 +1,69 @@
+"""Helpers of the lab that do not do as they should: every wait for one ends, with a reason."""
+
+import subprocess
+import sys
+
+import pytest
+
+from mrclab.topo.cables import helper
+from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux.patience import Pace
+
+
+class Ground:
+    """As much of an emulation as a helper needs; runs `program` instead of the module."""
+
+    def __init__(self, place, program):
+        (place / "log").mkdir()
+        self.run_dir, self.pace, self._program = place, Pace(), program
+
+    def popen(self, _node, argv, *, log, namespace, **keywords):
+        del log, namespace
+        self.process = subprocess.Popen([sys.executable, "-c", self._program, argv[-1]], **keywords)
+        return self.process
+
+
+def _start(tmp_path, program):
+    lab = Ground(tmp_path, program)
+    return lab, helper.Helper.start(lab, None, "module", {"count": 2}, "relay-x")
+
+
+_GOOD = """
+import json, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: (print(json.dumps([sys.argv[1]])), sys.exit()))
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+def test_a_helper_is_told_what_to_do_and_tells_what_it_did(tmp_path):
+    _lab, it = _start(tmp_path, _GOOD)
+    assert it.alive
+    assert it.finish() == ['{"count": 2}']
+    assert it.finish() is None
+
+
+@pytest.mark.timeout(30)
+def test_one_that_dies_at_once_did_not_start(tmp_path):
+    with pytest.raises(EmulationError, match="relay-x did not start; see "):
+        _start(tmp_path, "raise SystemExit(1)")
+
+
+@pytest.mark.timeout(30)
+def test_one_that_never_gets_ready_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(helper, "START_TIMEOUT", 0.1)
+    lab = Ground(tmp_path, "import time; time.sleep(1000)")
+    with pytest.raises(EmulationError, match=r"relay-x took more than .* to get ready"):
+        helper.Helper.start(lab, None, "module", {}, "relay-x")
+    assert lab.process.returncode == -9
+
+
+@pytest.mark.timeout(30)
+def test_one_that_does_not_end_when_told_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(helper, "END_TIMEOUT", 0.1)
+    lab, it = _start(
+        tmp_path, _GOOD.replace("(print(json.dumps([sys.argv[1]])), sys.exit())", "None") + "signal.pause()"
+    )
+    with pytest.raises(EmulationError, match=r"relay-x took more than .* to end"):
+        it.finish()
+    assert lab.process.returncode == -9

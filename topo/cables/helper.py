@@ -1,0 +1,90 @@
+"""A process that helps the lab while it runs: says `ready`, works until SIGTERM, and tells in JSON what it did."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+from typing import Any
+
+from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux import processes
+from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.linux.patience import Patience
+
+START_TIMEOUT = 20.0  # seconds for a helper to load its program; it takes some tenths
+END_TIMEOUT = 10.0  # seconds for its last words
+_LOOK_AGAIN = 0.1  # seconds
+_READY = b"ready\n"
+
+
+class Helper:
+    """A helper that runs, until `finish`. Made by `start`."""
+
+    def __init__(self, lab: Emulation, name: str, process: "subprocess.Popen[bytes]") -> None:
+        self.name = name  # of its process in the lab
+        self._lab, self._process = lab, process
+
+    @classmethod
+    def start(
+        cls, lab: Emulation, node: str | None, module: str, wanted: object, name: str, namespace: int | None = None
+    ) -> "Helper":
+        """Run `module` in a node's namespaces (or in `namespace`), with `wanted` as its argument; returns when it is
+        ready. EmulationError where it ends, or stands still.
+        """
+        argv = [sys.executable, "-m", module, json.dumps(wanted)]
+        with (lab.run_dir / "log" / f"{name}.log").open("ab") as log:
+            process = lab.popen(node, argv, log=name, namespace=namespace, stdout=subprocess.PIPE, stderr=log)
+        helper = cls(lab, name, process)
+        if helper._said(START_TIMEOUT, "get ready", upto=_READY) != _READY:
+            process.kill()
+            process.wait()
+            raise EmulationError(f"{name} did not start; see {helper._log}")
+        processes.to_real_time(process.pid)
+        return helper
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    @property
+    def finished(self) -> bool:
+        """Whether `finish` was called."""
+        return self._process.stdout is None or self._process.stdout.closed
+
+    def finish(self) -> Any:
+        """End it; returns what it says of its work, None where it was ended already."""
+        if self.finished:
+            return None
+        self._process.terminate()
+        output = self._said(END_TIMEOUT, "end")
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        if self._process.wait():
+            raise EmulationError(f"{self.name} failed; see {self._log}")
+        return json.loads(output)
+
+    @property
+    def _log(self) -> str:
+        return str(self._lab.run_dir / "log" / f"{self.name}.log")
+
+    def _said(self, seconds: float, what: str, upto: bytes = b"") -> bytes:
+        """What it writes until it says `upto`, or closes its output; one that stands still is killed."""
+        assert self._process.stdout is not None
+        terminal, said = self._process.stdout.fileno(), b""
+        patience = Patience(seconds, self._lab.pace, self._process.pid)
+        poll = select.poll()
+        poll.register(terminal, select.POLLIN)
+        while not (upto and said.endswith(upto)):
+            if poll.poll(_LOOK_AGAIN * 1000):
+                data = os.read(terminal, 65536)
+                if not data:
+                    break
+                said += data
+            elif patience.over:
+                self._process.kill()
+                self._process.wait()
+                self._process.stdout.close()
+                raise patience.error(self.name, f"{what}; see {self._log}")
+        return said
