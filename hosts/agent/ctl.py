@@ -32,14 +32,11 @@ class CtlOperations:
         record: Callable[[dict[str, Any]], Any],
     ) -> None:
         self._endpoint = endpoint
+        self._ctl = Ctl(endpoint)
         self._address = address
         self._record = record
         self._batches: dict[int, list[Result] | None] = {}  # None while it is under way
         self._next_batch = 1
-
-    @property
-    def _ctl(self) -> Ctl:
-        return self._endpoint.ctl
 
     # --- EV profiles --------------------------------------------------------------------------------------------------
 

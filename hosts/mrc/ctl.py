@@ -32,9 +32,7 @@ class Ctl:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._profiles: dict[int, EvProfile] = {}
-        self._cc_profiles: dict[int, tuple[str, dict[str, Any]]] = {}
-        self._next_profile = 1
+        self._profiles = endpoint.profiles
 
     # --- EV profiles --------------------------------------------------------------------------------
 
@@ -48,19 +46,18 @@ class Ctl:
         expansion: Expansion | None = None,
     ) -> int:
         """A profile in INIT; a GENERATED one has its entries from the start."""
-        profile = EvProfile(self._next_profile, mode, fmt, ev_count, ev_min_active, frozenset(event_mask), expansion)
-        if mode is Mode.GENERATED:
-            profile.generate([port.number for port in self._endpoint.config.ports], self._endpoint.rng)
-        self._profiles[profile.number] = profile
-        self._next_profile += 1
-        return profile.number
+
+        def make(number: int) -> EvProfile:
+            made = EvProfile(number, mode, fmt, ev_count, ev_min_active, frozenset(event_mask), expansion)
+            if mode is Mode.GENERATED:
+                made.generate([port.number for port in self._endpoint.config.ports], self._endpoint.rng)
+            return made
+
+        return self._profiles.add_ev(make).number
 
     def ev_profile(self, number: int) -> EvProfile:
         """EINVAL if there is no such profile."""
-        try:
-            return self._profiles[number]
-        except KeyError:
-            raise VerbsError("EINVAL", f"there is no EV profile {number}") from None
+        return self._profiles.ev(number)
 
     def modify_ev_profile(self, number: int, state: ProfileState) -> None:
         """One step of INIT ⇄ OFFLINE ⇄ ONLINE."""
@@ -68,16 +65,12 @@ class Ctl:
 
     def destroy_ev_profile(self, number: int) -> None:
         """EBUSY while QPs use it."""
-        profile = self.ev_profile(number)
-        if profile.users:
-            raise VerbsError("EBUSY", f"EV profile {number} serves {profile.users} QPs; destroy them first")
-        del self._profiles[number]
+        self._profiles.remove_ev(number)
 
     def replace_ev(self, number: int, index: int, port: int, value: bytes, all_copies: bool = False) -> None:
         """REPLACE_EV. EBUSY while QPs use the profile: in this lab a QP's set does not change under it."""
         profile = self.ev_profile(number)
-        if profile.users:
-            raise VerbsError("EBUSY", f"EV profile {number} serves {profile.users} QPs; destroy them first")
+        profile.check_unused()
         plane = self._plane(port)
         if profile.format is not EvFormat.UDP:
             uplinks = {0, *(up for t in self._endpoint.config.templates for up in t.uplinks.get(plane, ()))}
@@ -138,14 +131,11 @@ class Ctl:
     def create_cc_profile(self, algorithm: str, **config: Any) -> int:
         """A profile of "none" or "uet-1.0-nscc" with parameters of its config struct (bytes and seconds)."""
         controller_config(algorithm, config)
-        number = self._next_profile
-        self._next_profile += 1
-        self._cc_profiles[number] = (algorithm, config)
-        return number
+        return self._profiles.add_cc(algorithm, config)
 
     def cc_profile_users(self, number: int) -> int:
         """QPs made with this profile."""
-        self.cc_profile(number)
+        self._profiles.cc(number)
         return sum(qp.cc_profile == number for qp in self._endpoint.qps.values())
 
     def destroy_cc_profile(self, number: int) -> None:
@@ -153,14 +143,11 @@ class Ctl:
         users = self.cc_profile_users(number)
         if users:
             raise VerbsError("EBUSY", f"congestion control profile {number} serves {users} QPs; destroy them first")
-        del self._cc_profiles[number]
+        self._profiles.remove_cc(number)
 
     def cc_profile(self, number: int) -> tuple[str, dict[str, Any]]:
         """Algorithm and parameters; EINVAL if there is no such profile."""
-        try:
-            return self._cc_profiles[number]
-        except KeyError:
-            raise VerbsError("EINVAL", f"there is no congestion control profile {number}") from None
+        return self._profiles.cc(number)
 
     # --- EV probes ------------------------------------------------------------------------------------
 

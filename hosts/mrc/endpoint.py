@@ -17,7 +17,6 @@ from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.cc import Qpcc
 from mrclab.hosts.mrc.codec import WIRE, Codec
 from mrclab.hosts.mrc.controlpackets import ControlItem
-from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
 from mrclab.hosts.mrc.ev import Denier
 from mrclab.hosts.mrc.intake import intake_of
@@ -79,7 +78,6 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         self.urgent = False  # a QP may have a retransmission or a probe to send
         super().__init__(config, rng, log, secrets)
         self.ops = EndpointOps(self)
-        self.ctl = Ctl(self)
         self._strangers: dict[bytes, Peer] = {}  # peers without a QP that asked or were asked something
 
     # --- packets in -------------------------------------------------------------------------------

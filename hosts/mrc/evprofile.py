@@ -160,12 +160,17 @@ class EvProfile:
                 raise VerbsError(
                     "EINVAL", f"EV profile {self.number} has {empty} unpopulated entries; replace them first"
                 )
-        elif self.users:
-            raise VerbsError("EBUSY", f"EV profile {self.number} serves {self.users} QPs; destroy them first")
+        else:
+            self.check_unused()
         if target is ProfileState.INIT and self.mode is Mode.EXPLICIT:
             self.entries = [Entry() for _ in range(self.ev_count)]
             self.denied.clear()
         self.state = target
+
+    def check_unused(self) -> None:
+        """EBUSY while QPs use it."""
+        if self.users:
+            raise VerbsError("EBUSY", f"EV profile {self.number} serves {self.users} QPs; destroy them first")
 
     def generate(self, ports: list[int], rng: random.Random) -> None:
         """Draw the entries of a GENERATED profile, an equal number per port."""

@@ -9,10 +9,10 @@ from typing import Any
 from mrclab.hosts.mrc.cc import Qpcc
 from mrclab.hosts.mrc.codec import Codec
 from mrclab.hosts.mrc.controlpackets import ControlItem
-from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evprofile import EvProfile, ProfileState
 from mrclab.hosts.mrc.intake import Intake
 from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.mrc.profiles import Profiles
 from mrclab.hosts.mrc.qp import QueuePair
 from mrclab.hosts.mrc.settings import qp_settings
 from mrclab.hosts.rdma import verbs as rc
@@ -27,7 +27,6 @@ class Verbs(rc.Verbs[QueuePair]):
     transport = "MRC"
     of_peer = ("qpn", "psn", "mpr", "wimm")
     codec: Codec
-    ctl: Ctl
     urgent: bool
     intake: Intake | None
 
@@ -40,6 +39,7 @@ class Verbs(rc.Verbs[QueuePair]):
     ) -> None:
         super().__init__(config, rng, log, secrets)
         self.peers: dict[bytes, Peer] = {}
+        self.profiles = Profiles()
 
     # --- hooks that the packet side fills in ------------------------------------------------------
 
@@ -93,13 +93,13 @@ class Verbs(rc.Verbs[QueuePair]):
         profile: EvProfile | None = None
         cc_config: dict[str, Any] = {}
         if isinstance(attributes.get("ev_profile"), int):
-            profile = self.ctl.ev_profile(attributes.pop("ev_profile"))
+            profile = self.profiles.ev(attributes.pop("ev_profile"))
             if profile.state is not ProfileState.ONLINE:
                 raise VerbsError(
                     "EINVAL", f"EV profile {profile.number} is {profile.state.value}; bring it ONLINE first"
                 )
         if isinstance(attributes.get("cc_profile"), int):
-            attributes["cc_profile"], cc_config = self.ctl.cc_profile(attributes["cc_profile"])
+            attributes["cc_profile"], cc_config = self.profiles.cc(attributes["cc_profile"])
         return profile, cc_config
 
     def destroy_qp(self, number: int) -> None:

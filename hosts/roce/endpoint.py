@@ -11,10 +11,10 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any, NoReturn
+from typing import Any
 
 from mrclab.hosts.rdma import endpoint as rc
-from mrclab.hosts.rdma.errors import DiscardError, VerbsError
+from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.icrc import Verifier
 from mrclab.hosts.rdma.path import Frame
 from mrclab.hosts.roce.codec import WIRE, Codec
@@ -53,7 +53,6 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         self._ports = {port.number: Port(port.number, port.plane) for port in config.ports}
         super().__init__(config, rng, log, secrets)
         self._pacing = self.timers.timer(self._let_go)
-        self.ctl = Ctl(self)
 
     # --- packets in -------------------------------------------------------------------------------
 
@@ -168,25 +167,3 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
 
     def _paths_of(self, qp: QueuePair) -> list[dict[str, Any]]:
         return [qp.path_snapshot(self._ports[qp.port.number].up)]
-
-
-class Ctl:
-    """The control interface of a host without EVs: port admin state works, everything else is EOPNOTSUPP."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-
-    def set_port_admin(self, port: int, enabled: bool, now: float) -> None:
-        """Disable a port administratively, or allow it again."""
-        if all(port != known.number for known in self._endpoint.config.ports):
-            raise VerbsError("EINVAL", f"this host has no port {port}; it has 1…{len(self._endpoint.config.ports)}")
-        self._endpoint.port_admin(port, enabled, now)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-
-        def refuse(*_arguments: Any, **_named: Any) -> NoReturn:
-            raise VerbsError("EOPNOTSUPP", f"{name} is MRC's: RoCEv2 has no EVs and no congestion control profiles")
-
-        return refuse

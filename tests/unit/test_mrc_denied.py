@@ -3,6 +3,7 @@
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
+from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evformat import EvFormat
 from mrclab.hosts.mrc.evprofile import ApiState, Mode, ProfileState
 from mrclab.topo import srv6
@@ -30,7 +31,7 @@ class Denied:
     def __init__(self, mode=Mode.EXPLICIT):
         self.sim = Simulation()
         self.host = self.sim.hosts["h1"]
-        self.profile = online(self.host.ctl, mode)
+        self.profile = online(Ctl(self.host), mode)
         self.qp = self.new_qp()
         self.modify(ApiState.DENIED)
         assert self.state() is ApiState.DENIED
@@ -46,11 +47,11 @@ class Denied:
 
     def modify(self, state):
         ev = self.ev()
-        self.host.ctl.modify_ev_state(self.profile, ev.path.port, ev.api_value, state)
+        Ctl(self.host).modify_ev_state(self.profile, ev.path.port, ev.api_value, state)
 
     def state(self, qp=None):
         value = self.ev(qp).api_value
-        return next(state for _, known, state in self.host.ctl.query_ev_state(qp or self.qp) if known == value)
+        return next(state for _, known, state in Ctl(self.host).query_ev_state(qp or self.qp) if known == value)
 
     def configure(self, *rules):
         config = self.host.config.model_copy(update={"version": 2, "denylist": rules})
@@ -82,7 +83,7 @@ def test_denylist_and_control_interface_forbid_each_for_itself():
 
 def test_an_entry_written_again_stays_denied_until_the_profile_starts_over():
     denied = Denied()
-    ctl, index = denied.host.ctl, (PLANE - 1) * UPLINKS + UPLINK - 1
+    ctl, index = Ctl(denied.host), (PLANE - 1) * UPLINKS + UPLINK - 1
     entry = ctl.query_ev_array(denied.profile)[index]
     denied.host.destroy_qp(denied.qp)
     ctl.replace_ev(denied.profile, index, entry.port, entry.value)

@@ -11,7 +11,6 @@ from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
-from mrclab.hosts.roce.endpoint import Endpoint
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -469,13 +468,9 @@ def test_attributes_that_make_no_sense_are_refused(attributes, code, words):
     assert refusal.value.code == code
 
 
-def test_calls_of_mrcs_control_interface_are_refused_but_for_the_ports():
-    sim = Simulation()
-    host: Endpoint = sim.hosts["h1"]
-    with pytest.raises(VerbsError, match="create_ev_profile is MRC's") as refusal:
-        host.ctl.create_ev_profile("EXPLICIT", "SRV6", 4, 1)
-    assert refusal.value.code == "EOPNOTSUPP"
-    host.ctl.set_port_admin(1, False, 0.0)
+def test_a_port_can_be_disabled():
+    host = Simulation().hosts["h1"]
+    host.port_admin(1, False, 0.0)
     assert not host.plane_up(1)
 
 
