@@ -35,7 +35,7 @@ FILES = {
     "no mapping": (BASE + "fabric: [1]\n", ":4: fabric: a mapping of fields is expected here"),
     "text as entry": ("name: x\ntraffic: [foo]\n", ":2: traffic[1]: a mapping of fields is expected"),
     "negative size": (BASE.replace("1 MiB", "-1"), ":3: traffic[1].size: this must be at least"),
-    "no size": (BASE.replace("1 MiB", "0"), ":3: traffic[1].size: this must be at least"),
+    "no size": (BASE.replace("write", "stream").replace("1 MiB", "0"), ":3: traffic[1].size: this must be at least"),
     "endless size": (BASE.replace("1 MiB", "9" * 400 + " GiB"), ":3: traffic[1].size: a finite number is expected"),
     "no duration": (TIMED.replace("5s", "0s"), ":3: traffic[1].duration: this must be greater than 0"),
     "endless duration": (TIMED.replace("5s", ".inf"), ":3: traffic[1].duration: a finite number"),
