@@ -18,7 +18,7 @@ from mrclab.softswitch.runtime_api import RuntimeApiError
 SWITCH_INTERVAL_SECONDS = 0.0005
 """How long the forwarding thread waits at most for a P4Runtime thread to let go of the interpreter."""
 
-DEFAULT_ADDRESS = "0.0.0.0:9559"  # simple_switch_grpc's own
+DEFAULT_ADDRESS = "127.0.0.1:9559"  # simple_switch_grpc's port, but nobody else's machine
 
 
 class UsageError(Exception):

@@ -39,7 +39,7 @@ class Port:
             self._open()
         except OSError as error:
             self.socket.close()
-            raise PortError(f"port {number}@{interface}: {error.strerror}") from error
+            raise PortError(f"port {number}@{interface}: {error.strerror or error}") from error
         self.fileno = self.socket.fileno()
         self.sent = self.send_errors = self._drops = 0
         self.transmit = self.socket.send

@@ -1,0 +1,50 @@
+"""How the process starts: what it listens on without being told, and what it says where it cannot."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from netns import Namespace
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
+
+COMMAND = [sys.executable, "-m", "mrclab.softswitch"]
+LISTEN, PATIENCE_S = "0A", 20.0
+
+
+@pytest.fixture
+def space():
+    made = Namespace("start")
+    made.ip("link", "set", "lo", "up")
+    yield made
+    made.remove()
+
+
+def listeners(space: Namespace) -> set[str]:
+    """Addresses that sockets in the namespace listen on, as /proc/net/tcp writes them."""
+    with space.entered():
+        tables = [Path(f"/proc/thread-self/net/{name}").read_text().splitlines() for name in ("tcp", "tcp6")]
+    rows = [line.split() for lines in tables for line in lines]
+    return {fields[1] for fields in rows if fields[3] == LISTEN}
+
+
+def test_without_an_address_only_this_machine_reaches_it(space):
+    process = space.popen(COMMAND)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := listeners(space)):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+        assert found == {"0100007F:2557"}  # 127.0.0.1:9559
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_an_interface_that_is_not_there_is_named(space):
+    process = space.popen([*COMMAND, "-i", "1@nosuchif"], stderr=subprocess.PIPE)
+    _, text = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, text) == (1, "softswitch: port 1@nosuchif: no interface with this name\n")
