@@ -332,7 +332,7 @@ Node = Table | Conditional | ActionCallNode
 
 @dataclass(frozen=True)
 class Pipeline:
-    """ingress or egress: a directed graph of nodes without loops."""
+    """ingress or egress: a directed graph of nodes."""
 
     name: str
     first: str | None

@@ -241,14 +241,18 @@ class Table:
         for const in self.table.entries or ():
             action = self.program.actions[const.action_id]
             priority = 0x7FFFFFFF - const.priority if self.info.has_priority else 0
-            match = tuple(self._const_field(k.kind, m) for k, m in zip(self.info.key, const.match, strict=True))
+            match = tuple(self._const_field(k, m) for k, m in zip(self.info.key, const.match, strict=True))
             entry = TableEntry(match, ActionCall(action.name, const.data), priority)
             self._store(entry, is_const=True, number=const.action_id)
 
     @staticmethod
-    def _const_field(kind: str, match: int | tuple[int, int] | None) -> int | tuple[int, int] | None:
-        if isinstance(match, tuple) and kind == "ternary":
+    def _const_field(key: KeyInfo, match: int | tuple[int, int] | None) -> int | tuple[int, int] | None:
+        """Return a match without bits that the program wrote outside its mask or behind its prefix."""
+        if isinstance(match, tuple) and key.kind == "ternary":
             return match[0] & match[1], match[1]
+        if isinstance(match, tuple) and key.kind == "lpm":
+            behind = key.width - match[1]
+            return match[0] >> behind << behind, match[1]
         return match
 
     # -- entries ------------------------------------------------------------------------------------------------------

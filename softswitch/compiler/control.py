@@ -34,6 +34,7 @@ class Graph:
     """What is computed once about a pipeline: nodes, where their ways meet, what is read from each on."""
 
     nodes: dict[str, p4.Node]
+    loops: bool
     joins: dict[str, str | None]
     reads: dict[str | None, frozenset[tuple[str, str]]]
 
@@ -49,6 +50,8 @@ class Control(Parsing):
     """Graphs by pipeline, shared by all scopes of a program."""
     live_behind: Callable[[str, str], bool] = staticmethod(lambda _header, _field: True)
     """Whether something behind the pipeline reads a field."""
+    _numbers: dict[str, int] | None = None
+    """Numbers of the nodes while in a loop over them."""
 
     def pipeline(self, name: str, at_end: Body, is_over: Callable[[State], bool]) -> None:
         """Emit a pipeline; `at_end` emits what follows it, once for each way that is worth its own code.
@@ -56,16 +59,14 @@ class Control(Parsing):
         `is_over` tells that nothing follows where this is known about the packet.
         """
         pipeline = self.program.pipelines[name]
-        graph = self.graphs.get(name)
-        if graph is None:
-            reads = _reads_from(self.program, pipeline)
-            graph = self.graphs[name] = Graph(pipeline.nodes, _post_dominators(pipeline), reads)
-        self._graph = graph
+        if name not in self.graphs:
+            self.graphs[name] = _graph_of(self.program, pipeline)
+        self._graph = self.graphs[name]
         self._budget = NODE_BUDGET + NODE_LIMIT * len(pipeline.nodes)
         self._may_exit = liveness.uses(self.program, "exit")
-        self._exited: list[End] = []
+        self._exited = []
         outer = self.block
-        ends = self._walk(pipeline.first, None)
+        ends = self._circle(pipeline.first) if self._graph.loops else self._walk(pipeline.first, None)
         over = [end for end in ends if is_over(end[1])]
         ends = [end for end in ends if not is_over(end[1])]
         if len(ends) > MAX_ENDS:
@@ -85,6 +86,9 @@ class Control(Parsing):
 
     def _walk(self, name: str | None, stop: str | None) -> list[End]:
         """Emit nodes from `name` up to, not including, `stop`; return the ends there."""
+        if self._numbers is not None:
+            self._go_to(name)
+            return []
         while name != stop and name is not None:
             if self.state.dead:
                 return []
@@ -106,6 +110,38 @@ class Control(Parsing):
                 return [end for one in self._split(variants) for end in self._resume(one, meet, stop)]
             self.state, name = variants[0][1], meet
         return [] if self.state.dead else [(self.block, self.state)]
+
+    def _circle(self, first: str | None) -> list[End]:
+        """Emit a pipeline that comes back to nodes: a loop over all of them."""
+        if first is None:
+            return [(self.block, self.state)]
+        self._numbers = {name: number for number, name in enumerate(self._graph.nodes)}
+
+        def part(node: p4.Node) -> Body:
+            def body() -> None:
+                if isinstance(node, p4.ActionCallNode):
+                    self._action(node.action_id, ())
+                    self._go_to(node.next_node)
+                elif isinstance(node, p4.Conditional):
+                    self._conditional(node, None)
+                else:
+                    self._table(node, None)
+
+            return body
+
+        self.dispatch([part(node) for node in self._graph.nodes.values()], self._numbers[first])
+        self._numbers = None
+        return [] if self.state.dead else [(self.block, self.state)]
+
+    def _go_to(self, name: str | None) -> None:
+        """Go on with a node, from inside of a loop over all."""
+        assert self._numbers is not None
+        if self.state.dead:
+            return
+        if name is None:
+            self.leave()
+        else:
+            self.go(self._numbers[name])
 
     def _resume(self, end: End, name: str | None, stop: str | None) -> list[End]:
         self.block, self.state = end
@@ -180,7 +216,7 @@ class Control(Parsing):
 
     def _action(self, number: int, params: tuple[Ex, ...]) -> None:
         self.body(self.program.actions[number].primitives, params)
-        if self._may_exit:
+        if self._may_exit and not self.state.dead:
             self.branch(self.flag("exit"), self._exit)
 
     def _exit(self) -> None:
@@ -365,6 +401,34 @@ def _used_params(action: p4.Action) -> set[int]:
     return used
 
 
+def _graph_of(program: p4.Program, pipeline: p4.Pipeline) -> Graph:
+    if _has_loop(pipeline):
+        return Graph(pipeline.nodes, True, {}, {})
+    return Graph(pipeline.nodes, False, _post_dominators(pipeline), _reads_from(program, pipeline))
+
+
+def _has_loop(pipeline: p4.Pipeline) -> bool:
+    """Return whether a way through the pipeline comes back to a node."""
+    done: set[str] = set()
+    for start in pipeline.nodes:
+        way, left = [start], [_following(pipeline, start)]
+        while way:
+            if way[-1] in done or not left[-1]:
+                done.add(way.pop())
+                left.pop()
+                continue
+            following = left[-1].pop()
+            if following in way:
+                return True
+            way.append(following)
+            left.append(_following(pipeline, following))
+    return False
+
+
+def _following(pipeline: p4.Pipeline, name: str) -> list[str]:
+    return [node for node in successors(pipeline.nodes[name]) if node is not None]
+
+
 def _reads_from(program: p4.Program, pipeline: p4.Pipeline) -> dict[str | None, frozenset[tuple[str, str]]]:
     """Return for each node the fields that it or any node after it reads."""
     result: dict[str | None, frozenset[tuple[str, str]]] = {None: frozenset()}
@@ -372,7 +436,6 @@ def _reads_from(program: p4.Program, pipeline: p4.Pipeline) -> dict[str | None, 
     def visit(name: str | None) -> frozenset[tuple[str, str]]:
         if name not in result:
             assert name is not None
-            result[name] = frozenset()  # a loop is refused elsewhere
             reads = liveness.Reads(program)
             node = pipeline.nodes[name]
             reads.node(node)
@@ -401,23 +464,18 @@ def successors(node: p4.Node) -> list[str | None]:
 def _post_dominators(pipeline: p4.Pipeline) -> dict[str, str | None]:
     """Return for each node the one where all its ways meet again (None: the end)."""
     sets: dict[str, list[str]] = {}
-    visiting: set[str] = set()
 
     def chain_of(name: str | None) -> list[str]:
         """Return the post-dominators of a node, itself first."""
         if name is None:
             return []
         if name not in sets:
-            if name in visiting:
-                raise PipelineError(f"pipeline {pipeline.name}: loop through {name}")
-            visiting.add(name)
             chains = [chain_of(following) for following in successors(pipeline.nodes[name])]
             common = chains[0]
             for other in chains[1:]:
                 known = set(other)
                 common = [node for node in common if node in known]
             sets[name] = [name, *common]
-            visiting.discard(name)
         return sets[name]
 
     result: dict[str, str | None] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import TypeGuard
 
 from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Block, Ex, bits, boolean, constant, saturate, wrap
@@ -329,6 +330,8 @@ class Scope:
             return index if op == "size_stack" else self._arithmetic("-", index, constant(1))
         if op in {"==", "!="} and isinstance(node.left, p4.HeaderRef | p4.UnionRef):
             return self._compare_headers(node)
+        if op in {"==", "!="} and self._is_varbit(node.left) and self._is_varbit(node.right):
+            return boolean(f"{self.varbit_number(node.left)} {op} {self.varbit_number(node.right)}")
         right = self.expr(node.right) if node.right is not None else constant(0)
         left = self.expr(node.left) if node.left is not None else None
         if op in {"not", "~", "d2b", "b2d"} or left is None:
@@ -336,6 +339,13 @@ class Scope:
         if op in _COMPARE:
             return self._comparison(op, left, right)
         return self._arithmetic(op, left, right)
+
+    def _is_varbit(self, node: p4.Expr | None) -> TypeGuard[p4.FieldRef]:
+        return isinstance(node, p4.FieldRef) and node.name != "$valid$" and self.program.field(node).varbit
+
+    def varbit_number(self, ref: p4.FieldRef) -> str:
+        """Return the code of a varbit's value as BMv2 compares it: a number, whatever its length."""
+        return f"int_from({self.read_varbit(ref)}, 'big')"
 
     def _member(self, header: str, fields: tuple[p4.Field, ...], number: int) -> Ex:
         if number == len(fields):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Block, Ex
 from mrclab.softswitch.compiler.expr import Scope
-from mrclab.softswitch.compiler.state import FLAGS, Known, Local, Names, State, is_dirty, join
+from mrclab.softswitch.compiler.state import FLAGS, Known, Local, Names, State, is_dirty, join, widened
 
 Body = Callable[[], None]
 End = tuple[Block, State]
@@ -20,6 +20,9 @@ class Flow(Scope):
     def __init__(self, program: p4.Program, names: Names, state: State, block: Block) -> None:
         super().__init__(program, names, state, block)
         self._exits: list[End] = []
+        self._exited: list[End] = []  # of the whole pipeline
+        self._jumps: list[End] = []
+        self._next_part = ""
 
     def branch(self, cond: Ex, then: Body, otherwise: Body | None = None) -> None:
         """Emit an if with an optional else; nothing but one body where the condition is known."""
@@ -89,6 +92,50 @@ class Flow(Scope):
         """Leave the enclosing `once`."""
         self._exits.append((self.block.child(), self.state.copy()))
         self.block.line("break")
+        self.state.dead = True
+
+    # -- loops --------------------------------------------------------------------------------------------------------
+
+    def dispatch(self, parts: Sequence[Body], first: int) -> None:
+        """Emit a loop over parts that end by `go` to any of them or by `leave`; `first` is run first.
+
+        All parts begin with the same knowledge: what holds before the loop and wherever a part goes on to another. That
+        is found by trial: as long as a part ends with less than all began with, they are emitted again.
+        """
+        outer, entry, variable = self.block, self.state, self.temporary()
+        saved = self._exits, self._jumps, self._next_part
+        head, exited = entry.copy(), len(self._exited)
+        while True:
+            del self._exited[exited:]
+            body, self._exits, self._jumps, self._next_part = Block(), [], [], variable
+            self._parts(body, parts, head)
+            joined = widened(head, join([head, *(state for _, state in self._jumps)]))
+            self._prune(joined)
+            if joined == head:
+                break
+            head = joined
+        self.conformer.conform(outer, entry, head)
+        for block, state in self._jumps:
+            self.conformer.conform(block, state, head)
+        outer.line(f"{variable} = {first}")
+        loop = outer.loop()
+        loop.body, loop.left, loop.repeat = body, True, True
+        exits = self._exits
+        self._exits, self._jumps, self._next_part = saved
+        self.block, self.state = outer, self.meet(exits)
+
+    def _parts(self, body: Block, parts: Sequence[Body], head: State) -> None:
+        fork = body.fork()
+        for number, part in enumerate(parts):
+            code = None if number == len(parts) - 1 else f"{self._next_part} == {number}"
+            self.block, self.state = fork.arm(code), head.copy()
+            part()
+            assert self.state.dead, "a part must say what comes after it"
+
+    def go(self, part: int) -> None:
+        """Go on with a part of the enclosing `dispatch`."""
+        self._jumps.append((self.block.child(), self.state.copy()))
+        self.block.line(f"{self._next_part} = {part}")
         self.state.dead = True
 
     # -- what a condition teaches -------------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ class HeaderOps(Flow):
         for field in self.program.headers[left].type.fields:
             a, b = p4.FieldRef(left, field.name), p4.FieldRef(right, field.name)
             if field.varbit:
-                terms.append(f"{self.read_varbit(a)} == {self.read_varbit(b)}")
+                terms.append(f"{self.varbit_number(a)} == {self.varbit_number(b)}")
             else:
                 terms.append(f"{self.read(a).code} == {self.read(b).code}")
         return " and ".join(terms)

@@ -10,11 +10,11 @@ from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.expr import padded
 from mrclab.softswitch.compiler.flow import Body
 from mrclab.softswitch.compiler.primitives import Primitives
-from mrclab.softswitch.compiler.state import DIRTY, FLAGS, HeaderState, State
+from mrclab.softswitch.compiler.state import HeaderState
 from mrclab.softswitch.runtime_api import PipelineError
 
 TREE_LIMIT = 48
-"""Parser states emitted as a tree (shared ones once per path); with more, or loops, the parser is a dispatcher."""
+"""Parser states emitted as a tree (shared ones once per path); with more, or loops, there is a loop over states."""
 
 
 class Parsing(Primitives):
@@ -32,7 +32,7 @@ class Parsing(Primitives):
         if self.is_tree:
             self.once(lambda: self._state(start))
         else:
-            self._dispatcher(start)
+            self._states_in_circle(start)
 
     @property
     def is_tree(self) -> bool:
@@ -95,70 +95,29 @@ class Parsing(Primitives):
         elif self.on_accept is not None:
             self.on_accept()
 
-    # -- states as a dispatcher ---------------------------------------------------------------------------------------
+    # -- states as parts of a loop ------------------------------------------------------------------------------------
 
-    def _dispatcher(self, start: str) -> None:
-        """Emit a loop over a state number; between states everything the parser touches is in locals."""
+    def _states_in_circle(self, start: str) -> None:
+        """Emit a loop over all states."""
         numbers = {name: number for number, name in enumerate(self.program.states)}
-        normal = self._normal()
-        self.conformer.conform(self.block, self.state, normal)
-        self.state = normal.copy()
-        self.line(f"state = {numbers[start]}")
 
-        def go(name: str | None) -> None:
+        def enter(name: str | None) -> None:
             if name is None:
                 self.leave()
             else:
-                self.line(f"state = {numbers[name]}")
+                self.go(numbers[name])
 
-        def arm(name: str) -> Body:
+        def part(state: p4.ParserState) -> Body:
             def body() -> None:
-                state = self.program.states[name]
                 for op in state.ops:
                     self._operation_in(state, op)
                     if self.state.dead:
                         return
-                self._select(state, go)
-                if not self.state.dead:
-                    self.conformer.conform(self.block, self.state, normal)
-                    self.state = normal.copy()
+                self._select(state, enter)
 
             return body
 
-        def loop() -> None:
-            self.chain([(f"state == {number}", arm(name)) for name, number in numbers.items()])
-
-        self.once(loop, repeat=True)
-
-    def _normal(self) -> State:
-        """Return the state in which everything that the parser may change is in locals."""
-        normal = self.state.copy()
-        normal.position = None
-        for name in self.state.next:
-            normal.next[name] = None
-        for name, header in self.program.headers.items():
-            if not header.metadata:
-                normal.replace(name, HeaderState(None, None, None if header.type.varbit else 0))
-        for ref in self._written_by_parser():
-            normal.edit(ref.header).fields[ref.name] = DIRTY
-        normal.edit(FLAGS).fields["parser_error"] = DIRTY
-        if self.track_length:
-            normal.edit(FLAGS).fields["length"] = DIRTY
-        return normal
-
-    def _written_by_parser(self) -> list[p4.FieldRef]:
-        refs: list[p4.FieldRef] = []
-        for state in self.program.states.values():
-            for op in state.ops:
-                target = op.call.args[0] if op.call is not None and op.call.args else (op.args or (None,))[0]
-                if isinstance(target, p4.FieldRef) and target.name != "$valid$" and op.op in {"set", "primitive"}:
-                    refs.append(target)
-                elif op.call is not None and isinstance(target, p4.HeaderRef):
-                    fields = self.program.headers[target.name].type.fields
-                    refs.extend(p4.FieldRef(target.name, field.name) for field in fields)
-                elif op.call is not None and isinstance(target, p4.StackRef | p4.UnionRef | p4.Operation):
-                    raise PipelineError(f"{op.call.op}{op.where}: not supported in a parser with loops")
-        return refs
+        self.dispatch([part(state) for state in self.program.states.values()], numbers[start])
 
     # -- operations ---------------------------------------------------------------------------------------------------
 

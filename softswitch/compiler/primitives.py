@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Ex, constant
+from mrclab.softswitch.compiler.flow import Body
 from mrclab.softswitch.compiler.headers import HeaderOps
-from mrclab.softswitch.compiler.state import DIRTY
+from mrclab.softswitch.compiler.state import DIRTY, Known
 from mrclab.softswitch.layout import UNCUT
 from mrclab.softswitch.runtime_api import PipelineError
 
@@ -25,6 +26,10 @@ _ARITHMETIC = {
 }
 
 
+_JUMPS = {"_jump": 0, "_jump_if_zero": 1}
+"""Jumps, and which argument tells where to."""
+
+
 class Primitives(HeaderOps):
     """Header operations plus everything an action body may do."""
 
@@ -37,7 +42,10 @@ class Primitives(HeaderOps):
     def body(self, calls: tuple[p4.Primitive, ...], params: tuple[Ex, ...] = ()) -> None:
         """Emit an action body."""
         outer, self.params = self.params, params
-        self._run(calls, 0, len(calls))
+        if any(isinstance(target, p4.Const) and target.value <= index for index, target in _jumps(calls)):
+            self._run_loops(calls)
+        else:
+            self._run(calls, 0, len(calls))
         self.params = outer
 
     def _run(self, calls: tuple[p4.Primitive, ...], start: int, end: int) -> None:
@@ -46,29 +54,65 @@ class Primitives(HeaderOps):
         while index < end and not self.state.dead:
             call = calls[index]
             if call.op == "_jump":
-                index = self._target(call, call.args[0], index, end)
+                index = self._target(call, call.args[0], end)
             elif call.op == "_jump_if_zero":
                 index = self._jump_if_zero(calls, index, end)
             else:
                 self.primitive(call)
                 index += 1
 
-    def _target(self, call: p4.Primitive, arg: p4.Expr, index: int, end: int) -> int:
-        if not isinstance(arg, p4.Const) or arg.value <= index:
-            raise PipelineError(f"{call.op}{call.where}: jumps backwards are not supported")
+    @staticmethod
+    def _target(call: p4.Primitive, arg: p4.Expr, end: int) -> int:
+        if not isinstance(arg, p4.Const):
+            raise PipelineError(f"{call.op}{call.where}: jumps to a place that is no constant are not supported")
         return min(arg.value, end)
+
+    def _run_loops(self, calls: tuple[p4.Primitive, ...]) -> None:
+        """Emit an action that jumps backwards: a loop over its straight parts."""
+        end = len(calls)
+        starts = {0}
+        for index, target in _jumps(calls):
+            starts |= {index + 1, self._target(calls[index], target, end)}
+        order = sorted(start for start in starts if start < end)
+        numbers = {start: number for number, start in enumerate(order)}
+
+        def go_on(at: int) -> None:
+            if at < end:
+                self.go(numbers[at])
+            else:
+                self.leave()
+
+        def part(start: int, stop: int) -> Body:
+            def body() -> None:
+                last = calls[stop - 1]
+                jumps = last.op in _JUMPS
+                self._run(calls, start, stop - jumps)
+                if last.op == "_jump":
+                    go_on(self._target(last, last.args[0], end))
+                elif last.op == "_jump_if_zero":
+                    other = self._target(last, last.args[1], end)
+                    self.branch(self._truth(last.args[0]), lambda: go_on(stop), lambda: go_on(other))
+                else:
+                    go_on(stop)
+
+            return body
+
+        self.dispatch([part(start, stop) for start, stop in zip(order, [*order[1:], end], strict=True)], 0)
+
+    def _truth(self, node: p4.Expr) -> Ex:
+        cond = self.expr(node)
+        return cond if cond.boolean else Ex(f"{cond.operand} != 0", 0, 1)
 
     def _jump_if_zero(self, calls: tuple[p4.Primitive, ...], index: int, end: int) -> int:
         call = calls[index]
-        other = self._target(call, call.args[1], index, end)
+        other = self._target(call, call.args[1], end)
         after = other
         last = calls[other - 1]
         if last.op == "_jump" and other - 1 > index:
-            after = self._target(last, last.args[0], other - 1, end)
-        cond = self.expr(call.args[0])
+            after = self._target(last, last.args[0], end)
         then_end = other - 1 if after != other or last.op == "_jump" else other
         self.branch(
-            cond if cond.boolean else Ex(f"{cond.operand} != 0", 0, 1),
+            self._truth(call.args[0]),
             lambda: self._run(calls, index + 1, then_end),
             lambda: self._run(calls, other, after),
         )
@@ -139,12 +183,22 @@ class Primitives(HeaderOps):
         target, source = call.args
         assert isinstance(target, p4.FieldRef)
         assert isinstance(source, p4.FieldRef)
+        self._keep_behind_varbit(target.header)
         code = self.read_varbit(source)
         self.line(f"{self.names.field(target.header, target.name)} = {code}")
         info = self.state.edit(target.header)
         info.fields[target.name] = DIRTY
         info.length = None
         self.line(f"{self.names.length(target.header)} = len({self.names.field(target.header, target.name)})")
+
+    def _keep_behind_varbit(self, header: str) -> None:
+        """Take the fields behind the varbit from the packet: its length tells their place for the last time."""
+        kind = self.program.headers[header].type
+        assert kind.varbit is not None
+        for field in kind.fields:
+            if not field.varbit and field.offset >= kind.varbit.offset:
+                value = self.read(p4.FieldRef(header, field.name)).value
+                self.state.edit(header).fields[field.name] = DIRTY if value is None else Known(value)
 
     def _do_assign_header(self, call: p4.Primitive) -> None:
         target_index, targets = self.element(call.args[0])
@@ -358,3 +412,8 @@ class Primitives(HeaderOps):
             self.line(f"raise AssertionError({message!r})")
 
     _do_assume = _do_assert
+
+
+def _jumps(calls: tuple[p4.Primitive, ...]) -> list[tuple[int, p4.Expr]]:
+    """Return the position and the target of each jump of an action."""
+    return [(index, call.args[_JUMPS[call.op]]) for index, call in enumerate(calls) if call.op in _JUMPS]

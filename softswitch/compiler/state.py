@@ -248,6 +248,16 @@ def _top(place: Place) -> int | None:
     return place.high if isinstance(place, Local) else None
 
 
+def widened(before: State, after: State) -> State:
+    """Return `after`, a join with `before`, without bounds that have grown: they might grow for ever."""
+    for name, info in after.headers.items():
+        for field_name, place in list(info.fields.items()):
+            old = before.headers[name].place(field_name)
+            if isinstance(place, Local) and isinstance(old, Local) and place.high != old.high:
+                after.edit(name).fields[field_name] = Local(place.dirty)
+    return after
+
+
 def is_dirty(place: Place) -> bool:
     """Return whether the packet bytes lack the value."""
     return isinstance(place, Local | Known) and place.dirty

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid_id
 from mrclab.softswitch.p4runtime.stubs import p4i, p4t
 from mrclab.softswitch.runtime_api import KeyInfo, ProgramInfo, TableInfo
 
@@ -109,7 +110,10 @@ class Digest(NamedTuple):
 
 @dataclass(frozen=True)
 class P4Index:
-    """Everything a request can name, by id; `*_by_name` serves what comes from the data plane."""
+    """Everything a request can name, by id; `*_by_name` serves what comes from the data plane.
+
+    `left_out`: tables without a key that p4c found to do nothing and that the device configuration therefore lacks.
+    """
 
     tables: dict[int, Table] = field(default_factory=dict)
     actions: dict[int, Action] = field(default_factory=dict)
@@ -123,6 +127,18 @@ class P4Index:
     actions_by_name: dict[str, Action] = field(default_factory=dict)
     digests_by_name: dict[str, Digest] = field(default_factory=dict)
     direct_counter_of_table: dict[int, Counter] = field(default_factory=dict)
+    left_out: frozenset[int] = frozenset()
+
+    def table(self, table_id: int) -> Table:
+        """Return a table that a request names. Raises P4RuntimeError."""
+        found = self.tables.get(table_id)
+        if found is not None:
+            return found
+        if table_id in self.left_out:
+            why = "without a key and an effect p4c leaves it out"
+            text = f"table {table_id:#x} is not in the device configuration: {why}"
+            raise P4RuntimeError(Code.FAILED_PRECONDITION, text)
+        raise invalid_id()
 
     @staticmethod
     def build(message: p4i.P4Info, program: ProgramInfo | None) -> P4Index:
@@ -143,14 +159,23 @@ def _read(message: p4i.P4Info, program: ProgramInfo | None) -> P4Index:
     compiled = program.tables if program is not None else {}
     param_widths = {name: widths for table in compiled.values() for name, widths in table.actions.items()}
     actions = {a.preamble.id: _action(a, param_widths.get(a.preamble.name, ())) for a in message.actions}
-    tables = {t.preamble.id: _table(t, actions, message, compiled.get(t.preamble.name)) for t in message.tables}
+    left_out = {
+        t.preamble.id
+        for t in message.tables
+        if program is not None and not t.match_fields and t.preamble.name not in compiled
+    }
+    tables = {
+        t.preamble.id: _table(t, actions, message, compiled.get(t.preamble.name))
+        for t in message.tables
+        if t.preamble.id not in left_out
+    }
     direct_counters = {c.preamble.id: _counter(c.preamble, c.spec, 0) for c in message.direct_counters}
     headers = {h.preamble.name: _metadata(h) for h in message.controller_packet_metadata}
     digests = {d.preamble.id: _digest(d, message.type_info) for d in message.digests}
     return P4Index(
         tables=tables,
         actions=actions,
-        profiles={p.preamble.id: _profile(p, tables) for p in message.action_profiles},
+        profiles={p.preamble.id: _profile(p, tables, left_out | tables.keys()) for p in message.action_profiles},
         counters={c.preamble.id: _counter(c.preamble, c.spec, c.size) for c in message.counters},
         meters={m.preamble.id: Meter(m.preamble.id, m.preamble.name, m.size) for m in message.meters},
         digests=digests,
@@ -159,6 +184,7 @@ def _read(message: p4i.P4Info, program: ProgramInfo | None) -> P4Index:
         tables_by_name={t.name: t for t in tables.values()},
         actions_by_name={a.name: a for a in actions.values()},
         digests_by_name={d.name: d for d in digests.values()},
+        left_out=frozenset(left_out),
         direct_counter_of_table={c.direct_table_id: direct_counters[c.preamble.id] for c in message.direct_counters},
     )
 
@@ -259,13 +285,14 @@ def _table(message: p4i.Table, actions: dict[int, Action], info: p4i.P4Info, com
     )
 
 
-def _profile(message: p4i.ActionProfile, tables: dict[int, Table]) -> Profile:
+def _profile(message: p4i.ActionProfile, tables: dict[int, Table], known: set[int]) -> Profile:
     name = message.preamble.name
     allowed: set[int] = set()
     for table_id in message.table_ids:
-        if table_id not in tables:
+        if table_id not in known:
             raise P4InfoError(f"action profile {name!r} refers to table {table_id:#x}, which is not defined")
-        allowed.update(tables[table_id].actions)
+        if table_id in tables:
+            allowed.update(tables[table_id].actions)
     return Profile(message.preamble.id, name, message.with_selector, message.max_group_size, frozenset(allowed))
 
 

@@ -1,61 +1,32 @@
 """Random v1model programs as BMv2 JSON, with table entries and frames that reach into them, all from one seed.
 
 They are no sensible programs; they are what a compiler's bookkeeping breaks on: headers that come and go on some ways
-only, fields read before and after they are written, metadata that crosses to egress or does not, nested branches.
+only, fields read before and after they are written, metadata that crosses to egress or does not, nested branches, and
+loops in actions, between tables and in the parser.
 """
 
 import random
 from typing import Any
 
-Json = dict[str, Any]
-
-STANDARD = [
-    ["ingress_port", 9, False], ["egress_spec", 9, False], ["egress_port", 9, False], ["instance_type", 32, False],
-    ["packet_length", 32, False], ["mcast_grp", 16, False], ["egress_rid", 16, False], ["checksum_error", 1, False],
-    ["parser_error", 32, False], ["priority", 3, False], ["_padding", 3, False],
-]  # fmt: skip
-TYPES = {
-    "scalars_t": [["m0", 8, False], ["m1", 16, False], ["m2", 1, False], ["m3", 33, False], ["m4", 8, True],
-                  ["m5", 128, False], ["rounds", 8, False]],
-    "first_t": [["kind", 8, False], ["a", 4, False], ["b", 12, False], ["c", 48, False], ["d", 8, True]],
-    "second_t": [["kind", 8, False], ["x", 3, False], ["y", 20, False], ["z", 1, False], ["w", 128, False]],
-    "element_t": [["tag", 8, False], ["value", 8, False]],
-    "options_t": [["length", 8, False], ["data", "*"], ["after", 8, False]],
-    "short_t": [["value", 8, False]],
-    "long_t": [["value", 16, False], ["more", 8, True]],
-}  # fmt: skip
-HEADERS = {"first": "first_t", "second": "second_t", "third": "second_t", "s[0]": "element_t", "s[1]": "element_t",
-           "options": "options_t", "either.small": "short_t", "either.large": "long_t"}  # fmt: skip
-LONGEST = {"options_t": 2 + 15}
-"""Most bytes of a header with a varbit."""
-CLONES = {1: [(1, 0)], 2: [(3, 5), (2, 6)]}
-MULTICAST = {1: [(1, 7), (2, 8), (2, 9)]}
-KEPT = {1: ["rounds", "m1", "m4"], 2: ["rounds", "m5", "m2", "m3"], 3: ["rounds"]}
-"""Field lists: metadata that a copy keeps. `rounds` tells that a packet had its turn, or it would go on for ever."""
-ERRORS = ["NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout",
-          "ParserInvalidArgument"]  # fmt: skip
-WIDTHS = {
-    (header, name): width
-    for header, kind in [*HEADERS.items(), ("scalars", "scalars_t")] for name, width, *_ in TYPES[kind]
-    if width != "*" and name != "rounds"
-}  # fmt: skip
-SIGNED = {
-    (header, name)
-    for header, kind in [*HEADERS.items(), ("scalars", "scalars_t")] for name, _, *signed in TYPES[kind]
-    if signed == [True]
-}  # fmt: skip
+from random_actions import (
+    ERRORS,
+    HEADERS,
+    KEPT,
+    LONGEST,
+    SIGNED,
+    STANDARD,
+    TYPES,
+    WIDTHS,
+    Actions,
+    Json,
+    field,
+    hexstr,
+    operation,
+)
 
 
-def hexstr(value: int) -> Json:
-    return {"type": "hexstr", "value": hex(value)}
-
-
-def field(ref: tuple[str, str]) -> Json:
-    return {"type": "field", "value": list(ref)}
-
-
-def operation(op: str, left: Json | None, right: Json, **more: Json) -> Json:
-    return {"type": "expression", "value": {"op": op, "left": left, "right": right, **more}}
+def padded(value: int, width: int) -> str:
+    return f"{value:#0{2 + (width + 7) // 8 * 2}x}"
 
 
 class Maker:
@@ -63,12 +34,14 @@ class Maker:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.actions: list[Json] = []
+        self.parts = Actions(self.random)
         self.tables: list[Json] = []
         self.conditionals: list[Json] = []
         self.entries: list[tuple[str, tuple[Any, ...], int, int, tuple[int, ...]]] = []
-        self.number = 0
-        self.in_egress = False
+        self.const_entries: list[tuple[str, tuple[Any, ...], int, int, tuple[int, ...]]] = []
+        self.number = self.nodes = 0
+        self.leave: list[str | None] = []  # where a loop between tables is left to
+        self.circles = self.random.random() < 0.35
 
     def program(self) -> Json:
         standard = [["standard_metadata", True], ["scalars", True], *([name, False] for name in HEADERS)]
@@ -114,7 +87,7 @@ class Maker:
             "register_arrays": [{"name": "cells", "id": 0, "size": 8, "bitwidth": 16}],
             "calculations": [],
             "learn_lists": [],
-            "actions": self.actions,
+            "actions": self.parts.made,
             "pipelines": pipelines,
             "checksums": [],
             "extern_instances": [],
@@ -125,139 +98,12 @@ class Maker:
             ],
         }
 
-    # -- expressions --------------------------------------------------------------------------------------------------
-
-    def any_field(self) -> tuple[str, str]:
-        return self.random.choice(list(WIDTHS))
-
-    def constant(self, width: int) -> Json:
-        edges = [0, 1, (1 << width) - 1, 1 << (width - 1)]
-        return hexstr(self.random.choice([*edges, self.random.getrandbits(width)]))
-
-    def arithmetic(self, params: list[int], depth: int = 2) -> Json:  # noqa: PLR0911 - one case per kind
-        choice = self.random.random()
-        if depth == 0 or choice < 0.25:
-            if params and choice < 0.1:
-                return {"type": "local", "value": self.random.randrange(len(params))}
-            return field(self.any_field()) if choice < 0.2 else self.constant(self.random.choice([1, 8, 16, 48]))
-        op = self.random.choice(
-            ["+", "-", "*", "&", "|", "^", "<<", ">>", "?", "b2d", "~", "two_comp_mod", "usat_cast"]
-        )
-        one = self.arithmetic(params, depth - 1)
-        if op == "b2d":
-            return operation(op, None, self.boolean(params, depth - 1))
-        if op == "~":
-            return operation("&", operation(op, None, one), hexstr(0xFFFFFF))
-        if op in {"<<", ">>"}:
-            shift = operation("&", self.arithmetic(params, 0), hexstr(15))
-            return operation(op, one, shift if self.random.random() < 0.5 else hexstr(self.random.randrange(20)))
-        if op in {"two_comp_mod", "usat_cast"}:
-            return operation(op, one, hexstr(self.random.choice([4, 8, 16])))
-        other = self.arithmetic(params, depth - 1)
-        if op == "?":
-            return operation(op, one, other, cond=self.boolean(params, depth - 1))
-        return operation(op, one, other)
-
-    def boolean(self, params: list[int], depth: int = 2) -> Json:
-        choice = self.random.random()
-        if depth == 0 or choice < 0.35:
-            return operation("d2b", None, field((self.random.choice(list(HEADERS)), "$valid$")))
-        if choice < 0.55:
-            return operation(self.random.choice(["and", "or"]), self.boolean(params, depth - 1),
-                             self.boolean(params, depth - 1))  # fmt: skip
-        if choice < 0.65:
-            return operation("not", None, self.boolean(params, depth - 1))
-        if choice < 0.8:
-            ref = self.any_field()
-            return operation("==", field(ref), hexstr(self.random.randrange(min(1 << WIDTHS[ref], 4))))
-        op = self.random.choice(["==", "!=", "<", "<=", ">", ">="])
-        return operation(op, self.arithmetic(params, depth - 1), self.arithmetic(params, depth - 1))
-
-    # -- actions ------------------------------------------------------------------------------------------------------
-
-    def call(self, op: str, *parameters: Json) -> Json:
-        return {"op": op, "parameters": list(parameters)}
-
-    def assignment(self, params: list[int]) -> Json:
-        if self.random.random() < 0.15:
-            return self.call("assign", field(("standard_metadata", "egress_spec")), hexstr(self.random.randrange(4)))
-        target = field(self.any_field())
-        source = self.arithmetic(params)
-        if source["type"] == "local":
-            source = {"type": "runtime_data", "value": source["value"]}
-        elif source["type"] == "expression":
-            source = {"type": "expression", "value": source}
-        return self.call("assign", target, source)
-
-    def primitive(self, params: list[int]) -> Json:  # noqa: PLR0911 - one case per kind
-        choice = self.random.random()
-        header = {"type": "header", "value": self.random.choice(list(HEADERS))}
-        if choice < 0.5:
-            return self.assignment(params)
-        if choice < 0.6:
-            return self.call("add_header", header)
-        if choice < 0.7:
-            return self.call("remove_header", header)
-        if choice < 0.76:
-            pair = self.random.sample(["second", "third"], 2)
-            return self.call("assign_header", *({"type": "header", "value": name} for name in pair))
-        if choice < 0.8:
-            pair = self.random.sample(["s[0]", "s[1]"], 2)
-            return self.call("assign_header", *({"type": "header", "value": name} for name in pair))
-        if choice < 0.84:
-            stack = {"type": "header_stack", "value": "s"}
-            return self.call(self.random.choice(["push", "pop"]), stack, hexstr(self.random.choice([1, 2])))
-        index = {"type": "expression", "value": operation("&", self.arithmetic(params, 1), hexstr(15))}
-        if choice < 0.9:
-            return self.call("count", {"type": "counter_array", "value": "counted"}, index)
-        array = {"type": "register_array", "value": "cells"}
-        if choice < 0.94:
-            return self.call("register_read", field(self.any_field()), array, index)
-        if choice < 0.97:
-            value = {"type": "expression", "value": operation("&", self.arithmetic(params, 1), hexstr(0xFFFF))}
-            return self.call("register_write", array, index, value)
-        return self.call("mark_to_drop", {"type": "header", "value": "standard_metadata"})
-
-    def action(self, widths: list[int]) -> int:
-        calls = [self.primitive(widths) for _ in range(self.random.randrange(4))]
-        if self.random.random() < 0.3:
-            cond = {"type": "expression", "value": operation("b2d", None, self.boolean(widths))}
-            inside = [self.primitive(widths) for _ in range(self.random.randrange(1, 3))]
-            other = [self.primitive(widths) for _ in range(self.random.randrange(1, 3))]
-            start = len(calls)
-            calls.append(self.call("_jump_if_zero", cond, hexstr(start + len(inside) + 2)))
-            calls += [*inside, self.call("_jump", hexstr(start + len(inside) + 2 + len(other))), *other]
-        if self.random.random() < 0.12:
-            calls += self.copy(len(calls))
-        if calls and self.random.random() < 0.03:
-            calls.append(self.call("exit"))
-        number = len(self.actions)
-        params = [{"name": f"p{i}", "bitwidth": width} for i, width in enumerate(widths)]
-        self.actions.append({"name": f"action{number}", "id": number, "runtime_data": params, "primitives": calls})
-        return number
-
-    def copy(self, start: int) -> list[Json]:
-        """Primitives by which a packet that had no turn yet is copied, or sent round once more."""
-        kept = hexstr(self.random.choice(list(KEPT)))
-        session = hexstr(self.random.choice([*CLONES, 9]))
-        if self.in_egress:
-            kinds = [self.call("clone_egress_pkt_to_egress", session, kept), self.call("recirculate", kept)]
-        else:
-            group = self.call(
-                "assign", field(("standard_metadata", "mcast_grp")), hexstr(self.random.choice([1, 1, 2]))
-            )
-            kinds = [self.call("clone_ingress_pkt_to_egress", session, kept), self.call("resubmit", kept), group]
-        rounds = field(("scalars", "rounds"))
-        first = {"type": "expression", "value": operation("b2d", None, operation("==", rounds, hexstr(0)))}
-        chosen = [self.call("assign", rounds, hexstr(1)), self.random.choice(kinds)]
-        return [self.call("_jump_if_zero", first, hexstr(start + 1 + len(chosen))), *chosen]
-
     # -- control ------------------------------------------------------------------------------------------------------
 
     def pipeline(self, name: str, size: int) -> Json:
-        self.tables, self.conditionals, self.in_egress = [], [], name == "egress"
+        self.tables, self.conditionals, self.parts.in_egress = [], [], name == "egress"
         first = self.sequence(self.random.randrange(1, size + 1), None, 3)
-        return {"name": name, "id": 0, "init_table": first, "tables": self.tables,
+        return {"name": name, "id": int(self.parts.in_egress), "init_table": first, "tables": self.tables,
                 "conditionals": self.conditionals, "action_profiles": []}  # fmt: skip
 
     def sequence(self, count: int, after: str | None, depth: int) -> str | None:
@@ -267,18 +113,45 @@ class Maker:
 
     def statement(self, after: str | None, depth: int) -> str:
         self.number += 1
+        if depth and self.circles and not self.leave and self.random.random() < 0.3:
+            return self.circle(after, depth)
         if depth and self.random.random() < 0.5:
             name = f"node{self.number}"
             yes = self.sequence(self.random.randrange(3), after, depth - 1)
             no = self.sequence(self.random.randrange(2), after, depth - 1)
-            self.conditionals.append({"name": name, "id": self.number, "expression": self.boolean([]),
-                                      "true_next": yes, "false_next": no})  # fmt: skip
+            self.condition(name, self.parts.boolean([]), yes, self.early(no))
             return name
         return self.table(f"table{self.number}", after, depth)
 
+    def condition(self, name: str, expression: Json, yes: str | None, no: str | None) -> None:
+        self.nodes += 1
+        found = {"name": name, "id": self.nodes, "expression": expression, "true_next": yes, "false_next": no}
+        self.conditionals.append(found)
+
+    def early(self, after: str | None) -> str | None:
+        """Where to go on: sometimes out of the loop."""
+        return self.leave[0] if self.leave and self.random.random() < 0.15 else after
+
+    def circle(self, after: str | None, depth: int) -> str:
+        """A loop between tables, as p4c writes `for`: tables without key count its laps."""
+        begin, name, step = (f"{what}{self.number}" for what in ("begin", "while", "step"))
+        lap = field(("scalars", "lap2"))
+        self.leave.append(after)
+        body = self.sequence(self.random.randrange(1, 3), step, depth - 1)
+        self.leave.pop()
+        more = {"type": "expression", "value": operation("+", lap, hexstr(1))}
+        for table, value in ((begin, hexstr(0)), (step, more)):
+            self.number += 1
+            action = self.parts.made_of([self.parts.call("assign", lap, value)], [])
+            always = {"action_id": action, "action_const": True, "action_entry_const": True, "action_data": []}
+            self.add_table(table, [], [action], {f"action{action}": name}, name, always)
+        self.number += 1
+        self.condition(name, operation("<", lap, self.parts.limit()), body, after)
+        return begin
+
     def table(self, name: str, after: str | None, depth: int) -> str:
         widths = [[self.random.choice([1, 8, 9, 48]) for _ in range(self.random.randrange(3))] for _ in range(2)]
-        actions = [self.action(w) for w in widths]
+        actions = [self.parts.action(w) for w in widths]
         kind = self.random.choice(["exact", "exact", "ternary", "lpm", "none"])
         keys = [] if kind == "none" else [self.key(kind)]
         if keys and self.random.random() < 0.4:
@@ -289,26 +162,36 @@ class Maker:
             next_tables = {"__HIT__": self.sequence(1, after, depth - 1), "__MISS__": after}
         elif depth and choice < 0.4:
             next_tables[f"action{actions[0]}"] = self.sequence(1, after, depth - 1)
+        elif choice < 0.5:
+            next_tables[f"action{actions[0]}"] = self.early(after)
         const = kind == "none" and self.random.random() < 0.8
-        default = [self.random.getrandbits(w) for w in widths[1]]
-        self.tables.append({
-            "name": name, "id": self.number, "key": keys, "match_type": "exact" if kind == "none" else kind,
-            "type": "simple", "max_size": 64, "with_counters": False, "support_timeout": False, "direct_meters": None,
-            "action_ids": actions, "actions": [f"action{n}" for n in actions], "base_default_next": after,
-            "next_tables": next_tables,
-            "default_entry": {"action_id": actions[1], "action_const": const, "action_entry_const": const,
-                              "action_data": [hex(v) for v in default]},
-        })  # fmt: skip
+        data = [hex(self.random.getrandbits(w)) for w in widths[1]]
+        default = {"action_id": actions[1], "action_const": const, "action_entry_const": const, "action_data": data}
+        self.add_table(name, keys, actions, next_tables, after, default)
         if keys:
             self.fill(name, keys, actions, widths)
         return name
+
+    def add_table(
+        self, name: str, keys: list[Json], actions: list[int], following: Json, after: str | None, default: Json
+    ) -> None:
+        kind = keys[0]["match_type"] if keys else "exact"
+        self.nodes += 1
+        self.tables.append({
+            "name": name, "id": self.nodes, "key": keys, "match_type": kind, "type": "simple", "max_size": 64,
+            "with_counters": False, "support_timeout": False, "direct_meters": None, "action_ids": actions,
+            "actions": [f"action{n}" for n in actions], "base_default_next": after, "next_tables": following,
+            "default_entry": default,
+        })  # fmt: skip
 
     def key(self, kind: str) -> Json:
         choice = [ref for ref in WIDTHS if ref not in SIGNED]
         return {"match_type": kind, "name": f"k{self.number}", "target": list(self.random.choice(choice)), "mask": None}
 
     def fill(self, name: str, keys: list[Json], actions: list[int], widths: list[list[int]]) -> None:
+        """Entries of a table, by a control plane or const; larger priorities win, in const ones smaller."""
         known = set()
+        const = self.tables[-1].setdefault("entries", []) if self.random.random() < 0.3 else None
         for priority in range(1, self.random.randrange(2, 5)):
             match = tuple(self.match(key) for key in keys)
             if match in known:
@@ -317,7 +200,16 @@ class Maker:
             which = self.random.randrange(2)
             args = tuple(self.random.getrandbits(w) for w in widths[which])
             rank = priority if any(key["match_type"] == "ternary" for key in keys) else 0
-            self.entries.append((name, match, rank, actions[which], args))
+            entry = name, match, rank, actions[which], args
+            if const is None:
+                self.entries.append(entry)
+            else:
+                self.const_entries.append(entry)
+                const.append({
+                    "match_key": [self.const_match(key, one) for key, one in zip(keys, match, strict=True)],
+                    "action_entry": {"action_id": actions[which], "action_data": [hex(arg) for arg in args]},
+                    "priority": 10 - priority,
+                })  # fmt: skip
 
     def match(self, key: Json) -> Any:
         width = WIDTHS[tuple(key["target"])]
@@ -329,6 +221,17 @@ class Maker:
             return value >> (width - length) << (width - length), length
         mask = self.random.choice([0, 1, (1 << width) - 1, self.random.getrandbits(width)])
         return value & mask, mask
+
+    def const_match(self, key: Json, match: Any) -> Json:
+        """A match as p4c writes it: bits outside the mask or behind the prefix stay as the programmer wrote them."""
+        width = WIDTHS[tuple(key["target"])]
+        if isinstance(match, int):
+            return {"match_type": "exact", "key": padded(match, width)}
+        value, second = match
+        kept = second if key["match_type"] == "ternary" else (1 << width) - (1 << width - second)
+        noise = self.random.choice([0, self.random.getrandbits(width)]) & ~kept
+        more = {"mask": padded(second, width)} if key["match_type"] == "ternary" else {"prefix_length": second}
+        return {"match_type": key["match_type"], "key": padded(value | noise, width)} | more
 
     # -- parser -------------------------------------------------------------------------------------------------------
 
@@ -349,7 +252,9 @@ class Maker:
 
         loops = self.random.random() < 0.4
         sets = {"op": "set", "parameters": [field(("scalars", "m0")), field(("first", "kind"))]}
-        verify = {"op": "verify", "parameters": [self.boolean([], 1), hexstr(2)]}
+        change = {"op": "primitive", "parameters": [self.parts.header_operation()]}
+        changes = [change] if self.random.random() < 0.3 else []
+        verify = {"op": "verify", "parameters": [self.parts.boolean([], 1), hexstr(2)]}
         state("start", [extract("regular", "first"), *([sets] if self.random.random() < 0.5 else [])],
               [field(("first", "kind"))], [(1, None, "second"), (2, 0x0F, "stack"), (4, None, "options"),
                (5, None, "either"), (0x80, 0x80, "third")])  # fmt: skip
@@ -357,15 +262,28 @@ class Maker:
               [field(("second", "kind"))], [(1, None, "third"), (2, 2, "stack")])  # fmt: skip
         state("third", [extract("regular", "third")], [field(("third", "kind"))], [(3, None, "stack")])
         last = {"type": "stack_field", "value": ["s", "tag"]}
-        state("stack", [extract("stack", "s")], [last], [(1, None, "stack" if loops else "more"), (7, None, "ahead")])
+        state(
+            "stack",
+            [extract("stack", "s"), *changes],
+            [last],
+            [(1, None, "stack" if loops else "more"), (7, None, "ahead")],
+        )
         state("more", [extract("stack", "s")], [], [])
-        ahead = {"op": "set", "parameters": [field(("scalars", "m1")), {"type": "lookahead", "value": [4, 12]}]}
+        m1 = field(("scalars", "m1"))
+        ahead = {"op": "set", "parameters": [m1, {"type": "lookahead", "value": [4, 12]}]}
         state("ahead", [ahead], [], [])
-        length = operation("<<", operation("&", {"type": "lookahead", "value": [0, 8]}, hexstr(0x1F)), hexstr(3))
-        measured = {"op": "set", "parameters": [field(("scalars", "m1")), {"type": "expression", "value": length}]}
-        size = {"type": "expression", "value": field(("scalars", "m1"))}
-        options = {"op": "extract_VL", "parameters": [{"type": "regular", "value": "options"}, size]}
-        state("options", [measured, options], [field(("options", "after"))], [(1, None, "either"), (2, 2, "stack")])
+        length = {"type": "expression", "value": operation("<<", operation("&", m1, hexstr(0x1F)), hexstr(3))}
+        measured = [
+            {"op": "set", "parameters": [m1, source]} for source in ({"type": "lookahead", "value": [0, 8]}, length)
+        ]
+        size = {"type": "expression", "value": m1}
+        options, spare = (
+            {"op": "extract_VL", "parameters": [{"type": "regular", "value": name}, size]}
+            for name in ("options", "spare")
+        )
+        state("options", [*measured, options], [field(("options", "after"))],
+              [(1, None, "either"), (9, None, "spare"), (2, 2, "stack")])  # fmt: skip
+        state("spare", [*measured, spare], [field(("spare", "after"))], [(1, None, "either"), (2, 2, "stack")])
         state("either", [], [{"type": "lookahead", "value": [0, 8]}], [(1, None, "small"), (7, 7, "large")])
         state("small", [extract("regular", "either.small")], [], [])
         state("large", [extract("regular", "either.large")], [], [])
@@ -379,7 +297,12 @@ class Maker:
             count = pick([0, 1, 3, 15, 16])
             tail = bytes([pick([0, 1, 2, 7])]) + self.random.randbytes(8)
             data = bytes([pick([4, 4, 5])]) + self.random.randbytes(9)
-            data += bytes([count]) + self.random.randbytes(count) + bytes([pick([1, 2, 9])]) if data[0] == 4 else b""
+            if data[0] == 4:
+                value = self.random.randbytes(count)
+                data += bytes([count]) + value + bytes([pick([1, 2, 9, 9])])
+                if data[-1] == 9:
+                    value = pick([value, value, bytes(1) + value[:14], value[1:], self.random.randbytes(3)])
+                    data += bytes([len(value)]) + value + bytes([pick([1, 2, 8])])
             return data + tail
         data = bytes([pick([0, 1, 1, 2, 2, 0x80, 0x92, 0xFF])]) + self.random.randbytes(9)
         data += bytes([pick([0, 1, 2, 3, 7])]) + self.random.randbytes(19)

@@ -56,6 +56,11 @@ class Instance:
         self.valid, self.values = other.valid, dict(other.values)
 
 
+def number(value: Any) -> Any:
+    """A value as BMv2 compares it: a varbit is a number, whatever its length."""
+    return int.from_bytes(value, "big") if isinstance(value, bytes) else value
+
+
 def to_bytes(bits: str) -> bytes:
     bits += "0" * (-len(bits) % 8)
     return bytes(int(bits[i : i + 8], 2) for i in range(0, len(bits), 8))
@@ -122,15 +127,15 @@ class Evaluator:
             return packet.next[right["value"]] - (op == "last_stack_index")
         if left is not None and left["type"] == "header":
             return self._same(packet.headers[left["value"]], packet.headers[right["value"]]) == (op == "==")
-        b = self.value(packet, right, args)
+        b = number(self.value(packet, right, args))
         if left is None:
             return {"not": lambda: not b, "~": lambda: ~b, "-": lambda: -b, "+": lambda: b, "d2b": lambda: b != 0,
                     "b2d": lambda: int(b)}[op]()  # fmt: skip
-        return self._binary(op, self.value(packet, left, args), b)
+        return self._binary(op, number(self.value(packet, left, args)), b)
 
     @staticmethod
     def _same(a: Instance, b: Instance) -> bool:
-        return a.valid and b.valid and a.values == b.values
+        return a.valid and b.valid and [number(v) for v in a.values.values()] == [number(v) for v in b.values.values()]
 
     @staticmethod
     def _binary(op: str, a: Any, b: Any) -> Any:

@@ -9,7 +9,8 @@ from dataplane_cases import CASES
 from dataplane_setup import on_soft
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_programs import CLONES, MULTICAST, Maker
+from random_actions import CLONES, MULTICAST
+from random_programs import Maker
 from reference import Reference
 from reference_setup import on_reference
 from softbench import SHORTEST, SoftBench
@@ -39,6 +40,7 @@ def compare(seed: int, frames: int = FRAMES_PER_PROGRAM) -> None:
     for table, match, priority, number, args in maker.entries:
         call = ActionCall(reference.actions[number]["name"], args)
         bench.switch.table_insert(table, TableEntry(match, call, priority))
+    for table, match, priority, number, args in maker.entries + maker.const_entries:
         reference.entries[table].append((match, priority, number, args))
     for session, replicas in CLONES.items():
         bench.switch.clone_insert(CloneSession(session, tuple(Replica(*replica) for replica in replicas)))

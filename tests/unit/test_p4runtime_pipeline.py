@@ -116,6 +116,24 @@ def test_a_bad_configuration_changes_nothing(
     assert primary.read(EXACT) == [entry(1)]
 
 
+def test_a_table_without_a_key_that_the_compiler_left_out_stands_in_nobodys_way(primary: Client) -> None:
+    def add(info: p4i.P4Info) -> None:
+        table = info.tables.add(size=1024)
+        table.preamble.id, table.preamble.name = 0x02FFFF01, "IngressImpl.nothing"
+
+    primary.set_pipeline(PROGRAM_JSON, p4info=without(add))
+    primary.insert(entry(1))
+    assert primary.read(EXACT) == [entry(1)]
+    assert entry(1) in primary.read(p4r.TableEntry())
+    for request in (primary.read, primary.modify):
+        with pytest.raises(RefusedError) as caught:
+            request(p4r.TableEntry(table_id=0x02FFFF01, is_default_action=True))
+        [(code, text)] = [(caught.value.code, caught.value.message)] if request == primary.read else [
+            (caught.value.codes[0], caught.value.errors[0].message)
+        ]  # fmt: skip
+        assert (code, "p4c leaves it out" in text) == ("FAILED_PRECONDITION", True)
+
+
 def test_the_wrapper_of_old_tools_is_unwrapped(primary: Client) -> None:
     length = len(PROGRAM_JSON)
     size = bytes([length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mrclab.softswitch.p4runtime.matches import key_from_proto, key_to_proto
 from mrclab.softswitch.p4runtime.p4info import Table
 from mrclab.softswitch.p4runtime.state import PipelineState
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id
+from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid
 from mrclab.softswitch.p4runtime.stubs import p4r
 from mrclab.softswitch.runtime_api import MatchKey, RuntimeApiError, TableEntry
 
@@ -43,10 +43,7 @@ class DirectHandler:
     def _table(self, is_given: bool, message: p4r.TableEntry) -> Table:
         if not is_given:
             raise invalid(f"Missing table_entry field in {self.message_name}")
-        table = self._state.index.tables.get(message.table_id)
-        if table is None:
-            raise invalid_id()
-        return table
+        return self._state.index.table(message.table_id)
 
     def entry_ref(self, is_given: bool, message: p4r.TableEntry) -> EntryRef:
         """Return which entry `message` names; refused where it names none."""

@@ -58,7 +58,7 @@ class TableHandler:
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
         """Check an update; what is left inserts, modifies or deletes."""
         entry = entity.table_entry
-        table = self._table(entry.table_id)
+        table = self._state.index.table(entry.table_id)
         if entry.HasField("time_since_last_hit"):
             raise invalid("has_time_since_last_hit must not be set in WriteRequest")
         check_update_type(update_type)
@@ -68,12 +68,6 @@ class TableHandler:
             key = key_from_proto(entry, table)
             return lambda: self._delete((table.id, key, entry.priority), table)
         return self._parse_entry(update_type, entry, table)
-
-    def _table(self, table_id: int) -> Table:
-        table = self._state.index.tables.get(table_id)
-        if table is None:
-            raise invalid_id()
-        return table
 
     def _parse_entry(self, update_type: int, entry: p4r.TableEntry, table: Table) -> Apply:
         if update_type == INSERT and not entry.HasField("action"):
@@ -258,7 +252,7 @@ class TableHandler:
         """Yield one entry, those of one table, or those of all tables (table id 0)."""
         wanted = entity.table_entry
         if wanted.table_id:
-            yield from self._read_table(wanted, self._table(wanted.table_id))
+            yield from self._read_table(wanted, self._state.index.table(wanted.table_id))
             return
         for table in self._state.index.tables.values():
             yield from self._read_table(wanted, table)
