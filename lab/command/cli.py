@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.survey import cli as survey
-from mrclab.lab.command import capture, operations, sink, suitecli, terminal
+from mrclab.lab.command import capture, operations, sink, suitecli, terminal, ui
 from mrclab.lab.command import doctor as health
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command import progress as progressbar
@@ -64,6 +64,7 @@ app.add_typer(operations.app)
 app.add_typer(survey.app)
 app.add_typer(suitecli.app)
 app.add_typer(capture.app)
+app.add_typer(ui.app)
 out = Console(width=None if sys.stdout.isatty() else 120)
 err = Console(stderr=True)
 
