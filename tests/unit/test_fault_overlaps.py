@@ -1,5 +1,7 @@
 """Faults that take the same thing of the lab for themselves are refused where they could be in force together."""
 
+import time
+
 import pytest
 
 from mrclab.lab.errors import RunError, ScenarioError
@@ -92,7 +94,11 @@ class Session:
             tmp_path,
             None,
         )
-        self.launch = self.excuse = self.expect_alive = None
+        self.launch = self.excuse = self.expect_alive = self.pause = None
+
+    @property
+    def now(self):
+        return time.monotonic()
 
     def record(self, _kind, t=None, **_fields):
         return t
