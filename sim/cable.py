@@ -29,7 +29,7 @@ class Fault(Protocol):
 class Way:
     """One direction of a cable. `far` takes frames with the number of the port they come in by."""
 
-    __slots__ = ("_clock", "_far", "_far_port", "clear_since", "crossed", "delay", "faults", "lost", "port")
+    __slots__ = ("_clock", "_far", "_far_port", "clear_since", "crossed", "delay", "detour", "faults", "lost", "port")
 
     def __init__(self, clock: Clock, delay: int) -> None:
         self._clock = clock
@@ -37,6 +37,7 @@ class Way:
         self.port: Port | None = None  # of a switch, that sends into this way
         self.clear_since = -_NEVER  # when carrier came; frames sent before that are lost
         self.faults: tuple[Fault, ...] = ()  # in the order in which they came
+        self.detour: Fault | None = None  # what frames meet last
         self.lost = 0  # for want of carrier
         self.crossed = 0
 
@@ -62,26 +63,23 @@ class Way:
         if self._clock.now - self.delay < self.clear_since:
             self.lost += 1
             return
-        if self.faults:
-            self.go_on(frame, 0)
-        else:
-            self.crossed += 1
-            self._far(frame, self._far_port)
-
-    def go_on(self, frame: Frame, place: int) -> None:
-        """The frame meets the faults from this place on, and what it comes through then takes it."""
-        for fault in self.faults[place:]:
+        for fault in self.faults:
             met = fault.meet(frame, self)
             if met is None:
                 return
             frame = met
+        if self.detour is None or self.detour.meet(frame, self) is not None:
+            self.crossed += 1
+            self._far(frame, self._far_port)
+
+    def leave_detour(self, frame: Frame) -> bool:
+        """A frame comes back from a detour and crosses; False where there is no carrier."""
+        if self.clear_since > self._clock.now:
+            self.lost += 1
+            return False
         self.crossed += 1
         self._far(frame, self._far_port)
-
-    def go_on_behind(self, fault: Fault, frame: Frame) -> None:
-        """A frame that a fault held back goes on with the next one; all are behind one that is healed meanwhile."""
-        faults = self.faults
-        self.go_on(frame, faults.index(fault) + 1 if fault in faults else 0)
+        return True
 
     def set_carrier(self, up: bool) -> None:
         """Carrier came or went."""

@@ -25,10 +25,11 @@ def ticks(seconds: float) -> int:
 class Clock:
     """What will happen, and when. `now` is in picoseconds since the world began."""
 
-    __slots__ = ("_serial", "heap", "now")
+    __slots__ = ("_serial", "halted", "heap", "now")
 
     def __init__(self) -> None:
         self.now = 0
+        self.halted = False  # set it to have `run` return
         self.heap: list[_Event] = []
         self._serial = 0
 
@@ -44,13 +45,14 @@ class Clock:
         self._serial += 1
         heappush(self.heap, (when, self._serial, work, about))
 
-    def run(self, until: int, stop: Callable[[], bool] | None = None) -> None:
-        """Let everything happen that is due up to a time, or until `stop` says so; the time is then what it became."""
+    def run(self, until: int) -> None:
+        """Let everything happen that is due up to a time, which it is then; or less, where somebody set `halted`."""
         heap = self.heap
+        self.halted = False
         while heap and heap[0][0] <= until:
             self.now, _, work, about = heappop(heap)
             work(about)
-            if stop is not None and stop():
+            if self.halted:
                 return
         self.now = max(self.now, until)
 

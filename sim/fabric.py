@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mrclab.sim.cable import Cable, Way
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.port import Port
 from mrclab.sim.switch import SimSwitch
 from mrclab.topo.model import Fabric, Link, PortRef
+from mrclab.topo.nodeconfig import NicPort
+
+if TYPE_CHECKING:
+    from mrclab.sim.frame import Frame
+    from mrclab.sim.nic import SimNic
+
+
+class Plug:
+    """Where cables end at a host; frames that come while no NIC is there are lost."""
+
+    __slots__ = ("nic",)
+
+    def __init__(self) -> None:
+        self.nic: SimNic | None = None
+
+    def receive(self, frame: Frame, port: int) -> None:
+        """Hand a frame on."""
+        if self.nic is not None:
+            self.nic.receive(frame, port)
 
 
 class SimFabric:
@@ -36,15 +57,28 @@ class SimFabric:
                 way.port = Port(clock, port.number, model.spec, port.to_host, way, f"{seed}/{port.interface}")
                 ports.append(way.port)
             self.switches[switch.name] = SimSwitch(model, switch, ports)
+        self.plugs = {host.name: Plug() for host in model.hosts}
         for link, cable in zip(model.links, self.cables, strict=True):
             for way, far in zip(cable.ways, reversed(link.ends), strict=True):
-                if far.node in self.switches:
-                    way.lead_to(self.switches[far.node].receive, far.number)
+                node = self.switches.get(far.node) or self.plugs[far.node]
+                way.lead_to(node.receive, far.number)
 
     def cable(self, link: Link | str) -> Cable:
         """The cable of a link, or of what a person calls it."""
         known = self.model.link(link) if isinstance(link, str) else link
         return self.cables[known.index]
+
+    def plug_in(self, host: str, nic: SimNic) -> None:
+        """Put a NIC in the place of what was there before."""
+        before, self.plugs[host].nic = self.plugs[host].nic, nic
+        if before is not None:
+            before.unplug()
+        nic.plug_in()
+
+    def nic_cable(self, port: NicPort) -> tuple[Cable, Way]:
+        """The cable of a NIC port, and the way that begins there."""
+        cable = self.cable(port.name)
+        return cable, cable.ways[0]
 
     def way_from(self, end: PortRef) -> Way:
         """The direction that begins at a port."""

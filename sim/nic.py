@@ -87,10 +87,7 @@ class SimNic:
     # --- life -------------------------------------------------------------------------------------------------------
 
     def plug_in(self) -> None:
-        """Take frames and carrier from the cables from now on."""
-        for port in self.ports:
-            far = port.cable.ways[port.way is port.cable.ways[0]]
-            far.lead_to(self.receive, port.number)
+        """Take carrier from the cables from now on; frames come by `receive`."""
         for cable, listener in self._listeners:
             cable.listen(listener)
         for port in self.ports:
@@ -169,6 +166,7 @@ class SimNic:
         if [port.config for port in self.ports] != list(config.ports) or config.path_mtu != self._path_mtu:
             raise ValueError("ports and path_mtu of a running NIC cannot change; restart the agent")
         self._set_rate(config)
+        self._clock.at(self._clock.now, self._is_free)  # what the transport makes of it may be to send
 
     def strain(self) -> dict[str, Any]:
         """Nothing strains a NIC in virtual time."""

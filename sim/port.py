@@ -126,16 +126,18 @@ class Port:
         self.settle()
         return len(self.waiting)
 
-    def clear(self) -> int:
-        """The switch is dead: what waits is lost, and what it counted forgotten. Returns how many frames waited."""
+    def lose_waiting(self) -> None:
+        """The switch stands still or is dead: what waits is lost."""
         self.settle()
-        lost = len(self.waiting)
         for frame in self.waiting:
             frame.gone = True
         self.waiting.clear()
-        self.register = 0
         self._last = self._clock.now - self._interval
+
+    def clear(self) -> None:
+        """The switch is dead: what waits is lost, and what it counted forgotten."""
+        self.lose_waiting()
+        self.register = 0
         self.tx_packets = [0] * 8
         self.tx_bytes = [0] * 8
         self.marks = self.trims = self.dropped = 0
-        return lost

@@ -32,8 +32,8 @@ class SimSwitch:
     """One T0 or T1. `ports` are by number from 1 in the model's order."""
 
     __slots__ = (
-        "_fabric", "_plain", "_usids", "alive", "drops", "frozen", "model", "packet_in", "ports", "rx", "unserved",
-        "usid",
+        "_fabric", "_plain", "_usids", "alive", "cpu_in", "cpu_out", "drops", "frozen", "model", "packet_in", "ports",
+        "rx_bytes", "rx_packets", "unserved", "usid",
     )  # fmt: skip
 
     def __init__(self, fabric: Fabric, model: Switch, ports: Sequence[Port]) -> None:
@@ -44,8 +44,7 @@ class SimSwitch:
         self.alive = True
         self.frozen = False
         self.unserved = 0  # frames that came while it was dead or stood still
-        self.drops = [0] * 16  # by reason
-        self.rx = [0] * (len(ports) + 1)
+        self._clear_counters()
         self.usid = _NO_USID
         self._usids: dict[int, Port] = {}
         self._plain: dict[int, tuple[Port, ...]] = {}
@@ -98,7 +97,8 @@ class SimSwitch:
         if self.frozen or not self.alive:
             self.unserved += 1
             return
-        self.rx[port] += 1
+        self.rx_packets[port] += 1
+        self.rx_bytes[port] += frame.size
         if frame.fault:
             self._refuse(frame, port)
             return
@@ -135,18 +135,41 @@ class SimSwitch:
     def _refuse(self, frame: Frame, port: int) -> None:
         if frame.fault != LINK_CHECK:
             self.drops[frame.fault] += 1
-        elif self.packet_in is not None:
+            return
+        self.cpu_in += 1
+        if self.packet_in is not None:
             self.packet_in(self, frame, port)
 
+    def send_out(self, frame: Frame, port: int) -> None:
+        """Send what the controller gave out of a port."""
+        if self.alive and not self.frozen:
+            self.cpu_out += 1
+            self.ports[port - 1].send_of_cpu(frame)
+
     # --- life -------------------------------------------------------------------------------------------------------
+
+    def _clear_counters(self) -> None:
+        self.drops = [0] * 16  # by reason
+        self.rx_packets = [0] * (len(self.ports) + 1)
+        self.rx_bytes = [0] * (len(self.ports) + 1)
+        self.cpu_in = self.cpu_out = 0  # to the controller, and from it
+
+    def freeze(self) -> None:
+        """It stands still; what waits in its queues and what comes meanwhile is lost."""
+        self.frozen = True
+        for port in self.ports:
+            port.lose_waiting()
+
+    def thaw(self) -> None:
+        """It goes on."""
+        self.frozen = False
 
     def die(self) -> None:
         """The process is gone, with its entries, its counters and what waited in its queues."""
         self.alive = False
         self.frozen = False
         self.erase()
-        self.drops = [0] * 16
-        self.rx = [0] * (len(self.ports) + 1)
+        self._clear_counters()
         for port in self.ports:
             port.clear()
 

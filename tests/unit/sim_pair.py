@@ -29,7 +29,7 @@ class Sim:
         self.hosts = {}
         configs = nodefiles.node_configs(self.model, choice=TransportSpec(kind=transport))
         for name, config in configs.items():
-            nic = functools.partial(SimNic, self.clock, self._cable, wire_format)
+            nic = functools.partial(SimNic, self.clock, self.fabric.nic_cable, wire_format)
             self.hosts[name] = Host(
                 config,
                 random.Random(f"{seed}/{name}"),
@@ -39,11 +39,7 @@ class Sim:
                 lambda _now, _event: None,
                 codecs=WIRE if wire_format else OBJECTS,
             )
-            self.hosts[name].nic.plug_in()
-
-    def _cable(self, port):
-        cable = self.fabric.cable(port.name)
-        return cable, cable.ways[0]
+            self.fabric.plug_in(name, self.hosts[name].nic)
 
     def _record(self, name, now, record):
         self.records.append({"t": now, "node": name, **record})

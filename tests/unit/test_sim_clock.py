@@ -17,14 +17,19 @@ def test_what_is_due_together_happens_in_the_order_in_which_it_was_asked_for():
     assert clock.now == 10
 
 
-def test_a_run_ends_where_somebody_says_stop_and_goes_on_from_there():
+def test_a_run_ends_where_somebody_halts_it_and_goes_on_from_there():
     clock, seen = Clock(), []
+
+    def see(at):
+        seen.append(at)
+        clock.halted = at == 2
+
     for at in (1, 2, 3):
-        clock.at(at, seen.append, at)
-    clock.run(10, lambda: len(seen) == 2)
+        clock.at(at, see, at)
+    clock.run(10)
     assert (seen, clock.now) == ([1, 2], 2)
     clock.run(10)
-    assert seen == [1, 2, 3]
+    assert (seen, clock.now) == ([1, 2, 3], 10)
 
 
 def test_the_past_is_refused():

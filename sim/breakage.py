@@ -1,0 +1,187 @@
+"""What can be broken in virtual time, and how: cables by what frames meet on them, nodes by what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from mrclab.sim.clock import SECOND
+from mrclab.sim.faults import Detour, Injected, injected
+from mrclab.sim.frame import of_bytes
+from mrclab.topo.cables.background import NUMBER_AT, packet
+from mrclab.topo.cables.cablefaults import Action, Match
+from mrclab.topo.cables.impairment import Fate, Impairment
+
+if TYPE_CHECKING:
+    from mrclab.sim.cable import Cable, Way
+    from mrclab.sim.fabric import SimFabric
+
+Direction = Literal["both", "up", "down"]
+
+KINDS = frozenset(
+    {
+        "link_down", "transceiver", "nic_port_down", "nic_down", "plane_down", "flap", "loss", "host_loss", "ev_loss",
+        "silent_drop", "corrupt", "rate_limit", "lose_packets", "delay", "jitter", "reorder", "swap_cables",
+        "switch_crash", "switch_freeze", "switch_reboot", "wrong_entry", "controller_crash", "controller_restart",
+        "agent_crash", "background", "chaos",
+    }
+)  # fmt: skip
+"""Kinds of faults, as scenarios name them, that mean something without processes and kernels."""
+
+_SIDES = {"both": (0, 1), "up": (0,), "down": (1,)}
+_NUMBER_BYTES = 4
+
+
+class Nodes(Protocol):
+    """Switches, hosts and the controller, as they come and go."""
+
+    def kill(self, node: str) -> None:
+        """It ends at once."""
+
+    def terminate(self, node: str) -> None:
+        """It ends in good order."""
+
+    def restart(self, node: str) -> None:
+        """It starts anew, knowing nothing."""
+
+    def freeze(self, node: str) -> None:
+        """It stands still."""
+
+    def thaw(self, node: str) -> None:
+        """It goes on."""
+
+    def is_alive(self, node: str) -> bool:
+        """Whether it is there, or stands still."""
+
+
+class _Injected:
+    def __init__(self, places: list[tuple[Way, Injected]]) -> None:
+        self._places = places
+
+    def heal(self) -> tuple[int, int]:
+        """No longer; packets seen, and hit."""
+        places, self._places = self._places, []
+        for way, fault in places:
+            way.faults = tuple(other for other in way.faults if other is not fault)
+        return sum(fault.seen for _, fault in places), sum(fault.hit for _, fault in places)
+
+
+class _Impaired:
+    def __init__(self, places: list[tuple[Way, Detour]]) -> None:
+        self._places = places
+
+    def heal(self) -> tuple[int, int, int]:
+        """Frames go straight again, and may overtake those on the detour; frames that came in, were lost, and left.
+
+        What still waits leaves in its time and counts as left, as if the relay had been waited for.
+        """
+        places, self._places = self._places, []
+        for way, _ in places:
+            way.detour = None
+        counts = [detour.fate.counts for _, detour in places]
+        lost = sum(count.lost for count in counts)
+        received = sum(count.received for count in counts)
+        return received, lost, received - lost + sum(count.duplicated for count in counts)
+
+
+class Sender:
+    """Other traffic from a NIC port, at a steady rate, until it is healed."""
+
+    def __init__(self, fabric: SimFabric, cable: Cable, frame: bytes, rate_pps: float) -> None:
+        self._clock = fabric.clock
+        self._cable = cable
+        self._frame = bytearray(frame)
+        self._interval = max(1, round(SECOND / rate_pps))
+        self._on = True
+        self._sent = self._refused = 0
+        self._clock.at(self._clock.now, self._send)
+
+    def _send(self, _about: object) -> None:
+        if not self._on:
+            return
+        self._clock.at(self._clock.now + self._interval, self._send)
+        number = (self._sent & 0xFFFF_FFFF).to_bytes(_NUMBER_BYTES, "big")
+        self._frame[NUMBER_AT : NUMBER_AT + _NUMBER_BYTES] = number
+        if self._cable.up:
+            self._sent += 1
+            self._cable.ways[0].enter(of_bytes(bytes(self._frame)), self._clock.now)
+        else:
+            self._refused += 1
+
+    def heal(self) -> tuple[int, int]:
+        """No longer; packets sent, and those that found no carrier."""
+        self._on = False
+        return self._sent, self._refused
+
+
+class SimBreakage:
+    """Breaks a simulated fabric; `nodes` are whatever can start and end. Cables are named as in `Fabric.link`."""
+
+    def __init__(self, fabric: SimFabric, nodes: Nodes, seed: int) -> None:
+        self._fabric = fabric
+        self._seed = seed
+        self._held: dict[int, list[str]] = {}  # cable → who wants it down
+        self._count = 0
+        self.kill, self.terminate, self.restart = nodes.kill, nodes.terminate, nodes.restart
+        self.freeze, self.thaw, self.is_alive = nodes.freeze, nodes.thaw, nodes.is_alive
+
+    # --- carrier ----------------------------------------------------------------------------------------------------
+
+    def hold_down(self, owner: str, *links: str) -> None:
+        """Take the carrier from both ends of cables for as long as `owner` holds them."""
+        for link in links:
+            cable = self._fabric.cable(link)
+            owners = self._held.setdefault(cable.link.index, [])
+            if owner not in owners:
+                owners.append(owner)
+            cable.set_carrier(False)
+
+    def let_go(self, owner: str) -> None:
+        """Give it back, but for cables that somebody else holds."""
+        for index, owners in list(self._held.items()):
+            if owner in owners:
+                owners.remove(owner)
+                if not owners:
+                    del self._held[index]
+                    self._fabric.cables[index].set_carrier(True)
+
+    # --- packets ----------------------------------------------------------------------------------------------------
+
+    def inject(self, places: Sequence[tuple[str, Action]], *, match: Match, direction: Direction) -> _Injected:
+        """Do something to packets that match, on all these cables from now on."""
+        made = []
+        for link, action in places:
+            cable = self._fabric.cable(link)
+            for side in _SIDES[direction]:
+                self._count += 1
+                seed = f"{self._seed}/kernel/{self._count}"
+                way, fault = cable.ways[side], injected(self._fabric.clock, match, action, seed)
+                way.faults = (*way.faults, fault)
+                made.append((way, fault))
+        return _Injected(made)
+
+    def impair(self, link: str, impairment: Impairment, *, direction: Direction, seed: int) -> _Impaired:
+        """Delay or reorder the frames of a cable."""
+        cable, made = self._fabric.cable(link), []
+        for number, side in enumerate(_SIDES[direction]):
+            detour = Detour(self._fabric.clock, Fate(impairment, f"{seed}/{number}"))
+            cable.ways[side].detour = detour
+            made.append((cable.ways[side], detour))
+        return _Impaired(made)
+
+    def swap(self, one: str, other: str) -> None:
+        """Two cables lead to each other's far ends; the same again undoes it."""
+        first, second = self._fabric.cable(one), self._fabric.cable(other)
+        for way, twin in zip(first.ways, second.ways, strict=True):
+            here, there = way.end, twin.end
+            way.lead_to(*there)
+            twin.lead_to(*here)
+
+    def background(
+        self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str
+    ) -> Sender:
+        """Send packets of `size` bytes from host to host along one path (plane, uplink)."""
+        del name
+        model = self._fabric.model
+        frame = packet(model, source, destination, path, size)
+        return Sender(self._fabric, self._fabric.cable(model.host(source).port(path[0]).link), frame, rate_pps)

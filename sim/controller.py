@@ -1,0 +1,212 @@
+"""The controller in virtual time: what it decides is the controller's own; switches are written and hosts told at once.
+
+No P4Runtime, no process, no file: Clustermapper, denylist and node configs are the controller's very classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mrclab.controller import nodefiles
+from mrclab.controller.errors import ControllerError
+from mrclab.controller.health.denylist import DenyError, Denylist
+from mrclab.controller.health.elements import Element
+from mrclab.controller.health.mapper import MAPPER_REPORT, SOURCE, Clustermapper, reason
+from mrclab.controller.health.policy import POLICIES
+from mrclab.hosts.agent.host import Host
+from mrclab.sim.clock import ticks
+from mrclab.sim.fabric import SimFabric
+from mrclab.sim.fleet import SimFleet
+from mrclab.topo.nodeconfig import MapperSection, NodeConfig
+from mrclab.topo.transport import TransportSpec
+
+TELEMETRY_S = 1.0
+"""Between two records of all switches' counters."""
+
+DRAIN = "drain"
+_VERIFY_S = 30.0
+_POLL_S = 0.1
+_QUIET_POLLS = 3
+_LONGEST_STEP_S = 0.01
+_POLICY: dict[bool | str, str] = {True: "default", False: "observe", "all": "all"}
+
+
+class SimController:
+    """`write(kind, **fields)` keeps an event; `let_pass(seconds)` runs the world for whoever has to wait."""
+
+    def __init__(
+        self,
+        fabric: SimFabric,
+        transport: TransportSpec,
+        mapper: Mapping[str, Any] | None,
+        write: Callable[..., object],
+        let_pass: Callable[[float], None],
+    ) -> None:
+        self.model = fabric.model
+        self._clock = fabric.clock
+        self._transport = transport
+        self._write = write
+        self._let_pass = let_pass
+        self.hosts: dict[str, Host] = {}
+        self.denylist = Denylist(self.model)
+        self.fleet = SimFleet(fabric, self.record, self._verified)
+        self._section: MapperSection | None = None
+        self.mapper: Clustermapper | None = None
+        if mapper is not None:
+            cycle = float(mapper["cycle"])
+            self._section = nodefiles.mapper(self.model, cycle)
+            policy = POLICIES[_POLICY[mapper.get("deny", True)]]
+            self.mapper = Clustermapper(self.model, lambda: self.denylist.denials, self, cycle, policy)
+        self.configs: dict[str, NodeConfig] = {}
+        self._publish()
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a controller."""
+        return self.fleet.on
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Keep an event of now, while there is a controller."""
+        if self.alive:
+            self._write(kind, **fields)
+
+    def begin(self) -> None:
+        """Start what goes on by itself, and verify every cable; returns when that is done."""
+        self._every(TELEMETRY_S, self._sample)
+        if self.mapper is not None:
+            self._every(self.mapper.interval, self._look)
+        self.fleet.probe_pending()
+        self.wait(lambda: self.fleet.all_right, _VERIFY_S)
+
+    def end(self) -> None:
+        """It is gone; what is in the switches and the hosts stays."""
+        self.fleet.on = False
+
+    def begin_again(self) -> None:
+        """Another one is there, that takes up the denylist and the switches as they are."""
+        self.fleet.on = True
+        if self.mapper is not None:
+            self.mapper.begin()
+        self.fleet.adopt()
+
+    def wait(self, ready: Callable[[], bool], timeout: float, step: float = 0.0) -> bool:
+        """Let time pass until something holds, looking every `step` seconds; False where `timeout` was not enough."""
+        deadline = self._clock.seconds + timeout
+        pause = step or max(self.model.spec.link.delay, 1e-6)
+        while not ready():
+            left = deadline - self._clock.seconds
+            if left <= 0:
+                return False
+            self._let_pass(min(pause, left))
+            pause = step or min(2 * pause, _LONGEST_STEP_S)
+        return True
+
+    def _every(self, seconds: float, work: Callable[[], None]) -> None:
+        step = ticks(seconds)
+
+        def run(_about: object) -> None:
+            self._clock.at(self._clock.now + step, run)
+            if self.alive:
+                work()
+
+        self._clock.at(self._clock.now + step, run)
+
+    def _verified(self) -> None:
+        if self.mapper is not None:
+            self.mapper.begin()
+
+    def _sample(self) -> None:
+        self.record("switches", switches=self.fleet.totals())
+
+    # --- hosts --------------------------------------------------------------------------------------------------------
+
+    def hear(self, host: str, record: dict[str, Any]) -> None:
+        """A host wrote something down."""
+        if self.mapper is not None and self.alive and record["kind"] == MAPPER_REPORT:
+            self.mapper.event(host, record)
+
+    def _publish(self) -> None:
+        """Make the hosts' configs anew, and tell the hosts."""
+        version = self.denylist.version
+        denied = self.denylist.by_host()
+        self.configs = nodefiles.node_configs(self.model, version, denied, self._section, self._transport)
+        self.record("nodes.written", hosts=len(self.configs), version=version)
+        for name, host in self.hosts.items():
+            self._tell(host, self.configs[name])
+
+    @staticmethod
+    def _tell(host: Host, config: NodeConfig) -> None:
+        host.update(lambda: config)
+
+    def deny(self, what: Element, why: str, source: str) -> bool:
+        """Deny `what`; False if `source` denied it before. DenyError where hosts do not choose their paths."""
+        if self._transport.kind != "mrc":
+            raise DenyError(f"{what} cannot be denied: RoCE's paths are the switches' choice; cut cables, or run MRC")
+        changed = self.denylist.deny(what, why, source)
+        if changed:
+            self.record("denied", element=str(what), reason=why, source=source)
+            self._publish()
+        return changed
+
+    def undeny(self, what: Element, source: str | None) -> int:
+        """Lift denials of `what`, of one source or of all; how many there were."""
+        count = self.denylist.undeny(what, source)
+        if count:
+            self.record("undenied", element=str(what), source=source or "any")
+            self._publish()
+        return count
+
+    def _look(self) -> None:
+        assert self.mapper is not None
+        decision = self.mapper.look(self._clock.seconds)
+        for verdict in decision.deny:
+            try:
+                self.deny(verdict.element, reason(verdict), SOURCE)
+            except DenyError as error:
+                self.mapper.refused(verdict, error)
+        for lifted in decision.undeny:
+            self.undeny(lifted, SOURCE)
+
+    # --- maintenance --------------------------------------------------------------------------------------------------
+
+    def drain(self, what: Element, why: str, timeout: float) -> dict[str, Any]:
+        """Deny a switch and wait until it carries nothing of any QP."""
+        name = _switch_name(what)
+        begun = self._clock.seconds
+        self.deny(what, why, DRAIN)
+        quiet, last = 0, -1
+
+        def is_quiet() -> bool:
+            nonlocal quiet, last
+            now = self.fleet.traffic(name)
+            quiet, last = (quiet + 1 if now == last else 0), now
+            return quiet >= _QUIET_POLLS or not self.fleet.switches[name].alive
+
+        drained = self.wait(is_quiet, timeout, _POLL_S)
+        seconds = round(self._clock.seconds - begun, 9)
+        self.record("drained" if drained else "drain.incomplete", switch=name, seconds=seconds)
+        return {"switch": name, "drained": drained, "seconds": seconds}
+
+    def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
+        """Let traffic back over a drained switch once it holds its entries and its cables are verified."""
+        name = _switch_name(what)
+        if not any(d.element == what and d.source == DRAIN for d in self.denylist.denials):
+            raise ControllerError(f"{name} is not drained; drain it first")
+        begun = self._clock.seconds
+        if not self.wait(lambda: self._in_service(name), timeout, _POLL_S):
+            lacks = "all its cables" if name in self.fleet.ready else "its table entries"
+            raise ControllerError(f"{name} stays drained: after {timeout:g} s it still lacks {lacks}")
+        self.undeny(what, DRAIN)
+        seconds = round(self._clock.seconds - begun, 9)
+        self.record("undrained", switch=name, seconds=seconds)
+        return {"switch": name, "undrained": True, "seconds": seconds}
+
+    def _in_service(self, name: str) -> bool:
+        return name in self.fleet.ready and all(end.node != name for end in self.fleet.book.pending())
+
+
+def _switch_name(what: Element) -> str:
+    if what.kind not in {"t0", "t1"}:
+        raise ControllerError(f"{what} is no switch; only a T0 or T1 can be drained, for others use deny")
+    return what.name

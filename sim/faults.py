@@ -1,0 +1,182 @@
+"""What faults do to frames of a simulated cable: twins of the nft rules and of the relay, drawing the same numbers.
+
+A fault of the wire that draws from a seed loses here the packets of the same numbers; what the kernel draws for itself
+there is drawn from the world's seed here.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Protocol
+
+from mrclab.sim.clock import SECOND
+from mrclab.sim.frame import of_bytes
+from mrclab.topo import srv6
+from mrclab.topo.cables.cablefaults import (
+    Action,
+    Corrupt,
+    EveryNth,
+    Loss,
+    Match,
+    Packets,
+    RateLimit,
+    SeededLoss,
+)
+from mrclab.topo.cables.impairment import Fate
+
+if TYPE_CHECKING:
+    from mrclab.sim.cable import Way
+    from mrclab.sim.clock import Clock
+    from mrclab.sim.frame import Frame
+
+_ETHERNET = 14
+_PATH_MASK = srv6.ev(srv6.MAX_PLANE, srv6.MAX_INDEX, 0)
+
+
+class Decider(Protocol):
+    """Whether packet number so and so is hit; called once per packet that matches, in order."""
+
+    def __call__(self, number: int) -> bool:
+        """`number` counts from 0, from the start of the fault."""
+
+
+class _Matches:
+    """A Match as a question about frames; `lengths` are those of the IP packet, as the kernel counts them there."""
+
+    __slots__ = ("_evs", "_length", "_paths", "_usids", "always")
+
+    def __init__(self, match: Match) -> None:
+        self._length = match.min_length
+        self._usids = frozenset(match.usids)
+        self._evs = frozenset(match.evs)
+        self._paths = frozenset(srv6.ev(plane, uplink, 0) for plane, uplink in match.paths)
+        self.always = not (match.min_length or match.usids or match.evs or match.paths)
+
+    def __call__(self, frame: Frame) -> bool:
+        if frame.size - _ETHERNET < self._length:
+            return False
+        if self._usids and (frame.usids is None or self._usids.isdisjoint(frame.usids[frame.at :])):
+            return False
+        if self._evs or self._paths:
+            return frame.usids is not None and (frame.ev in self._evs or frame.ev & _PATH_MASK in self._paths)
+        return True
+
+
+class Injected:
+    """A fault of one way of a cable that takes or damages frames; `seen` and `hit` count those it met and acted on."""
+
+    __slots__ = ("_clock", "_decide", "_matches", "hit", "number", "seen")
+
+    def __init__(self, clock: Clock, match: Match, action: Action, seed: str) -> None:
+        self._clock = clock
+        self._matches = _Matches(match)
+        self._decide = decider(action, seed, clock)
+        self.seen = self.hit = 0
+
+    def meet(self, frame: Frame, way: Way) -> Frame | None:
+        """Lose the frame, or let it go on."""
+        del way
+        if not (self._matches.always or self._matches(frame)):
+            return frame
+        number = self.seen
+        self.seen = number + 1
+        if not self._decide(number):
+            return frame
+        self.hit += 1
+        return self.strike(frame)
+
+    def strike(self, frame: Frame) -> Frame | None:
+        """What becomes of a frame that is hit: it is lost."""
+        del frame
+        return None
+
+
+class Corrupting(Injected):
+    """A fault that flips bits of one byte."""
+
+    __slots__ = ("_at", "_flip")
+
+    def __init__(self, clock: Clock, match: Match, action: Corrupt, seed: str) -> None:
+        super().__init__(clock, match, action, seed)
+        self._at, self._flip = _ETHERNET + action.offset, action.flip
+
+    def strike(self, frame: Frame) -> Frame | None:
+        """The frame goes on as the bytes that it has become; one that is too short for the byte stays whole."""
+        if self._at >= frame.size:
+            return frame
+        data = bytearray(frame.to_bytes())
+        data[self._at] ^= self._flip
+        return of_bytes(bytes(data))
+
+
+def injected(clock: Clock, match: Match, action: Action, seed: str) -> Injected:
+    """The fault of one way; `seed` is for what the kernel would draw."""
+    if isinstance(action, Corrupt):
+        return Corrupting(clock, match, action, seed)
+    return Injected(clock, match, action, seed)
+
+
+def decider(action: Action, seed: str, clock: Clock) -> Decider:
+    """Which packets an action hits, by their number, as its nft rule does."""
+    if isinstance(action, RateLimit):
+        return _Bucket(action, clock)
+    if isinstance(action, Loss | Corrupt):
+        draw, share = random.Random(seed), action.probability
+        return lambda _number: draw.random() < share
+    if isinstance(action, EveryNth):
+        period, first = action.n, action.first - 1
+        return lambda number: number % period == first
+    if isinstance(action, Packets):
+        listed = frozenset(number - 1 for number in action.numbers)
+        return lambda number: number in listed
+    if isinstance(action, SeededLoss) and action.probability < 1:
+        cycle, lost = action.numbers()
+        numbers = frozenset(lost)
+        return lambda number: number % cycle in numbers
+    return lambda _number: True
+
+
+class _Bucket:
+    """The kernel's token bucket (nft_limit.c): `burst` packets' worth of time at most, a packet costs one."""
+
+    __slots__ = ("_clock", "_cost", "_last", "_most", "_tokens")
+
+    def __init__(self, limit: RateLimit, clock: Clock) -> None:
+        self._clock = clock
+        self._cost = SECOND // limit.packets_per_second
+        self._most = self._tokens = self._cost * limit.burst
+        self._last = clock.now
+
+    def __call__(self, number: int) -> bool:
+        del number
+        now = self._clock.now
+        self._tokens = min(self._most, self._tokens + now - self._last)
+        self._last = now
+        if self._tokens < self._cost:
+            return True
+        self._tokens -= self._cost
+        return False
+
+
+class Detour:
+    """A relay in one way of a cable: frames go on when their fate says so, twice or not at all where it says that."""
+
+    __slots__ = ("_clock", "fate", "sent")
+
+    def __init__(self, clock: Clock, fate: Fate) -> None:
+        self._clock = clock
+        self.fate = fate
+        self.sent = 0
+
+    def meet(self, frame: Frame, way: Way) -> Frame | None:
+        """Hold the frame, and copies of it, until they leave."""
+        clock = self._clock
+        leaves = [max(clock.now, round(at * SECOND)) for at in self.fate.departures(clock.seconds)]
+        for number, at in enumerate(leaves):
+            clock.at(at, self._let_go, (way, frame if number == 0 else frame.copy()))
+        return None
+
+    def _let_go(self, held: tuple[Way, Frame]) -> None:
+        way, frame = held
+        if way.leave_detour(frame):
+            self.sent += 1

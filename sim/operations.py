@@ -1,0 +1,159 @@
+"""What the lab asks of the controller in virtual time: the operations of `mrclab.controller.api`, answered at once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ConfigDict, ValidationError, validate_call
+
+from mrclab.controller.errors import ControllerError
+from mrclab.controller.health.elements import Element, element
+from mrclab.controller.health.mapper import Clustermapper
+from mrclab.rpc.errors import RpcError
+from mrclab.sim.clock import Clock
+from mrclab.sim.controller import SimController
+from mrclab.topo.model import UnknownName
+
+Result = dict[str, Any]
+
+DEFAULT_TIMEOUT = 30.0  # seconds
+OPERATOR = "operator"
+
+
+class ControllerOperations:
+    """Methods without underscore are operations."""
+
+    def __init__(self, controller: SimController, clock: Clock) -> None:
+        self._controller = controller
+        self._fleet = controller.fleet
+        self._clock = clock
+
+    def hello(self) -> Result:
+        """Say who serves here."""
+        return {"node": "controller", "switches": list(self._fleet.switches), "hosts": list(self._controller.hosts)}
+
+    def status(self) -> Result:
+        """How far provisioning and verification are, and what is denied."""
+        controller, fleet = self._controller, self._fleet
+        return {
+            "state": "verified" if fleet.all_right else "verifying",
+            "switches_ready": len(fleet.ready),
+            "switches": len(fleet.switches),
+            "links_verified": len(fleet.book.links("verified")),
+            "links": len(controller.model.links),
+            "message": "",
+            "wrong_entries": len(fleet.audit()),
+            "seconds": fleet.verified_at,
+            "by_switch": {
+                name: {"state": fleet.state(name), "silent": switch.frozen, "error": ""}
+                for name, switch in fleet.switches.items()
+            },
+            "version": controller.denylist.version,
+            "denied": [
+                {"element": str(d.element), "kind": d.element.kind, "reason": d.reason, "source": d.source}
+                for d in controller.denylist.denials
+            ],
+            "agents": {
+                name: config.version if name in controller.hosts else 0 for name, config in controller.configs.items()
+            },
+        }
+
+    def wait_verified(self, timeout: float = DEFAULT_TIMEOUT) -> Result:
+        """Wait until all switches are ready and all cables verified; says what is missing when `timeout` runs out."""
+        self._controller.wait(lambda: self._fleet.all_right, timeout)
+        return self._fleet.outcome()
+
+    def verify(self, timeout: float = DEFAULT_TIMEOUT, links: list[str] | None = None) -> Result:
+        """Probe cables again and audit all entries."""
+        entries = self._fleet.audit()
+        model = self._controller.model
+        self._fleet.forget_links(None if links is None else {model.link(text).name for text in links})
+        self._fleet.probe_pending()
+        outcome = self.wait_verified(timeout)
+        return {**outcome, "verified": outcome["verified"] and not entries, "entries": entries}
+
+    def audit(self) -> Result:
+        """Compare what switches hold with what they should."""
+        return {"entries": self._fleet.audit()}
+
+    def repair(self, switch: str | None = None) -> Result:
+        """Write what an audit would complain about, on all switches or on one."""
+        only = None if switch is None else self._controller.model.switch(switch).name
+        return {"switches": self._fleet.repair(only)}
+
+    def misroute(self, switch: str, port: int, to: int = 0) -> Result:
+        """Make a switch hold a wrong route, or with `to` 0 none, where one leads out of `port`; `repair` mends it."""
+        entry = self._fleet.misroute(switch, port, to)
+        self._controller.record("misrouted", switch=switch, port=port, to=to, entry=entry)
+        return {"entry": entry}
+
+    def counters(self) -> Result:
+        """Counters of all ready switches, since they were started."""
+        return {"t": self._clock.seconds, "switches": self._fleet.counters()}
+
+    def deny(self, what: str, reason: str = "", source: str = OPERATOR) -> Result:
+        """Keep traffic off a switch, cable, plane or path."""
+        found = self._element(what)
+        return self._answer(found, self._controller.deny(found, reason, source))
+
+    def undeny(self, what: str, source: str | None = None) -> Result:
+        """Lift denials, of one source or of all."""
+        found = self._element(what)
+        return self._answer(found, self._controller.undeny(found, source) > 0)
+
+    def drain(self, switch: str, reason: str = "", timeout: float = DEFAULT_TIMEOUT) -> Result:
+        """Take a switch out of service: deny it, then wait until nothing of any QP crosses it."""
+        return self._controller.drain(self._element(switch), reason, timeout)
+
+    def undrain(self, switch: str, timeout: float = DEFAULT_TIMEOUT) -> Result:
+        """Let traffic back over a drained switch as soon as it forwards again."""
+        return self._controller.undrain(self._element(switch), timeout)
+
+    def map(self) -> Result:
+        """Health of every link by Clustermapper's probes, and what is at fault."""
+        return self._mapper().map()
+
+    def forget(self) -> Result:
+        """Have Clustermapper forget what it has seen so far."""
+        self._mapper().begin()
+        return {}
+
+    def _mapper(self) -> Clustermapper:
+        if self._controller.mapper is None:
+            raise RpcError("ENOTSUP", "Clustermapper is off; give the scenario a mapper section")
+        return self._controller.mapper
+
+    def _element(self, text: str) -> Element:
+        return element(self._controller.model, text)
+
+    def _answer(self, found: Element, changed: bool) -> Result:
+        version = self._controller.denylist.version
+        return {"element": str(found), "kind": found.kind, "changed": changed, "version": version}
+
+
+def operations(controller: SimController, clock: Clock) -> dict[str, Callable[..., Any]]:
+    """Name → operation, with arguments' types checked and refusals turned into RpcError."""
+    methods = inspect.getmembers(ControllerOperations(controller, clock), inspect.ismethod)
+    return {name: _checked(name, method) for name, method in methods if not name.startswith("_")}
+
+
+def _checked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    validated = validate_call(config=ConfigDict(strict=True))(method)
+
+    @functools.wraps(method)
+    def operation(**arguments: Any) -> Any:
+        try:
+            return validated(**arguments)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"])
+            raise RpcError("EINVAL", f"operation {name}: {field}: {first['msg']}") from None
+        except UnknownName as error:
+            raise RpcError("EINVAL", str(error)) from None
+        except ControllerError as error:
+            raise RpcError("EPERM", str(error)) from None
+
+    return operation

@@ -1,0 +1,274 @@
+"""A whole lab in virtual time: fabric, hosts, controller, and what can be broken. The same seed gives the same run.
+
+world = SimWorld(fabric, seed=1, transport=TransportSpec(), mapper=None, files=directory)
+world.call("h1", "create_qp", peer="h3")
+events = world.run(until=2.5)
+world.collect(results)
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from mrclab.controller import nodefiles
+from mrclab.hosts.agent.host import Host
+from mrclab.hosts.memory.memory import Plain
+from mrclab.hosts.transports import WIRE
+from mrclab.rpc.errors import RpcError
+from mrclab.sim.breakage import KINDS, SimBreakage
+from mrclab.sim.clock import Clock, ticks
+from mrclab.sim.codec import OBJECTS
+from mrclab.sim.controller import SimController
+from mrclab.sim.fabric import SimFabric
+from mrclab.sim.nic import SimNic
+from mrclab.sim.operations import operations
+from mrclab.topo import nodeconfig
+from mrclab.topo.model import Fabric
+from mrclab.topo.transport import TransportSpec
+
+CONTROLLER = "controller"
+GONE = "agent.gone"
+"""Kind of the event that stands for a host that ended."""
+
+TOLD = frozenset({"workload.progress", "flow.done", "flow.failed", "iteration", GONE})
+"""Kinds of events that `run` hands over."""
+
+DEPTHS_S = 0.25
+_DIGITS = 9  # of the seconds in the history
+
+
+class SimWorld:
+    """A lab that is up. Hosts' regions are files below `files`."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        *,
+        seed: int,
+        transport: TransportSpec,
+        mapper: Mapping[str, Any] | None,
+        files: Path,
+        wire_format: bool = False,
+    ) -> None:
+        self.fabric = fabric
+        self.seed = seed
+        self.files = files
+        self.kinds = KINDS
+        self._wire_format = wire_format
+        self._clock = Clock()
+        self._lines: list[tuple[float, str]] = []
+        self._encode = json.JSONEncoder(separators=(",", ":")).encode
+        self._told: list[tuple[str, dict[str, Any]]] = []
+        self._last_words: dict[str, str] = {}
+        self.sim = SimFabric(self._clock, fabric, seed, nodefiles.SWITCH_LATENCY)
+        record = functools.partial(self._write_now, CONTROLLER)
+        self._controller = SimController(self.sim, transport, mapper, record, self._let_pass)
+        self._operations = operations(self._controller, self._clock)
+        self.hosts: dict[str, Host] = {}
+        for host in fabric.hosts:
+            self._start_host(host.name)
+        self.breakage = SimBreakage(self.sim, self, seed)
+        self._clock.at(0, self._record_depths)
+        self._controller.begin()
+        self.record("lab.up", seconds=self.now)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Seconds since the world began."""
+        return self._clock.seconds
+
+    def run(self, until: float) -> list[tuple[str, dict[str, Any]]]:
+        """Let time pass until a host tells something, at most until a time; (host, event) of what was told."""
+        at = self._clock.not_before(until)
+        if not self._told:
+            self._clock.run(at)
+        told, self._told = self._told, []
+        return told
+
+    def _let_pass(self, seconds: float) -> None:
+        """Let time pass, and keep what is told meanwhile."""
+        until = self._clock.now + ticks(seconds)
+        while self._clock.now < until:
+            self._clock.run(until)
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
+        """Ask a host or the `controller`; RpcError where it refuses, or is not there."""
+        if node == CONTROLLER:
+            return self._ask_controller(op, arguments)
+        host = self.hosts.get(node)
+        if host is None:
+            raise RpcError("ENOTCONN", f"{node} is not there")
+        answer = host.call(op, **arguments)
+        _nic(host).serve()
+        return answer or {}
+
+    def _ask_controller(self, op: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not self._controller.alive:
+            raise RpcError("ENOTCONN", "the controller is not there")
+        found = self._operations.get(op)
+        if found is None:
+            raise RpcError("EINVAL", f"the controller has no operation {op!r} in virtual time")
+        return dict(found(**arguments))
+
+    def _start_host(self, name: str) -> None:
+        config = self._controller.configs[name]
+        host = Host(
+            config,
+            random.Random(f"{self.seed}/{name}"),
+            functools.partial(SimNic, self._clock, self.sim.nic_cable, self._wire_format),
+            Plain(),
+            functools.partial(self._host_record, name),
+            functools.partial(self._tell, name),
+            began=self.now,
+            codecs=WIRE if self._wire_format else OBJECTS,
+        )
+        self.hosts[name] = host
+        self._controller.hosts[name] = host
+        host.record({"kind": "agent.start", "config_version": config.version, "seed": self.seed})
+        self.sim.plug_in(name, _nic(host))
+
+    def last_words(self, node: str) -> str:
+        """What a node that ended said last."""
+        return self._last_words.get(node, "it said nothing")
+
+    def stuck(self) -> list[str]:
+        """What waits for what: a sentence for each QP with work that is not done."""
+        found = []
+        for name, host in self.hosts.items():
+            for number, qp in host.transport.qps.items():
+                if waiting := len(qp.requestor.incomplete):
+                    found.append(f"{name} QP {number} ({qp.state.value}) has {waiting} writes without acknowledgement")
+        return found
+
+    def kill(self, node: str) -> None:
+        """It ends at once."""
+        self._end(node)
+
+    def terminate(self, node: str) -> None:
+        """It ends in good order."""
+        if node in self.hosts:
+            self.hosts[node].record({"kind": "agent.stop"})
+        self._end(node)
+
+    def _end(self, node: str) -> None:
+        if node == CONTROLLER:
+            self._controller.end()
+        elif node in self.sim.switches:
+            self.sim.switches[node].die()
+            self._controller.fleet.lost(node)
+        elif (host := self.hosts.pop(node, None)) is not None:
+            self._controller.hosts.pop(node, None)
+            _nic(host).unplug()
+            self.sim.plugs[node].nic = None
+            self._last_words[node] = "it was ended on purpose"
+            self._tell(node, self.now, {"kind": GONE})
+        self.record("process.ended", process=node)
+
+    def restart(self, node: str) -> None:
+        """It starts anew, knowing nothing."""
+        if node == CONTROLLER:
+            self._controller.begin_again()
+        elif node in self.sim.switches:
+            switch = self.sim.switches[node]
+            switch.revive()
+            self._controller.fleet.came(switch)
+        elif node not in self.hosts:
+            self._start_host(node)
+
+    def freeze(self, node: str) -> None:
+        """It stands still; hosts and the controller cannot."""
+        self.sim.switches[node].freeze()
+
+    def thaw(self, node: str) -> None:
+        """It goes on."""
+        self.sim.switches[node].thaw()
+
+    def is_alive(self, node: str) -> bool:
+        """Whether it is there, or stands still."""
+        if node == CONTROLLER:
+            return self._controller.alive
+        return self.sim.switches[node].alive if node in self.sim.switches else node in self.hosts
+
+    # --- the history --------------------------------------------------------------------------------------------------
+
+    def record(self, kind: str, t: float | None = None, **fields: object) -> float:
+        """Write a record of the lab's own, of now where no time is given; returns its time."""
+        return self._write("lab", self.now if t is None else t, {"kind": kind, **fields})["t"]  # type: ignore[no-any-return]
+
+    def _write_now(self, node: str, kind: str, **fields: Any) -> None:
+        self._write(node, self.now, {"kind": kind, **fields})
+
+    def _write(self, node: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
+        whole = {"t": round(t, _DIGITS), "node": node, **record}
+        self._lines.append((whole["t"], self._encode(whole)))
+        return whole
+
+    def _host_record(self, name: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
+        whole = self._write(name, t, record)
+        self._controller.hear(name, whole)
+        if whole["kind"] in TOLD:
+            self._heard(name, whole)
+        return whole
+
+    def _tell(self, name: str, t: float, event: dict[str, Any]) -> None:
+        if event["kind"] in TOLD:
+            self._heard(name, {"t": round(t, _DIGITS), **event})
+
+    def _heard(self, name: str, event: dict[str, Any]) -> None:
+        self._told.append((name, event))
+        self._clock.halted = True
+
+    def _record_depths(self, _about: object) -> None:
+        self._clock.at(self._clock.now + ticks(DEPTHS_S), self._record_depths)
+        waiting: dict[str, dict[str, int]] = {}
+        silent = []
+        for name, switch in self.sim.switches.items():
+            if switch.frozen or not switch.alive:
+                silent.append(name)
+                continue
+            depths = {str(port.number): port.depth() for port in switch.ports if port.waiting}
+            if busy := {number: depth for number, depth in depths.items() if depth}:
+                waiting[name] = busy
+        self.record("depths", switches=waiting, silent=silent)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End the world: every host stops, the heap is forgotten."""
+        for host in self.hosts.values():
+            host.record({"kind": "agent.stop"})
+            _nic(host).unplug()
+        self.hosts.clear()
+        self._clock.heap.clear()
+
+    def facts(self) -> dict[str, Any]:
+        """What a report says of it."""
+        return {"world": "virtual time", "target": "virtual time", "real_time": True, "bring_up_seconds": 0.0}
+
+    def collect(self, directory: Path) -> None:
+        """Write what it was made of and what happened: fabric.yaml, node/, log/, history.jsonl."""
+        for folder in ("node", "log"):
+            (directory / folder).mkdir(exist_ok=True)
+        with (directory / "fabric.yaml").open("w", encoding="utf-8") as file:
+            YAML(typ="safe", pure=True).dump(self.fabric.spec.model_dump(mode="json"), file)
+        for name, config in self._controller.configs.items():
+            nodeconfig.store(config, directory / "node" / f"{name}.json")
+        self._lines.sort(key=lambda line: line[0])
+        with (directory / "history.jsonl").open("w", encoding="utf-8") as history:
+            history.writelines(line + "\n" for _, line in self._lines)
+
+
+def _nic(host: Host) -> SimNic:
+    assert isinstance(host.nic, SimNic)
+    return host.nic
