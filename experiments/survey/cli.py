@@ -8,8 +8,8 @@ from rich.console import Console
 
 from mrclab.experiments.survey import page, record
 from mrclab.experiments.survey.command import Survey
-from mrclab.lab.run import session
-from mrclab.topo.linux import targets
+from mrclab.lab.command.worldoption import World
+from mrclab.lab.run import worlds
 
 app = typer.Typer()
 err = Console(stderr=True, highlight=False)
@@ -21,6 +21,7 @@ SINGLES, DOUBLES = 60, 20
 def survey(
     context: typer.Context,
     target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
+    world: World = None,
     seed: Annotated[int, typer.Option(min=0, help="of the faults")] = 1,
     singles: Annotated[int, typer.Option(min=0, help="cases with one fault")] = SINGLES,
     doubles: Annotated[int, typer.Option(min=0, help="cases with two faults at once")] = DOUBLES,
@@ -33,9 +34,18 @@ def survey(
         surveys = [record.read(folder) for folder in sorted(out.iterdir())] if out.is_dir() else []
         write.write_text(page.render(surveys, str(write)), encoding="utf-8")
         return
-    session.check_machine()
-    name = targets.choose(target).name
-    work = Survey(out / name, seed, singles, doubles, name, context.obj, lambda *_: None)
+    where: worlds.WorldName = "sim" if world == "sim" else "wire"
+    worlds.check_machine_for(where)
+    work = Survey(out / _name(where, target), seed, singles, doubles, target, context.obj, lambda *_: None, where)
     if not work.work(seconds, lambda text: err.print(text, markup=False, soft_wrap=True)):
         err.print("there is more to do; the same command goes on where this one ended")
         raise typer.Exit(3)
+
+
+def _name(world: worlds.WorldName, target: str | None) -> str:
+    """Of the folder in which the records of a world, or a target, stand."""
+    if world == "sim":
+        return world
+    from mrclab.topo.linux import targets  # noqa: PLC0415 - Linux alone has what the wire needs
+
+    return targets.choose(target).name

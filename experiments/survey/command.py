@@ -6,12 +6,10 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from mrclab.experiments.survey import cases, healing, record, startup
 from mrclab.experiments.survey.localise import Surveyor
-from mrclab.lab.run.session import Session, lab_session
-from mrclab.lab.run.world import Progress
+from mrclab.lab.run.world import Progress, World
+from mrclab.lab.run.worlds import WorldName, world_up
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, load
@@ -45,7 +43,9 @@ class Survey:
         target: str | None,
         run_dir: Path,
         progress: Progress,
+        world: WorldName = "wire",
     ) -> None:
+        self._world: WorldName = world
         self._directory = directory
         self._seed = seed
         self._fabric = Fabric(FabricSpec())
@@ -78,38 +78,57 @@ class Survey:
     def _localise(self, deadline: float, say: Say) -> None:
         done = self._cases_done()
         with (
-            self._lab(self._fabric, MapperSpec(cycle=CYCLE, deny=False)) as session,
-            closing(Surveyor(session, CYCLE)) as surveyor,
+            self._lab(self._fabric, MapperSpec(cycle=CYCLE, deny=False)) as world,
+            closing(Surveyor(world, CYCLE)) as surveyor,
         ):
-            controller = psutil.Process(session.emulation.processes()["controller"])
+            busy = _controller_cpu(world)
             for case in (case for case in self._cases if case.number not in done):
                 if time.monotonic() >= deadline:
                     return
-                controller.cpu_percent()
+                busy()
                 found = surveyor.work(case)
-                self._write(session, "case", found | {"cycle": CYCLE, "controller_cpu": controller.cpu_percent()})
+                self._write(world, "case", found | {"cycle": CYCLE, "controller_cpu": busy()})
                 said = ", ".join(f"{v['element']} {v['state']} after {v['cycles']:g}" for v in found["verdicts"])
                 say(f"case {case.number}: {' and '.join(i.element for i in case.injuries)}: {said or 'nothing said'}")
 
     def _healing(self, number: int) -> Callable[[], None]:
         def job() -> None:
-            with self._lab(Fabric(load(_HEALING)), MapperSpec(cycle=CYCLE)) as session:
-                self._write(session, f"healing {number}", healing.run(session, self._seed + number))
+            with self._lab(Fabric(load(_HEALING)), MapperSpec(cycle=CYCLE)) as world:
+                self._write(world, f"healing {number}", healing.run(world, self._seed + number))
 
         return job
 
     def _start_up(self, name: str, mapper: MapperSpec | None) -> Callable[[], None]:
         def job() -> None:
-            with self._lab(Fabric(load(_STARTUP)), mapper) as session:
-                self._write(session, name, startup.run(session, self._seed))
+            with self._lab(Fabric(load(_STARTUP)), mapper) as world:
+                self._write(world, name, startup.run(world, self._seed, mapper is not None))
 
         return job
 
-    def _lab(self, fabric: Fabric, mapper: MapperSpec | None) -> AbstractContextManager[Session]:
-        return lab_session(
-            fabric, self._progress, target=self._target, seed=self._seed, run_dir=self._run_dir, mapper=mapper
+    def _lab(self, fabric: Fabric, mapper: MapperSpec | None) -> AbstractContextManager[World]:
+        return world_up(
+            self._world,
+            fabric,
+            self._progress,
+            target=self._target,
+            seed=self._seed,
+            run_dir=self._run_dir,
+            mapper=mapper,
         )
 
-    def _write(self, session: Session, kind: str, found: dict[str, Any]) -> None:
-        known = record.circumstances(session.emulation.target.name)
+    def _write(self, world: World, kind: str, found: dict[str, Any]) -> None:
+        known = record.circumstances(str(world.facts()["target"]))
         record.append(self._directory, {"kind": kind, "seed": self._seed, **known, **found})
+
+
+def _controller_cpu(world: World) -> Callable[[], float]:
+    """Tells what share of a core the controller used since the last call, in percent; 0 where it is no process."""
+    if world.facts()["world"] != "wire":
+        return lambda: 0.0
+    import psutil  # noqa: PLC0415 - Linux alone has what the wire needs
+
+    from mrclab.lab.run.session import Session  # noqa: PLC0415
+
+    assert isinstance(world, Session)
+    process = psutil.Process(world.emulation.processes()["controller"])
+    return lambda: float(process.cpu_percent())

@@ -4,16 +4,14 @@ Clustermapper names the cable and has its plane denied; goodput then should be t
 """
 
 import random
-import time
+from contextlib import closing
 from typing import Any
 
 from mrclab.experiments.survey.cases import NIC_LOSS, Direction
 from mrclab.experiments.survey.streams import Streams
-from mrclab.lab.command import operations
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.session import Session
-from mrclab.rpc.client import Client
-from mrclab.topo.cables.cablefaults import Loss
+from mrclab.lab.run.world import Hearing, World
+from mrclab.topo.cables.cablefaults import EVERY_PACKET, Loss
 
 WINDOW = 8.0  # seconds over which goodput is measured
 SETTLE_RTTS = 40
@@ -21,28 +19,27 @@ WRITES = 128  # of 4 MiB, posted at once: more than the experiment can send
 DENIED_WITHIN = 60.0  # seconds
 
 
-def run(session: Session, seed: int) -> dict[str, Any]:
+def run(world: World, seed: int) -> dict[str, Any]:
     """Goodput before the fault, with it, and after the denial, as bytes per second; and when it was denied."""
-    fabric = session.fabric
+    fabric = world.fabric
     rng = random.Random(f"healing {seed}")
     source, destination = fabric.hosts[0], fabric.hosts[-1]
     victim = rng.choice([source, destination])
     cable = victim.port(rng.randint(1, fabric.planes)).link
     direction: Direction = rng.choice(("up", "down"))
     settle = SETTLE_RTTS * fabric.base_rtt(source.name, destination.name)
-    streams = Streams(session, [(source.name, destination.name)], writes=WRITES)
+    streams = Streams(world, [(source.name, destination.name)], writes=WRITES)
     streams.start()
-    with Client(session.run_dir / "controller.sock") as events:
-        events.subscribe(["denied"])
-        time.sleep(settle)
-        before = _goodput(streams)
-        begun = time.monotonic()
-        session.emulation.cables.inject(cable, Loss(NIC_LOSS), direction=direction)
-        lossy, denied = _until_denied(streams, events, cable, begun)
-        time.sleep(settle)
-        after = _goodput(streams)
+    with closing(world.hear(["controller"], ["denied"])) as events:
+        world.pause(settle)
+        before = _goodput(world, streams)
+        begun = world.now
+        world.breakage.inject([(cable, Loss(NIC_LOSS))], match=EVERY_PACKET, direction=direction)
+        lossy, denied = _until_denied(world, streams, events, cable, begun)
+        world.pause(settle)
+        after = _goodput(world, streams)
     streams.stop()
-    operations.ask(session, "undeny", what=cable)
+    world.call("controller", "undeny", what=cable)
     return {
         "cable": cable,
         "direction": direction,
@@ -54,18 +51,19 @@ def run(session: Session, seed: int) -> dict[str, Any]:
     }
 
 
-def _goodput(streams: Streams, seconds: float = WINDOW) -> float:
+def _goodput(world: World, streams: Streams, seconds: float = WINDOW) -> float:
     """Bytes placed per second over a while."""
-    begun, placed = time.monotonic(), streams.placed()
-    time.sleep(seconds)
-    return (streams.placed() - placed) / (time.monotonic() - begun)
+    begun, placed = world.now, streams.placed()
+    world.pause(seconds)
+    return (streams.placed() - placed) / (world.now - begun)
 
 
-def _until_denied(streams: Streams, events: Client, cable: str, begun: float) -> tuple[float, float]:
+def _until_denied(world: World, streams: Streams, events: Hearing, cable: str, begun: float) -> tuple[float, float]:
     """Goodput from the fault to the denial, and the seconds between them."""
     placed = streams.placed()
-    for event in events.events(DENIED_WITHIN):
-        if event["element"] == cable:
-            seconds = event["t"] - begun
-            return (streams.placed() - placed) / (time.monotonic() - begun), round(seconds, 2)
+    while world.now < begun + DENIED_WITHIN:
+        for _node, event in events.wait(begun + DENIED_WITHIN):
+            if event.get("element") == cable:
+                seconds = event["t"] - begun
+                return (streams.placed() - placed) / (world.now - begun), round(seconds, 2)
     raise RunError(f"Clustermapper did not deny {cable} within {DENIED_WITHIN:g} s")

@@ -1,15 +1,12 @@
 """Clustermapper against seeded faults on a running fabric, one case after the other: which verdicts, after how long."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from mrclab.experiments.survey.cases import NIC_LOSS, Case, Injury
-from mrclab.lab.command import operations
-from mrclab.lab.run.session import Session
-from mrclab.rpc.client import Client
-from mrclab.topo.cables.cablefaults import Drop, Loss
+from mrclab.lab.run.world import GONE, World
+from mrclab.topo.cables.cablefaults import EVERY_PACKET, Drop, Loss
 
 SETTLE = 4  # cycles after a fault was healed in which nothing is judged
 QUIET = 12  # healthy cycles before a fault, so that a healthy past is there to mislead
@@ -20,20 +17,19 @@ AFTER = 4  # cycles that are still watched once everything is named: a late slan
 class Surveyor:
     """Works off cases on a lab with Clustermapper on."""
 
-    def __init__(self, session: Session, cycle: float) -> None:
-        self._session = session
+    def __init__(self, world: World, cycle: float) -> None:
+        self._world = world
         self._cycle = cycle
-        self._events = Client(session.run_dir / "controller.sock")
-        self._events.subscribe(["verdict"])
+        self._events = world.hear(["controller"], ["verdict"])
 
     def work(self, case: Case) -> dict[str, Any]:
         """One case: a healthy time, the fault, the verdicts until all is named or the patience ends."""
         self._begin_anew(SETTLE)
         self._begin_anew(QUIET)
-        alarms = [_said(event, 0.0, self._cycle) for event in self._events.events(0)]
+        alarms = [_said(event, 0.0, self._cycle) for _node, event in self._events.wait(self._world.now)]
         truth = {injury.element for injury in case.injuries}
-        with injured(self._session, case.injuries):
-            begun = time.monotonic()
+        with injured(self._world, case.injuries):
+            begun = self._world.now
             verdicts = list(self._until_named(truth, begun))
         named = {verdict["element"]: verdict["cycles"] for verdict in reversed(verdicts) if verdict["element"] in truth}
         return {
@@ -50,44 +46,43 @@ class Surveyor:
 
     def _begin_anew(self, cycles: int) -> None:
         """Have Clustermapper forget, and wait until it has judged so many cycles since."""
-        operations.ask(self._session, "forget")
-        wanted = operations.ask(self._session, "map")["looks"] + cycles
-        while (lacking := wanted - operations.ask(self._session, "map")["looks"]) > 0:
-            time.sleep(lacking * self._cycle)
+        self._world.call("controller", "forget")
+        wanted = self._world.call("controller", "map")["looks"] + cycles
+        while (lacking := wanted - self._world.call("controller", "map")["looks"]) > 0:
+            self._world.pause(lacking * self._cycle)
 
     def _until_named(self, truth: set[str], begun: float) -> Iterator[dict[str, Any]]:
         """Verdicts as they come, until all of `truth` was named and a little longer."""
         left = set(truth)
         deadline = begun + MOST * self._cycle
-        while (seconds := deadline - time.monotonic()) > 0:
-            event = next(self._events.events(seconds), None)
-            if event is None:
-                return
-            yield _said(event, begun, self._cycle)
-            if left and not (left := left - {event["element"]}):
-                deadline = time.monotonic() + AFTER * self._cycle
+        while self._world.now < deadline:
+            for _node, event in self._events.wait(deadline):
+                if event["kind"] == GONE:
+                    return
+                yield _said(event, begun, self._cycle)
+                if left and not (left := left - {event["element"]}):
+                    deadline = self._world.now + AFTER * self._cycle
 
 
-def _said(event: dict[str, Any], begun: float, cycle: float) -> dict[str, Any]:
+def _said(event: Mapping[str, Any], begun: float, cycle: float) -> dict[str, Any]:
     told = {name: event[name] for name in ("element", "state", "rate", "rivals")}
     return {**told, "cycles": round((event["t"] - begun) / cycle, 2)}
 
 
 @contextmanager
-def injured(session: Session, injuries: tuple[Injury, ...]) -> Iterator[None]:
+def injured(world: World, injuries: tuple[Injury, ...]) -> Iterator[None]:
     """The faults hold inside the block, and are healed in reverse order at its end."""
     with ExitStack() as stack:
         for injury in injuries:
-            stack.callback(_injure(session, injury))
+            stack.callback(_injure(world, injury))
         yield
 
 
-def _injure(session: Session, injury: Injury) -> Callable[[], object]:
+def _injure(world: World, injury: Injury) -> Callable[[], object]:
     """Make an element faulty; returns what heals it."""
-    emulation = session.emulation
+    breakage = world.breakage
     if injury.kind == "t1":
-        emulation.freeze(injury.element)
-        return lambda: emulation.thaw(injury.element)
+        breakage.freeze(injury.element)
+        return lambda: breakage.thaw(injury.element)
     action = Drop() if injury.kind == "cable" else Loss(NIC_LOSS)
-    fault = emulation.cables.inject(injury.element, action, direction=injury.direction)
-    return lambda: emulation.cables.heal(fault)
+    return breakage.inject([(injury.element, action)], match=EVERY_PACKET, direction=injury.direction).heal

@@ -4,15 +4,14 @@ With Clustermapper's denylist the same is known before: arXiv 2605.04333 §2.4 a
 """
 
 import random
-import time
 from itertools import product
 from statistics import mean
 from typing import Any
 
 from mrclab.experiments.survey.streams import Qp, Streams
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.session import Session
-from mrclab.topo.cables.cablefaults import Drop
+from mrclab.lab.run.world import World
+from mrclab.topo.cables.cablefaults import EVERY_PACKET, Drop
 from mrclab.topo.model import Fabric
 
 BROKEN_SHARE = 0.15  # of all T0–T1 cables
@@ -37,19 +36,18 @@ def bad_paths(fabric: Fabric, broken: list[str], source: str, destination: str) 
     }
 
 
-def run(session: Session, seed: int) -> dict[str, Any]:
+def run(world: World, seed: int, mapped: bool) -> dict[str, Any]:
     """The experiment on a lab with or without Clustermapper, as it was brought up."""
-    fabric = session.fabric
+    fabric = world.fabric
     broken = broken_cables(fabric, seed)
-    for name in broken:
-        session.emulation.cables.inject(name, Drop())
-    denied_after = _until_denied(session, broken) if session.mapper else None
-    streams = Streams(session, _pairs(fabric), qps=-(-QPS // len(_pairs(fabric))))
-    begun = time.monotonic()
+    world.breakage.inject([(name, Drop()) for name in broken], match=EVERY_PACKET, direction="both")
+    denied_after = _until_denied(world, broken) if mapped else None
+    streams = Streams(world, _pairs(fabric), qps=-(-QPS // len(_pairs(fabric))))
+    begun = world.now
     streams.start()
     totals = []
     for second in range(1, SECONDS + 1):
-        time.sleep(max(0.0, begun + second - time.monotonic()))
+        world.pause(max(0.0, begun + second - world.now))
         lost = streams.lost()
         totals.append(sum(lost))
     on_bad = _lost_on_bad(fabric, broken, streams)
@@ -74,18 +72,18 @@ def _pairs(fabric: Fabric) -> list[tuple[str, str]]:
     return [(one.name, other.name) for one, other in product(fabric.hosts, fabric.hosts) if one.group != other.group]
 
 
-def _until_denied(session: Session, broken: list[str]) -> float:
+def _until_denied(world: World, broken: list[str]) -> float:
     """Seconds until every broken cable is denied; RunError where that does not happen."""
-    begun = time.monotonic()
+    begun = world.now
     while True:
-        denied = {entry["element"] for entry in session.call("controller", "status")["denied"]}
-        seconds = time.monotonic() - begun
+        denied = {entry["element"] for entry in world.call("controller", "status")["denied"]}
+        seconds = world.now - begun
         if denied >= set(broken):
             return round(seconds, 2)
         if seconds > DENIED_WITHIN:
             missing = ", ".join(sorted(set(broken) - denied))
             raise RunError(f"Clustermapper did not deny {missing} within {DENIED_WITHIN:g} s")
-        time.sleep(0.1)
+        world.pause(0.1)
 
 
 def _lost_on_bad(fabric: Fabric, broken: list[str], streams: Streams) -> dict[Qp, list[int]]:

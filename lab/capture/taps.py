@@ -14,7 +14,6 @@ from pathlib import Path
 
 from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, Frame, Interface
 from mrclab.lab.errors import LabError
-from mrclab.topo.linux import kernel, state
 from mrclab.topo.model import Fabric, Link
 
 _ALL = 0x0003  # ETH_P_ALL
@@ -30,6 +29,8 @@ class Taps:
     """Sockets on both ends of some cables. `interfaces` are the ports, in the order in which frames name them."""
 
     def __init__(self, run_dir: Path, links: Sequence[Link]) -> None:
+        from mrclab.topo.linux import kernel  # noqa: PLC0415 - Linux alone has what it needs
+
         self.interfaces = [Interface(end.interface, link.name) for link in links for end in link.ends]
         names = [f"c{link.index}{side}" for link in links for side in "ab"]
         self._selector = selectors.DefaultSelector()
@@ -74,6 +75,8 @@ def cables(fabric: Fabric, words: Sequence[str]) -> list[Link]:
 
 
 def _cables_namespace(run_dir: Path) -> int:
+    from mrclab.topo.linux import kernel, state  # noqa: PLC0415 - Linux alone has what it needs
+
     for name in state.namespaces(run_dir.parent):
         path = kernel.NETNS_DIR / name
         if path.exists():

@@ -12,7 +12,6 @@ from mrclab.lab.command.operations import err, out, running_lab
 from mrclab.lab.errors import LabError
 from mrclab.lab.run.attach import Lab
 from mrclab.lab.run.interrupts import Interrupts, guarded
-from mrclab.topo.linux import state
 from mrclab.topo.spec import parse_duration
 
 app = typer.Typer()
@@ -95,6 +94,8 @@ class _End:
         self._look = 0.0
 
     def come(self, frames: int = 0) -> bool:
+        from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
+
         now = time.monotonic()
         if self._guard.seen or (self._packets and frames >= self._packets) or (self._until and now >= self._until):
             return True

@@ -17,23 +17,21 @@ from typer.core import TyperGroup
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.survey import cli as survey
 from mrclab.lab.command import capture, operations, sink, suitecli, terminal, ui
-from mrclab.lab.command import doctor as health
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command import progress as progressbar
-from mrclab.lab.command.shell import Shell
+from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
 from mrclab.lab.report import suitereport
-from mrclab.lab.run import runner, session, suite
-from mrclab.lab.run.attach import RUN_DIR, Lab, attach
+from mrclab.lab.run import runner, suite, worlds
+from mrclab.lab.run.attach import RUN_DIR, attach
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
-from mrclab.lab.run.world import Progress
+from mrclab.lab.run.world import Clock, Progress
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.errors import TopoError
-from mrclab.topo.linux import state
 from mrclab.topo.model import Fabric, UnknownName
 from mrclab.topo.spec import FabricSpec, SpecError
 
@@ -93,21 +91,23 @@ def run(
     context: typer.Context,
     path: ScenarioPath,
     target: Target = None,
+    world: World = None,
     seed: Annotated[int | None, typer.Option(min=0, help="instead of the scenario's")] = None,
     variant: Annotated[str, typer.Option(help="only this variant of the scenario")] = "",
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: held, 1: failed or broke off, 3: machine too slow."""
-    loaded = scenario.load(path)
+    loaded = scenario.in_world(scenario.load(path), world)
     if seed is not None:
         loaded = scenario.with_seed(loaded, seed)
     chosen = (loaded.pick(variant),) if variant else loaded.runs
+    worlds.check_faults(*chosen)
     if dry_run:
         for one in chosen:
             planning.show(one.fabric, one.scenario, out)
         return
-    session.check_machine()
+    worlds.check_machine(*chosen)
     if len(chosen) > 1:
         with progressbar.shown(err) as progress:
             made = suite.Suite(results_dir, progress, progressbar.teller(progress), target, context.obj)
@@ -126,13 +126,15 @@ def run(
 @app.command()
 def plan(
     path: OptionalScenario = None,
+    world: World = None,
     entries: Annotated[bool, typer.Option("--entries", help="list every table entry too")] = False,
 ) -> None:
     """Print what would be built: nodes, addresses, uSIDs, cables, time line. Needs no root and starts nothing."""
     if path is None:
         planning.show(Fabric(FabricSpec()), None, out, entries)
         return
-    loaded = scenario.load(path)
+    loaded = scenario.in_world(scenario.load(path), world)
+    worlds.check_faults(*loaded.runs)
     planning.show(loaded.fabric, loaded.scenario, out, entries)
 
 
@@ -147,6 +149,9 @@ def up(
     loaded = scenario.load(path) if path else None
     fabric = loaded.fabric if loaded else Fabric(FabricSpec())
     probing = getattr(loaded and loaded.scenario, "mapper", None) or (MapperSpec() if mapper else None)
+    from mrclab.lab.command.shell import Shell  # noqa: PLC0415 - only the wire has a prompt
+    from mrclab.lab.run import session  # noqa: PLC0415
+
     session.check_machine()
     with ExitStack() as stack:
         with progressbar.shown(err) as progress:
@@ -165,13 +170,15 @@ def send(
     file: Annotated[Path, typer.Argument(help="the file to send")],
     output: Annotated[Path | None, typer.Option(help="copy what arrived to this file")] = None,
     target: Target = None,
+    world: World = None,
     timeout: Annotated[float, typer.Option(min=1, help="seconds the transfer may take")] = 600.0,
 ) -> None:
     """Send a file from host to host, through the lab that is up, or one brought up for this."""
     if not file.is_file():
         raise LabError(f"there is no file {file}")
-    session.check_machine()
-    running = attach(context.obj)
+    where: worlds.WorldName = "sim" if world == "sim" else "wire"
+    worlds.check_machine_for(where)
+    running = attach(context.obj) if where == "wire" else None
     fabric = running.fabric if running else Fabric(FabricSpec())
     names = fabric.host(source).name, fabric.host(destination).name
     if names[0] == names[1]:
@@ -181,7 +188,7 @@ def send(
             with guarded():
                 _send(running, names, file, output, progress, timeout)
         else:
-            with session.lab_session(fabric, progress, target=target, run_dir=context.obj) as lab:
+            with worlds.world_up(where, fabric, progress, target=target, run_dir=context.obj) as lab:
                 _send(lab, names, file, output, progress, timeout)
 
 
@@ -194,9 +201,11 @@ def doctor(
     ] = False,
 ) -> None:
     """Say what this machine has and lacks, which back-ends follow, and the remedy."""
+    from mrclab.lab.command import doctor as health  # noqa: PLC0415 - it looks at Linux
+
     checks = health.examine(context.obj)
     if faults:
-        session.check_machine()
+        worlds.check_machine_for("wire")
         checks += health.try_faults()
     if as_json:
         sys.stdout.write(json.dumps(health.as_json(checks), indent=1) + "\n")
@@ -229,6 +238,8 @@ def bench(
 @app.command()
 def clean(context: typer.Context) -> None:
     """Remove what a killed lab left behind: processes, namespaces, cables, files. Nothing that is not the lab's."""
+    from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it removes
+
     removed = state.clean(context.obj.parent)
     for phrase in removed:
         out.print(f"removed {escape(phrase)}", soft_wrap=True)
@@ -302,7 +313,7 @@ def _kept(error: BaseException) -> str:
 
 
 def _send(
-    lab: Lab, names: tuple[str, str], file: Path, output: Path | None, progress: Progress, timeout: float
+    lab: Clock, names: tuple[str, str], file: Path, output: Path | None, progress: Progress, timeout: float
 ) -> None:
     transfer = Transfer(lab, f"send-{file.name}", *names, file)
     outcome = transfer.run(lambda share: progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000), timeout)

@@ -10,9 +10,10 @@ from rich.console import Console
 
 from mrclab.experiments.paper import page as paper
 from mrclab.lab.command import progress
+from mrclab.lab.command.worldoption import World
 from mrclab.lab.report import compare, suitereport
-from mrclab.lab.run import session, suite
-from mrclab.lab.scenario import schema
+from mrclab.lab.run import suite, worlds
+from mrclab.lab.scenario import scenario, schema
 
 app = typer.Typer()
 out = Console(width=None if sys.stdout.isatty() else 120)
@@ -27,6 +28,7 @@ def run_suite(
         typer.Argument(metavar="[PATH|NAME]...", help="files, directories, or names below scenarios/; none: all there"),
     ] = None,
     target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
+    world: World = None,
     variant: Annotated[str, typer.Option(help="only this variant of each scenario")] = "",
     repeat: Annotated[int, typer.Option(min=1, help="runs of each, with seeds from the scenario's on")] = 1,
     seeds: Annotated[str, typer.Option(help="run each with all of these seeds, e.g. 1,2,3")] = "",
@@ -36,13 +38,14 @@ def run_suite(
     dry_run: Annotated[bool, typer.Option(help="list the runs and start nothing")] = False,
 ) -> None:
     """Run many scenarios in order, with one report; goes on after a failure. Exit status 0, 1 or 3 as for `run`."""
-    loaded = suite.load_all(suite.find(words or []))
+    loaded = [scenario.in_world(one, world) for one in suite.load_all(suite.find(words or []))]
     planned = suite.runs(loaded, suite.parse_seeds(seeds) if seeds else (), repeat, variant)
+    worlds.check_faults(*planned)
     if dry_run:
         for one in planned:
             out.print(f"{one.scenario.name}, seed {one.scenario.seed}: {one.source}", soft_wrap=True, highlight=False)
         return
-    session.check_machine()
+    worlds.check_machine(*planned)
     with progress.shown(err) as bar:
         made = suite.Suite(results_dir, bar, progress.teller(bar), target, context.obj, again)
         result = suitereport.run(made, planned, name, err)

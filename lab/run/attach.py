@@ -10,12 +10,12 @@ from ruamel.yaml import YAML
 from mrclab.lab.errors import Refused, RunError, as_run_error
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError, RpcTimeout
-from mrclab.topo.linux import state
+from mrclab.topo.linux.paths import BASE
 from mrclab.topo.linux.patience import Pace, Patience
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
-RUN_DIR = state.BASE / "lab"
+RUN_DIR = BASE / "lab"
 ANSWER_TIMEOUT = 10.0  # seconds in which a process answers what it can answer at once
 
 
@@ -88,6 +88,8 @@ def load_fabric(path: Path) -> Fabric:
 
 def attach(run_dir: Path = RUN_DIR) -> Lab | None:
     """The lab that runs now, or None. Refused when one is there but not ready."""
+    from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
+
     pid = state.running(run_dir.parent)
     if pid is None:
         return None

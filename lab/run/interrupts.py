@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Interrupts:
@@ -18,6 +18,12 @@ class Interrupts:
     def __init__(self) -> None:
         self.seen: int | None = None
         self._shielded = False
+        self._to_note = 0  # signals that do not raise yet
+        self._raised = False
+
+    def defer(self) -> None:
+        """From now on the first signal is only noted, for who looks at `seen`; the second raises."""
+        self._to_note = 1
 
     def shield(self) -> None:
         """From now on signals are only noted."""
@@ -25,9 +31,11 @@ class Interrupts:
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Signal handler."""
-        first = self.seen is None
         self.seen = self.seen or number
-        if first and not self._shielded:
+        if self._to_note:
+            self._to_note -= 1
+        elif not (self._shielded or self._raised):
+            self._raised = True
             raise KeyboardInterrupt
 
 

@@ -2,7 +2,7 @@
 
 import select
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.attach import Lab
@@ -14,9 +14,9 @@ from mrclab.rpc.errors import RpcError
 class Listener:
     """Hears the agents of some hosts; connects when made."""
 
-    def __init__(self, lab: Lab, hosts: Iterable[str], kinds: Sequence[str] = KINDS) -> None:
+    def __init__(self, lab: Lab, hosts: Iterable[str], kinds: Collection[str] = KINDS) -> None:
         self._lab = lab
-        self._kinds = kinds
+        self._kinds = list(kinds)
         self._clients: dict[str, Client] = {}
         for host in hosts:
             self.join(host)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.lab.errors import RunError, TooSlow
+from mrclab.lab.errors import Interrupted, RunError, TooSlow
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.faults.base import several
 from mrclab.lab.faults.timeline import TimeLine
@@ -15,9 +15,9 @@ from mrclab.lab.report import results
 from mrclab.lab.report.summary import Facts, state
 from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.flows import Running
-from mrclab.lab.run.session import lab_session
 from mrclab.lab.run.transfer import GOOD_STATES
 from mrclab.lab.run.world import GONE, Progress, World, record_counters
+from mrclab.lab.run.worlds import check_faults, world_up
 from mrclab.lab.scenario.scenario import Loaded
 
 _LONGEST_REST = 0.1  # seconds between two looks at faults that go on by themselves, and at what people see
@@ -177,10 +177,12 @@ def run_scenario(
     run_dir: Path = RUN_DIR,
 ) -> Outcome:
     """Run a scenario and write its result directory below `parent`. Raises what kept the lab from coming up."""
+    check_faults(loaded)
     results.check_parent(parent)
-    trouble = ""
+    trouble, interrupted = "", False
     asked = loaded.scenario
-    with lab_session(
+    with world_up(
+        asked.world,
         loaded.fabric,
         progress,
         target=target,
@@ -200,11 +202,17 @@ def run_scenario(
             trouble = str(error)
             world.pause(_QUIET)
             say(trouble)
+        except KeyboardInterrupt:
+            trouble, interrupted = "it was interrupted", True
         began = time.monotonic()
         world.stop()
         say(f"lab down in {time.monotonic() - began:.1f} s")
         directory = results.collect(world, loaded, parent, trouble)
-    return finish(directory)
+    outcome = finish(directory)
+    if interrupted:
+        say(f"what was done until then is in {directory}")
+        raise Interrupted("interrupted; the lab is down")
+    return outcome
 
 
 def finish(directory: Path) -> Outcome:

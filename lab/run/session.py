@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.listener import Listener
 from mrclab.lab.run.watch import Watch
 from mrclab.lab.run.wirebreakage import WireBreakage
-from mrclab.lab.run.world import Progress
+from mrclab.lab.run.world import KINDS, Progress
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
@@ -106,9 +106,9 @@ class Session(Lab):
         """Hosts are told one after the other."""
         return _LEAD + _LEAD_PER_HOST * hosts
 
-    def hear(self, hosts: Iterable[str]) -> Listener:
-        """Connect to some agents for their events."""
-        return Listener(self, hosts)
+    def hear(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> Listener:
+        """Connect to some processes for their events."""
+        return Listener(self, nodes, kinds)
 
     def stuck(self) -> list[str]:
         """Nobody can tell from outside."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from mrclab.lab.faults.action import Ground
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
-Event = tuple[str, Mapping[str, Any]]  # host, what its agent told
+Event = tuple[str, Mapping[str, Any]]  # node, what it told
 
 KINDS = ("workload.progress", "flow.done", "flow.failed", "iteration")
 """Kinds of events that tell how a traffic goes on."""
@@ -23,7 +23,7 @@ GONE = "agent.gone"
 
 
 class Hearing(Protocol):
-    """The events of some hosts, in the order in which they came."""
+    """The events of some nodes, in the order in which they came."""
 
     def join(self, host: str) -> None:
         """Hear a host, again if it was gone; RunError where it does not answer."""
@@ -74,8 +74,8 @@ class World(Ground, Protocol):
     def lead(self, hosts: int) -> float:
         """Seconds that so many hosts need between being told to begin and the moment at which they all do."""
 
-    def hear(self, hosts: Iterable[str]) -> Hearing:
-        """Hear some hosts from now on."""
+    def hear(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> Hearing:
+        """Hear what some hosts, or the `controller`, tell of these kinds from now on."""
 
     def last_words(self, node: str) -> str:
         """What a node that ended said last."""

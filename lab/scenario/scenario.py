@@ -8,7 +8,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from ruamel.yaml import YAML
@@ -39,6 +39,9 @@ class Setting(Strict):
     )
     repeatable: bool = Field(
         default=False, description="draw memory keys and first PSNs from the seed, too; else they are secrets"
+    )
+    world: Literal["wire", "sim"] = Field(
+        default="wire", description="wire: namespaces and P4 switches on this machine; sim: virtual time"
     )
     fabric: FabricSpec = FabricSpec()
     transport: Transport = Transport()
@@ -159,9 +162,20 @@ def loads(text: str, name: str = "scenario") -> Loaded:
 
 def with_seed(loaded: Loaded, seed: int) -> Loaded:
     """The same scenario, with all its variants, with another seed."""
-    data = {**yamlfile.Document(loaded.text, loaded.source).data, "seed": seed}
-    scenario = loaded.scenario.model_copy(update={"seed": seed})
-    others = tuple(with_seed(variant, seed) for variant in loaded.variants)
+    return _with(loaded, {"seed": seed})
+
+
+def in_world(loaded: Loaded, world: str | None) -> Loaded:
+    """The same scenario, with all its variants, in another world; None: where it says itself."""
+    return loaded if world is None else _with(loaded, {"world": world})
+
+
+def _with(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
+    if all(getattr(loaded.scenario, name) == value for name, value in values.items()) and not loaded.variants:
+        return loaded
+    data = {**yamlfile.Document(loaded.text, loaded.source).data, **values}
+    scenario = loaded.scenario.model_copy(update=dict(values))
+    others = tuple(_with(variant, values) for variant in loaded.variants)
     return replace(loaded, scenario=scenario, text=_text(data), variants=others)
 
 

@@ -18,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the command line."""
     group = parser.getgroup("mrclab", "MRC Lab: scenarios as tests")
     group.addoption("--mrclab", action="store_true", help="run the scenario files (*.yaml) below the paths given")
+    group.addoption("--mrclab-world", choices=["wire", "sim"], help="where scenarios happen; else where they say")
     group.addoption("--mrclab-target", metavar="TARGET", help="the P4 switch: soft or bmv2")
     group.addoption("--mrclab-run-dir", metavar="DIR", help="where the running lab keeps sockets and files")
     group.addoption("--mrclab-results", metavar="DIR", default="results", help="where result directories go")
@@ -47,6 +48,7 @@ class ScenarioFile(pytest.File):
             loaded = scenario.load(self.path)
         except ScenarioError as error:
             raise self.CollectError(str(error)) from None
+        loaded = scenario.in_world(loaded, self.config.getoption("--mrclab-world"))
         return [ScenarioItem.from_parent(self, name=one.scenario.name, loaded=one) for one in loaded.runs]
 
 
@@ -67,7 +69,7 @@ class ScenarioItem(pytest.Item):
         from mrclab.lab.errors import Interrupted, TooSlow  # noqa: PLC0415
         from mrclab.lab.run import runner  # noqa: PLC0415
 
-        _need_root()
+        _need_root(self._loaded.scenario.world)
         parent = Path(self.config.getoption("--mrclab-results"))
         target = self.config.getoption("--mrclab-target")
         try:
@@ -99,20 +101,25 @@ class ScenarioItem(pytest.Item):
 
 @pytest.fixture(scope="module")
 def lab_options() -> dict[str, Any]:
-    """What the lab of a module is like; override it: any of `fabric`, `transport`, `mapper`, `seed` of a scenario."""
+    """What the lab of a module is like; override it: any of `world`, `fabric`, `transport`, `mapper`, `seed` of a
+    scenario; `{"world": "sim"}` is virtual time.
+    """
     return {}
 
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator[Any]:
-    """A lab that is up for all tests of a module, a lab.fixture.LabFixture; they are skipped without root."""
-    from mrclab.lab.run.session import lab_session  # noqa: PLC0415
+    """A lab that is up for all tests of a module, a lab.fixture.LabFixture; on the wire they are skipped without
+    root.
+    """
+    from mrclab.lab.run.worlds import world_up  # noqa: PLC0415
     from mrclab.lab.scenario import scenario  # noqa: PLC0415
     from mrclab.lab.testing.fixture import LabFixture  # noqa: PLC0415
 
-    _need_root()
     setting, fabric = scenario.setting(lab_options)
-    with lab_session(
+    _need_root(setting.world)
+    with world_up(
+        setting.world,
         fabric,
         _silent,
         target=request.config.getoption("--mrclab-target"),
@@ -121,8 +128,8 @@ def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator
         mapper=setting.mapper,
         transport=setting.transport,
         repeatable=setting.repeatable,
-    ) as session:
-        yield LabFixture(session, setting.transport.qps)
+    ) as world:
+        yield LabFixture(world, setting.transport.qps)
 
 
 def _run_dir(config: pytest.Config) -> Path:
@@ -132,8 +139,8 @@ def _run_dir(config: pytest.Config) -> Path:
     return Path(given).absolute() if given else RUN_DIR
 
 
-def _need_root() -> None:
-    if os.geteuid() != 0:
+def _need_root(world: str) -> None:
+    if world == "wire" and os.geteuid() != 0:
         pytest.skip("the lab needs root for network namespaces")
 
 

@@ -23,8 +23,8 @@ from typing_extensions import NotRequired, TypedDict
 
 from mrclab.topo.errors import EmulationError, LabRunning
 from mrclab.topo.linux import kernel, processes
+from mrclab.topo.linux.paths import BASE
 
-BASE = Path("/run/mrclab")
 _STATE_FILE = "state.json"
 _LOCK_FILE = "lock"
 _BASE_MODE, _DIRECTORY_MODE, _FILE_MODE = 0o755, 0o700, 0o600

@@ -1,0 +1,98 @@
+"""The worlds that a run can happen in, by name; what each takes is imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+
+from mrclab.lab.errors import Refused, ScenarioError
+from mrclab.lab.faults.chaos import Chaos
+from mrclab.lab.run.attach import RUN_DIR
+from mrclab.lab.run.world import Progress, World
+from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.topo.model import Fabric
+from mrclab.topo.transport import TransportSpec
+
+if TYPE_CHECKING:
+    from mrclab.lab.scenario.scenario import Loaded
+
+WorldName = Literal["wire", "sim"]
+
+
+def check_machine(*runs: Loaded) -> None:
+    """Refused with one sentence where this machine or user cannot have the world of one of these runs."""
+    for world in dict.fromkeys(loaded.scenario.world for loaded in runs):
+        check_machine_for(world)
+
+
+def check_machine_for(world: WorldName) -> None:
+    """Refused with one sentence where this machine or user cannot have such a world."""
+    if world == "wire":
+        from mrclab.lab.run import session  # noqa: PLC0415
+
+        session.check_machine()
+
+
+def check_faults(*runs: Loaded) -> None:
+    """ScenarioError names each fault that its scenario's world cannot do."""
+    mistakes = [text for loaded in runs if loaded.scenario.world == "sim" for text in _nothing_virtual(loaded)]
+    if mistakes:
+        raise ScenarioError(list(dict.fromkeys(mistakes)))
+
+
+def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
+    virtual = _virtual()
+    for fault in loaded.scenario.faults:
+        parts = fault.plan(loaded.fabric, loaded.scenario.seed) if isinstance(fault, Chaos) else [fault]
+        for kind in dict.fromkeys(part.kind_name for part in parts if part.kind_name not in virtual.FAULTS):
+            yield (
+                f"{loaded.source}: fault {fault.name}: {kind} is nothing that virtual time knows, which has no"
+                " processes and no control channels; run it with --world wire"
+            )
+
+
+@contextmanager
+def world_up(
+    world: WorldName,
+    fabric: Fabric,
+    progress: Progress,
+    *,
+    target: str | None = None,
+    seed: int = 1,
+    run_dir: Path = RUN_DIR,
+    mapper: MapperSpec | None = None,
+    transport: TransportSpec | None = None,
+    repeatable: bool = False,
+) -> Iterator[World]:
+    """A lab that is up inside the block, and gone after it.
+
+    `target`, `run_dir` and `repeatable` mean something on the wire only: virtual time is always repeatable.
+    """
+    if world == "wire":
+        from mrclab.lab.run.session import lab_session  # noqa: PLC0415
+
+        with lab_session(
+            fabric,
+            progress,
+            target=target,
+            seed=seed,
+            run_dir=run_dir,
+            mapper=mapper,
+            transport=transport,
+            repeatable=repeatable,
+        ) as session:
+            yield session
+    else:
+        with _virtual().virtual_world(fabric, seed=seed, mapper=mapper, transport=transport) as virtual:
+            yield virtual
+
+
+def _virtual() -> ModuleType:
+    try:
+        return importlib.import_module("mrclab.lab.run.virtual")
+    except ImportError:
+        raise Refused("this installation has no virtual time; leave --world sim out") from None

@@ -1,0 +1,5 @@
+"""Where a lab keeps its files while it runs."""
+
+from pathlib import Path
+
+BASE = Path("/run/mrclab")
