@@ -12,7 +12,6 @@ from mrclab.lab.run.attach import Lab
 from mrclab.lab.ui.sources import Live, Replay
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
-from mrclab.topo.linux import state
 
 app = typer.Typer()
 
@@ -31,6 +30,8 @@ def ui(context: typer.Context, results: Results = None, port: Port = 0) -> None:
     if results is not None:
         serve(Replay(results), None, port)
         return
+    from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
+
     lab = running_lab(context.obj)
     source = Live(lab.run_dir, lambda: state.running(lab.run_dir.parent) is not None)
     try:
