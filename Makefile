@@ -4,7 +4,7 @@
 BIN := .venv/bin
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help demo test test-debian13 paper lint bench p4 setup lock clean
+.PHONY: help demo test test-debian13 paper lint bench libmrc p4 setup lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -13,6 +13,7 @@ help:
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
 	@echo "make lint         ruff and mypy only"
 	@echo "sudo make bench   how fast the parts are on this machine"
+	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (needs gcc, libibverbs-dev; OCP=DIR: those headers)"
 	@echo "make p4           compile p4src/ (needs p4c)"
 	@echo "make setup        only set up; make lock rewrites requirements.lock"
 
@@ -38,6 +39,9 @@ paper: setup
 
 bench: setup
 	@$(BIN)/mrclab bench
+
+libmrc:
+	@$(MAKE) -C hosts/libmrc $(if $(OCP),OCP=$(abspath $(OCP)))
 
 p4: setup
 	@$(BIN)/python -m mrclab.lab.command.p4build

@@ -7,6 +7,9 @@ source port alone.
 
 from __future__ import annotations
 
+import random
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -26,12 +29,12 @@ class EvFormat(Enum):
     UDP = 2
 
 
-GENERATOR_BITS: Final = {EvFormat.STEV: 32, EvFormat.SRV6: 128, EvFormat.UDP: 16}  # most that a generator may fill
-
-
 @dataclass(frozen=True)
 class EvField:
-    """One field of an expansion. Its mask bits are filled from the EV, the others come from `init_val`."""
+    """One field of an expansion. Its mask bits are filled from the EV, the others come from `init_val`.
+
+    A generator keeps the value of the mask bits, read as a number of their own, between minimum and maximum.
+    """
 
     width: int  # bits
     init_val: int = 0
@@ -43,16 +46,24 @@ class EvField:
         top = (1 << self.width) - 1 if self.width > 0 else -1
         if self.width < 1 or self.width > 8 * MAX_VALUE_BYTES:
             raise VerbsError("EINVAL", f"field width {self.width} is outside 1…{8 * MAX_VALUE_BYTES} bits")
-        for name, value in (("init_val", self.init_val), ("minimum", self.minimum), ("mask", self.mask)):
+        for name, value in (("init_val", self.init_val), ("mask", self.mask)):
             if not 0 <= value <= top:
                 raise VerbsError("EINVAL", f"field {name} {value:#x} does not fit its width of {self.width} bits")
-        if self.maximum is not None and not self.minimum <= self.maximum <= top:
-            raise VerbsError("EINVAL", f"field maximum {self.maximum:#x} is not between the minimum and all ones")
+        if self.bits and not 0 <= self.minimum <= self.top < 1 << self.bits:
+            raise VerbsError(
+                "EINVAL",
+                f"field minimum {self.minimum:#x} and maximum {self.top:#x} bound no value of {self.bits} mask bits",
+            )
 
     @property
     def bits(self) -> int:
         """Bits that it takes from the EV."""
         return self.mask.bit_count()
+
+    @property
+    def top(self) -> int:
+        """The most that its mask bits may say."""
+        return (1 << self.bits) - 1 if self.maximum is None else self.maximum
 
     def fill(self, bits: int) -> int:
         """The field's value: `bits` put into the mask's places, the first one into the highest."""
@@ -64,39 +75,52 @@ class EvField:
                 value |= (bits >> remaining & 1) << place
         return value
 
-    def allows(self, value: int) -> bool:
-        """Whether a value is between minimum and maximum."""
-        return self.minimum <= value and (self.maximum is None or value <= self.maximum)
-
 
 class Expansion:
-    """Fields in order: an EV's bits go into their masks, most significant first, and the fields are concatenated."""
+    """Fields in order: an EV's bits go into their masks, most significant first, and the fields are concatenated.
 
-    def __init__(self, fmt: EvFormat, fields: tuple[EvField, ...]) -> None:
-        if not 1 <= len(fields) <= _MAX_FIELDS:
-            raise VerbsError("EINVAL", f"an expansion has 1…{_MAX_FIELDS} fields, not {len(fields)}")
-        width = sum(field.width for field in fields)
-        if width != 8 * fmt.value:
-            raise VerbsError("EINVAL", f"the fields add up to {width} bits, but a {fmt.name} value has {8 * fmt.value}")
-        self.fields = fields
-        self.format = fmt
+    `widths` are those of the format's places, by default the fields' own: a narrower field stands at the right of its
+    place. What the fields leave of the value is zero.
+    """
+
+    def __init__(self, fmt: EvFormat, fields: Sequence[EvField], widths: Sequence[int] | None = None) -> None:
+        widths = [field.width for field in fields] if widths is None else widths
+        check_widths(fmt, widths)
+        if not 1 <= len(fields) <= len(widths):
+            raise VerbsError("EINVAL", f"an expansion has 1…{len(widths)} fields, as its format has, not {len(fields)}")
+        if sum(field.width for field in fields) > sum(widths):
+            raise VerbsError("EINVAL", f"the fields are wider in all than their format's {sum(widths)} bits")
+        self.fields, self.widths, self.format = tuple(fields), tuple(widths), fmt
         self.bits = sum(field.bits for field in fields)
-        if self.bits > GENERATOR_BITS[fmt]:
-            raise VerbsError(
-                "EINVAL", f"a {fmt.name} generator fills at most {GENERATOR_BITS[fmt]} bits, not {self.bits}"
-            )
 
-    def expand(self, ev: int) -> bytes | None:
-        """The value of an EV of `bits` bits; None where a field would leave its limits."""
-        value = 0
-        remaining = self.bits
-        for field in self.fields:
-            remaining -= field.bits
-            part = field.fill(ev >> remaining & (1 << field.bits) - 1)
-            if not field.allows(part):
-                return None
-            value = value << field.width | part
+    def expand(self, ev: int) -> bytes:
+        """The value of an EV of `bits` bits."""
+        left, room, value = self.bits, 8 * self.format.value, 0
+        for width, field in zip(self.widths, self.fields, strict=False):
+            left -= field.bits
+            room -= width
+            part = field.fill(ev >> left & (1 << field.bits) - 1)
+            value |= (part & (1 << width) - 1) << room
         return value.to_bytes(self.format.value, "big")
+
+    def draw(self, rng: random.Random) -> int:
+        """An EV as a generator makes it: each field's mask bits between their minimum and maximum."""
+        value = 0
+        for field in self.fields:
+            value = value << field.bits | rng.randint(field.minimum, field.top) if field.bits else value
+        return value
+
+
+def check_widths(fmt: EvFormat, widths: Sequence[int]) -> None:
+    """EINVAL for a place without bits; E2BIG for more places than there may be, or than the value has room for."""
+    if len(widths) > _MAX_FIELDS:
+        raise VerbsError("E2BIG", f"{len(widths)} fields; a format has at most {_MAX_FIELDS}")
+    if not widths or min(widths) < 1:
+        raise VerbsError("EINVAL", "each field of a format needs a width of 1 bit at least")
+    if sum(widths) > 8 * fmt.value:
+        raise VerbsError(
+            "E2BIG", f"the fields add up to {sum(widths)} bits, but a {fmt.name} value has {8 * fmt.value}"
+        )
 
 
 # --- between values and this fabric's paths -------------------------------------------------------
@@ -111,13 +135,18 @@ def value_of(fmt: EvFormat, entropy: int, address: int) -> bytes:
     return srv6.to_bytes(address) + bytes(16)
 
 
-def uplink_of(fmt: EvFormat, value: bytes, plane: int, uplinks: tuple[int, ...]) -> int:
+def uplink_of(fmt: EvFormat, value: bytes, plane: int, uplinks: tuple[int, ...], hashed: bool = False) -> int:
     """The T0 uplink that a value stands for on a port of `plane`; EINVAL for one that does not belong to it.
 
-    A UDP value names no path: as a hash would, its lowest bits pick one of the uplinks.
+    A UDP value names no path: as a hash would, its lowest bits pick one of the uplinks. With `hashed` they do so for
+    each STEV value, too, that is none of this fabric's EVs.
     """
     if fmt is EvFormat.UDP:
         return uplinks[int.from_bytes(value, "big") % len(uplinks)]
+    if fmt is EvFormat.STEV and hashed:
+        named = srv6.ev_fields(int.from_bytes(value, "big"))
+        if named.plane != plane or named.uplink not in uplinks:
+            return uplinks[zlib.crc32(value) % len(uplinks)]
     if fmt is EvFormat.STEV:
         found = srv6.ev_fields(int.from_bytes(value, "big"))
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -18,7 +19,6 @@ from mrclab.hosts.rdma.errors import VerbsError
 
 MAX_EVS: Final = 256
 MAX_EVENTS: Final = 256  # kept per profile; more are counted as dropped
-_DRAWS_PER_EV: Final = 64  # of a generator, before it gives up
 
 
 class Mode(Enum):
@@ -51,11 +51,15 @@ EVENT_STATES: Final = frozenset({ApiState.GOOD, ApiState.ASSUMED_BAD})
 
 @dataclass
 class Entry:
-    """One place of the array; `value` is None while it is not populated."""
+    """One place of the array; `value` is None while it is not populated.
+
+    `expanded` is what stands in packets, where that is another value than the controller's.
+    """
 
     port: int = 0
     value: bytes | None = None
     state: ApiState = ApiState.UNKNOWN
+    expanded: bytes | None = None
 
 
 class EvEvent(NamedTuple):
@@ -85,6 +89,8 @@ class EvProfile:
     denied: set[tuple[int, bytes]] = field(default_factory=set)  # ports and values that the controller forbade
     events: deque[EvEvent] = field(default_factory=deque)
     dropped: int = 0
+    hashed: bool = False  # a STEV value that is none of this fabric's EVs picks a path as a hash would
+    listener: Callable[[EvEvent], None] | None = None  # gets the events instead of the profile's own list
 
     def __post_init__(self) -> None:
         if not 1 <= self.ev_count <= MAX_EVS:
@@ -177,15 +183,8 @@ class EvProfile:
         assert self.expansion is not None
         self.entries = []
         for n in range(self.ev_count):
-            value = self._draw(self.expansion, rng)
+            value = self.expansion.expand(self.expansion.draw(rng))
             self.entries.append(Entry(ports[n % len(ports)], value, ApiState.GOOD))
-
-    def _draw(self, expansion: Expansion, rng: random.Random) -> bytes:
-        for _ in range(_DRAWS_PER_EV):
-            value = expansion.expand(rng.getrandbits(expansion.bits) if expansion.bits else 0)
-            if value is not None:
-                return value
-        raise VerbsError("EINVAL", f"EV profile {self.number}: the limits of its fields leave hardly any EV")
 
     def _entry(self, index: int) -> Entry:
         if not 0 <= index < len(self.entries):
@@ -197,6 +196,9 @@ class EvProfile:
     def changed(self, port: int, value: bytes, state: ApiState) -> None:
         """A QP's EV changed its state."""
         if state not in self.event_mask:
+            return
+        if self.listener is not None:
+            self.listener(EvEvent(self.number, port, value, state, 0))
             return
         if len(self.events) >= MAX_EVENTS:
             self.dropped += 1

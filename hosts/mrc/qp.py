@@ -95,6 +95,13 @@ class QueuePair(rc.QueuePair):
         self.remote_wimm = min(self.settings.wimm, peer["wimm"])
         self.requestor.limit_window(peer["mpr"])
 
+    def retune(self, settings: QpSettings, peer: Mapping[str, int]) -> None:
+        """Other attributes of the sending half, and of what the peer takes, before anything was sent (RTR to RTS)."""
+        self.settings = settings
+        self.requestor = Requestor(self)
+        self.remote_wimm = peer["wimm"]
+        self.requestor.limit_window(peer["mpr"])
+
     def _begin(self) -> None:
         self.evs = self._draw_evs()
         self.requestor = Requestor(self)
@@ -163,7 +170,8 @@ class QueuePair(rc.QueuePair):
             for entry in profile.entries:
                 assert entry.value is not None
                 plane = ports[entry.port]
-                uplink = uplink_of(profile.format, entry.value, plane, self.peer.uplinks(plane))
+                value = entry.expanded or entry.value
+                uplink = uplink_of(profile.format, value, plane, self.peer.uplinks(plane), profile.hashed)
                 evs.append(Ev(self.peer.path(plane, uplink, srv6.ev_tag(len(evs)))))
         for ev, given in zip_longest(evs, profile.entries):
             ev.api_value = given.value if given else value_of(profile.format, ev.value, ev.path.destination)

@@ -97,6 +97,11 @@ class MemoryTable:
             raise VerbsError("EINVAL", "REMOTE_WRITE needs LOCAL_WRITE as well")
         if access & Access.LOCAL_WRITE and view.readonly:
             raise VerbsError("EINVAL", "a region with LOCAL_WRITE needs a writable buffer")
+        return self.enter(view, pd, access, va)
+
+    def enter(self, view: Any, pd: int, access: Access, va: int | None = None) -> MemoryRegion:
+        """Register what is sliced like a view of bytes; that it can do what `access` says is the caller's word."""
+        self.check_pd(pd)
         if va is None:
             va = self._next_va
             self._next_va += (len(view) // _VA_ALIGN + 2) * _VA_ALIGN

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mrclab.hosts.rdma.completion import Completion, CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
@@ -24,6 +24,8 @@ MAX_RECV_WR: Final = 4096
 MAX_CQE: Final = 1 << 20
 FIRST_QPN: Final = 0x100
 _DEFAULT_CQE: Final = 8192
+
+Cq = TypeVar("Cq", bound=CompletionQueue)
 
 FULL_ACCESS: Final = Access.LOCAL_WRITE | Access.REMOTE_WRITE
 
@@ -52,6 +54,7 @@ class Resources:
         self.memory = MemoryTable(self.secrets)
         self._cqs: dict[int, CompletionQueue] = {}
         self._events: deque[dict[str, Any]] = deque(maxlen=1024)
+        self.on_async: Callable[[dict[str, Any]], None] | None = None  # told of each asynchronous event as it happens
         self._next_cq = 1
         self.default_pd = self.memory.alloc_pd()
         self.default_cq = self.create_cq(_DEFAULT_CQE)
@@ -62,6 +65,8 @@ class Resources:
         """Keep an event for poll_async and log it."""
         self._events.append(event)
         self.log({"kind": "async", **event})
+        if self.on_async is not None:
+            self.on_async(event)
 
     def poll_async(self) -> list[dict[str, Any]]:
         """Take all asynchronous events so far."""
@@ -95,9 +100,14 @@ class Resources:
         """A new completion queue."""
         if depth > MAX_CQE:
             raise VerbsError("EINVAL", f"a completion queue of depth {depth} is deeper than {MAX_CQE}")
-        cq = self._cqs[self._next_cq] = CompletionQueue(self._next_cq, depth)
+        return self.add_cq(lambda number: CompletionQueue(number, depth)).number
+
+    def add_cq(self, make: Callable[[int], Cq]) -> Cq:
+        """A completion queue of the caller's kind, made with its number."""
+        cq = make(self._next_cq)
+        self._cqs[cq.number] = cq
         self._next_cq += 1
-        return cq.number
+        return cq
 
     def notify_cq(self, number: int, notify: Callable[[], None] | None) -> None:
         """Have `notify` called whenever a completion was added; it must only take note, and poll later."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.memory import MemoryRegion
 from mrclab.hosts.rdma.psn import PSN_MASK
 from mrclab.hosts.rdma.qp import QueuePair
 from mrclab.hosts.rdma.resources import (
@@ -91,9 +92,10 @@ class Verbs(Resources, Generic[Qp]):
         pd: int | None = None,
         send_cq: int | None = None,
         recv_cq: int | None = None,
+        qpn: int | None = None,
         **attributes: Any,
     ) -> int:
-        """A QP towards the host with this address, in RESET; returns its number.
+        """A QP towards the host with this address, in RESET; returns its number, `qpn` where that was reserved for it.
 
         `attributes` override the node config: see the transport's QpSettings and its `_make_qp`.
         """
@@ -103,14 +105,18 @@ class Verbs(Resources, Generic[Qp]):
         self.memory.check_pd(pd)
         send = self._cq(self.default_cq if send_cq is None else send_cq)
         recv = self._cq(self.default_cq if recv_cq is None else recv_cq)
-        qp = self._make_qp(self._next_qpn, peer, pd, send, recv, attributes)
-        self._next_qpn += 1
+        qp = self._make_qp(self.reserve_qpn() if qpn is None else qpn, peer, pd, send, recv, attributes)
         self.qps[qp.qpn] = qp
         self.memory.use_pd(pd, +1)
         send.users += 1
         recv.users += 1
         qp.set_state(QpState.RESET)
         return qp.qpn
+
+    def reserve_qpn(self) -> int:
+        """A number that no QP gets but the one that is made with it."""
+        self._next_qpn += 1
+        return self._next_qpn - 1
 
     def _make_qp(
         self, qpn: int, peer: str, pd: int, send: CompletionQueue, recv: CompletionQueue, attributes: dict[str, Any]
@@ -218,6 +224,21 @@ class Verbs(Resources, Generic[Qp]):
         qp = self.qp(number)
         check_request(self.transport, opcode, length, remote_va, imm)
         region, view = self.memory.local(lkey, offset, length, qp.pd)
+        self.post_from(number, wr_id, opcode, region, view, remote_va, rkey, imm)
+
+    def post_from(
+        self,
+        number: int,
+        wr_id: int,
+        opcode: str,
+        region: MemoryRegion | None,
+        view: Any,
+        remote_va: int,
+        rkey: int,
+        imm: int | None,
+    ) -> None:
+        """Post a request that was checked: `view` has its bytes, `region` is in use until it is over."""
+        qp = self.qp(number)
         requestor = qp.requestor
         if qp.state is QpState.ERROR:
             qp.complete(requestor.message_class(wr_id, opcode, None, view, remote_va, rkey, None), "WR_FLUSH_ERR")
@@ -229,7 +250,8 @@ class Verbs(Resources, Generic[Qp]):
                 "ENOMEM", f"QP {number} has {MAX_SEND_WR} work requests outstanding; poll completions first"
             )
         requestor.post(requestor.message_class(wr_id, opcode, region, view, remote_va, rkey, imm))
-        region.users += 1
+        if region is not None:
+            region.users += 1
         self.wake(qp)
 
     def post_recv(self, number: int, wr_id: int) -> None:

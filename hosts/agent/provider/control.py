@@ -1,0 +1,230 @@
+"""The control interface of a host for programs: calls to bytes and back. What they change is in `profiles`."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from mrclab.hosts.agent.provider import wire
+from mrclab.hosts.agent.provider.profiles import (
+    FORMATS,
+    MAX_PROFILES,
+    STATES,
+    Cc,
+    CcProfiles,
+    Ev,
+    EvChange,
+    EvOp,
+    EvProfiles,
+    Fmt,
+    State,
+    invalid,
+)
+from mrclab.hosts.agent.provider.qp import Profiles
+from mrclab.hosts.agent.provider.rings import Channel
+from mrclab.hosts.agent.provider.wire import Op
+from mrclab.hosts.mrc.ctl import MAX_PROBE_TIMEOUT, Ctl
+from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.endpoint_ops import ProbeResult
+from mrclab.hosts.mrc.evformat import uplink_of
+from mrclab.hosts.mrc.evprofile import MAX_EVS, EvEvent
+from mrclab.hosts.mrc.headers import Dscp
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo import srv6
+
+Answer = tuple[list[int], bytes]
+_MAX_PROBES: Final = 256
+
+
+class EvQueue:
+    """A program's queue of EV events; what it cannot hold is counted, and the next event says how many."""
+
+    def __init__(self, handle: int, depth: int, channel: Channel | None) -> None:
+        self.handle, self.channel = handle, channel
+        self._depth = depth
+        self._events: deque[bytes] = deque()
+        self._dropped = 0
+        self._armed = False
+
+    def add(self, event: EvEvent) -> None:
+        """An EV changed its state."""
+        if len(self._events) >= self._depth:
+            self._dropped += 1
+            return
+        value = event.value.ljust(32, b"\0")
+        self._events.append(wire.EV_EVENT.pack(event.profile, value, event.port, self._dropped, STATES[event.state]))
+        self._dropped = 0
+        if self._armed and self.channel is not None:
+            self._armed = False
+            self.channel.tell(self.handle)
+
+    def arm(self) -> None:
+        """Tell the program of the next event."""
+        self._armed = True
+
+    def take(self, most: int) -> list[bytes]:
+        """Up to so many events, oldest first."""
+        return [self._events.popleft() for _ in range(min(most, len(self._events)))]
+
+
+class Control(Profiles):
+    """mrc_ctl of one host, shared by all programs."""
+
+    def __init__(self, verbs: Endpoint) -> None:
+        self._verbs = verbs
+        self._queues: list[EvQueue] = []
+        self.ctl = Ctl(verbs)
+        self.evs = EvProfiles(verbs, self.ctl, self._tell)
+        self.ccs = CcProfiles(self.ctl)
+        self._calls: dict[Op, Callable[[list[int], bytes], Answer]] = {
+            Op.CTL_QUERY_DEVICE: self._query_device, Op.CTL_QUERY_PORT: self._query_port,
+            Op.CTL_MODIFY_PORT: self._modify_port, Op.CTL_MODIFY_EV_FMT: self._modify_format,
+            Op.CTL_QUERY_EV_FMT: self._query_format, Op.CTL_MODIFY_EV: self._modify_ev,
+            Op.CTL_QUERY_EV: self._query_ev, Op.CTL_MODIFY_CC: self._modify_cc, Op.CTL_QUERY_CC: self._query_cc,
+        }  # fmt: skip
+
+    def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Answer:
+        """Answer a call; EPERM where the program is no controller."""
+        if not is_controller and op is not Op.CTL_QUERY_DEVICE:
+            raise VerbsError("EPERM", "the control interface is for processes with CAP_NET_ADMIN")
+        return self._calls[op](numbers, data)
+
+    def ev(self, number: int) -> int | None:
+        """The transport's number of an ONLINE EV profile."""
+        return self.evs.online(number)
+
+    def cc(self, number: int) -> int | None:
+        """The transport's number of an ONLINE congestion control profile."""
+        return self.ccs.online(number)
+
+    # --- EV events ----------------------------------------------------------------------------------------------------
+
+    def add(self, queue: EvQueue) -> None:
+        """A queue gets events from now on."""
+        self._queues.append(queue)
+
+    def remove(self, queue: EvQueue) -> None:
+        """And no more."""
+        self._queues.remove(queue)
+
+    def _tell(self, event: EvEvent) -> None:
+        for queue in self._queues:
+            queue.add(event)
+
+    # --- device, ports ------------------------------------------------------------------------------------------------
+
+    def _query_device(self, _numbers: list[int], _data: bytes) -> Answer:
+        ports = sum(1 << port.number for port in self._verbs.config.ports)
+        free = self.evs.free()
+        numbers = [MAX_PROFILES, MAX_PROFILES, MAX_PROFILES * MAX_EVS, free, MAX_EVS, 1, 256, sum(FORMATS), 7, 1024]
+        return [*numbers, MAX_PROFILES, ports], b""
+
+    def _query_port(self, numbers: list[int], _data: bytes) -> Answer:
+        return [int(self.ctl.query_port(numbers[0])["enabled"])], b""
+
+    def _modify_port(self, numbers: list[int], _data: bytes) -> Answer:
+        self.ctl.set_port_admin(numbers[0], bool(numbers[1]), self._verbs.now)
+        return [], b""
+
+    # --- EV formats ---------------------------------------------------------------------------------------------------
+
+    def _modify_format(self, numbers: list[int], data: bytes) -> Answer:
+        number, mask, to, current, mode, fields = numbers
+        profile = self.evs.format(number)
+        if profile.state is State.ONLINE and Fmt(mask) & Fmt.STATE:
+            self.evs.leave_online(number)
+        widths = data[wire.VENDOR_BYTES : wire.VENDOR_BYTES + fields]
+        profile.modify(Fmt(mask), to, current, mode, list(widths), data[: wire.VENDOR_BYTES])
+        return [], b""
+
+    def _query_format(self, numbers: list[int], _data: bytes) -> Answer:
+        profile = self.evs.format(numbers[0])
+        return [profile.state, profile.mode, len(profile.widths)], profile.vendor + bytes(profile.widths)
+
+    # --- EV profiles --------------------------------------------------------------------------------------------------
+
+    def _modify_ev(self, numbers: list[int], data: bytes) -> Answer:
+        number, mask, to, current, mode, fmt, count, least, events, op, entries, _, fields = numbers
+        at = wire.VENDOR_BYTES
+        change = EvChange(
+            Ev(mask), to, current, mode, fmt, count, least, events, op,
+            [wire.EV_ENTRY.unpack_from(data, at + n * wire.EV_ENTRY.size) for n in range(entries)],
+            [wire.FIELD.unpack_from(data, at + n * wire.FIELD.size) for n in range(fields)],
+            data[: wire.VENDOR_BYTES],
+        )  # fmt: skip
+        self.evs.modify(number, change)
+        return [], b""
+
+    def _query_ev(self, numbers: list[int], data: bytes) -> Answer:
+        number, mask, *_, op, entries, _, _ = numbers
+        profile = self.evs.profile(number)
+        found = b""
+        given = fields = 0
+        if Ev(mask) & Ev.EV_OP and op == EvOp.QUERY_STATE:
+            for n in range(entries):
+                value, port, *_ = wire.EV_ENTRY.unpack_from(data, wire.VENDOR_BYTES + n * wire.EV_ENTRY.size)
+                found += wire.EV_ENTRY.pack(value, port, bytes(32), 0, self.evs.state_of(profile, port, value), 0)
+            given = entries
+        elif Ev(mask) & Ev.EV_OP:
+            rows = self.evs.array(profile)
+            found = b"".join(wire.EV_ENTRY.pack(value, port, bytes(32), 0, state, 0) for value, port, state in rows)
+            given = len(rows)
+        elif Ev(mask) & Ev.FIELDS_OP:
+            found = b"".join(wire.FIELD.pack(*one) for one in profile.fields)
+            fields = len(profile.fields)
+        answer = [profile.state, profile.mode, profile.format, profile.count, profile.min_active, profile.events]
+        return [*answer, given, fields], profile.vendor + found
+
+    # --- congestion control -------------------------------------------------------------------------------------------
+
+    def _modify_cc(self, numbers: list[int], data: bytes) -> Answer:
+        number, mask, to, current, *config = numbers
+        algorithm = data[wire.VENDOR_BYTES :].decode("ascii", "replace")
+        self.ccs.modify(number, Cc(mask), to, current, algorithm, config, data[: wire.VENDOR_BYTES])
+        return [], b""
+
+    def _query_cc(self, numbers: list[int], _data: bytes) -> Answer:
+        profile = self.ccs.profile(numbers[0])
+        config = [*profile.config, *[0] * 13][:13]
+        return [profile.state, int(bool(profile.algorithm)), *config], profile.vendor
+
+    # --- probes -------------------------------------------------------------------------------------------------------
+
+    def probe(self, numbers: list[int], data: bytes, done: Callable[[Answer], None]) -> None:
+        """Probe paths; `done` gets the answers in the order in which they came, when all did or the time is up."""
+        traffic_class, timeout_ns = numbers
+        count, rest = divmod(len(data), wire.PROBE.size)
+        if rest or not 1 <= count <= _MAX_PROBES:
+            raise invalid(f"a batch has 1…{_MAX_PROBES} probes")
+        timeout = timeout_ns * 1e-9
+        if not 0 < timeout <= MAX_PROBE_TIMEOUT:
+            raise invalid(f"timeout {timeout} s is outside 0…{MAX_PROBE_TIMEOUT} s")
+        asked = []
+        for n in range(count):
+            gid, value, port, fmt, ident = wire.PROBE.unpack_from(data, n * wire.PROBE.size)
+            if fmt not in FORMATS:
+                raise invalid(f"there is no EV format mode {fmt}")
+            self.ctl.query_port(port)
+            plane = next(one.plane for one in self._verbs.config.ports if one.number == port)
+            peer = self._verbs.peer(str(ipaddress.IPv6Address(gid)))
+            size = FORMATS[fmt].value
+            uplink = uplink_of(FORMATS[fmt], value[:size], plane, peer.uplinks(plane), hashed=True)
+            asked.append((ident, peer, peer.path(plane, uplink, srv6.ev_tag(n))))
+        answers: list[bytes] = []
+        waiting = count
+
+        def one(ident: int, result: ProbeResult) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if result.rtt is not None:
+                rtt = min(int(result.rtt * 1e9), 0xFFFFFFFF)
+                answers.append(wire.PROBE_ANSWER.pack(ident, result.port or 0, rtt, 1))
+            if not waiting:
+                done(([], b"".join(answers)))
+
+        control = traffic_class >> 2 == Dscp.CONTROL
+        for ident, peer, path in asked:
+            self._verbs.ops.probe(peer, path, timeout, partial(one, ident), self._verbs.now, control=control)

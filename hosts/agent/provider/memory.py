@@ -1,0 +1,137 @@
+"""A program's memory as regions of this host: read and written where it lies, through the program's own descriptor.
+
+The program opens /proc/self/mem and passes it: the kernel ties that descriptor to the address space itself, so it
+needs no privilege here, cannot be turned to another process, and reads nothing once the space is gone. Registered pages
+stay the program's, whatever they are a part of; fork and malloc see nothing of it. Measured against remapping a memfd
+under them, a packet of 4 KiB costs 1.6 µs more, less than its SHA-256 (docs/ocp-api.md).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from mrclab.hosts.rdma.errors import VerbsError
+
+if TYPE_CHECKING:
+    from mrclab.hosts.rdma.memory import MemoryRegion
+
+_TOP = 1 << 47  # of a program's addresses
+
+
+class Span:
+    """Some bytes of a region, read when a packet wants them; a retransmission reads again, as a device would."""
+
+    __slots__ = ("_at", "_length", "_of")
+
+    def __init__(self, of: RegionView, at: int, length: int) -> None:
+        self._of, self._at, self._length = of, at, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, stop, _ = part.indices(self._length)
+        return self._of.read(self._at + start, stop - start)
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+class RegionView:
+    """A region's bytes. Where the memory is gone it reads as zeros and the region's `fault` says so."""
+
+    def __init__(self, descriptor: int, address: int, length: int) -> None:
+        if not 0 <= address <= address + length <= _TOP:
+            raise VerbsError("EFAULT", f"{length} bytes at {address:#x} are no memory of a program")
+        self._descriptor, self._address, self._length = descriptor, address, length
+        self.region: MemoryRegion | None = None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, part: slice) -> Span:
+        start, stop, _ = part.indices(self._length)
+        return Span(self, start, max(0, stop - start))
+
+    def __setitem__(self, part: slice, data: memoryview) -> None:
+        start, _, _ = part.indices(self._length)
+        try:
+            if os.pwrite(self._descriptor, data, self._address + start) == len(data):
+                return
+        except OSError:
+            pass
+        self._gone(start)
+
+    def read(self, at: int, length: int) -> bytes:
+        """Bytes from an offset on."""
+        try:
+            data = os.pread(self._descriptor, length, self._address + at)
+        except OSError:
+            data = b""
+        if len(data) != length:
+            self._gone(at)
+            return bytes(length)
+        return data
+
+    def _gone(self, at: int) -> None:
+        if self.region is not None:
+            self.region.fault = f"the program's memory at {self._address + at:#x} is gone"
+
+    def release(self) -> None:
+        """Nothing is held; the descriptor is the program's."""
+
+
+class Gathered:
+    """Several spans as one message."""
+
+    def __init__(self, spans: list[Span]) -> None:
+        self._spans = spans
+        self._length = sum(len(span) for span in spans)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, stop, _ = part.indices(self._length)
+        found = []
+        for span in self._spans:
+            size = len(span)
+            if start < size and stop > 0:
+                found.append(span[max(start, 0) : min(stop, size)])
+            start, stop = start - size, stop - size
+        return b"".join(found)
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+class Regions:
+    """The regions of a scatter list, as one that a message uses."""
+
+    def __init__(self, regions: list[MemoryRegion]) -> None:
+        self._regions = regions
+        self._users = 0
+
+    @property
+    def users(self) -> int:
+        """How many messages use them: one at most."""
+        return self._users
+
+    @users.setter
+    def users(self, users: int) -> None:
+        for region in self._regions:
+            region.users += users - self._users
+        self._users = users
+
+    @property
+    def fault(self) -> str:
+        """Why the memory of one of them is gone."""
+        return next((region.fault for region in self._regions if region.fault), "")
+
+
+def gather(parts: list[tuple[MemoryRegion, Any]]) -> tuple[Any, Any]:
+    """Region and view of a message from its scatter list's."""
+    if len(parts) == 1:
+        return parts[0]
+    return Regions([region for region, _ in parts]), Gathered([span for _, span in parts])

@@ -1,0 +1,533 @@
+"""Profiles of the control interface as the MRC headers have them: numbers that programs choose, states, and steps.
+
+INIT → OFFLINE → ONLINE and back. They are the device's: all programs of a host see the same ones.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from typing import Any, Final
+
+from mrclab.hosts.agent.provider import wire
+from mrclab.hosts.mrc.ctl import Ctl
+from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.evformat import EvField, EvFormat, Expansion, check_widths
+from mrclab.hosts.mrc.evprofile import MAX_EVS, ApiState, Entry, EvEvent, EvProfile, Mode, ProfileState
+from mrclab.hosts.rdma.errors import VerbsError
+
+MAX_PROFILES: Final = 64  # of each kind; numbers are 1…64
+FORMATS: Final = {1: EvFormat.STEV, 2: EvFormat.SRV6, 4: EvFormat.UDP}
+MODES: Final = {1: Mode.AUTO, 2: Mode.EXPLICIT, 4: Mode.GENERATED}
+STATES: Final = {ApiState.GOOD: 1, ApiState.ASSUMED_BAD: 2, ApiState.DENIED: 4, ApiState.UNKNOWN: 1 << 31}
+_EVENTS: Final = {1: ApiState.GOOD, 2: ApiState.ASSUMED_BAD}
+VALUE_BYTES: Final = 32
+NSCC: Final = "uet-1.0-nscc"
+
+
+class State(IntEnum):
+    """enum mrc_ctl_profile_state."""
+
+    INIT = 0
+    OFFLINE = 1
+    ONLINE = 2
+
+
+class EvOp(IntEnum):
+    """enum mrc_ctl_ev_op."""
+
+    REPLACE = 0
+    MODIFY_STATE = 1
+    QUERY_STATE = 2
+    QUERY_ARRAY = 3
+
+
+class Fmt(IntFlag):
+    """enum mrc_ctl_ev_fmt_profile_attr_mask."""
+
+    STATE = 1
+    CUR_STATE = 2
+    MODE = 4
+    OP = 8
+    VENDOR_CFG = 1 << 31
+
+
+class Ev(IntFlag):
+    """enum mrc_ctl_ev_profile_attr_mask."""
+
+    STATE = 1
+    CUR_STATE = 2
+    MODE = 4
+    FMT_ID = 8
+    COUNT = 16
+    MIN_ACTIVE = 32
+    EVENT_MASK = 64
+    EV_OP = 128
+    FIELDS_OP = 256
+    VENDOR_CFG = 1 << 31
+
+
+class Cc(IntFlag):
+    """enum mrc_ctl_cc_profile_attr_mask."""
+
+    STATE = 1
+    CUR_STATE = 2
+    ALGORITHM = 4
+    CONFIG = 8
+    VENDOR_CFG = 1 << 31
+
+
+_STEPS: Final = {
+    (State.INIT, State.OFFLINE), (State.OFFLINE, State.ONLINE), (State.ONLINE, State.OFFLINE),
+    (State.OFFLINE, State.INIT),
+}  # fmt: skip
+
+
+def invalid(text: str) -> VerbsError:
+    """EINVAL."""
+    return VerbsError("EINVAL", text)
+
+
+@dataclass
+class Profile:
+    """What the three kinds have in common."""
+
+    number: int
+    state: State = State.INIT
+    vendor: bytes = bytes(wire.VENDOR_BYTES)
+
+    def target(self, named: bool, to: int, asserted: bool, current: int) -> State:
+        """The state to go to; EINVAL for a step that does not exist, or where CUR_STATE is another one."""
+        if asserted and current != self.state:
+            raise invalid(f"profile {self.number} is {self.state.name}, not in state {current}")
+        if not named:
+            return self.state
+        if (self.state, to) not in _STEPS:
+            raise invalid(f"profile {self.number} cannot go from {self.state.name} to state {to}")
+        return State(to)
+
+
+@dataclass
+class FormatProfile(Profile):
+    """An EV format: the places of an expanded EV."""
+
+    mode: int = 0
+    widths: tuple[int, ...] = ()
+
+    def modify(self, mask: Fmt, to: int, current: int, mode: int, widths: Sequence[int], vendor: bytes) -> None:
+        """mrc_ctl_modify_ev_fmt_profile; whoever calls looks after EV profiles that use this one."""
+        target = self.target(bool(mask & Fmt.STATE), to, bool(mask & Fmt.CUR_STATE), current)
+        if self.state is State.ONLINE and mask & ~(Fmt.STATE | Fmt.CUR_STATE):
+            raise invalid(f"EV format profile {self.number} is ONLINE; take it OFFLINE to change it")
+        if self.state is State.INIT and (target is State.INIT or not mask & Fmt.MODE):
+            raise invalid(f"EV format profile {self.number} is in INIT: it needs its mode and the step to OFFLINE")
+        chosen = mode if mask & Fmt.MODE else self.mode
+        places = tuple(widths) if mask & Fmt.OP else self.widths
+        if chosen not in FORMATS:
+            raise invalid(f"there is no EV format mode {chosen}")
+        if places or mask & Fmt.OP:
+            check_widths(FORMATS[chosen], places)
+        if target is State.ONLINE and not places:
+            raise invalid(f"EV format profile {self.number} has no fields yet")
+        self.mode, self.widths = chosen, places
+        if mask & Fmt.VENDOR_CFG:
+            self.vendor = vendor
+        if target is State.INIT:
+            self.mode, self.widths, self.vendor = 0, (), bytes(wire.VENDOR_BYTES)
+        self.state = target
+
+
+@dataclass
+class EvChange:
+    """What mrc_ctl_modify_ev_profile was given."""
+
+    mask: Ev
+    to: int
+    current: int
+    mode: int
+    format: int
+    count: int
+    min_active: int
+    events: int
+    op: int
+    entries: list[tuple[bytes, int, bytes, int, int, int]]  # value, port, new value, new port, state, flags
+    fields: list[tuple[int, int, int, int, int]]
+    vendor: bytes
+
+
+@dataclass
+class ProgramEvProfile(Profile):
+    """An EV profile as programs make it. ONLINE, `number_online` is that of the transport's."""
+
+    mode: int = 0
+    format: int = 0
+    count: int = 0
+    min_active: int = 0
+    events: int = 0
+    fields: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    number_online: int = 0
+
+
+class EvProfiles:
+    """All EV profiles and EV formats of a host."""
+
+    def __init__(self, verbs: Endpoint, ctl: Ctl, tell: Callable[[EvEvent], None]) -> None:
+        self._verbs, self._ctl, self._tell = verbs, ctl, tell
+        self.formats = {number: FormatProfile(number) for number in range(1, MAX_PROFILES + 1)}
+        self.profiles = {number: ProgramEvProfile(number) for number in range(1, MAX_PROFILES + 1)}
+
+    def format(self, number: int) -> FormatProfile:
+        """EINVAL if there is none of this number."""
+        if number not in self.formats:
+            raise invalid(f"there is no EV format profile {number}; there are 1…{MAX_PROFILES}")
+        return self.formats[number]
+
+    def profile(self, number: int) -> ProgramEvProfile:
+        """EINVAL if there is none of this number."""
+        if number not in self.profiles:
+            raise invalid(f"there is no EV profile {number}; there are 1…{MAX_PROFILES}")
+        return self.profiles[number]
+
+    def leave_online(self, format_number: int) -> None:
+        """EBUSY where an EV profile that is ONLINE has this format."""
+        for profile in self.profiles.values():
+            if profile.state is State.ONLINE and profile.format == format_number:
+                raise VerbsError("EBUSY", f"EV profile {profile.number} is ONLINE with this format")
+
+    def free(self) -> int:
+        """EVs that profiles may still have."""
+        return MAX_PROFILES * MAX_EVS - sum(profile.count for profile in self.profiles.values())
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def modify(self, number: int, change: EvChange) -> None:
+        """mrc_ctl_modify_ev_profile."""
+        profile, mask = self.profile(number), change.mask
+        target = profile.target(bool(mask & Ev.STATE), change.to, bool(mask & Ev.CUR_STATE), change.current)
+        if profile.state is State.INIT and (target is State.INIT or not mask & Ev.MODE):
+            raise invalid(f"EV profile {number} is in INIT: it needs its mode and the step to OFFLINE")
+        if profile.state is State.ONLINE:
+            self._modify_online(profile, target, change)
+            return
+        self._configure(profile, change)
+        if mask & Ev.EV_OP:
+            self._operate(profile, change)
+        if target is State.ONLINE:
+            self._bring_online(profile)
+        if target is State.INIT:
+            self.profiles[number] = ProgramEvProfile(number)
+        else:
+            profile.state = target
+
+    def _modify_online(self, profile: ProgramEvProfile, target: State, change: EvChange) -> None:
+        fixed = Ev.MODE | Ev.FMT_ID | Ev.COUNT | Ev.MIN_ACTIVE
+        if change.mask & fixed:
+            raise invalid(f"EV profile {profile.number} is ONLINE; take it OFFLINE to change {change.mask & fixed!r}")
+        online = self._ctl.ev_profile(profile.number_online)
+        anew = change.mask & Ev.FIELDS_OP or (change.mask & Ev.EV_OP and change.op == EvOp.REPLACE)
+        if online.users and (anew or target is State.OFFLINE):
+            raise VerbsError("EBUSY", f"EV profile {profile.number} serves {online.users} QPs; destroy them first")
+        if change.mask & Ev.EVENT_MASK:
+            profile.events = _event_mask(change.events)
+            online.event_mask = _states(profile.events)
+        if change.mask & Ev.FIELDS_OP:
+            self._set_fields(profile, change.fields)
+        if change.mask & Ev.EV_OP:
+            self._operate(profile, change)
+        if change.mask & Ev.VENDOR_CFG:
+            profile.vendor = change.vendor
+        if anew or target is State.OFFLINE:
+            self._ctl.destroy_ev_profile(profile.number_online)
+            profile.number_online = 0
+        if target is State.OFFLINE:
+            profile.state = target
+        elif anew:
+            self._bring_online(profile)
+
+    def _configure(self, profile: ProgramEvProfile, change: EvChange) -> None:
+        """Take the attributes of an OFFLINE profile, or of one on its way there."""
+        mask = change.mask
+        mode = change.mode if mask & Ev.MODE else profile.mode
+        fmt = change.format if mask & Ev.FMT_ID else profile.format
+        count = change.count if mask & Ev.COUNT else profile.count or (MAX_EVS if MODES.get(mode) is Mode.AUTO else 0)
+        least = change.min_active if mask & Ev.MIN_ACTIVE else profile.min_active
+        events = _event_mask(change.events) if mask & Ev.EVENT_MASK else profile.events
+        if mode not in MODES:
+            raise invalid(f"there is no EV mode {mode}")
+        if MODES[mode] is not Mode.AUTO and self.format(fmt).state is not State.ONLINE:
+            raise invalid(f"EV format profile {fmt} is {self.format(fmt).state.name}; bring it ONLINE first")
+        if count > MAX_EVS:
+            raise VerbsError("E2BIG", f"{count} EVs; a profile has at most {MAX_EVS}")
+        if count < 1 or least > count:
+            raise invalid(f"{count} EVs, of which {least} must stay active: give a count, and no more than that")
+        if (mode, count) != (profile.mode, profile.count) and MODES[mode] is Mode.EXPLICIT:
+            profile.entries = [Entry() for _ in range(count)]
+        if mask & Ev.FIELDS_OP:
+            self._set_fields(profile, change.fields, fmt)
+        profile.mode, profile.format, profile.count, profile.min_active = mode, fmt, count, least
+        profile.events = events
+        if mask & Ev.VENDOR_CFG:
+            profile.vendor = change.vendor
+        if (
+            MODES[mode] is Mode.GENERATED
+            and profile.fields
+            and (mask & (Ev.FIELDS_OP | Ev.COUNT | Ev.MODE) or not profile.entries)
+        ):
+            self._generate(profile)
+
+    def _set_fields(
+        self, profile: ProgramEvProfile, fields: list[tuple[int, int, int, int, int]], fmt: int | None = None
+    ) -> None:
+        number = profile.format if fmt is None else fmt
+        _expansion(self.format(number), fields)
+        profile.fields = fields
+        for entry in profile.entries:
+            if entry.value is not None:
+                entry.expanded = _expanded(self.format(number), fields, entry.value)
+
+    def _generate(self, profile: ProgramEvProfile) -> None:
+        expansion = _expansion(self.format(profile.format), profile.fields)
+        assert expansion is not None
+        ports = [port.number for port in self._verbs.config.ports]
+        profile.entries = []
+        for n in range(profile.count):
+            bits = expansion.draw(self._verbs.rng)
+            value = (bits << 8 * VALUE_BYTES - expansion.bits).to_bytes(VALUE_BYTES, "big")
+            profile.entries.append(Entry(ports[n % len(ports)], value, ApiState.GOOD, expansion.expand(bits)))
+
+    def _bring_online(self, profile: ProgramEvProfile) -> None:
+        mode = MODES[profile.mode]
+        empty = sum(entry.value is None for entry in profile.entries)
+        if empty or (mode is not Mode.AUTO and not profile.entries):
+            raise invalid(f"EV profile {profile.number} has {empty or profile.count} unpopulated entries")
+        fmt = EvFormat.STEV if mode is Mode.AUTO else FORMATS[self.format(profile.format).mode]
+
+        def make(number: int) -> EvProfile:
+            made = EvProfile(
+                number, Mode.AUTO, fmt, profile.count, profile.min_active, _states(profile.events), hashed=True,
+                listener=lambda event: self._tell(event._replace(profile=profile.number)),
+            )  # fmt: skip
+            made.mode = Mode.EXPLICIT if profile.entries else Mode.AUTO
+            made.entries = profile.entries
+            denied = [entry for entry in made.entries if entry.state is ApiState.DENIED]
+            made.denied = {(entry.port, entry.value) for entry in denied if entry.value is not None}
+            return made
+
+        made = self._verbs.profiles.add_ev(make)
+        profile.number_online = made.number
+        made.go(ProfileState.OFFLINE)
+        made.go(ProfileState.ONLINE)
+
+    def online(self, number: int) -> int | None:
+        """The transport's number of an ONLINE profile; None for 0."""
+        if not number:
+            return None
+        profile = self.profile(number)
+        if profile.state is not State.ONLINE:
+            raise invalid(f"EV profile {number} is {profile.state.name}; bring it ONLINE first")
+        return profile.number_online
+
+    # --- operations on EVs --------------------------------------------------------------------------------------------
+
+    def _operate(self, profile: ProgramEvProfile, change: EvChange) -> None:
+        for value, port, new_value, new_port, state, flags in change.entries:
+            if change.op == EvOp.REPLACE:
+                self._replace(profile, (port, value), (new_port, new_value), state, bool(flags & 1))
+            elif change.op == EvOp.MODIFY_STATE:
+                self._set_state(profile, port, value, state)
+            else:
+                raise invalid(f"EV operation {change.op} changes nothing; it belongs to the query")
+
+    def _replace(
+        self, profile: ProgramEvProfile, old: tuple[int, bytes], new: tuple[int, bytes], state: int, every: bool
+    ) -> None:
+        if MODES[profile.mode] is not Mode.EXPLICIT:
+            raise invalid(f"EV profile {profile.number} is not explicit; its EVs cannot be replaced")
+        port, value = new
+        self._ctl.query_port(port)
+        if state and state not in {STATES[ApiState.GOOD], STATES[ApiState.DENIED]}:
+            raise invalid(f"an EV can be set to GOOD or DENIED, not to {state:#x}")
+        expanded = _expanded(self.format(profile.format), profile.fields, value)
+        known = (0, None) if old == (0, bytes(VALUE_BYTES)) else old
+        found = [entry for entry in profile.entries if (entry.port, entry.value) == known]
+        if not found:
+            raise VerbsError("ENOENT", f"EV profile {profile.number} has no EV {old[1].hex()} on port {old[0]}")
+        for entry in found if every else found[:1]:
+            entry.port, entry.value, entry.expanded = port, value, expanded
+            entry.state = ApiState.DENIED if state == STATES[ApiState.DENIED] else ApiState.GOOD
+
+    def _set_state(self, profile: ProgramEvProfile, port: int, value: bytes, state: int) -> None:
+        wanted = next((api for api, number in STATES.items() if number == state), ApiState.UNKNOWN)
+        if wanted not in {ApiState.GOOD, ApiState.DENIED}:
+            raise invalid(f"an EV can be set to GOOD or DENIED, not to {state:#x}")
+        if profile.number_online:
+            short = value if profile.entries else value[:4]
+            self._ctl.modify_ev_state(profile.number_online, port, short, wanted)
+            return
+        found = [entry for entry in profile.entries if (entry.port, entry.value) == (port, value)]
+        if not found:
+            raise VerbsError("ENOENT", f"EV profile {profile.number} has no EV {value.hex()} on port {port}")
+        for entry in found:
+            entry.state = wanted
+
+    def state_of(self, profile: ProgramEvProfile, port: int, value: bytes) -> int:
+        """QUERY_EV_STATE: what the controller said, or ASSUMED_BAD where a QP found that; ENOENT for no such EV."""
+        known = [entry.state for entry in profile.entries if (entry.port, entry.value) == (port, value)]
+        short = value if profile.entries else value[:4]
+        used = self.in_use(profile).get((port, short), [])
+        if not known and not used:
+            raise VerbsError("ENOENT", f"EV profile {profile.number} has no EV {value.hex()} on port {port}")
+        if ApiState.DENIED in known:
+            return STATES[ApiState.DENIED]
+        if ApiState.ASSUMED_BAD in used:
+            return STATES[ApiState.ASSUMED_BAD]
+        return STATES[(known or used)[0]]
+
+    def in_use(self, profile: ProgramEvProfile) -> dict[tuple[int, bytes], list[ApiState]]:
+        """The EVs of all QPs of a profile, and the state of each there."""
+        found: dict[tuple[int, bytes], list[ApiState]] = {}
+        for qp in self._verbs.qps.values():
+            if qp.ev_profile is not None and qp.ev_profile.number == profile.number_online:
+                for port, value, state in self._ctl.query_ev_state(qp.qpn):
+                    found.setdefault((port, value), []).append(state)
+        return found
+
+    def array(self, profile: ProgramEvProfile) -> list[tuple[bytes, int, int]]:
+        """QUERY_EV_ARRAY: value, port and state of each entry; of an AUTO profile those that QPs drew."""
+        if not profile.entries:
+            drawn = self.in_use(profile)
+            return [
+                (value.ljust(VALUE_BYTES, b"\0"), port, STATES[states[0]]) for (port, value), states in drawn.items()
+            ]
+        return [
+            (entry.value or bytes(VALUE_BYTES), entry.port,
+             STATES[entry.state] if entry.value is None else self.state_of(profile, entry.port, entry.value))
+            for entry in profile.entries
+        ]  # fmt: skip
+
+
+def _event_mask(mask: int) -> int:
+    if mask & ~sum(_EVENTS):
+        raise invalid(f"events can be asked for GOOD and ASSUMED_BAD, not for {mask:#x}")
+    return mask
+
+
+def _states(mask: int) -> frozenset[ApiState]:
+    return frozenset(state for bit, state in _EVENTS.items() if mask & bit)
+
+
+def _expansion(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, int]]) -> Expansion | None:
+    """The expansion of fields as programs give them; a maximum of 0 under mask bits is none."""
+    if not fields:
+        return None
+    made = [EvField(width, init, low, high if high or low else None, mask) for width, init, low, high, mask in fields]
+    if len(fields) > len(fmt.widths):
+        raise VerbsError("E2BIG", f"{len(fields)} fields; EV format profile {fmt.number} has {len(fmt.widths)}")
+    return Expansion(FORMATS[fmt.mode], made, fmt.widths)
+
+
+def _expanded(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, int]], value: bytes) -> bytes:
+    """What an EV of 32 bytes becomes in packets: expanded, or where there are no fields as it is."""
+    expansion = _expansion(fmt, fields)
+    size = FORMATS[fmt.mode].value
+    if expansion is None:
+        if any(value[size:]):
+            raise invalid(f"EV value {value.hex()} is longer than the {size} bytes of its format")
+        return value[:size]
+    if int.from_bytes(value, "big") & (1 << 8 * VALUE_BYTES - expansion.bits) - 1:
+        raise invalid(f"EV value {value.hex()} has bits beyond the {expansion.bits} that its fields take")
+    return expansion.expand(int.from_bytes(value, "big") >> 8 * VALUE_BYTES - expansion.bits)
+
+
+# --- congestion control -----------------------------------------------------------------------------------------------
+
+_CONFIG: Final = (
+    ("disable_qa", "flag"), ("adjust_bytes_threshold", "int"), ("adjust_period_threshold", "ns"), ("base_rtt", "ns"),
+    ("eta", "float"), ("fi", "float"), ("fi_scale", "float"), ("gamma", "float"), ("max_md_jump", "float"),
+    ("max_cwnd", "int"), ("qa_gate", "int"), ("qa_threshold", "ns"), ("target_delay", "ns"),
+)  # fmt: skip
+
+
+@dataclass
+class CcProfile(Profile):
+    """A congestion control profile; `algorithm` empty: none."""
+
+    algorithm: str | None = None
+    config: list[int] = field(default_factory=list)  # the struct's fields in order, floats by their bits
+    configured: bool = False
+    number_online: int = 0
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the transport's controller. A field that is 0 keeps the lab's scaled default."""
+        found: dict[str, Any] = {}
+        for (name, kind), number in zip(_CONFIG, self.config, strict=False):
+            if not number:
+                continue
+            if kind == "flag":
+                found[name] = True
+            elif kind == "ns":
+                found[name] = number * 1e-9
+            else:
+                found[name] = struct.unpack("=f", struct.pack("=I", number))[0] if kind == "float" else number
+        return found
+
+
+class CcProfiles:
+    """All congestion control profiles of a host."""
+
+    def __init__(self, ctl: Ctl) -> None:
+        self._ctl = ctl
+        self.profiles = {number: CcProfile(number) for number in range(1, MAX_PROFILES + 1)}
+
+    def profile(self, number: int) -> CcProfile:
+        """EINVAL if there is none of this number."""
+        if number not in self.profiles:
+            raise invalid(f"there is no congestion control profile {number}; there are 1…{MAX_PROFILES}")
+        return self.profiles[number]
+
+    def modify(
+        self, number: int, mask: Cc, to: int, current: int, algorithm: str, config: list[int], vendor: bytes
+    ) -> None:
+        """mrc_ctl_modify_cc_profile."""
+        profile = self.profile(number)
+        target = profile.target(bool(mask & Cc.STATE), to, bool(mask & Cc.CUR_STATE), current)
+        if profile.state is State.INIT and (target is State.INIT or not mask & Cc.ALGORITHM):
+            raise invalid(f"congestion control profile {number} is in INIT: it needs its algorithm and OFFLINE")
+        if profile.state is State.ONLINE:
+            self._take_offline(profile, target, mask)
+            return
+        made = CcProfile(number, target, profile.vendor, profile.algorithm, profile.config, profile.configured)
+        if mask & Cc.ALGORITHM:
+            if algorithm not in {"", NSCC}:
+                raise invalid(f"there is no congestion control {algorithm!r}; there is {NSCC}")
+            made.algorithm = algorithm
+        if mask & Cc.CONFIG:
+            made.config, made.configured = config, True
+        if mask & Cc.VENDOR_CFG:
+            made.vendor = vendor
+        if target is State.ONLINE:
+            if not made.configured:
+                raise invalid(f"congestion control profile {number} needs its configuration before it goes ONLINE")
+            parameters = made.parameters() if made.algorithm else {}
+            made.number_online = self._ctl.create_cc_profile(made.algorithm or "none", **parameters)
+        self.profiles[number] = CcProfile(number) if target is State.INIT else made
+
+    def _take_offline(self, profile: CcProfile, target: State, mask: Cc) -> None:
+        if mask & ~(Cc.STATE | Cc.CUR_STATE):
+            raise invalid(f"congestion control profile {profile.number} is ONLINE; take it OFFLINE to change it")
+        if target is State.OFFLINE:
+            self._ctl.destroy_cc_profile(profile.number_online)
+            profile.number_online = 0
+            profile.state = target
+
+    def online(self, number: int) -> int | None:
+        """The transport's number of an ONLINE profile; None for 0."""
+        if not number:
+            return None
+        profile = self.profile(number)
+        if profile.state is not State.ONLINE:
+            raise invalid(f"congestion control profile {number} is {profile.state.name}; bring it ONLINE first")
+        return profile.number_online

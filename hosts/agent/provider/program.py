@@ -1,0 +1,337 @@
+"""One program on this host's NIC: its connection, and all that it made, which goes with it."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import mmap
+import os
+import socket
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from mrclab.hosts.agent.provider import wire
+from mrclab.hosts.agent.provider.control import Control, EvQueue
+from mrclab.hosts.agent.provider.memory import RegionView
+from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp
+from mrclab.hosts.agent.provider.rings import Channel, QpRings, SharedQueue, power_of_two, shared
+from mrclab.hosts.agent.provider.wire import Op
+from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.memory import Access
+from mrclab.hosts.rdma.resources import MAX_CQE, MAX_QP, MAX_RECV_WR, MAX_SEND_WR
+
+Answer = tuple[list[int], bytes]
+_NOTHING: Final[Answer] = ([], b"")
+_MAX_OBJECTS: Final = 4096  # of a kind and program
+_GIDS: Final = 4
+_CAPABILITIES: Final = 7  # TRIM_NACK, DYNAMIC_MPR, SVC_TIME
+
+
+class Program:
+    """The agent's end of one context. `handle` answers a call; `close` leaves nothing behind."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        verbs: Endpoint,
+        control: Control,
+        name: str,
+        soon: Callable[[Callable[[float], None]], None],
+    ) -> None:
+        self.connection = connection
+        self.qps: dict[int, ProgramQp] = {}
+        self.doorbell = -1
+        self._verbs, self._control, self._name, self._soon = verbs, control, name, soon
+        self._memory = self._events = -1
+        self._page: mmap.mmap | None = None
+        self._pds: set[int] = set()
+        self._regions: dict[int, RegionView] = {}
+        self._channels: dict[int, Channel] = {}
+        self._cqs: dict[int, SharedQueue] = {}
+        self._ev_cqs: dict[int, EvQueue] = {}
+        self._next_handle = 1
+        *_, uid, _ = struct.unpack("=iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        self.is_controller = uid == 0
+        self._calls: dict[Op, Callable[[list[int], bytes, list[int]], Answer]] = {
+            Op.HELLO: self._hello, Op.QUERY_DEVICE: self._query_device, Op.QUERY_PORT: self._query_port,
+            Op.QUERY_GID: self._query_gid, Op.ALLOC_PD: self._alloc_pd, Op.DEALLOC_PD: self._dealloc_pd,
+            Op.REG_MR: self._reg_mr, Op.DEREG_MR: self._dereg_mr, Op.CREATE_CHANNEL: self._create_channel,
+            Op.DESTROY_CHANNEL: self._destroy_channel, Op.CREATE_CQ: self._create_cq, Op.DESTROY_CQ: self._destroy_cq,
+            Op.CREATE_QP: self._create_qp, Op.MODIFY_QP: self._modify_qp, Op.QUERY_QP: self._query_qp,
+            Op.DESTROY_QP: self._destroy_qp, Op.CTL_CREATE_EV_CQ: self._create_ev_cq, Op.CTL_POLL_EV: self._poll_ev,
+            Op.CTL_ARM_EV_CQ: self._arm_ev_cq, Op.CTL_DESTROY_EV_CQ: self._destroy_ev_cq,
+        }  # fmt: skip
+
+    def handle(self, op: int, numbers: list[int], data: bytes, descriptors: list[int]) -> Answer:
+        """Do what the program asks; VerbsError where it may not. Descriptors that are kept are taken from the list."""
+        if op != Op.HELLO and self._memory < 0:
+            raise VerbsError("EPROTO", "a program must introduce itself first")
+        try:
+            call = self._calls.get(Op(op))
+            if call is not None:
+                return call(numbers, data, descriptors)
+            return self._control.handle(Op(op), numbers, data, self.is_controller)
+        except (ValueError, IndexError, struct.error) as error:  # too few numbers or bytes, or no such operation
+            raise VerbsError("EINVAL", f"malformed call {op}: {error}") from None
+
+    # --- the program itself -------------------------------------------------------------------------------------------
+
+    def _hello(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
+        if numbers[0] != wire.VERSION:
+            raise VerbsError("EPROTO", f"lib_mrc.so speaks version {numbers[0]}, this agent {wire.VERSION}")
+        if len(descriptors) != 4 or self._memory >= 0:
+            raise VerbsError("EINVAL", "a program introduces itself once, with four descriptors")
+        self._page = shared(descriptors[3], wire.PAGE_BYTES)
+        os.close(descriptors.pop())
+        self._events, self.doorbell, self._memory = descriptors.pop(), descriptors.pop(), descriptors.pop()
+        for descriptor in (self._events, self.doorbell):
+            os.set_blocking(descriptor, False)
+        config = self._verbs.config
+        guid = int(ipaddress.IPv6Address(config.host.address)) & (1 << 64) - 1
+        return [len(config.ports), config.path_mtu, guid], self._name.encode()
+
+    def answered(self) -> None:
+        """The doorbell rang: from here on the program rings again."""
+        assert self._page is not None
+        wire.U32.pack_into(self._page, 0, 0)
+        with contextlib.suppress(OSError):
+            os.read(self.doorbell, 8)  # a system call between the two: nothing posted in between is missed
+        self.pump()
+
+    def pump(self) -> None:
+        """Look at all rings."""
+        for qp in self.qps.values():
+            qp.pump()
+
+    def tell(self, kind: int, handle: int) -> None:
+        """Pass on an asynchronous event; a program that never reads them loses those that the pipe cannot hold."""
+        with contextlib.suppress(OSError):
+            os.write(self._events, wire.EVENT.pack(kind, handle))
+
+    def close(self) -> None:
+        """The program is gone: so is everything that it made."""
+        for qp in self.qps.values():
+            qp.destroy()
+        self.qps.clear()
+        for lkey in self._regions:
+            self._verbs.dereg_mr(lkey)
+        for queue in self._cqs.values():
+            self._verbs.destroy_cq(queue.number)
+            queue.close()
+        for ev_queue in self._ev_cqs.values():
+            self._control.remove(ev_queue)
+        for pd in self._pds:
+            self._verbs.dealloc_pd(pd)
+        for channel in self._channels.values():
+            channel.close()
+        for descriptor in (self._memory, self._events, self.doorbell):
+            if descriptor >= 0:
+                os.close(descriptor)
+        if self._page is not None:
+            self._page.close()
+        self.connection.close()
+
+    def _new(self, kind: dict[int, object] | set[int], what: str) -> int:
+        if len(kind) >= _MAX_OBJECTS:
+            raise VerbsError("ENOMEM", f"a program has at most {_MAX_OBJECTS} {what}")
+        self._next_handle += 1
+        return self._next_handle - 1
+
+    @staticmethod
+    def _descriptor(descriptors: list[int]) -> int:
+        if len(descriptors) != 1:
+            raise VerbsError("EINVAL", "this call passes one descriptor")
+        return descriptors[0]
+
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    def _query_device(self, _numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        return [MAX_QP, min(MAX_SEND_WR, MAX_RECV_WR), _MAX_OBJECTS, MAX_CQE, 0xFFFF, 255, _CAPABILITIES], b""
+
+    def _query_port(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        state = self._control.ctl.query_port(numbers[0])
+        return [state["up"], state["enabled"], state["carrier"]], b""
+
+    def _query_gid(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        """All ports have one address; it stands at every index, so that programs with another NIC's habits find it."""
+        self._control.ctl.query_port(numbers[0])
+        if numbers[1] >= _GIDS:
+            raise VerbsError("EINVAL", f"there is no GID {numbers[1]}; there are {_GIDS}")
+        return [], ipaddress.IPv6Address(self._verbs.config.host.address).packed
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def _alloc_pd(self, _numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        self._new(self._pds, "protection domains")
+        pd = self._verbs.alloc_pd()
+        self._pds.add(pd)
+        return [pd], b""
+
+    def _dealloc_pd(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        pd = self._own_pd(numbers[0])
+        if any(qp.pd == pd for qp in self.qps.values()):
+            raise VerbsError("EBUSY", f"protection domain {pd} still has QPs; destroy them first")
+        self._verbs.dealloc_pd(pd)
+        self._pds.remove(pd)
+        return _NOTHING
+
+    def _own_pd(self, pd: int) -> int:
+        if pd not in self._pds:
+            raise VerbsError("EINVAL", f"this program has no protection domain {pd}")
+        return pd
+
+    def _reg_mr(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        pd, address, length, iova, access = numbers
+        self._new(self._regions, "memory regions")  # type: ignore[arg-type]
+        if iova + length > 1 << 64:
+            raise VerbsError("EINVAL", f"{length} bytes do not fit behind {iova:#x}")
+        rights = Access(access & (wire.ACCESS_LOCAL_WRITE | wire.ACCESS_REMOTE_WRITE))
+        view = RegionView(self._memory, address, length)
+        region = view.region = self._verbs.memory.enter(view, self._own_pd(pd), rights, iova)
+        self._regions[region.lkey] = view
+        return [region.lkey, region.rkey], b""
+
+    def _dereg_mr(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        if numbers[0] not in self._regions:
+            raise VerbsError("EINVAL", f"this program has no memory region {numbers[0]:#x}")
+        self._verbs.dereg_mr(numbers[0])
+        del self._regions[numbers[0]]
+        return _NOTHING
+
+    # --- completion queues --------------------------------------------------------------------------------------------
+
+    def _create_channel(self, _numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
+        handle = self._new(self._channels, "completion channels")  # type: ignore[arg-type]
+        self._channels[handle] = Channel(self._descriptor(descriptors))
+        descriptors.clear()
+        return [handle], b""
+
+    def _channel(self, handle: int) -> Channel | None:
+        if not handle:
+            return None
+        if handle not in self._channels:
+            raise VerbsError("EINVAL", f"this program has no completion channel {handle}")
+        return self._channels[handle]
+
+    def _destroy_channel(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        channel = self._channel(numbers[0])
+        if channel is None:
+            raise VerbsError("EINVAL", "there is no completion channel 0")
+        if channel.users:
+            raise VerbsError("EBUSY", f"completion channel {numbers[0]} serves {channel.users} queues")
+        del self._channels[numbers[0]]
+        channel.close()
+        return _NOTHING
+
+    def _create_cq(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
+        entries = power_of_two(numbers[0], MAX_CQE, "entries")
+        channel, descriptor = self._channel(numbers[1]), self._descriptor(descriptors)
+        handle = self._new(self._cqs, "completion queues")  # type: ignore[arg-type]
+        queue = self._verbs.add_cq(lambda number: SharedQueue(number, entries, descriptor, channel, self.qps))
+        queue.handle = handle
+        self._cqs[handle] = queue
+        if channel is not None:
+            channel.users += 1
+        return [handle], b""
+
+    def _cq(self, handle: int) -> SharedQueue:
+        if handle not in self._cqs:
+            raise VerbsError("EINVAL", f"this program has no completion queue {handle}")
+        return self._cqs[handle]
+
+    def _destroy_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        queue = self._cq(numbers[0])
+        if queue.owners:
+            raise VerbsError("EBUSY", f"completion queue {numbers[0]} serves QPs; destroy them first")
+        self._verbs.destroy_cq(queue.number)
+        del self._cqs[numbers[0]]
+        queue.close()
+        if queue.channel is not None:
+            queue.channel.users -= 1
+        return _NOTHING
+
+    # --- queue pairs --------------------------------------------------------------------------------------------------
+
+    def _create_qp(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
+        pd, send, recv, sends, receives, signal_all = numbers
+        if len(self.qps) >= MAX_QP:
+            raise VerbsError("ENOMEM", f"a program has at most {MAX_QP} QPs")
+        rings = QpRings(
+            self._descriptor(descriptors),
+            power_of_two(sends, MAX_SEND_WR, "send requests"),
+            power_of_two(receives, MAX_RECV_WR, "receives"),
+        )
+        queues = self._cq(send), self._cq(recv)
+        qp = ProgramQp(self._verbs, self._control, rings, self._own_pd(pd), *queues, bool(signal_all), self._soon)
+        self.qps[qp.number] = qp
+        return [qp.number], b""
+
+    def _qp(self, number: int) -> ProgramQp:
+        if number not in self.qps:
+            raise VerbsError("EINVAL", f"this program has no QP {number}")
+        return self.qps[number]
+
+    def _modify_qp(self, numbers: list[int], data: bytes, _fds: list[int]) -> Answer:
+        given = dict(zip(NUMBERS, numbers, strict=True))
+        if given["vmask"] & wire.V.AV and len(data) != 16:
+            raise VerbsError("EINVAL", "an address vector needs a GID")
+        self._qp(given["qp"]).modify(given, data)
+        return _NOTHING
+
+    def _query_qp(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        return self._qp(numbers[0]).query()
+
+    def _destroy_qp(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        qp = self._qp(numbers[0])
+        qp.destroy()
+        del self.qps[qp.number]
+        return _NOTHING
+
+    def event(self, event: dict[str, object]) -> None:
+        """An asynchronous event of the transport, if it is of this program."""
+        number = event.get("qp")
+        qp = self.qps.get(number) if isinstance(number, int) else None
+        if event["event"] == "QP_FATAL" and qp is not None:
+            if qp.failed():
+                self.tell(wire.EVENT_QP_FATAL, qp.number)
+        elif event["event"] == "CQ_ERR":
+            for queue in self._cqs.values():
+                if queue.number == event.get("cq"):
+                    self.tell(wire.EVENT_CQ_ERR, queue.handle)
+
+    # --- EV events ----------------------------------------------------------------------------------------------------
+
+    def _create_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        if not self.is_controller:
+            raise VerbsError("EPERM", "the control interface is for processes with CAP_NET_ADMIN")
+        channel = self._channel(numbers[1])
+        if not 1 <= numbers[0] <= MAX_CQE:
+            raise VerbsError("EINVAL", f"{numbers[0]} entries are outside 1…{MAX_CQE}")
+        handle = self._new(self._ev_cqs, "EV event queues")  # type: ignore[arg-type]
+        self._ev_cqs[handle] = EvQueue(handle, numbers[0], channel)
+        self._control.add(self._ev_cqs[handle])
+        if channel is not None:
+            channel.users += 1
+        return [handle], b""
+
+    def _ev_cq(self, handle: int) -> EvQueue:
+        if handle not in self._ev_cqs:
+            raise VerbsError("EINVAL", f"this program has no EV event queue {handle}")
+        return self._ev_cqs[handle]
+
+    def _poll_ev(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        return [], b"".join(self._ev_cq(numbers[0]).take(numbers[1]))
+
+    def _arm_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        self._ev_cq(numbers[0]).arm()
+        return _NOTHING
+
+    def _destroy_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+        queue = self._ev_cq(numbers[0])
+        self._control.remove(queue)
+        del self._ev_cqs[numbers[0]]
+        if queue.channel is not None:
+            queue.channel.users -= 1
+        return _NOTHING

@@ -1,0 +1,409 @@
+"""A program's queue pair: its states as verbs know them, and the pump from its rings into the transport.
+
+The transport's QP is made at RTR, when the peer is known; until then there is only its number and what modify_qp said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from mrclab.hosts.agent.provider import wire
+from mrclab.hosts.agent.provider.memory import gather
+from mrclab.hosts.agent.provider.rings import QpRings, SharedQueue
+from mrclab.hosts.agent.provider.wire import M, State, V
+from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.rdma.completion import Completion
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.memory import MemoryTable, Refusal
+from mrclab.hosts.rdma.resources import check_request
+from mrclab.hosts.rdma.wire import Syndrome
+
+# What verbs programs set by habit and MRC does not have: taken, and of no effect.
+_IGNORED: Final = (
+    V.PKEY_INDEX | V.PORT | V.TIMEOUT | V.RETRY_CNT | V.RNR_RETRY | V.MIN_RNR_TIMER | V.MAX_QP_RD_ATOMIC
+    | V.MAX_DEST_RD_ATOMIC
+)  # fmt: skip
+_ANYWHERE: Final = V.STATE | V.CUR_STATE | _IGNORED
+_PROFILES: Final = M.HINT | M.EV_PROFILE | M.CC_PROFILE | M.VENDOR_CFG
+_WINDOWS: Final = M.MAX_WIMM | M.MPR | M.CAP | M.VENDOR_CFG | M.HINT
+
+
+class Step(NamedTuple):
+    """A transition: attributes it must be given, and those it may be given besides."""
+
+    needs: V
+    verbs: V
+    mrc: M
+
+
+STEPS: Final = {
+    (State.RESET, State.INIT): Step(V(0), V.ACCESS_FLAGS, _PROFILES),
+    (State.INIT, State.INIT): Step(V(0), V.ACCESS_FLAGS, _PROFILES),
+    (State.INIT, State.RTR): Step(
+        V.AV | V.PATH_MTU | V.DEST_QPN | V.RQ_PSN, V.ACCESS_FLAGS, _WINDOWS | M.MAX_WIMM_DEST | M.MPR_DEST
+    ),
+    (State.RTR, State.RTS): Step(V.SQ_PSN, V.ACCESS_FLAGS, _WINDOWS | M.RETRY_CNT | M.TIMEOUT),
+    (State.RTS, State.RTS): Step(V(0), V.ACCESS_FLAGS, M.VENDOR_CFG | M.HINT),
+}
+
+_CAP_NO_TRIM, _CAP_DYNAMIC_MPR, _CAP_NO_SERVICE_TIME = 1, 2, 4
+_LIMITS: Final = {
+    "max_wimm": (M.MAX_WIMM, 1, 0xFFFF),
+    "max_wimm_dest": (M.MAX_WIMM_DEST, 1, 0xFFFF),
+    "mpr": (M.MPR, 1, 255),
+    "mpr_dest": (M.MPR_DEST, 1, 255),
+    "timeout": (M.TIMEOUT, 0, 24),
+    "linear_cnt": (M.RETRY_CNT, 0, 7),
+    "exp_cnt": (M.RETRY_CNT, 0, 25),
+    "cap": (M.CAP, 0, _CAP_NO_TRIM | _CAP_DYNAMIC_MPR | _CAP_NO_SERVICE_TIME),
+    "ev_profile": (M.EV_PROFILE, 0, (1 << 64) - 1),
+    "cc_profile": (M.CC_PROFILE, 0, (1 << 64) - 1),
+}
+NUMBERS: Final = (
+    "qp", "vmask", "mask", "state", "cur_state", "path_mtu", "access", "dest_qpn", "rq_psn", "sq_psn", "max_wimm",
+    "max_wimm_dest", "mpr", "mpr_dest", "timeout", "ev_profile", "cc_profile", "linear_cnt", "exp_cnt", "cap", "port",
+)  # fmt: skip
+_VERBS_LIMITS: Final = {"path_mtu": (V.PATH_MTU, 1, 5), "dest_qpn": (V.DEST_QPN, 0, 0xFFFFFF),
+                        "rq_psn": (V.RQ_PSN, 0, 0xFFFFFF), "sq_psn": (V.SQ_PSN, 0, 0xFFFFFF),
+                        "access": (V.ACCESS_FLAGS, 0, 0xFFFFFFFF)}  # fmt: skip
+
+
+class _NoRemoteWrites:
+    """The memory of a QP whose access flags let nobody write."""
+
+    def __init__(self, memory: MemoryTable) -> None:
+        self._memory = memory
+
+    def place(self, _rkey: int, va: int, _payload: memoryview, _pd: int) -> Refusal:
+        """Refuse a write."""
+        return Refusal(Syndrome.NAK_REMOTE_ACCESS, f"a write to {va:#x}: the QP's access flags allow none")
+
+
+class Profiles:
+    """What a QP asks of the control interface: numbers of the transport's profiles for those of the programs."""
+
+    def ev(self, number: int) -> int | None:
+        """The transport's number of an ONLINE EV profile; None for 0, which is none."""
+        raise NotImplementedError
+
+    def cc(self, number: int) -> int | None:
+        """The same of a congestion control profile."""
+        raise NotImplementedError
+
+
+class ProgramQp:
+    """One QP of a program. `verbs` is the host's transport."""
+
+    def __init__(
+        self, verbs: Endpoint, profiles: Profiles, rings: QpRings, pd: int, send: SharedQueue, recv: SharedQueue,
+        signal_all: bool, soon: Callable[[Callable[[float], None]], None],
+    ) -> None:  # fmt: skip
+        self._verbs, self._profiles, self.rings = verbs, profiles, rings
+        self.number = verbs.reserve_qpn()
+        self.pd, self._send, self._recv = pd, send, recv
+        self._signal_all, self._soon = signal_all, soon
+        self.state = State.RESET
+        self.made = False  # the transport has a QP of this number
+        self._sent: deque[tuple[int, bool]] = deque()  # wr_id, signalled; in the transport's hands
+        self._stuck = False  # the next request waits for others to be over
+        self._asked = False  # the program itself wants ERROR
+        self._gone = False
+        self._set: dict[str, int] = {}
+        self._peer = b""
+        send.owners += 1
+        recv.owners += 1
+        self._enter(State.RESET)
+
+    # --- states -------------------------------------------------------------------------------------------------------
+
+    def modify(self, given: Mapping[str, int], gid: bytes) -> None:
+        """ibv_modify_qp with MRC's attributes; EINVAL for what this step does not take, and nothing changes then."""
+        vmask, mask = V(given["vmask"]), M(given["mask"])
+        if vmask & V.CUR_STATE and given["cur_state"] != self.state:
+            raise VerbsError("EINVAL", f"QP {self.number} is in {self.state.name}, not in state {given['cur_state']}")
+        target = self._target(given["state"]) if vmask & V.STATE else self.state
+        if vmask & V.STATE and target in {State.RESET, State.ERR}:
+            if mask or vmask & ~(V.STATE | V.CUR_STATE):
+                raise VerbsError("EINVAL", f"the step to {target.name} takes no attributes")
+            self._end(target)
+            return
+        self._check(target, vmask, mask, given)
+        wanted = self._set | self._chosen(vmask, mask, given)
+        peer = gid if vmask & V.AV else self._peer
+        if mask & M.EV_PROFILE:
+            self._profiles.ev(wanted["ev_profile"])
+        if mask & M.CC_PROFILE:
+            self._profiles.cc(wanted["cc_profile"])
+        if (self.state, target) == (State.INIT, State.RTR):
+            self._make(wanted, peer)
+        elif (self.state, target) == (State.RTR, State.RTS):
+            self._start(wanted, mask)
+        self._set, self._peer = wanted, peer
+        self._guard()
+        self._enter(target)
+        self.pump()
+
+    @staticmethod
+    def _target(number: int) -> State:
+        try:
+            return State(number)
+        except ValueError:
+            raise VerbsError("EINVAL", f"there is no QP state {number} in MRC") from None
+
+    def _check(self, target: State, vmask: V, mask: M, given: Mapping[str, int]) -> None:
+        step = STEPS.get((self.state, target))
+        if step is None:
+            raise VerbsError("EINVAL", f"a QP cannot go from {self.state.name} to {target.name}")
+        if step.needs & ~vmask:
+            raise VerbsError("EINVAL", f"the step to {target.name} needs {(step.needs & ~vmask)!r}")
+        extra = vmask & ~(_ANYWHERE | step.needs | step.verbs)
+        if extra or mask & ~step.mrc:
+            raise VerbsError("EINVAL", f"the step to {target.name} does not take {extra or mask & ~step.mrc!r}")
+        for name, (bit, low, high) in _VERBS_LIMITS.items():
+            if vmask & bit and not low <= given[name] <= high:
+                raise VerbsError("EINVAL", f"{name} {given[name]} is outside {low}…{high}")
+        for name, (mbit, low, high) in _LIMITS.items():
+            if mask & mbit and not low <= given[name] <= high:
+                raise VerbsError("EINVAL", f"{name} {given[name]} is outside {low}…{high}")
+
+    @staticmethod
+    def _chosen(vmask: V, mask: M, given: Mapping[str, int]) -> dict[str, int]:
+        chosen = {name: given[name] for name, (bit, _, _) in _VERBS_LIMITS.items() if vmask & bit}
+        return chosen | {name: given[name] for name, (bit, _, _) in _LIMITS.items() if mask & bit}
+
+    def _make(self, wanted: Mapping[str, int], peer: bytes) -> None:
+        """INIT to RTR: the transport's QP."""
+        path_mtu = 128 << wanted["path_mtu"]
+        attributes: dict[str, Any] = {"path_mtu": path_mtu}
+        if path_mtu > self._verbs.config.path_mtu:
+            raise VerbsError("EINVAL", f"path MTU {path_mtu} is more than the port's {self._verbs.config.path_mtu}")
+        default = self._verbs.config.transport
+        attributes["mpr"] = max(wanted.get("mpr_dest", default.mpr), wanted.get("mpr", 1))
+        attributes["wimm"] = max(wanted.get("max_wimm_dest", default.wimm), wanted.get("max_wimm", 1))
+        if "cap" in wanted:
+            attributes["dynamic_mpr"] = bool(wanted["cap"] & _CAP_DYNAMIC_MPR)
+            if wanted["cap"] & _CAP_NO_TRIM:
+                attributes["trimming"] = False
+        profile = self._profiles.ev(wanted.get("ev_profile", 0))
+        control = self._profiles.cc(wanted.get("cc_profile", 0))
+        attributes |= {} if profile is None else {"ev_profile": profile}
+        attributes |= {} if control is None else {"cc_profile": control}
+        verbs, number = self._verbs, self.number
+        address = str(ipaddress.IPv6Address(peer))
+        verbs.create_qp(address, self.pd, self._send.number, self._recv.number, number, **attributes)
+        self.made = True
+        try:
+            verbs.modify_qp(number, "INIT")
+            verbs.modify_qp(
+                number, "RTR", qpn=wanted["dest_qpn"], psn=wanted["rq_psn"],
+                mpr=wanted.get("mpr", default.mpr), wimm=wanted.get("max_wimm", default.wimm),
+            )  # fmt: skip
+        except VerbsError:
+            self._unmake()
+            raise
+        if "mpr_dest" in wanted:
+            verbs.qp(number).responder.window = wanted["mpr_dest"] * 128 - 1
+
+    def _start(self, wanted: Mapping[str, int], mask: M) -> None:
+        """RTR to RTS: one's own side."""
+        qp = self._verbs.qp(self.number)
+        default = self._verbs.config.transport
+        if mask & (M.MPR | M.MAX_WIMM | M.TIMEOUT | M.RETRY_CNT):
+            mpr, wimm = wanted.get("mpr", default.mpr), wanted.get("max_wimm", default.wimm)
+            settings = dataclasses.replace(
+                qp.settings,
+                mpr=max(mpr, qp.settings.mpr),
+                wimm=max(wimm, qp.settings.wimm),
+                timeout_exponent=wanted.get("timeout", qp.settings.timeout_exponent),
+                retry_linear=wanted.get("linear_cnt", qp.settings.retry_linear),
+                retry_exponential=wanted.get("exp_cnt", qp.settings.retry_exponential),
+            )
+            qp.retune(settings, {"mpr": mpr, "wimm": wimm})
+        self._verbs.modify_qp(self.number, "RTS", psn=wanted["sq_psn"])
+
+    def _guard(self) -> None:
+        """Access flags without REMOTE_WRITE keep everybody out. Where none were ever given, writes are let in."""
+        if self.made:
+            memory = self._verbs.memory
+            shut = not self._set.get("access", wire.ACCESS_REMOTE_WRITE) & wire.ACCESS_REMOTE_WRITE
+            self._verbs.qp(self.number).memory = _NoRemoteWrites(memory) if shut else memory  # type: ignore[assignment]
+
+    def _end(self, target: State) -> None:
+        if target is State.RESET:
+            self._unmake()
+            self._sent.clear()
+            self._stuck = False
+            self.rings.drop()
+            self._set, self._peer = {}, b""
+            self._enter(target)
+        elif self.made:
+            self._asked = True
+            self._verbs.modify_qp(self.number, "ERROR")
+            self._asked = False
+            self._enter(target)
+            self.pump()
+        else:
+            self._enter(target)
+            self.pump()
+
+    def failed(self) -> bool:
+        """The transport put the QP into ERROR; False where the program wanted that.
+
+        What the transport had is flushed by it, what waits in the rings by the pump.
+        """
+        self._enter(State.ERR)
+        self._soon(self._pump_later)
+        return not self._asked
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self.rings.set_state(state)
+
+    def _unmake(self) -> None:
+        if self.made:
+            self._verbs.destroy_qp(self.number)
+            self.made = False
+
+    def query(self) -> tuple[list[int], bytes]:
+        """Numbers in the order of NUMBERS, and the peer's GID."""
+        default = self._verbs.config.transport
+        found = {
+            "path_mtu": 1, "access": wire.ACCESS_REMOTE_WRITE | wire.ACCESS_LOCAL_WRITE, "max_wimm": default.wimm,
+            "max_wimm_dest": default.wimm, "mpr": default.mpr, "mpr_dest": default.mpr,
+            "timeout": default.timeout_exponent, "linear_cnt": default.retry_linear,
+            "exp_cnt": default.retry_exponential,
+        } | self._set | {"qp": self.number, "state": self.state, "cur_state": self.state, "port": 1}  # fmt: skip
+        return [int(found.get(name, 0)) for name in NUMBERS], self._peer
+
+    def destroy(self) -> None:
+        """Gone, with everything outstanding."""
+        self._unmake()
+        self._send.owners -= 1
+        self._recv.owners -= 1
+        self._gone = True
+        self.rings.close()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Give what the program posted to the transport, as far as that takes it."""
+        try:
+            for _ in range(self.rings.waiting_receives()):
+                if not self._receive():
+                    break
+            for _ in range(self.rings.waiting_sends()):
+                if not self._next():
+                    break
+        except VerbsError as error:
+            self.rings.drop()
+            self._fail("LOC_QP_OP_ERR", str(error))
+
+    def _pump_later(self, _now: float) -> None:
+        if not self._gone:
+            self.pump()
+
+    def _receive(self) -> bool:
+        """Post one receive; False where the QP is not connected yet."""
+        if self.state is State.ERR and not self.made:
+            entry = wire.CQE.pack(self.rings.take_receive(), wire.WC_STATUS["WR_FLUSH_ERR"], wire.WC_RECV_WITH_IMM,
+                                  0, 0, bytes(4), self.number, 0)  # fmt: skip
+            self.rings.receive_over()
+            self._recv.put(entry, solicited=True)
+            return True
+        if not self.made:
+            return False
+        self._verbs.post_recv(self.number, self.rings.take_receive())
+        return True
+
+    def _next(self) -> bool:
+        """Take in one request; False where it has to wait."""
+        if self.state is not State.RTS and self.state is not State.ERR:
+            return False
+        slot = self.rings.next_send()
+        wr_id, code, flags, remote, rkey, imm, parts, inline = wire.SEND_HEAD.unpack_from(slot)
+        opcode = wire.OPCODES.get(code, "RDMA_WRITE")
+        signalled = self._signal_all or bool(flags & wire.SIGNALED)
+        if self.state is State.ERR:
+            self.rings.took_send()
+            self._put(wr_id, "WR_FLUSH_ERR", 0)
+            self.rings.send_over()
+            return True
+        number = int.from_bytes(imm, "big") if code == wire.WRITE_WITH_IMM else None
+        try:
+            region, view = self._bytes_of(slot, flags, parts, inline)
+            if code not in wire.OPCODES:
+                raise VerbsError("EINVAL", f"there is no operation {code}")
+            check_request("MRC", opcode, len(view), remote, number)
+        except VerbsError as error:
+            return self._refuse(wr_id, str(error))
+        self._sent.append((wr_id, signalled))
+        try:
+            self._verbs.post_from(self.number, wr_id, opcode, region, view, remote, rkey, number)
+        except VerbsError as error:
+            self._sent.pop()
+            if error.code != "ENOMEM":
+                raise
+            self._stuck = True  # as many immediates are out as the peer takes: it waits for its turn
+            return False
+        self.rings.took_send()
+        return True
+
+    def _bytes_of(self, slot: bytes, flags: int, parts: int, inline: int) -> tuple[Any, Any]:
+        """Region and view of a request's data; EINVAL for what the program may not send from."""
+        if flags & wire.INLINE:
+            if inline > wire.MAX_INLINE:
+                raise VerbsError("EINVAL", f"{inline} bytes inline are more than {wire.MAX_INLINE}")
+            return None, memoryview(slot)[wire.SEND_DATA : wire.SEND_DATA + inline]
+        if parts > wire.MAX_SGE:
+            raise VerbsError("EINVAL", f"a scatter list of {parts} entries is longer than {wire.MAX_SGE}")
+        memory = self._verbs.memory
+        found = []
+        for place in range(parts):
+            address, length, lkey = wire.SGE.unpack_from(slot, wire.SEND_DATA + place * wire.SGE.size)
+            if length:
+                found.append(memory.local(lkey, address - memory.region(lkey).va, length, self.pd))
+        return gather(found) if found else (None, memoryview(b""))
+
+    def _refuse(self, wr_id: int, reason: str) -> bool:
+        """A request that may not be: it completes in its turn with an error, and the QP is in ERROR."""
+        if self._sent:
+            self._stuck = True
+            return False
+        self.rings.took_send()
+        self._put(wr_id, "LOC_PROT_ERR", 0)
+        self.rings.send_over()
+        self._fail("WR_FLUSH_ERR", reason)
+        return True
+
+    def _fail(self, status: str, reason: str) -> None:
+        if self.made:
+            self._verbs.qp(self.number).fail(status, reason, at_fault=False)
+        self._enter(State.ERR)
+
+    # --- completions --------------------------------------------------------------------------------------------------
+
+    def over(self, done: Completion) -> bytes | None:
+        """The queue entry of a completion; None for an unsignalled request that went well."""
+        status = wire.WC_STATUS.get(done.status, wire.WC_GENERAL_ERR)
+        if done.opcode == "RECV_RDMA_WITH_IMM":
+            self.rings.receive_over()
+            imm = (done.imm or 0).to_bytes(4, "big")
+            return wire.CQE.pack(
+                done.wr_id, status, wire.WC_RECV_WITH_IMM, 0, done.byte_len, imm, self.number, wire.WC_FLAG_IMM
+            )
+        self.rings.send_over()
+        wr_id, signalled = self._sent.popleft()
+        if self._stuck:
+            self._stuck = False
+            self._soon(self._pump_later)
+        if not signalled and not status:
+            return None
+        return wire.CQE.pack(wr_id, status, wire.WC_WRITE, 0, done.byte_len, bytes(4), self.number, 0)
+
+    def _put(self, wr_id: int, status: str, length: int) -> None:
+        code = wire.WC_STATUS[status]
+        self._send.put(wire.CQE.pack(wr_id, code, wire.WC_WRITE, 0, length, bytes(4), self.number, 0), solicited=True)

@@ -1,0 +1,173 @@
+"""Memory that a program shares with the agent: completion rings and the rings of a queue pair.
+
+Each counter has one writer. What the program writes is looked at once and held to the ring's size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import threading
+from typing import TYPE_CHECKING, Final
+
+from mrclab.hosts.agent.provider import wire
+from mrclab.hosts.rdma.completion import Completion, CompletionQueue
+from mrclab.hosts.rdma.errors import VerbsError
+
+if TYPE_CHECKING:
+    from mrclab.hosts.agent.provider.qp import ProgramQp
+
+_F_GET_SEALS: Final = 1034
+_F_SEAL_SHRINK: Final = 2
+_FENCE = threading.Lock()  # taking a lock is a full memory barrier; Python has no other
+
+
+def shared(descriptor: int, size: int) -> mmap.mmap:
+    """Map what a program shares; EINVAL unless it is as large as it should be and can never shrink."""
+    try:
+        seals = fcntl.fcntl(descriptor, _F_GET_SEALS)
+        if os.fstat(descriptor).st_size != size or not seals & _F_SEAL_SHRINK:
+            raise VerbsError("EINVAL", f"shared memory must have {size} bytes and be sealed against shrinking")
+        return mmap.mmap(descriptor, size)
+    except (OSError, ValueError) as error:
+        raise VerbsError("EINVAL", f"shared memory cannot be mapped: {error}") from None
+
+
+def power_of_two(number: int, most: int, what: str) -> int:
+    """The number, if a ring can have so many slots."""
+    if not 1 <= number <= most or number & (number - 1):
+        raise VerbsError("EINVAL", f"{number} {what} make no ring: a power of two up to {most} does")
+    return number
+
+
+class Channel:
+    """A completion channel: the end of a pipe that tells the program which queue has something."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.users = 0
+
+    def tell(self, handle: int) -> None:
+        """A queue has something. A program that never reads its channel loses the word, not the completion."""
+        with contextlib.suppress(OSError):
+            os.write(self.descriptor, wire.U64.pack(handle))
+
+    def close(self) -> None:
+        """The program's end sees it."""
+        os.close(self.descriptor)
+
+
+class SharedQueue(CompletionQueue):
+    """A completion queue whose entries lie in the program's memory. `qps` are the program's, by number."""
+
+    def __init__(
+        self, number: int, entries: int, descriptor: int, channel: Channel | None, qps: dict[int, ProgramQp]
+    ) -> None:
+        super().__init__(number, entries)
+        self.handle = 0
+        self.channel = channel
+        self._ring = shared(descriptor, wire.CQ_ENTRIES + entries * wire.CQE.size)
+        self._mask = entries - 1
+        self._tail = 0
+        self._qps = qps
+        self.owners = 0  # QPs of the program, connected or not
+
+    def push(self, completion: Completion) -> bool:
+        """Add an entry unless the request was unsignalled and went well; False when the ring is full."""
+        entry = self._qps[completion.qp].over(completion)
+        return entry is None or self.put(entry, solicited=completion.opcode.startswith("RECV"))
+
+    def put(self, entry: bytes, solicited: bool) -> bool:
+        """Write an entry and tell the program if it asked to be told; False when the ring is full."""
+        ring = self._ring
+        (head,) = wire.U32.unpack_from(ring, wire.CQ_HEAD)
+        if (self._tail - head) & 0xFFFFFFFF > self._mask:
+            self.overflowed = True
+            wire.U32.pack_into(ring, wire.CQ_OVERFLOW, 1)
+            return False
+        at = wire.CQ_ENTRIES + (self._tail & self._mask) * wire.CQE.size
+        ring[at : at + wire.CQE.size] = entry
+        self._tail = self._tail + 1 & 0xFFFFFFFF
+        wire.U32.pack_into(ring, wire.CQ_TAIL, self._tail)
+        if self.channel is not None:
+            with _FENCE:  # the entry must be seen before one looks whether the program sleeps
+                (armed,) = wire.U32.unpack_from(ring, wire.CQ_ARMED)
+            if armed == 1 or (armed and solicited):
+                wire.U32.pack_into(ring, wire.CQ_ARMED, 0)
+                self.channel.tell(self.handle)
+        return True
+
+    def close(self) -> None:
+        """Unmap."""
+        self._ring.close()
+
+
+class QpRings:
+    """Send and receive ring of one queue pair."""
+
+    def __init__(self, descriptor: int, sends: int, receives: int) -> None:
+        self._receives_at = wire.QP_SLOTS + sends * wire.SEND.size
+        self._ring = shared(descriptor, self._receives_at + receives * wire.RECV.size)
+        self._send_mask, self._receive_mask = sends - 1, receives - 1
+        self.taken = self.received = 0  # requests, receives looked at
+        self._sends_over = self._receives_over = 0
+
+    def set_state(self, state: wire.State) -> None:
+        """Let the program know what it may post."""
+        wire.U32.pack_into(self._ring, wire.QP_STATE, state)
+
+    def waiting_sends(self) -> int:
+        """Requests posted and not taken; EINVAL for more than the ring has."""
+        (tail,) = wire.U32.unpack_from(self._ring, wire.QP_SQ_TAIL)
+        return self._within(tail - self.taken & 0xFFFFFFFF, self._send_mask, "send")
+
+    def waiting_receives(self) -> int:
+        """The same for receives."""
+        (tail,) = wire.U32.unpack_from(self._ring, wire.QP_RQ_TAIL)
+        return self._within(tail - self.received & 0xFFFFFFFF, self._receive_mask, "receive")
+
+    @staticmethod
+    def _within(waiting: int, mask: int, what: str) -> int:
+        if waiting > mask + 1:
+            raise VerbsError("EINVAL", f"the {what} ring says {waiting} requests wait in {mask + 1} slots")
+        return waiting
+
+    def next_send(self) -> bytes:
+        """A copy of the next request: what is checked must not change afterwards. `took_send` moves on."""
+        at = wire.QP_SLOTS + (self.taken & self._send_mask) * wire.SEND.size
+        return self._ring[at : at + wire.SEND.size]
+
+    def took_send(self) -> None:
+        """The next request is in hand."""
+        self.taken = self.taken + 1 & 0xFFFFFFFF
+
+    def take_receive(self) -> int:
+        """The next receive's wr_id."""
+        at = self._receives_at + (self.received & self._receive_mask) * wire.RECV.size
+        self.received = self.received + 1 & 0xFFFFFFFF
+        return int(wire.RECV.unpack_from(self._ring, at)[0])
+
+    def send_over(self) -> None:
+        """A request is done: its place is free."""
+        self._sends_over = self._sends_over + 1 & 0xFFFFFFFF
+        wire.U32.pack_into(self._ring, wire.QP_SQ_DONE, self._sends_over)
+
+    def receive_over(self) -> None:
+        """A receive is used up."""
+        self._receives_over = self._receives_over + 1 & 0xFFFFFFFF
+        wire.U32.pack_into(self._ring, wire.QP_RQ_DONE, self._receives_over)
+
+    def drop(self) -> None:
+        """Forget everything that was posted."""
+        (self.taken,) = wire.U32.unpack_from(self._ring, wire.QP_SQ_TAIL)
+        (self.received,) = wire.U32.unpack_from(self._ring, wire.QP_RQ_TAIL)
+        self._sends_over, self._receives_over = self.taken, self.received
+        wire.U32.pack_into(self._ring, wire.QP_SQ_DONE, self.taken)
+        wire.U32.pack_into(self._ring, wire.QP_RQ_DONE, self.received)
+
+    def close(self) -> None:
+        """Unmap."""
+        self._ring.close()

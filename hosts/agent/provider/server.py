@@ -1,0 +1,172 @@
+"""Where programs connect: a SOCK_SEQPACKET socket beside the agent's own, served from the agent's loop."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import select
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from mrclab.hosts.agent.provider import wire
+from mrclab.hosts.agent.provider.control import Answer, Control
+from mrclab.hosts.agent.provider.program import Program
+from mrclab.hosts.agent.provider.wire import Op
+from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.rpc.paths import check_length
+
+log = logging.getLogger(__name__)
+
+SUFFIX: Final = ".verbs"
+_PORT_INTERVAL_S: Final = 0.05  # how often one looks whether a port came or went
+_MAX_FDS: Final = 4
+_ROOM: Final = wire.MAX_BYTES + 1024
+
+
+class Loop(Protocol):
+    """What the provider asks of the loop that serves it."""
+
+    @property
+    def now(self) -> float:
+        """Seconds of its clock."""
+
+    def every(self, interval: float, work: Callable[[float], None]) -> None:
+        """Call `work(now)` every so many seconds."""
+
+    def soon(self, work: Callable[[float], None]) -> None:
+        """Call `work(now)` once, before the next frame is sent."""
+
+
+class Provider:
+    """Serves programs on `path`. Have the loop call `service` whenever `fileno` is readable."""
+
+    def __init__(self, path: Path, verbs: Endpoint, loop: Loop) -> None:
+        self._path, self._verbs, self._loop = path, verbs, loop
+        self._control = Control(verbs)
+        self._programs: dict[int, Program] = {}  # by connection
+        self._bells: dict[int, Program] = {}  # by doorbell
+        self._ports = {port.number: True for port in verbs.config.ports}
+        check_length(path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        path.unlink(missing_ok=True)
+        self._socket.bind(str(path))
+        self._socket.listen(64)
+        self._poll = select.epoll()
+        self._poll.register(self._socket.fileno(), select.EPOLLIN)
+        verbs.on_async = self._event
+        loop.every(_PORT_INTERVAL_S, self._look_at_ports)
+
+    def fileno(self) -> int:
+        """What becomes readable when there is something to do."""
+        return self._poll.fileno()
+
+    def service(self) -> None:
+        """Do what programs ask, as far as it has arrived."""
+        self._verbs.advance(self._loop.now)
+        for descriptor, _ in self._poll.poll(0):
+            if descriptor == self._socket.fileno():
+                self._accept()
+            elif descriptor in self._bells:
+                self._bells[descriptor].answered()
+            elif descriptor in self._programs:
+                self._serve(self._programs[descriptor])
+
+    def close(self) -> None:
+        """Let go of all programs; their next call fails."""
+        for program in list(self._programs.values()):
+            self._drop(program)
+        self._poll.close()
+        self._socket.close()
+        self._path.unlink(missing_ok=True)
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            connection, _ = self._socket.accept()
+            connection.setblocking(False)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _ROOM)
+            name = self._verbs.config.host.name
+            self._programs[connection.fileno()] = Program(connection, self._verbs, self._control, name, self._loop.soon)
+            self._poll.register(connection.fileno(), select.EPOLLIN)
+
+    def _serve(self, program: Program) -> None:
+        try:
+            data, descriptors, flags, _ = socket.recv_fds(program.connection, _ROOM, _MAX_FDS)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors, flags = b"", [], 0
+        if not data:
+            self._drop(program)
+            return
+        bell = program.doorbell
+        try:
+            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or len(data) < wire.HEAD.size:
+                raise VerbsError("E2BIG", "a call has one packet and four descriptors at most")
+            op, count = wire.HEAD.unpack_from(data)
+            end = wire.HEAD.size + 8 * count
+            if count > wire.MAX_NUMBERS or end > len(data):
+                raise VerbsError("EINVAL", f"a call of {len(data)} bytes holds no {count} numbers")
+            numbers = [number for (number,) in wire.U64.iter_unpack(data[wire.HEAD.size : end])]
+            if op == Op.CTL_PROBE:
+                self._probe(program, numbers, data[end:])
+                return
+            answer = program.handle(op, numbers, data[end:], descriptors)
+            self._answer(program, 0, answer)
+        except VerbsError as error:
+            self._answer(program, error.errno, ([], str(error).encode()))
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        if program.doorbell != bell:
+            self._bells[program.doorbell] = program
+            self._poll.register(program.doorbell, select.EPOLLIN)
+
+    def _probe(self, program: Program, numbers: list[int], data: bytes) -> None:
+        """Answered when the probes are; the program waits on a connection that it made for this."""
+        if not program.is_controller:
+            raise VerbsError("EPERM", "the control interface is for processes with CAP_NET_ADMIN")
+        if len(numbers) != 2:
+            raise VerbsError("EINVAL", "a batch of probes has a traffic class and a timeout")
+        self._control.probe(numbers, data, lambda answer: self._answer(program, 0, answer))
+
+    def _answer(self, program: Program, error: int, answer: Answer) -> None:
+        if program.connection.fileno() < 0:
+            return  # it went while its probes were under way
+        numbers, data = answer
+        packet = wire.ANSWER.pack(error, len(numbers)) + b"".join(map(wire.U64.pack, numbers)) + data
+        try:
+            program.connection.send(packet, socket.MSG_NOSIGNAL)
+        except OSError as trouble:
+            if trouble.errno != errno.EPIPE:
+                log.warning("a program does not take its answers (%s); it is let go of", trouble)
+            self._drop(program)
+
+    def _drop(self, program: Program) -> None:
+        if self._programs.pop(program.connection.fileno(), None) is None:
+            return
+        self._poll.unregister(program.connection.fileno())
+        if self._bells.pop(program.doorbell, None) is not None:
+            self._poll.unregister(program.doorbell)
+        self._verbs.advance(self._loop.now)
+        program.close()
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _event(self, event: dict[str, object]) -> None:
+        for program in self._programs.values():
+            program.event(event)
+
+    def _look_at_ports(self, _now: float) -> None:
+        for number, known in self._ports.items():
+            up = self._verbs.port_state(number)["up"]
+            if up != known:
+                self._ports[number] = up
+                for program in self._programs.values():
+                    program.tell(wire.EVENT_PORT_ACTIVE if up else wire.EVENT_PORT_ERR, number)
