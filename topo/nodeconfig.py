@@ -167,7 +167,7 @@ class TransportSection(_Part):
     cc_profile: str = "uet-1.0-nscc"
     ev_profile: str = "default"
     trimming: bool  # the fabric trims, and a QP negotiates TRIM_NACK
-    dynamic_mpr: bool = False  # SACKs carry the responder's window
+    dynamic_mpr: bool = False  # SACKs carry the responder's MPR of the moment, its share of bitmap_units
     reorder_cap_rtts: Annotated[float, Field(gt=0)] = 6.0  # spurious retransmissions widen the time rule up to this
     same_ev_rule: bool = True  # a packet is lost when a later one on the same EV was SACKed
     # What a receiving host can take (docs/mrc-protocol.md §3.18). The first three are the host's, not a QP's.

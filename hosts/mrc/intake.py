@@ -15,12 +15,13 @@ from mrclab.topo.nodeconfig import MPR_UNIT, NodeConfig
 _PENALTY_FROM: Final = 0.5  # of the packet buffer: from here on senders are slowed down
 _RESTORE_BELOW: Final = 0.25  # of it: from here on they may have their windows back
 MOST_PENALTY: Final = 127
+_MOST_MPR: Final = 255
 
 
 class Intake:
     """The limits of one host, shared by all its responders."""
 
-    __slots__ = ("_at", "_bytes", "_capacity", "_rate", "_units")
+    __slots__ = ("_at", "_bytes", "_capacity", "_rate", "_total", "_units", "receivers")
 
     def __init__(self, config: NodeConfig) -> None:
         section = config.transport
@@ -29,7 +30,8 @@ class Intake:
         self._capacity = section.packet_buffer * packet
         self._bytes = 0.0  # waiting for the memory
         self._at = 0.0  # when that was worked out
-        self._units = section.bitmap_units or None  # units of 128 PSNs that are free; None: no end of them
+        self._total = self._units = section.bitmap_units or None  # of 128 PSNs: all, and free; None: no end of them
+        self.receivers = 0  # QPs with dynamic MPR to which something came lately
 
     # --- packets for a slow memory ----------------------------------------------------------------
 
@@ -74,6 +76,10 @@ class Intake:
         """Give units back."""
         if self._units is not None:
             self._units += units
+
+    def share(self) -> int:
+        """The MPR of each QP with dynamic MPR that receives: its own unit, and an equal part of the others."""
+        return _MOST_MPR if self._total is None else min(_MOST_MPR, 1 + self._total // max(1, self.receivers))
 
 
 def intake_of(config: NodeConfig) -> Intake | None:

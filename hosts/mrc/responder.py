@@ -27,6 +27,7 @@ _BITMAP_MASK = (1 << h.BITMAP_BITS) - 1
 _LEAST_COUNTED = 1024  # bytes that even a small packet adds to the SACK trigger
 _ALL_EVERY = 4  # of the SACKs that show something older than the newest, this one in so many shows what has no gap too
 _MOST_AT_ONCE = 128  # SACKs for gaps when the packets stop coming
+_QUIET_RTTS = 16.0  # a QP that received nothing for so long needs no share of the host's bitmaps
 IDLE_RTTS = 0.25  # a SACK is due when nothing came for this long
 _STREAKS = 1024  # EVs whose marks in a row are counted
 _ASKS = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
@@ -65,6 +66,8 @@ class Responder(ReceiveHalf):
         self._held_since = 0.0
         self._idle = qp.timers.timer(self._on_idle)
         self._idle_after = IDLE_RTTS * qp.settings.base_rtt
+        self._receiving = False  # lately, and so it has a share of the host's bitmaps
+        self._quiet = qp.timers.timer(self._on_quiet)
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -351,7 +354,7 @@ class Responder(ReceiveHalf):
             offset=from_cack if item.probe_id is None else item.probe_id,
             entropy=item.entropy,
             cack=wrap(cack + self.first_psn),
-            mpr=settings.mpr if settings.dynamic_mpr else 0,
+            mpr=self._share() if settings.dynamic_mpr else 0,
             bitmap_offset=first - cack,
             bitmap=self.bits >> (first - self.base) & _BITMAP_MASK,
             timestamp=item.timestamp,
@@ -359,8 +362,34 @@ class Responder(ReceiveHalf):
             rcvd_units=-(-self.rcvd_bytes // h.RCVD_UNIT) & 0xFFFFFF,
         )
 
+    def _share(self) -> int:
+        """The MPR to tell; whoever tells one receives, until nothing has come for a while."""
+        most = self.qp.settings.mpr
+        intake = self._intake
+        if intake is None:
+            return most
+        if not self._receiving:
+            self._receiving = True
+            intake.receivers += 1
+            self._quiet.arm(self.qp.host.now + _QUIET_RTTS * self.qp.settings.base_rtt)
+        return min(most, intake.share())
+
+    def _on_quiet(self, now: float) -> None:
+        due = self.last_placed + _QUIET_RTTS * self.qp.settings.base_rtt
+        if due > now:
+            self._quiet.arm(due)
+        else:
+            self._need_no_share()
+
+    def _need_no_share(self) -> None:
+        self._quiet.cancel()
+        if self._receiving and self._intake is not None:
+            self._intake.receivers -= 1
+        self._receiving = False
+
     def stop(self) -> None:
         """The QP ends."""
         self._give_bitmaps(0)
+        self._need_no_share()
         self._idle.cancel()
         self._held = False

@@ -170,15 +170,22 @@ def test_trimmed_packets_are_refused_with_their_reason_and_place_nothing():
     assert not any(bench.transfer.target)
 
 
-def test_dynamic_mpr_lets_the_responder_narrow_the_window():
-    sim = Simulation(cc_profile="none")
-    transfer = Transfer(sim, "h1", "h3", 600 * FULL_SIZE, dynamic_mpr=True)
-    responder = sim.hosts["h3"].qp(transfer.qb)
-    responder.settings = type(responder.settings)(**{**vars(responder.settings), "mpr": 1})
-    transfer.write(0, 600 * FULL_SIZE)
-    sim.run(done=transfer.done)
-    assert transfer.target == transfer.source
-    assert sim.hosts["h1"].qp(transfer.qa).requestor.psn_window == 127
+def test_with_dynamic_mpr_the_qps_that_receive_share_the_bitmaps_of_their_host():
+    sim = Simulation(cc_profile="none", dynamic_mpr=True, mpr=4, bitmap_units=4)
+    transfers = [Transfer(sim, "h1", "h3", 600 * FULL_SIZE) for _ in range(4)]
+    windows = [sim.hosts["h1"].qp(transfer.qa).requestor for transfer in transfers]
+    transfers[0].write(0, 600 * FULL_SIZE)
+    sim.run(done=transfers[0].done)
+    assert windows[0].psn_window == 4 * 128 - 1
+    for transfer in transfers:
+        transfer.write(0, 600 * FULL_SIZE)
+    sim.run(done=lambda: [t.target == t.source for t in transfers] == [True] * 4)
+    sim.run(until=sim.now + 0.05)
+    assert [window.psn_window for window in windows] == [2 * 128 - 1] * 4
+    sim.run(until=sim.now + 17 * 0.018)  # all have been quiet for long
+    transfers[0].write(0, 8 * FULL_SIZE)
+    sim.run(until=sim.now + 0.05)
+    assert windows[0].psn_window == 4 * 128 - 1
 
 
 def test_with_more_than_64_above_the_oldest_gap_every_second_bitmap_shows_older_gaps_in_turn():

@@ -121,6 +121,7 @@ def test_nothing_is_lost_doubled_or_stuck(seed):
         trimming=rng.random() < 0.5,
         timestamps=rng.random() < 0.8,
         dynamic_mpr=rng.random() < 0.5,
+        bitmap_units=rng.choice((0, 3)),
         timeout_exponent=rng.choice((16, 18)),
     )
     sim.fate = Weather(sim, rng, planes, uplinks).fate
