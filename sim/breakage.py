@@ -11,6 +11,7 @@ from mrclab.sim.frame import of_bytes
 from mrclab.topo.cables.background import NUMBER_AT, packet
 from mrclab.topo.cables.cablefaults import Action, Match
 from mrclab.topo.cables.impairment import Fate, Impairment
+from mrclab.topo.errors import TopoError
 
 if TYPE_CHECKING:
     from mrclab.sim.cable import Cable, Way
@@ -52,6 +53,13 @@ class Nodes(Protocol):
 
     def is_alive(self, node: str) -> bool:
         """Whether it is there, or stands still."""
+
+
+class Healing(Protocol):
+    """What can be undone."""
+
+    def heal(self) -> None:
+        """Undo it."""
 
 
 class _Injected:
@@ -124,6 +132,10 @@ class SimBreakage:
         self._count = 0
         self.kill, self.terminate, self.restart = nodes.kill, nodes.terminate, nodes.restart
         self.freeze, self.thaw, self.is_alive = nodes.freeze, nodes.thaw, nodes.is_alive
+
+    def cut_control(self, switch: str) -> Healing:
+        """There is nothing to cut."""
+        raise TopoError(f"{switch} has no control channel in virtual time; cut it on the wire")
 
     # --- carrier ----------------------------------------------------------------------------------------------------
 

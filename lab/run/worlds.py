@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-from mrclab.lab.errors import Refused, ScenarioError
+from mrclab.lab.errors import ScenarioError
 from mrclab.lab.faults.chaos import Chaos
 from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.world import Progress, World
@@ -45,7 +43,8 @@ def check_faults(*runs: Loaded) -> None:
 
 
 def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
-    virtual = _virtual()
+    from mrclab.lab.run import virtual  # noqa: PLC0415 - only who wants it pays for it
+
     for fault in loaded.scenario.faults:
         parts = fault.plan(loaded.fabric, loaded.scenario.seed) if isinstance(fault, Chaos) else [fault]
         for kind in dict.fromkeys(part.kind_name for part in parts if part.kind_name not in virtual.FAULTS):
@@ -87,12 +86,7 @@ def world_up(
         ) as session:
             yield session
     else:
-        with _virtual().virtual_world(fabric, seed=seed, mapper=mapper, transport=transport) as virtual:
+        from mrclab.lab.run.virtual import virtual_world  # noqa: PLC0415
+
+        with virtual_world(fabric, seed=seed, mapper=mapper, transport=transport) as virtual:
             yield virtual
-
-
-def _virtual() -> ModuleType:
-    try:
-        return importlib.import_module("mrclab.lab.run.virtual")
-    except ImportError:
-        raise Refused("this installation has no virtual time; leave --world sim out") from None

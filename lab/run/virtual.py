@@ -1,0 +1,185 @@
+"""Virtual time as a world for runs: one process, no root, the same run again bit for bit.
+
+What happens in it is `mrclab.sim`'s; here are events for who listens, refusals as the lab says them, and Ctrl-C, which
+is heard between two events and never within one.
+"""
+
+import hashlib
+import tempfile
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab.errors import Interrupted, RunError
+from mrclab.lab.faults.action import Breakage
+from mrclab.lab.run.interrupts import Interrupts, guarded
+from mrclab.lab.run.world import GONE, KINDS, Event
+from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.rpc.errors import RpcError
+from mrclab.sim.breakage import KINDS as FAULT_KINDS
+from mrclab.sim.world import SimWorld
+from mrclab.topo.model import Fabric
+from mrclab.topo.transport import TransportSpec
+
+NAME = "sim"
+FAULTS = frozenset(FAULT_KINDS) | {"chaos"}
+
+_SLICE = 0.05  # seconds of virtual time between two looks whether somebody wants to end it
+
+
+class VirtualWorld:
+    """A `mrclab.lab.run.world.World` in virtual time, which begins at 0. Made by `virtual_world`."""
+
+    kinds = FAULTS
+    greeting = "virtual time begins"
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        files: Path,
+        interrupts: Interrupts,
+        *,
+        seed: int = 1,
+        mapper: MapperSpec | None = None,
+        transport: TransportSpec | None = None,
+    ) -> None:
+        self.fabric = fabric
+        self.seed = seed
+        self.files = files
+        self.hosts = frozenset(host.name for host in fabric.hosts)
+        self._interrupts = interrupts
+        self._interrupted = False
+        self._hearings: list[_Hearing] = []
+        options = mapper.model_dump() if mapper is not None else None
+        self._sim = SimWorld(fabric, seed=seed, transport=transport or TransportSpec(), mapper=options, files=files)
+        self.breakage: Breakage = self._sim.breakage
+        self.record("world", 0.0, world=NAME)
+
+    @property
+    def now(self) -> float:
+        """Seconds since virtual time began."""
+        return self._sim.now
+
+    def pause(self, seconds: float) -> None:
+        """Let virtual time pass; what is told meanwhile waits for who hears it."""
+        until = self.now + seconds
+        while self.now < until:
+            self.advance(until)
+
+    def advance(self, until: float) -> None:
+        """Let virtual time pass until something is told, at most until a time, and no longer than a moment."""
+        if self._interrupts.seen and not self._interrupted:
+            self._interrupted = True
+            raise KeyboardInterrupt
+        for host, event in self._sim.run(max(self.now, min(until, self.now + _SLICE))):
+            for hearing in self._hearings:
+                hearing.take(host, event)
+
+    def record(self, kind: str, t: float | None = None, **fields: object) -> float:
+        """Write a record of the lab's own into the history; returns its time."""
+        return self._sim.record(kind, t, **fields)
+
+    def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
+        """Ask a host or the `controller`; RunError says which of them refused what."""
+        try:
+            answer: dict[str, Any] | None = self._sim.call(node, op, **arguments)
+        except RpcError as error:
+            raise RunError(f"{node} could not {op}: {error.message}") from None
+        return answer or {}
+
+    def lead(self, hosts: int) -> float:
+        """Everybody is told in the same moment."""
+        del hosts
+        return 0.0
+
+    def hear(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> "_Hearing":
+        """Hear some nodes from now on."""
+        made = _Hearing(self, nodes, kinds)
+        self._hearings.append(made)
+        return made
+
+    def deafen(self, hearing: "_Hearing") -> None:
+        """Somebody wants to hear no more."""
+        self._hearings = [other for other in self._hearings if other is not hearing]
+
+    def last_words(self, node: str) -> str:
+        """What a node that ended said last."""
+        return self._sim.last_words(node)
+
+    def stuck(self) -> list[str]:
+        """What waits for what, a sentence each."""
+        return self._sim.stuck()
+
+    def stop(self) -> None:
+        """Nothing happens any more."""
+        self._sim.stop()
+
+    def facts(self) -> dict[str, Any]:
+        """What a report says of it."""
+        return {"world": NAME, "target": "virtual time", "real_time": True, "bring_up_seconds": 0.0}
+
+    def collect(self, directory: Path) -> None:
+        """Write what it was made of and what happened."""
+        self._sim.collect(directory)
+
+
+class _Hearing:
+    """What some nodes tell; a `mrclab.lab.run.world.Hearing`."""
+
+    def __init__(self, world: VirtualWorld, nodes: Iterable[str], kinds: Collection[str]) -> None:
+        self._world = world
+        self._kinds = {*kinds, GONE}
+        self._heard: deque[Event] = deque()
+        self._joined: set[str] = set()
+        for node in nodes:
+            self.join(node)
+
+    def join(self, host: str) -> None:
+        """Hear a node; RunError where it does not answer."""
+        self._world.call(host, "hello" if host in self._world.hosts else "status")
+        self._joined.add(host)
+
+    def hears(self, host: str) -> bool:
+        """Whether a host is heard."""
+        return host in self._joined
+
+    def take(self, host: str, event: dict[str, Any]) -> None:
+        """Something was told."""
+        if host in self._joined and event["kind"] in self._kinds:
+            self._heard.append((host, event))
+            if event["kind"] == GONE:
+                self._joined.discard(host)
+
+    def wait(self, until: float) -> list[Event]:
+        """Everything told; virtual time passes where nothing has been yet."""
+        if not self._heard:
+            self._world.advance(until)
+        while not self._heard and self._world.now < until:
+            self._world.advance(until)
+        found = list(self._heard)
+        self._heard.clear()
+        return found
+
+    def close(self) -> None:
+        """Hear nobody any more."""
+        self._world.deafen(self)
+
+
+@contextmanager
+def virtual_world(
+    fabric: Fabric, *, seed: int = 1, mapper: MapperSpec | None = None, transport: TransportSpec | None = None
+) -> Iterator[VirtualWorld]:
+    """A lab in virtual time inside the block; its files go after it."""
+    with guarded() as interrupts, tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
+        interrupts.defer()
+        try:
+            yield VirtualWorld(fabric, Path(folder), interrupts, seed=seed, mapper=mapper, transport=transport)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
+
+
+def digest(history: Path) -> str:
+    """SHA-256 of a history file, as hex."""
+    return hashlib.sha256(history.read_bytes()).hexdigest()
