@@ -319,15 +319,19 @@ def _partition(probe: Probe) -> None:
 @_check("controller_slow", period=0.2, pause=0.1)
 def _slow(probe: Probe) -> None:
     pid = probe.pid("controller")
+
+    def see(stands: bool) -> None:
+        seen = _until(lambda: process_state(pid) == "T", lambda stopped: stopped == stands)
+        expect(seen == stands, f"the controller does not {'stop' if stands else 'go on'}")
+
     probe.strike()
-    standing = process_state(pid)
-    began = time.monotonic()
-    while (now := time.monotonic()) < began + 0.15:
-        probe.line.advance(now - began, {})
-        time.sleep(_POLL)
-    going = process_state(pid)
+    for stands in (True, False):
+        see(stands)
+        time.sleep(max(0.0, probe.line.next_due() - time.monotonic()))
+        probe.line.advance(0.0, {})  # one step, however late it is
+    see(stands=True)
     probe.heal()
-    expect(standing == "T" and going != "T" and process_state(pid) != "T", "the controller does not stop and go")
+    see(stands=False)
 
 
 @_check("agent_crash", host="h2")
