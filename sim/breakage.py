@@ -77,6 +77,7 @@ class _Injected:
 class _Impaired:
     def __init__(self, places: list[tuple[Way, Detour]]) -> None:
         self._places = places
+        self.detours = [detour for _, detour in places]
 
     def heal(self) -> tuple[int, int, int]:
         """Frames go straight again, and may overtake those on the detour; frames that came in, were lost, and left.
@@ -84,8 +85,9 @@ class _Impaired:
         What still waits leaves in its time and counts as left, as if the relay had been waited for.
         """
         places, self._places = self._places, []
-        for way, _ in places:
-            way.detour = None
+        for way, detour in places:
+            if way.detour is detour:
+                way.detour = None
         counts = [detour.fate.counts for _, detour in places]
         lost = sum(count.lost for count in counts)
         received = sum(count.received for count in counts)

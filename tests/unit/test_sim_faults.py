@@ -1,0 +1,231 @@
+"""Faults of simulated cables: the twins of the nft rules and of the relay."""
+
+import random
+
+import pytest
+from sim_pair import Sim, Write, finish
+
+from mrclab.sim.breakage import SimBreakage
+from mrclab.sim.clock import SECOND, Clock, ticks
+from mrclab.sim.faults import decider
+from mrclab.topo.cables.cablefaults import (
+    EVERY_PACKET,
+    Corrupt,
+    Drop,
+    EveryNth,
+    Loss,
+    Match,
+    Packets,
+    RateLimit,
+    SeededLoss,
+)
+from mrclab.topo.cables.impairment import Fate, Impairment
+
+
+class Nodes:
+    """A switchboard for tests that end no node."""
+
+    kill = terminate = restart = freeze = thaw = is_alive = None
+
+
+def broken(sim):
+    return SimBreakage(sim.fabric, Nodes(), 1)
+
+
+def hits(action, count, clock=None):
+    decide = decider(action, "seed", clock or Clock())
+    return [number for number in range(count) if decide(number)]
+
+
+@pytest.mark.parametrize("probability", [0.003, 0.2, 0.9])
+def test_a_seeded_loss_hits_the_numbers_that_the_kernel_is_given(probability):
+    action = SeededLoss(probability, "1/gray/h1-p1", draws=64)
+    cycle, lost = action.numbers()
+    assert hits(action, 2 * cycle) == [*lost, *(number + cycle for number in lost)]
+
+
+def test_every_nth_and_listed_packets_are_counted_from_one():
+    assert hits(EveryNth(4, first=3), 12) == [2, 6, 10]
+    assert hits(Packets((1, 5)), 12) == [0, 4]
+    assert hits(SeededLoss(0.0, "s"), 50) == []
+    assert hits(SeededLoss(1.0, "s"), 3) == hits(Drop(), 3) == [0, 1, 2]
+    assert 150 < len(hits(Loss(0.2), 1000)) < 250
+
+
+def test_a_rate_limit_lets_a_burst_and_then_the_rate_through():
+    clock = Clock()
+    decide = decider(RateLimit(100, burst=5), "", clock)
+    passed = []
+    for number in range(1000):  # 500 per second for two seconds
+        clock.run(number * SECOND // 500)
+        if not decide(number):
+            passed.append(clock.seconds)
+    assert len(passed) == pytest.approx(5 + 2 * 100, abs=1)
+    assert sum(at < 0.0125 for at in passed) == 6
+
+
+def test_both_directions_of_a_cable_lose_the_same_numbers_each_counting_its_own():
+    sim = Sim(planes=1, t1s=1)
+    write = Write(sim, "h1", "h3", 1 << 20)
+    action = EveryNth(10)
+    made = broken(sim).inject([("h1-p1", action)], match=EVERY_PACKET, direction="both")
+    finish(sim, write)
+    assert write.received == write.sent
+    up, down = (way.faults[0] for way in sim.fabric.cable("h1-p1").ways)
+    assert up.seen > 250
+    assert down.seen > 30
+    assert up.hit == -(-up.seen // 10)
+    assert down.hit == -(-down.seen // 10)
+    seen, hit = made.heal()
+    assert (seen, hit) == (up.seen + down.seen, up.hit + down.hit)
+    assert sim.fabric.cable("h1-p1").ways[0].faults == ()
+    assert made.heal() == (0, 0)
+
+
+def test_a_fault_that_names_evs_meets_those_and_no_others():
+    sim = Sim()
+    write = Write(sim, "h1", "h3", 2 << 20)
+    t1 = sim.model.switch("t1-p2-1")
+    by_usid, by_path = (
+        broken(sim).inject([("h1-p2", Drop())], match=match, direction="up")
+        for match in (Match(usids=(t1.usid,)), Match(paths=((2, 2),)))
+    )
+    finish(sim, write)
+    assert write.received == write.sent
+    faults = sim.fabric.cable("h1-p2").ways[0].faults
+    assert all(fault.seen == fault.hit > 0 for fault in faults)  # both paths of the plane are dead
+    for made in (by_usid, by_path):
+        made.heal()
+    lost = {r["ev"] >> 20 for r in sim.records if r["kind"] == "packet.lost"}
+    assert lost == {2 << 8 | 1, 2 << 8 | 2}
+
+
+def test_a_damaged_packet_is_not_believed_and_the_file_arrives_whole():
+    sim = Sim()
+    write = Write(sim, "h1", "h3", 2 << 20)
+    made = broken(sim).inject([("h1-p1", Corrupt(0.1))], match=Match(min_length=300), direction="both")
+    finish(sim, write)
+    seen, hit = made.heal()
+    assert 0 < hit < seen
+    assert write.received == write.sent
+    assert sim.hosts["h3"].transport.stats()["ports"][1]["icrc_errors"] == hit
+
+
+def test_a_flipped_byte_of_the_outer_header_sends_a_frame_astray():
+    sim = Sim()
+    broken(sim).inject([("h1-p1", Corrupt(1.0, offset=29))], match=EVERY_PACKET, direction="up")
+    write = Write(sim, "h1", "h3", 1 << 20)
+    finish(sim, write)
+    assert write.received == write.sent
+    assert sim.fabric.switches["t0-p1-1"].drops[4] > 0  # unknown_usid
+
+
+def test_a_delay_is_added_to_every_frame_and_healing_lets_the_held_ones_arrive():
+    sim = Sim(planes=1, t1s=1)
+    write = Write(sim, "h1", "h3", 1 << 19)
+    finish(sim, write)
+    base = write.source.transport.qps[write.qp].requestor.feedback.srtt
+    made = broken(sim).impair("h1-p1", Impairment(delay=0.05), direction="up", seed=3)
+    write = Write(sim, "h1", "h3", 1 << 18)
+    sim.run(0.5)
+    rtt = write.source.transport.qps[write.qp].requestor.feedback.srtt
+    assert rtt - base == pytest.approx(0.05, rel=0.2)
+    made.heal()
+    finish(sim, write)
+    assert write.received == write.sent
+    assert write.stats.retx_packets == 0
+
+
+def test_the_detour_draws_what_the_relay_would():
+    impairment = Impairment(delay=0.01, jitter=0.01, ordered=False, duplicate=0.2, loss=0.1)
+    sim = Sim(planes=1, t1s=1)
+    made = broken(sim).impair("h1-p1", impairment, direction="both", seed=9)
+    write = Write(sim, "h1", "h3", 1 << 19)
+    finish(sim, write)
+    assert write.received == write.sent
+    received, lost, left = made.heal()
+    twins = [Fate(impairment, f"9/{number}") for number in (0, 1)]
+    assert all(way.detour is None and way.crossed > 0 for way in sim.fabric.cable("h1-p1").ways)
+    counts = [detour.fate.counts for detour in made.detours]
+    for twin, count in zip(twins, counts, strict=True):
+        for _ in range(count.received):
+            twin.departures(0.0)
+        assert (twin.counts.lost, twin.counts.duplicated) == (count.lost, count.duplicated)
+    assert received == sum(count.received for count in counts) > left - received
+    assert lost > 0
+
+
+def test_frames_on_a_cable_that_is_cut_are_lost_also_when_it_comes_back_before_they_would_arrive():
+    sim = Sim(planes=1, t1s=1, link={"rate_pps": 500, "delay": 0.1})
+    cable = sim.fabric.cable("h1-p1")
+    write = Write(sim, "h1", "h3", 4096)
+    sim.run(0.05)
+    cable.set_carrier(False)
+    sim.run(0.01)
+    cable.set_carrier(True)
+    sim.run(0.1)
+    assert cable.ways[0].lost >= 1
+    assert write.received != write.sent
+    finish(sim, write)
+    assert write.received == write.sent
+
+
+def test_swapped_cables_lead_to_each_others_ends_and_back():
+    sim = Sim()
+    breakage = broken(sim)
+    one, other = (sim.fabric.cable(name) for name in ("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2"))
+    before = one.ways[0].end, other.ways[1].end
+    breakage.swap("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2")
+    write = Write(sim, "h1", "h3", 1 << 20)
+    finish(sim, write)
+    assert write.received == write.sent
+    assert sum(sim.fabric.switches[f"t1-p1-{n}"].drops[4] for n in (1, 2)) > 0
+    breakage.swap("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2")
+    assert (one.ways[0].end, other.ways[1].end) == before
+
+
+def test_background_traffic_takes_its_rate_and_says_how_many():
+    sim = Sim(planes=1, t1s=1)
+    sender = broken(sim).background("h1", "h3", (1, 1), 100.0, 1000, "noise")
+    sim.run(1.0)
+    sim.fabric.cable("h1-p1").set_carrier(False)
+    sim.run(0.5)
+    sent, refused = sender.heal()
+    sim.run(1.0)
+    assert sent == pytest.approx(100, abs=1)
+    assert refused == pytest.approx(50, abs=1)
+    assert sim.hosts["h3"].transport.stats()["ports"][1]["foreign"] == pytest.approx(sent, abs=2)
+
+
+@pytest.mark.parametrize("transport", ["mrc", "roce"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_under_faults_of_every_kind_packing_each_frame_still_gives_the_same_run(transport, seed):
+    digests = []
+    for wire_format in (False, True):
+        draw = random.Random(seed)
+        sim = Sim(wire_format, seed, transport)
+        breakage = broken(sim)
+        links = [link.name for link in sim.model.links]
+        actions = [
+            Corrupt(0.05, offset=draw.randrange(0, 200)), SeededLoss(0.02, "x"), EveryNth(30), Loss(0.02),
+            Packets((3, 9)), RateLimit(300),
+        ]  # fmt: skip
+        for action in actions:
+            breakage.inject([(draw.choice(links), action)], match=EVERY_PACKET, direction="both")
+        impairments = (Impairment(0.004, 0.004, False), Impairment(0.01, reorder=0.2), Impairment(duplicate=0.1))
+        for number, impairment in enumerate(impairments):
+            breakage.impair(links[5 * number], impairment, direction="both", seed=number)
+        breakage.swap("t0-p4-1/t1-p4-1", "t0-p4-1/t1-p4-2")
+        breakage.background("h2", "h4", (3, 1), 200, 900, "noise")
+        for name, far in (("h1", "h3"), ("h2", "h4"), ("h3", "h2")):
+            Write(sim, name, far, 1 << 19)
+        sim.run(0.3)
+        breakage.hold_down("cut", "h4-p1", "t0-p2-1/t1-p2-2")
+        sim.fabric.switches["t1-p3-1"].freeze()
+        sim.run(0.5)
+        breakage.let_go("cut")
+        sim.fabric.switches["t1-p3-1"].thaw()
+        sim.run(2)
+        assert sim.clock.now >= ticks(2.8)
+        digests.append(sim.digest())
+    assert digests[0] == digests[1]

@@ -1,0 +1,216 @@
+"""The whole lab in virtual time: nodes that come and go, the controller's operations, the history."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mrclab.rpc.errors import RpcError
+from mrclab.sim.world import SimWorld
+from mrclab.topo.cables.cablefaults import EVERY_PACKET, SeededLoss
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+from mrclab.topo.transport import TransportSpec
+
+STREAM = {"kind": "stream", "size": 1 << 20}
+
+
+def world(path, seed=1, mapper=None, kind="mrc", **spec):
+    fabric = Fabric(FabricSpec(**{"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 2, **spec}))
+    return SimWorld(fabric, seed=seed, transport=TransportSpec(kind=kind), mapper=mapper, files=path)
+
+
+def write(made, source="h1", destination="h3", size=1 << 20):
+    """A file from host to host; returns when it is there."""
+    path = made.files / f"{source}.bin"
+    path.write_bytes(bytes(range(256)) * (size >> 8))
+    target = made.files / f"{destination}.copy"
+    ends = {source: {"role": "send", "peer": destination, "path": str(path)}}
+    ends[destination] = {"role": "recv", "peer": source, "path": str(target)}
+    spec = {"kind": "write", "message": 1 << 18, "seed": "s", "size": size}
+    infos = {}
+    for host, end in ends.items():
+        flow = {"name": "f", "qps": 1, "attributes": {}, **end}
+        infos[host] = made.call(host, "prepare_workload", name="w", spec=spec, flows=[flow])["flows"]["f"]
+    for host, end in ends.items():
+        made.call(host, "connect_workload", name="w", flows={"f": infos[end["peer"]]})
+    for host in ends:
+        made.call(host, "start_workload", name="w", at=made.now + 0.001)
+    return path, target
+
+
+def until_done(made, limit=30.0):
+    told = []
+    while made.now < limit and not any(event["kind"] == "flow.done" for _, event in told):
+        told += made.run(limit)
+    return told
+
+
+def test_it_is_up_and_verified_within_a_round_trip(tmp_path):
+    made = world(tmp_path)
+    assert made.call("controller", "status")["state"] == "verified"
+    assert made.now < 0.02
+    assert [port["up"] for port in made.call("h2", "hello")["ports"]] == [True] * 4
+
+
+def test_what_a_node_refuses_is_an_answer_with_a_code(tmp_path):
+    made = world(tmp_path)
+    for node, op, arguments, text in (
+        ("h9", "hello", {}, "h9 is not there"),
+        ("h1", "dance", {}, "h1 has no operation 'dance'"),
+        ("controller", "dance", {}, "no operation 'dance'"),
+        ("controller", "deny", {"what": "t1-p9-1"}, "t1-p9-1"),
+        ("controller", "deny", {"what": 3}, "what: Input should be a valid string"),
+        ("controller", "undrain", {"switch": "t1-p1-1"}, "is not drained"),
+        ("controller", "drain", {"switch": "h1-p1"}, "is no switch"),
+        ("controller", "map", {}, "Clustermapper is off"),
+    ):
+        with pytest.raises(RpcError, match=text):
+            made.call(node, op, **arguments)
+
+
+def test_a_dead_cable_and_swapped_ones_are_found_and_found_healed(tmp_path):
+    made = world(tmp_path)
+    made.breakage.hold_down("cut", "t0-p1-1/t1-p1-1")
+    answer = made.call("controller", "verify", timeout=1.0)
+    assert not answer["verified"]
+    assert answer["problems"] == [
+        "t0-p1-1 port 3 should reach t1-p1-1 port 1, reaches nothing",
+        "t1-p1-1 port 1 should reach t0-p1-1 port 3, reaches nothing",
+    ]
+    made.breakage.let_go("cut")
+    assert made.call("controller", "wait_verified", timeout=1.0)["verified"]
+    made.breakage.swap("h1-p2", "h2-p2")
+    answer = made.call("controller", "verify", timeout=1.0)
+    assert "t0-p2-1 port 1 should reach h1 port 2, reaches h2 port 2" in answer["problems"]
+    made.breakage.swap("h1-p2", "h2-p2")
+    assert made.call("controller", "verify", timeout=1.0)["verified"]
+
+
+def test_a_wrong_entry_is_audited_and_repaired(tmp_path):
+    made = world(tmp_path)
+    made.call("controller", "misroute", switch="t0-p1-1", port=3, to=4)
+    made.call("controller", "misroute", switch="t0-p1-1", port=1)
+    assert len(made.call("controller", "audit")["entries"]) == 2
+    assert not made.call("controller", "verify", timeout=1.0)["verified"]
+    done = made.call("controller", "repair", switch="t0-p1-1")
+    assert done["switches"] == {"t0-p1-1": {"inserted": 1, "modified": 1, "deleted": 0}}
+    assert made.call("controller", "audit")["entries"] == []
+
+
+def test_a_switch_that_dies_comes_back_empty_and_is_provisioned(tmp_path):
+    made = world(tmp_path)
+    _, target = write(made)
+    made.run(0.2)
+    made.breakage.kill("t1-p2-1")
+    assert made.call("controller", "status")["by_switch"]["t1-p2-1"]["state"] == "connecting"
+    assert "t1-p2-1" not in made.call("controller", "counters")["switches"]
+    made.breakage.restart("t1-p2-1")
+    assert made.call("controller", "status")["by_switch"]["t1-p2-1"]["state"] == "provisioning"
+    until_done(made)
+    assert made.call("controller", "wait_verified", timeout=2.0)["verified"]
+    assert target.read_bytes() == (made.files / "h1.bin").read_bytes()
+
+
+def test_a_host_that_dies_is_told_of_and_another_takes_its_place(tmp_path):
+    made = world(tmp_path)
+    write(made)
+    made.run(0.1)
+    made.breakage.kill("h3")
+    assert [(host, event["kind"]) for host, event in made.run(0.1)] == [("h3", "agent.gone")]
+    with pytest.raises(RpcError, match="h3 is not there"):
+        made.call("h3", "hello")
+    made.run(1.0)
+    made.breakage.restart("h3")
+    made.breakage.restart("h3")
+    _, target = write(made, "h2", "h3")
+    until_done(made)
+    assert target.read_bytes() == (made.files / "h2.bin").read_bytes()
+
+
+def test_a_drained_switch_carries_nothing_until_it_is_undrained(tmp_path):
+    made = world(tmp_path)
+    _, target = write(made, size=8 << 20)
+    made.run(0.2)
+    answer = made.call("controller", "drain", switch="t1-p1-1", timeout=2.0)
+    assert answer["drained"]
+    before = made.call("controller", "counters")["switches"]["t1-p1-1"]["ports"]
+    made.run(made.now + 0.3)
+    assert made.call("controller", "counters")["switches"]["t1-p1-1"]["ports"] == before
+    assert made.call("controller", "undrain", switch="t1-p1-1")["undrained"]
+    made.run(made.now + 0.5)
+    assert made.call("controller", "counters")["switches"]["t1-p1-1"]["ports"] != before
+    until_done(made)
+    assert target.read_bytes() == (made.files / "h1.bin").read_bytes()
+
+
+def test_clustermapper_finds_a_lossy_nic_cable_and_has_it_denied(tmp_path):
+    made = world(tmp_path, mapper={"cycle": 0.1, "deny": True})
+    made.breakage.inject([("h2-p3", SeededLoss(0.3, "gray"))], match=EVERY_PACKET, direction="both")
+    made.run(1.05)
+    [verdict] = made.call("controller", "map")["verdicts"]
+    assert verdict["element"] == "h2-p3/t0-p3-1"
+    assert [entry["element"] for entry in made.call("controller", "status")["denied"]] == ["h2-p3/t0-p3-1"]
+    assert made.call("h2", "hello")["config_version"] > 1
+
+
+def test_without_a_controller_nothing_is_written_and_nothing_stops(tmp_path):
+    made = world(tmp_path, mapper={"cycle": 0.1})
+    made.breakage.kill("controller")
+    with pytest.raises(RpcError, match="the controller is not there"):
+        made.call("controller", "status")
+    made.breakage.kill("t1-p1-1")
+    made.breakage.restart("t1-p1-1")
+    _, target = write(made)
+    until_done(made)
+    assert target.read_bytes() == (made.files / "h1.bin").read_bytes()
+    made.breakage.restart("controller")
+    assert made.call("controller", "wait_verified", timeout=2.0)["verified"]
+
+
+RUN = """
+import sys, pathlib
+sys.path.insert(0, "tests/unit")
+from test_sim_world import history
+print(history(pathlib.Path(sys.argv[1]), int(sys.argv[2])))
+"""
+
+
+def history(path, seed):
+    """The digest of a run with traffic, faults and Clustermapper."""
+    made = world(path, seed, {"cycle": 0.2})
+    write(made, size=4 << 20)
+    made.run(0.1)
+    made.breakage.inject([("h2-p3", SeededLoss(0.3, "gray"))], match=EVERY_PACKET, direction="both")
+    made.breakage.hold_down("cut", "h1-p1", "t0-p2-2/t1-p2-1")
+    until_done(made)
+    made.breakage.kill("t1-p1-1")
+    made.breakage.let_go("cut")
+    made.run(made.now + 1.0)
+    made.stop()
+    made.collect(path)
+    return hashlib.sha256((path / "history.jsonl").read_bytes()).hexdigest()
+
+
+def test_the_history_is_the_same_byte_for_byte_whatever_the_hash_seed(tmp_path):
+    digests = []
+    for number, hash_seed in enumerate(("0", "1", "random")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, str(folder), "7"], capture_output=True, text=True, check=True, env=env
+        )
+        digests.append(done.stdout.strip())
+    assert len(set(digests)) == 1
+    other = tmp_path / "other"
+    other.mkdir()
+    assert history(other, 8) != digests[0]
+
+
+def test_nothing_of_it_needs_linux():
+    blocked = ("fcntl", "resource", "pyroute2", "mininet", "grpc", "finsy", "psutil", "scapy", "matplotlib")
+    code = f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\nimport mrclab.sim.world"
+    subprocess.run([sys.executable, "-c", code], check=True)
