@@ -49,16 +49,10 @@ class Services(rc.Services, Protocol):
         """Queue a control packet to a peer, for the port whose turn it is."""
 
 
-class QueuePair(rc.QueuePair):
+class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requestor, Responder]):
     """One QP: its path set and what it tells its peer."""
 
-    host: Services
-    settings: QpSettings
-    stats: QpStats
     read_stats = reader(QpStats)
-    cc: Controller
-    requestor: Requestor
-    responder: Responder
 
     def __init__(
         self,

@@ -55,11 +55,10 @@ class Standing(Enum):
     RESTS = 2  # it has nothing to send, or waits for news of its own
 
 
-class Requestor(SendHalf[Message]):
+class Requestor(SendHalf[Message, "QueuePair"]):
     """Send queue, windows, retransmission."""
 
     message_class = Message
-    qp: QueuePair
 
     def __init__(self, qp: QueuePair) -> None:
         self.qp = qp

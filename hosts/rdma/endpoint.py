@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, Final, Generic, TypeVar
 
-from mrclab.hosts.rdma.qp import QueuePair
+from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.timers import Timers
 
@@ -33,7 +33,7 @@ class Port:
 
 
 P = TypeVar("P", bound=Port)
-Qp = TypeVar("Qp", bound=QueuePair)
+Qp = TypeVar("Qp", bound=AnyQueuePair)
 
 
 class Hosted(Generic[P, Qp]):

@@ -18,6 +18,13 @@ from mrclab.hosts.rdma.timers import Timers
 from mrclab.topo.nodeconfig import NodeConfig
 
 M = TypeVar("M", bound=PostedWrite)
+Q = TypeVar("Q", bound="QueuePair[Any, Any, Any, Any, Any, Any]")
+HostT = TypeVar("HostT", bound="Services")
+SettingsT = TypeVar("SettingsT", bound=QpSettings)
+StatsT = TypeVar("StatsT", bound=QpStats)
+CcT = TypeVar("CcT", bound="Shown")
+SendT = TypeVar("SendT", bound="SendHalf[Any, Any]")
+ReceiveT = TypeVar("ReceiveT", bound="ReceiveHalf")
 
 
 class Services(Protocol):
@@ -46,11 +53,11 @@ class Shown(Protocol):
         """Numbers by name."""
 
 
-class SendHalf(Generic[M]):
-    """The send queue of a QP."""
+class SendHalf(Generic[M, Q]):
+    """The send queue of a QP of type Q, with messages of type M."""
 
     message_class: ClassVar[type[PostedWrite]]
-    qp: QueuePair
+    qp: Q
     first_psn: int  # of the wire, set at RTS
     incomplete: deque[M]  # all that are posted and not completed, in order
 
@@ -109,19 +116,19 @@ class ReceiveHalf:
         return {"last_placed": self.last_placed, "max_gap": self.max_gap}
 
 
-class QueuePair:
-    """One QP. Made by the verbs, driven by the endpoint."""
+class QueuePair(Generic[HostT, SettingsT, StatsT, CcT, SendT, ReceiveT]):
+    """One QP. Made by the verbs, driven by the endpoint. A transport says by the parameters what its parts are."""
 
-    host: Services
-    requestor: SendHalf[Any]
-    responder: ReceiveHalf
-    settings: QpSettings
-    stats: QpStats
+    host: HostT
+    requestor: SendT
+    responder: ReceiveT
+    settings: SettingsT
+    stats: StatsT
     read_stats: ClassVar[attrgetter[tuple[Any, ...]]]
-    cc: Shown
+    cc: CcT
 
     def __init__(
-        self, host: Services, qpn: int, peer_text: str, pd: int, send_cq: CompletionQueue, recv_cq: CompletionQueue
+        self, host: HostT, qpn: int, peer_text: str, pd: int, send_cq: CompletionQueue, recv_cq: CompletionQueue
     ) -> None:
         self.host = host
         self.qpn = qpn
@@ -241,3 +248,6 @@ class QueuePair:
             **self.requestor.snapshot(),
             **self.responder.snapshot(),
         }
+
+
+AnyQueuePair = QueuePair[Any, Any, Any, Any, Any, Any]

@@ -14,7 +14,7 @@ from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import MemoryRegion
 from mrclab.hosts.rdma.psn import PSN_MASK
-from mrclab.hosts.rdma.qp import QueuePair
+from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.rdma.resources import (
     FIRST_QPN,
     MAX_CQE,
@@ -29,7 +29,7 @@ from mrclab.hosts.rdma.states import QpState, check_transition
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import MPR_UNIT, NodeConfig
 
-Qp = TypeVar("Qp", bound=QueuePair)
+Qp = TypeVar("Qp", bound=AnyQueuePair)
 
 _LIMITS: Final = {"qpn": (0, PSN_MASK), "psn": (0, PSN_MASK), "mpr": (1, 255), "wimm": (1, 0xFFFF)}
 

@@ -42,16 +42,10 @@ class Services(rc.Services, Protocol):
         """Queue a control packet."""
 
 
-class QueuePair(rc.QueuePair):
+class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, RateControl, Requestor, Responder]):
     """One QP: its path and its rate."""
 
-    host: Services
-    settings: QpSettings
-    stats: QpStats
     read_stats = reader(QpStats)
-    cc: RateControl
-    requestor: Requestor
-    responder: Responder
 
     def __init__(
         self,

@@ -37,11 +37,10 @@ class Message(PostedWrite):
     successor: Message | None
 
 
-class Requestor(SendHalf[Message]):
+class Requestor(SendHalf[Message, "QueuePair"]):
     """Send queue and go-back-N."""
 
     message_class = Message
-    qp: QueuePair
 
     def __init__(self, qp: QueuePair) -> None:
         self.qp = qp
