@@ -20,12 +20,12 @@ from mrclab.hosts.mrc.controlpackets import ControlItem
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
 from mrclab.hosts.mrc.ev import Denier
 from mrclab.hosts.mrc.intake import intake_of
-from mrclab.hosts.mrc.packet import Packet, Parser
+from mrclab.hosts.mrc.outbox import Outbox, Port
+from mrclab.hosts.mrc.packet import Packet
 from mrclab.hosts.mrc.peer import Peer, plane_mask
 from mrclab.hosts.mrc.qp import QueuePair
 from mrclab.hosts.mrc.requestor import Standing
 from mrclab.hosts.mrc.verbs import Verbs
-from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.errors import DiscardError, VerbsError
 from mrclab.hosts.rdma.icrc import Verifier
 from mrclab.hosts.rdma.path import Frame
@@ -41,18 +41,7 @@ def _ignore(result: ProbeResult) -> None:
     del result
 
 
-class Port(rc.Port):
-    """One NIC port, with its parser and the control packets that wait for it."""
-
-    __slots__ = ("control", "parse")
-
-    def __init__(self, number: int, plane: int, parser: Parser) -> None:
-        super().__init__(number, plane)
-        self.parse = parser.parse
-        self.control: deque[tuple[ControlItem | OpItem, Peer]] = deque()
-
-
-class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
+class Endpoint(Verbs):
     """The transport of one host."""
 
     def __init__(
@@ -72,6 +61,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
             route = srv6.nic_route(port.plane, config.host.downlink).to_bytes(6, "big")
             parser = codec.parser(port.number, route, self._address, verifier)
             self._ports[port.number] = Port(port.number, port.plane, parser)
+        self.outbox = Outbox(self._ports)
         self._by_plane = {port.plane: port for port in self._ports.values()}
         self._active: deque[QueuePair] = deque()
         self.intake = intake_of(config)
@@ -116,7 +106,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         peer.reverse_probe_at = now
         port = self.rng.choice(list(self._ports.values()))
         paths = peer.allowed.get(port.plane)
-        if paths and self._reaches(port, peer):
+        if paths and port.reaches(peer):
             self.ops.probe(peer, self.rng.choice(paths), _REVERSE_PROBE_RTTS * rtt, _ignore, now)
 
     # --- packets out ------------------------------------------------------------------------------
@@ -141,9 +131,7 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         if not entry.up:
             return None
         if entry.control:
-            item, peer = entry.control.popleft()
-            path = item.path if isinstance(item, OpItem) and item.path is not None else peer.reverse[entry.plane]
-            return item.frame(path, now)
+            return entry.control_frame(now)
         plane = entry.plane
         if self.urgent:
             frame = self._urgent_frame(plane, now)
@@ -231,27 +219,13 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
             self.on_work()
 
     def send_control(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None) -> None:
-        """Queue a control packet for this port; for the peer's next one if none is named or it is down at either end.
-
-        Feedback takes the ports in turn. Sent back by the port that its trigger came in by, one SACK per four packets
-        over four planes would always leave by the same plane, and a dead reverse path there would silence the receiver.
-        """
-        entry = self._ports[port] if port is not None else None
-        if entry is None or not self._reaches(entry, peer):
-            entry = self._in_turn(peer)
-        entry.control.append((item, peer))
+        """Queue a control packet; see Outbox."""
+        self.outbox.send(item, peer, port)
         self.on_work()
 
-    def _in_turn(self, peer: Peer) -> Port:
-        ports = list(self._ports.values())
-        for _ in ports:
-            peer.control_turn = (peer.control_turn + 1) % len(ports)
-            if self._reaches(ports[peer.control_turn], peer):
-                break
-        return ports[peer.control_turn]
-
-    def _reaches(self, port: Port, peer: Peer) -> bool:
-        return port.up and peer.plane_up(port.plane) and port.plane in peer.reverse
+    def drop_control(self, qp: QueuePair) -> None:
+        """Send nothing that a QP had to say."""
+        self.outbox.drop_qp(qp)
 
     # --- ports ------------------------------------------------------------------------------------
 
@@ -277,10 +251,8 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
     def _port_changed(self, entry: Port, now: float) -> None:
         """QPs leave a dead port after their remap delay, and return at once."""
         if not entry.up:
-            waiting, entry.control = entry.control, deque()
-            for item, peer in waiting:
-                if not (isinstance(item, OpItem) and item.path is not None):
-                    self.send_control(item, peer)
+            self.outbox.leave(entry)
+            self.on_work()
         delays = {qp.settings.remap_delay for qp in self.qps.values()} if not entry.up else {0.0}
         for delay in delays:
             self._remap(delay if not entry.up else None, now)
@@ -345,14 +317,9 @@ class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
         if qp.pending:
             qp.qpcc.pending.remove(qp)
             qp.pending = False
-        for port in self._ports.values():
-            kept = [entry for entry in port.control if getattr(entry[0], "qp", None) is not qp]
-            if len(kept) != len(port.control):
-                port.control = deque(kept)
         if not qp.peer.qps:
             self.ops.forget(qp.peer)
-            for port in self._ports.values():
-                port.control = deque(entry for entry in port.control if entry[1] is not qp.peer)
+            self.outbox.drop_peer(qp.peer)
 
     # --- the controller's word --------------------------------------------------------------------
 

@@ -48,6 +48,9 @@ class Services(rc.Services, Protocol):
     def send_control(self, item: ControlItem, peer: Peer) -> None:
         """Queue a control packet to a peer, for the port whose turn it is."""
 
+    def drop_control(self, qp: QueuePair) -> None:
+        """Send nothing that a QP had to say."""
+
 
 class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requestor, Responder]):
     """One QP: its path set and what it tells its peer."""
@@ -103,6 +106,11 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
         self.prober = Prober(self)
         self._apply_denials()
         self.sync_planes(self.host.now, "port", requeue=False)
+
+    def close(self) -> None:
+        """Nothing is outstanding any more, and nothing of it is said."""
+        super().close()
+        self.host.drop_control(self)
 
     def _halt(self) -> None:
         self.prober.stop()

@@ -11,17 +11,18 @@ from mrclab.hosts.mrc.codec import Codec
 from mrclab.hosts.mrc.controlpackets import ControlItem
 from mrclab.hosts.mrc.evprofile import EvProfile, ProfileState
 from mrclab.hosts.mrc.intake import Intake
+from mrclab.hosts.mrc.outbox import Port
 from mrclab.hosts.mrc.peer import Peer
 from mrclab.hosts.mrc.profiles import Profiles
 from mrclab.hosts.mrc.qp import QueuePair
 from mrclab.hosts.mrc.settings import qp_settings
-from mrclab.hosts.rdma import verbs as rc
+from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo.nodeconfig import NodeConfig
 
 
-class Verbs(rc.Verbs[QueuePair]):
+class Verbs(rc.Hosted[Port, QueuePair]):
     """Tables of a host and the calls on them. The packet side is in Endpoint."""
 
     transport = "MRC"
@@ -49,6 +50,10 @@ class Verbs(rc.Verbs[QueuePair]):
 
     def room(self, qpcc: Qpcc) -> bool:
         """There may be room in the window of a destination."""
+        raise NotImplementedError
+
+    def drop_control(self, qp: QueuePair) -> None:
+        """Send nothing that a QP had to say."""
         raise NotImplementedError
 
     def forget(self, qp: QueuePair) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, Final, Generic, TypeVar
 
 from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.rdma.states import QpState
-from mrclab.hosts.rdma.timers import Timers
+from mrclab.hosts.rdma.verbs import Verbs
 
 _DISCARDS: Final = ("icrc_errors", "malformed", "foreign", "misdelivered", "no_qp")
 
@@ -36,14 +36,9 @@ P = TypeVar("P", bound=Port)
 Qp = TypeVar("Qp", bound=AnyQueuePair)
 
 
-class Hosted(Generic[P, Qp]):
-    """The part of an Endpoint that knows no packets; the transport's Verbs and its Endpoint give it its tables."""
+class Hosted(Verbs[Qp], Generic[P, Qp]):
+    """Verbs on a NIC, as far as no packets have to be known; the transport's Endpoint makes the ports."""
 
-    now: float
-    on_work: Callable[[], None]
-    log: Callable[[dict[str, Any]], None]
-    timers: Timers
-    qps: dict[int, Qp]
     _ports: dict[int, P]
     _shown_up: list[bool] | None = None
 

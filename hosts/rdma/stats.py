@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
@@ -36,9 +36,9 @@ class QpStats:
 
     def as_dict(self) -> dict[str, int]:
         """All counters by name, as samples and `stats` show them."""
-        return {name: getattr(self, name) for name in self.__match_args__}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def reader(kind: type[QpStats]) -> attrgetter[tuple[Any, ...]]:
     """What reads all counters of this kind at once, for whoever only wants to know whether one moved."""
-    return attrgetter(*kind.__match_args__)
+    return attrgetter(*(field.name for field in fields(kind)))

@@ -8,35 +8,22 @@ from __future__ import annotations
 
 import random
 import struct
-from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
-from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.icrc import Verifier
 from mrclab.hosts.rdma.path import Frame
 from mrclab.hosts.roce.codec import WIRE, Codec
+from mrclab.hosts.roce.port import Port
 from mrclab.hosts.roce.qp import ControlItem, QueuePair
 from mrclab.hosts.roce.verbs import Verbs
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig
 
 
-class Port(rc.Port):
-    """One NIC port, with the control packets and the QPs that wait for it."""
-
-    __slots__ = ("control", "paced", "ready")
-
-    def __init__(self, number: int, plane: int) -> None:
-        super().__init__(number, plane)
-        self.control: deque[ControlItem] = deque()
-        self.ready: deque[QueuePair] = deque()  # have something to send
-        self.paced: list[tuple[float, int, QueuePair]] = []  # heap of those that their rate limiters hold back
-
-
-class Endpoint(Verbs, rc.Hosted[Port, QueuePair]):
+class Endpoint(Verbs):
     """The transport of one host."""
 
     def __init__(

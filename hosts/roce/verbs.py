@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from mrclab.hosts.rdma import verbs as rc
+from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.roce.codec import Codec
+from mrclab.hosts.roce.port import Port
 from mrclab.hosts.roce.qp import ControlItem, QueuePair
 from mrclab.hosts.roce.settings import CC_PROFILES, qp_settings
 from mrclab.topo import srv6
 
 
-class Verbs(rc.Verbs[QueuePair]):
+class Verbs(rc.Hosted[Port, QueuePair]):
     """Tables of a host and the calls on them. The packet side is in Endpoint."""
 
     transport = "the lab's RoCE"

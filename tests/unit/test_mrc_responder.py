@@ -238,3 +238,10 @@ def test_every_marked_data_packet_is_counted_once(echo, trimmed):
             transit.trim()
     bench.deliver(*range(20))
     assert bench.host.qp(bench.transfer.qb).stats.ecn_packets == 10
+
+
+def test_a_qp_that_is_reset_has_nothing_more_to_say():
+    bench = Bench(20)
+    bench.deliver(0, 1, 2, 3, 7)
+    bench.host.modify_qp(bench.transfer.qb, "RESET")
+    assert list(bench.sacks()) == []
