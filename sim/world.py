@@ -37,7 +37,7 @@ CONTROLLER = "controller"
 GONE = "agent.gone"
 """Kind of the event that stands for a host that ended."""
 
-TOLD = frozenset({"workload.progress", "flow.done", "flow.failed", "iteration", GONE})
+TOLD = frozenset({"workload.progress", "flow.done", "flow.failed", "iteration", "verdict", "denied", GONE})
 """Kinds of events that `run` hands over."""
 
 DEPTHS_S = 0.25
@@ -207,7 +207,9 @@ class SimWorld:
         return self._write("lab", self.now if t is None else t, {"kind": kind, **fields})["t"]  # type: ignore[no-any-return]
 
     def _write_now(self, node: str, kind: str, **fields: Any) -> None:
-        self._write(node, self.now, {"kind": kind, **fields})
+        whole = self._write(node, self.now, {"kind": kind, **fields})
+        if kind in TOLD:
+            self._heard(node, whole)
 
     def _write(self, node: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
         whole = {"t": round(t, _DIGITS), "node": node, **record}

@@ -32,6 +32,8 @@ def show(facts: Facts, directory: Path, console: Console) -> None:
         console.print(f"[yellow]no result[/]  {escape(reason)}", soft_wrap=True)
     style, word = _OUTCOMES[facts.state]
     console.print(f"[{style}]{word}[/]  {escape(facts.headline)}", soft_wrap=True)
+    if digest := facts.run.get("history_sha256"):
+        console.print(f"History: sha256 {digest}; the same scenario and seed give it again", soft_wrap=True)
     console.print(f"Report: {escape(str(directory / 'report.html'))}", soft_wrap=True)
 
 

@@ -51,6 +51,7 @@ class VirtualWorld:
         self.hosts = frozenset(host.name for host in fabric.hosts)
         self._interrupts = interrupts
         self._interrupted = False
+        self._digest = ""
         self._hearings: list[_Hearing] = []
         options = mapper.model_dump() if mapper is not None else None
         self._sim = SimWorld(fabric, seed=seed, transport=transport or TransportSpec(), mapper=options, files=files)
@@ -118,11 +119,13 @@ class VirtualWorld:
 
     def facts(self) -> dict[str, Any]:
         """What a report says of it."""
-        return {"world": NAME, "target": "virtual time", "real_time": True, "bring_up_seconds": 0.0}
+        facts = {"world": NAME, "target": "virtual time", "real_time": True, "bring_up_seconds": 0.0}
+        return {**facts, "history_sha256": self._digest} if self._digest else facts
 
     def collect(self, directory: Path) -> None:
-        """Write what it was made of and what happened."""
+        """Write what it was made of and what happened; `facts` then has the digest of the history."""
         self._sim.collect(directory)
+        self._digest = hashlib.sha256((directory / "history.jsonl").read_bytes()).hexdigest()
 
 
 class _Hearing:
@@ -178,8 +181,3 @@ def virtual_world(
             yield VirtualWorld(fabric, Path(folder), interrupts, seed=seed, mapper=mapper, transport=transport)
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
-
-
-def digest(history: Path) -> str:
-    """SHA-256 of a history file, as hex."""
-    return hashlib.sha256(history.read_bytes()).hexdigest()

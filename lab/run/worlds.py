@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mrclab.lab.errors import ScenarioError
-from mrclab.lab.faults.chaos import Chaos
 from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.scenario.mapper import MapperSpec
@@ -46,11 +45,10 @@ def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
     from mrclab.lab.run import virtual  # noqa: PLC0415 - only who wants it pays for it
 
     for fault in loaded.scenario.faults:
-        parts = fault.plan(loaded.fabric, loaded.scenario.seed) if isinstance(fault, Chaos) else [fault]
-        for kind in dict.fromkeys(part.kind_name for part in parts if part.kind_name not in virtual.FAULTS):
+        if fault.kind_name not in virtual.FAULTS:
             yield (
-                f"{loaded.source}: fault {fault.name}: {kind} is nothing that virtual time knows, which has no"
-                " processes and no control channels; run it with --world wire"
+                f"{loaded.source}: fault {fault.name}: {fault.kind_name} is nothing that virtual time knows, which has"
+                " no processes and no control channels; run it with --world wire"
             )
 
 

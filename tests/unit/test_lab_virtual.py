@@ -1,0 +1,148 @@
+"""Scenarios in virtual time: the same runner, faults, expectations and report; no root, and the same run again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mrclab import HOME
+from mrclab.lab.errors import Interrupted, ScenarioError
+from mrclab.lab.run import runner, worlds
+from mrclab.lab.run.interrupts import guarded
+from mrclab.lab.run.virtual import virtual_world
+from mrclab.lab.scenario import scenario
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+SMALL = """\
+name: small
+world: sim
+seed: 3
+fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1, path_mtu: 1024}
+traffic:
+  - {name: file, kind: write, from: h1, to: h2, size: 1 MiB}
+  - {name: ring, kind: ring_all_reduce, hosts: all, size: 64 KiB, iterations: 3, start: 25% of file}
+faults:
+  - {name: cut, kind: link_down, link: t0-p1-1/t1-p1-1, at: 200ms, until: 600ms}
+  - {name: gray, kind: loss, link: h2-p2, rate: 2%, at: 100ms, until: 900ms}
+expect:
+  - {kind: integrity}
+  - {kind: qp_errors, at_most: 0}
+  - {kind: retransmitted}
+  - {kind: health}
+  - {kind: clean}
+linger: 5s
+"""
+
+
+def quiet(*_arguments):
+    """Nobody watches."""
+
+
+def run(text, parent, **options):
+    return runner.run_scenario(scenario.loads(text), parent, quiet, options.get("say", quiet))
+
+
+def test_the_demo_holds_as_on_the_wire(tmp_path):
+    loaded = scenario.in_world(scenario.load(HOME / "scenarios/link-failure.yaml"), "sim")
+    outcome = runner.run_scenario(loaded, tmp_path, quiet, quiet)
+    assert outcome.state == "held", [verdict for verdict in outcome.verdicts if not verdict.ok]
+    info = json.loads((outcome.directory / "run.json").read_text())
+    assert (info["world"], len(info["history_sha256"])) == ("sim", 64)
+    again = scenario.load(outcome.directory / "scenario.yaml")
+    assert again.scenario.world == "sim"
+
+
+def test_the_same_seed_gives_the_same_bytes_whatever_the_hash_seed(tmp_path):
+    (tmp_path / "small.yaml").write_text(SMALL)
+    program = (
+        "import sys; from pathlib import Path; from mrclab.lab.run import runner;"
+        "from mrclab.lab.scenario import scenario;"
+        "q = lambda *_: None;"
+        "d = runner.run_scenario(scenario.load(Path(sys.argv[1])), Path(sys.argv[2]), q, q).directory;"
+        "sys.stdout.write((d / 'history.jsonl').read_text())"
+    )
+    told = []
+    for hash_seed in ("0", "1", "77"):
+        argv = [sys.executable, "-c", program, str(tmp_path / "small.yaml"), str(tmp_path / hash_seed)]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        told.append(subprocess.run(argv, capture_output=True, text=True, check=True, env=environment).stdout)
+    assert told[0] == told[1] == told[2]
+    assert len(told[0].splitlines()) > 100
+
+
+def test_another_seed_gives_another_run(tmp_path):
+    first, second = (run(SMALL.replace("seed: 3", f"seed: {n}"), tmp_path) for n in (3, 4))
+    assert first.facts.run["history_sha256"] != second.facts.run["history_sha256"]
+    assert first.state == second.state == "held"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("{name: x, kind: controller_partition, switch: t0-p1-1, at: 1s}", "controller_partition"),
+        ("{name: x, kind: controller_slow, period: 1s, pause: 500ms, at: 1s}", "controller_slow"),
+    ],
+)
+def test_a_fault_that_needs_processes_is_refused_by_name_before_anything_starts(tmp_path, fault, kind):
+    text = SMALL.split("faults:", maxsplit=1)[0] + f"faults:\n  - {fault}\n"
+    with pytest.raises(ScenarioError, match=f"fault x: {kind} is nothing that virtual time knows"):
+        run(text, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    worlds.check_faults(scenario.in_world(scenario.loads(text), "wire"))
+
+
+def test_a_run_that_waits_for_ever_says_who_waits_for_what(tmp_path):
+    text = (
+        SMALL.split("faults:", maxsplit=1)[0]
+        + "timeout: 2s\nfaults:\n  - {name: dead, kind: nic_down, host: h2, at: 100ms}\n"
+    )
+    outcome = run(text, tmp_path)
+    assert outcome.state == "broken"
+    assert "waits for file" in outcome.trouble
+    assert "h1 QP" in outcome.trouble
+
+
+def test_a_signal_ends_a_run_between_two_events_and_what_was_done_is_reported(tmp_path):
+    said = []
+
+    def say(text):
+        said.append(text)
+        if text.startswith("gray"):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="interrupted"):
+        run(SMALL, tmp_path, say=say)
+    (directory,) = tmp_path.iterdir()
+    assert (directory / "report.html").exists()
+    assert str(directory) in said[-1]
+    result = json.loads((directory / "result.json").read_text())
+    assert result["state"] == "broken"
+    assert any("h2-p2" in str(row) for row in result["facts"]["faults"])
+
+
+def test_who_listens_hears_what_came_while_time_was_let_pass():
+    fabric = Fabric(FabricSpec(planes=1, t0s=1, t1s=1, hosts_per_t0=2))
+    with virtual_world(fabric) as world:
+        first, second = world.hear(["h1"]), world.hear(["h1", "h2"])
+        began = world.now
+        world.breakage.kill("h1")
+        world.pause(0.5)
+        assert world.now == pytest.approx(began + 0.5)
+        assert [(host, event["kind"]) for host, event in first.wait(1.0)] == [("h1", "agent.gone")]
+        assert [host for host, _ in second.wait(1.0)] == ["h1"]
+        assert (first.hears("h1"), second.hears("h2")) == (False, True)
+        assert second.wait(2.0) == []
+        assert world.now == 2.0
+
+
+def test_the_first_signal_waits_for_who_looks_and_the_second_does_not():
+    with guarded() as interrupts:
+        interrupts.defer()
+        signal.raise_signal(signal.SIGINT)
+        assert interrupts.seen == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
