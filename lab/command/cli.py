@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.survey import cli as survey
-from mrclab.lab.command import capture, operations, sink, suitecli, terminal, ui
+from mrclab.lab.command import capture, execute, operations, sink, suitecli, terminal, ui
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command import progress as progressbar
 from mrclab.lab.command.worldoption import World
@@ -63,6 +63,7 @@ app.add_typer(survey.app)
 app.add_typer(suitecli.app)
 app.add_typer(capture.app)
 app.add_typer(ui.app)
+app.add_typer(execute.app)
 out = Console(width=None if sys.stdout.isatty() else 120)
 err = Console(stderr=True)
 

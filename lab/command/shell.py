@@ -15,6 +15,7 @@ from rich.table import Table
 from mrclab.lab.command import operations, p4sh, views
 from mrclab.lab.errors import LabError
 from mrclab.lab.faults.live import LiveFaults
+from mrclab.lab.run import programs
 from mrclab.lab.run.session import Session
 from mrclab.lab.run.transfer import Transfer, random_file
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
@@ -42,6 +43,7 @@ _WORDS = {
     "evs HOST": "state of every EV of a host's QPs",
     "counters [SWITCH]": "packets dropped by switches, by reason; of one switch also by port",
     "run NODE COMMAND": "run a program in a node's namespace, e.g. run h1 ip -s link",
+    "HOST COMMAND": "run a program on a host's NIC by lib_mrc.so, e.g. h1 ./mrc_example -d mrc0 (docs/ocp-api.md)",
     "p4sh SWITCH": "p4runtime-shell on a switch, as a backup controller: it may read everything and write nothing",
     "mininet": "Mininet's own prompt",
     "quit": "take the lab down",
@@ -86,6 +88,10 @@ class Shell(cmd.Cmd):
     def default(self, line: str) -> None:
         """A word that is none of ours."""
         if line == "EOF":
+            return
+        words = shlex.split(line)
+        if len(words) > 1 and any(words[0] == host.name for host in self._session.fabric.hosts):
+            programs.run(self._session, words[0], words[1:])
             return
         self._console.print(f"[red]no such word: {escape(line.split(maxsplit=1)[0])}; type help[/]")
 
