@@ -78,6 +78,10 @@ class Prober:
         state.interval = policy.probe_interval_rtts * self._rtt
         state.timer.arm(now + max(state.interval, policy.hold_down))
 
+    def watches(self, ev: Ev) -> bool:
+        """Whether this QP probes this EV."""
+        return ev.probing is not None and ev.probing.timer.deadline is not None
+
     def unwatch(self, ev: Ev) -> None:
         """This EV needs no probing any more."""
         if ev.probing is not None:

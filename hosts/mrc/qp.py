@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Any, Protocol
 
 from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc import siblings
 from mrclab.hosts.mrc.cc import NSCC, Controller, Qpcc
 from mrclab.hosts.mrc.controlpackets import AckItem, ControlItem
 from mrclab.hosts.mrc.ev import Denier, Ev, EvSet
@@ -37,6 +38,7 @@ class Services(rc.Services, Protocol):
 
     on_work: Callable[[], None]
     urgent: bool  # a QP may have a retransmission or a probe to send
+    qps: dict[int, QueuePair]
     intake: Intake | None  # what this host can take, where that has limits
 
     def wake(self, qp: QueuePair) -> None:
@@ -113,6 +115,8 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
         self.host.drop_control(self)
 
     def _halt(self) -> None:
+        if self.settings.tell_siblings:
+            siblings.hand_over(self)
         self.prober.stop()
         self.responder.stop()
 
@@ -180,10 +184,12 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
         return evs
 
     def _ev_changed(self, ev: Ev, old: str, new: str, reason: str) -> None:
-        if new == "ASSUMED_BAD":
+        if new == "ASSUMED_BAD" and reason != siblings.TOLD:
             self.prober.watch(ev, self.host.now)
         elif old == "ASSUMED_BAD":
             self.prober.unwatch(ev)
+        if self.settings.tell_siblings:
+            siblings.changed(self, ev, old, new, reason)
         shown = _EVENT_WORDS.get(new)
         if "DENIED" in {old, new}:
             self.requestor.watch_paths(self.host.now)

@@ -40,6 +40,7 @@ class QpSettings(rc.QpSettings):
     quick_adapt: bool
     always_skip_after: int
     port_status_update: bool
+    tell_siblings: bool
 
 
 _FROM_CONFIG: Final = frozenset(f.name for f in fields(QpSettings)) & frozenset(TransportSection.model_fields)

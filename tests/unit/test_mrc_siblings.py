@@ -1,0 +1,66 @@
+"""QPs to the same host that tell each other of dead paths."""
+
+import pytest
+from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
+
+from mrclab.hosts.mrc.ev import EvState
+from mrclab.topo.nodeconfig import EvProfile
+
+RTT = 8 * HOP + 1 / RATE
+DEAD = (2, 1)  # plane and uplink
+PROFILE = EvProfile(
+    name="default",
+    active_per_plane=4,
+    backup_per_plane=0,
+    ev_min_active=1,
+    probe_interval_rtts=12,
+    probe_backoff_cap=4,
+)
+
+
+def qps_of(sim, transfers):
+    return [sim.hosts["h1"].qps[transfer.qa] for transfer in transfers]
+
+
+def bad(qp):
+    return [ev for ev in qp.evs.by_value.values() if ev.state is EvState.ASSUMED_BAD]
+
+
+def a_path_dies(*, told, qps=3, heals_at=1e9):
+    """The first QP sends over a path that dies; the others, to the same host, send nothing."""
+    sim = Simulation(tell_siblings=told, uplinks=4, ev=PROFILE)
+    sim.fate = lambda t: [] if (t.plane, t.uplink) == DEAD and t.source == "h1" and sim.now < heals_at else sim.clean(t)
+    transfers = [Transfer(sim, "h1", "h3", 300 * FULL_SIZE) for _ in range(qps)]
+    transfers[0].write(0, 300 * FULL_SIZE)
+    sim.run(done=transfers[0].done)
+    return sim, transfers
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_path_that_one_qp_found_dead_costs_the_others_nothing_where_they_are_told(told):
+    sim, transfers = a_path_dies(told=told)
+    for transfer in transfers[1:]:
+        transfer.write(0, 300 * FULL_SIZE)
+        sim.run(done=transfer.done)
+    lost = [qp.stats.lost_packets for qp in qps_of(sim, transfers)]
+    assert lost[0] > 0
+    assert [count == 0 for count in lost[1:]] == [told] * 2
+
+
+def test_one_probes_for_all_and_all_return_with_it():
+    sim, transfers = a_path_dies(told=True, heals_at=1.0)
+    qps = qps_of(sim, transfers)
+    assert [len(bad(qp)) for qp in qps] == [1, 1, 1]
+    sim.run(until=1.0 + 5 * 48 * RTT)
+    assert [bad(qp) for qp in qps] == [[], [], []]
+    assert qps[0].stats.path_probes > 0
+    assert [qp.stats.path_probes for qp in qps[1:]] == [0, 0]
+
+
+def test_where_the_one_that_probed_is_gone_another_takes_over():
+    sim, transfers = a_path_dies(told=True, heals_at=1.0)
+    sim.hosts["h1"].destroy_qp(transfers[0].qa)
+    sim.run(until=1.0 + 5 * 48 * RTT)
+    qps = qps_of(sim, transfers[1:])
+    assert [bad(qp) for qp in qps] == [[], []]
+    assert sorted(qp.stats.path_probes > 0 for qp in qps) == [False, True]
