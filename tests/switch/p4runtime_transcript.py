@@ -70,9 +70,10 @@ class Transcript:
 
     def exits(self, label: str, port: int, frames: list[bytes]) -> None:
         """Send frames one by one, each of which must leave somewhere; the ports they left by are kept."""
-        self._step(label, lambda: {"answer": [self._exit(port, frame) for frame in frames]})
+        self._step(label, lambda: {"answer": [self.exit_of(port, frame) for frame in frames]})
 
-    def _exit(self, port: int, frame: bytes) -> int:
+    def exit_of(self, port: int, frame: bytes) -> int:
+        """Send a frame that must leave somewhere; return the port it left by."""
         assert self.rig is not None
         self.rig.send(port, frame)
         ready, _, _ = select.select(list(self.rig.ports.values()), [], [], EXIT_TIMEOUT_S)
