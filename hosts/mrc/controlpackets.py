@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.mrc.stats import QpStats
 from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.path import Frame
 
-if TYPE_CHECKING:
-    from mrclab.hosts.mrc.qp import QueuePair
-
 _MIGRATED = wire.MIGRATED
 _TRAFFIC_CLASS = h.Dscp.CONTROL << 2
+
+
+class Speaker(Protocol):
+    """The QP that a control packet speaks for."""
+
+    remote_qpn: int
+    stats: QpStats
+
+    def sack(self, item: SackItem, now: float) -> h.Sack:
+        """The content of a SACK that a port takes now."""
 
 
 def control_frame(path: Path, op: int, qpn: int, psn: int, body: bytes) -> Frame:
@@ -28,7 +36,7 @@ class SackItem:
 
     def __init__(
         self,
-        qp: QueuePair,
+        qp: Speaker,
         mark: int,
         entropy: int,
         timestamp: int,
@@ -48,7 +56,7 @@ class SackItem:
         """Build it for a path."""
         qp = self.qp
         qp.stats.sacks_sent += 1
-        return control_frame(path, h.Op.SACK, qp.remote_qpn, 0, qp.responder.take_sack(self, now).pack())
+        return control_frame(path, h.Op.SACK, qp.remote_qpn, 0, qp.sack(self, now).pack())
 
 
 class NackItem:
@@ -56,7 +64,7 @@ class NackItem:
 
     __slots__ = ("entropy", "psn", "qp", "reason", "timestamp")
 
-    def __init__(self, qp: QueuePair, reason: int, entropy: int, psn: int, timestamp: int) -> None:
+    def __init__(self, qp: Speaker, reason: int, entropy: int, psn: int, timestamp: int) -> None:
         self.qp = qp
         self.reason = reason
         self.entropy = entropy
@@ -77,7 +85,7 @@ class AckItem:
 
     __slots__ = ("msn", "psn", "qp", "syndrome")
 
-    def __init__(self, qp: QueuePair, syndrome: int, psn: int, msn: int) -> None:
+    def __init__(self, qp: Speaker, syndrome: int, psn: int, msn: int) -> None:
         self.qp = qp
         self.syndrome = syndrome
         self.psn = psn

@@ -11,12 +11,10 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum, IntFlag
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mrclab.hosts.mrc.paths import Path
-
-if TYPE_CHECKING:
-    from mrclab.hosts.mrc.probing import ProbeState
+from mrclab.hosts.rdma.timers import Timer
 
 
 class Denier(IntFlag):
@@ -36,6 +34,20 @@ class EvState(Enum):
 
 
 _GOOD = EvState.GOOD
+
+
+class ProbeState:
+    """How far the recovery of an ASSUMED_BAD EV has come. `failed_at` is the last time it was retired."""
+
+    __slots__ = ("failed_at", "interval", "needed", "probe_id", "successes", "timer")
+
+    def __init__(self, timer: Timer) -> None:
+        self.timer = timer
+        self.successes = 0
+        self.needed = 0
+        self.interval = 0.0
+        self.failed_at = float("-inf")
+        self.probe_id: int | None = None  # on its way
 
 
 class Ev:

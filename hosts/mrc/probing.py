@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc.ev import Ev, EvState
+from mrclab.hosts.mrc.ev import Ev, EvState, ProbeState
 from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.path import Frame
-from mrclab.hosts.rdma.timers import Timer
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import QueuePair
@@ -22,20 +21,6 @@ if TYPE_CHECKING:
 _TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 _ID_MASK = 0xFFFF
 _KEPT = 1024  # outstanding probes at most; the oldest are forgotten
-
-
-class ProbeState:
-    """Recovery of one EV. `failed_at` is the last time it was retired."""
-
-    __slots__ = ("failed_at", "interval", "needed", "probe_id", "successes", "timer")
-
-    def __init__(self, timer: Timer) -> None:
-        self.timer = timer
-        self.successes = 0
-        self.needed = 0
-        self.interval = 0.0
-        self.failed_at = float("-inf")
-        self.probe_id: int | None = None  # on its way
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc import siblings
 from mrclab.hosts.mrc.cc import NSCC, Controller, Qpcc
-from mrclab.hosts.mrc.controlpackets import AckItem, ControlItem
+from mrclab.hosts.mrc.controlpackets import AckItem, ControlItem, SackItem
 from mrclab.hosts.mrc.ev import Denier, Ev, EvSet
 from mrclab.hosts.mrc.evformat import uplink_of, value_of
 from mrclab.hosts.mrc.evprofile import MAX_EVS, ApiState, EvProfile, Mode
@@ -229,6 +229,10 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
     def send_control(self, item: ControlItem) -> None:
         """Queue SACK, NACK or ACK."""
         self.host.send_control(item, self.peer)
+
+    def sack(self, item: SackItem, now: float) -> h.Sack:
+        """The content of a SACK that a port takes now."""
+        return self.responder.take_sack(item, now)
 
     def refuse(self, packet: Packet, refusal: Refusal) -> None:
         """A write cannot be placed: tell the peer, and stop."""

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 _FLIGHT = PacketState.FLIGHT
 _LOST = PacketState.LOST
 
-_MIGRATED = wire.MIGRATED
+# of other modules, but needed once per packet
+_MIGRATED, _PAD_SHIFT, _P_KEY = wire.MIGRATED, wire.PAD_SHIFT, wire.P_KEY
+_FLAG_TS, _TS_MASK, _TSETH_WORD, _WITH_IMM = h.FLAG_TS, h.TS_MASK, h.TSETH_WORD, h.WITH_IMM
+_pack_with_time = h.WRITE_TS.pack
 _TC_DATA = h.Dscp.TRIMMABLE << 2 | wire.ECN_ECT
 _TC_RETX = h.Dscp.TRIMMABLE_RETX << 2 | wire.ECN_ECT
 _TC_NO_TRIM = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
@@ -68,12 +71,15 @@ class Requestor(SendHalf[Message, "QueuePair"]):
         self._timestamps = s.timestamps
         self._stats = qp.stats
         self._wants_ack = qp.cc.wants_ack
+        self._allows = qp.cc.allows
+        self._take_ev = qp.evs.take
         self._class_new, self._class_retx = (_TC_DATA, _TC_RETX) if s.trimming else (_TC_NO_TRIM, _TC_NO_TRIM)
         self.first_psn = 0  # of the wire, set at RTS
         self.psn_window = s.mpr_psns - 1  # the responder takes [cack + 1, cack + MPR)
         self.window = SendWindow(s.mpr_psns)
         self.account = Account(qp.cc)
         self.loss = LossDetector(s)
+        self._note_sent = self.loss.sent
         self.feedback = Feedback(self)
         self.unsent: deque[Message] = deque()
         self.incomplete: deque[Message] = deque()  # all that are posted and not completed, in order
@@ -181,14 +187,9 @@ class Requestor(SendHalf[Message, "QueuePair"]):
     def new_frame(self, plane: int, now: float) -> Frame | None:
         """The next packet of the send queue; None where a window is closed, or the plane not in turn or without EV."""
         window = self.window
-        if (
-            not self.unsent
-            or window.next - window.una >= self.psn_window
-            or self.silent
-            or not self.qp.cc.allows(self._mtu)
-        ):
+        if not self.unsent or window.next - window.una >= self.psn_window or self.silent or not self._allows(self._mtu):
             return None
-        ev = self.qp.evs.take(plane)
+        ev = self._take_ev(plane)
         if ev is None:
             return None
         packet = window.take()
@@ -226,11 +227,11 @@ class Requestor(SendHalf[Message, "QueuePair"]):
         packet.ev = ev
         packet.sent_at = self.last_sent = now
         packet.previous_ts = packet.ts
-        packet.ts = int(now * 1e6) & h.TS_MASK
+        packet.ts = int(now * 1e6) & _TS_MASK
         packet.sends += 1
         packet.state = _FLIGHT
         packet.sampled = False
-        self.loss.sent(packet)
+        self._note_sent(packet)
         self.account.sent(packet.nominal, now)
         ev.sent += 1
         size = packet.size
@@ -246,26 +247,27 @@ class Requestor(SendHalf[Message, "QueuePair"]):
         message = packet.message
         payload = message.view[offset : offset + size] if size else None
         frame = ev.path.frame(traffic_class, self._headers(packet, flags), payload)
-        return None if self.region_gone(message) else frame
+        region = message.region
+        return None if region is not None and region.fault and self.region_gone(message) else frame
 
     def _headers(self, packet: SentPacket, flags: int) -> bytes:
         """BTH to RETH, and the immediate where there is one."""
         message = packet.message
         op = packet.op
-        padding = _MIGRATED | (-packet.size & 3) << wire.PAD_SHIFT
+        padding = _MIGRATED | (-packet.size & 3) << _PAD_SHIFT
         psn = packet.seq + self.first_psn & PSN_MASK
         va = message.remote_va + packet.offset
         if self._timestamps:
-            body = h.WRITE_TS.pack(
-                op, padding, wire.P_KEY, self.qp.remote_qpn, (flags | h.FLAG_TS) << 24 | psn,
-                message.rqmsn, message.msn, packet.ts, h.TSETH_WORD, va, message.rkey, message.length,
+            body = _pack_with_time(
+                op, padding, _P_KEY, self.qp.remote_qpn, (flags | _FLAG_TS) << 24 | psn,
+                message.rqmsn, message.msn, packet.ts, _TSETH_WORD, va, message.rkey, message.length,
             )  # fmt: skip
         else:
             body = h.WRITE_PLAIN.pack(
-                op, padding, wire.P_KEY, self.qp.remote_qpn, flags << 24 | psn,
+                op, padding, _P_KEY, self.qp.remote_qpn, flags << 24 | psn,
                 message.rqmsn, message.msn, va, message.rkey, message.length,
             )  # fmt: skip
-        return body + wire.IMMEDIATE.pack(message.imm) if op in h.WITH_IMM else body
+        return body + wire.IMMEDIATE.pack(message.imm) if op in _WITH_IMM else body
 
     # --- silence ----------------------------------------------------------------------------------
 

@@ -40,6 +40,9 @@ class Responder(ReceiveHalf):
     def __init__(self, qp: QueuePair) -> None:
         super().__init__()
         self.qp = qp
+        self._stats = qp.stats
+        self._memory = qp.memory
+        self._pd = qp.pd
         self.base = 0  # next seq expected: cack + 1
         self.bits = 0  # bit i: base + i has arrived
         self.highest = -1
@@ -73,7 +76,7 @@ class Responder(ReceiveHalf):
 
     def on_write(self, packet: Packet, now: float) -> int:
         """A data packet whose ICRC is right, or a trimmed one; return how many bytes were placed."""
-        stats = self.qp.stats
+        stats = self._stats
         stats.received_packets += 1
         if packet.ce:
             stats.ecn_packets += 1
@@ -97,7 +100,7 @@ class Responder(ReceiveHalf):
         ):
             return 0
         size, at = packet.size, packet.body_at
-        refusal = self.qp.memory.place(packet.rkey, packet.va, packet.view[at : at + size], self.qp.pd)
+        refusal = self._memory.place(packet.rkey, packet.va, packet.view[at : at + size], self._pd)
         if refusal is not None:
             self.qp.refuse(packet, refusal)
             return 0
@@ -154,7 +157,7 @@ class Responder(ReceiveHalf):
 
     def _count(self, packet: Packet, seq: int, now: float) -> None:
         """A new packet is in memory."""
-        stats = self.qp.stats
+        stats = self._stats
         stats.placed_packets += 1
         stats.placed_bytes += packet.size
         gap = now - self.last_placed
@@ -162,7 +165,8 @@ class Responder(ReceiveHalf):
             self.max_gap = gap
         self.last_placed = now
         self.rcvd_bytes += packet.nominal
-        self.highest = max(self.highest, seq)
+        if seq > self.highest:  # noqa: PLR1730  a call per packet costs more
+            self.highest = seq
 
     def _note_end(self, packet: Packet, seq: int) -> None:
         """The last packet of a message: it is complete once everything up to here has arrived."""
