@@ -1,5 +1,6 @@
 """The blocking client: calls with a timeout, and events as an iterator."""
 
+import contextlib
 import select
 import socket
 import time
@@ -156,6 +157,11 @@ class Client:
     def fileno(self) -> int:
         """Return the socket's descriptor, to wait for events of several servers with select."""
         return self._socket.fileno()
+
+    def abort(self) -> None:
+        """End a call that another thread is waiting for, with RpcUnavailable; the one thing for a second thread."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection; closing twice is allowed."""

@@ -58,6 +58,7 @@ class Shell(cmd.Cmd):
     def __init__(self, session: Session, console: Console, stdin: IO[str] | None = None) -> None:
         super().__init__(stdin=stdin)
         self._session = session
+        session.forgiving = True
         self._console = console
         self._faults = LiveFaults(session)
         self._sent = 0

@@ -12,6 +12,8 @@ import importlib.metadata
 import json
 import os
 import platform
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -19,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab import history
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import junit, page, summary
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads
 
+_LEAST_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
 _VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
 
 
@@ -57,15 +60,50 @@ class CollectedRun:
 
 
 def check_parent(parent: Path) -> None:
-    """LabError where no result directory could be made in `parent`; makes nothing."""
+    """LabError where no result directory could be made in `parent`, or none would fit; leaves nothing."""
     there = next(path for path in (parent.absolute(), *parent.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise LabError(f"results cannot go to {parent}: {there} is no directory that can be written; see --results")
+    try:
+        with tempfile.TemporaryDirectory(prefix=".mrclab-", dir=there):
+            free = shutil.disk_usage(there).free
+    except OSError:
+        raise LabError(
+            f"results cannot go to {parent}: {there} is no directory that can be written; see --results"
+        ) from None
+    if free < _LEAST_ROOM:
+        room = f"{there} has room for {free >> 10} KiB, of {_LEAST_ROOM >> 20} MiB at least"
+        raise LabError(f"results cannot go to {parent}: {room}; make room, or see --results")
 
 
 def collect(world: World, loaded: Loaded, parent: Path, trouble: str) -> Path:
-    """Take what a world that was stopped left behind, and say what it was; returns the new directory."""
+    """Take what a world that was stopped left behind, and say what it was; returns the new directory.
+
+    Where that does not fit into `parent` it goes where temporary files go. LabError where it fits nowhere.
+    """
+    try:
+        return _collect(world, loaded, parent, trouble)
+    except (OSError, LabError) as error:
+        try:
+            return _collect(world, loaded, Path(tempfile.mkdtemp(prefix="mrclab-results-")), trouble)
+        except (OSError, LabError) as again:
+            raise RunError(f"nothing of the run could be kept: {error}; nor elsewhere: {again}") from None
+
+
+def elsewhere(directory: Path) -> Path:
+    """A copy of a result directory where temporary files go: its own place takes no more."""
+    return Path(shutil.copytree(directory, Path(tempfile.mkdtemp(prefix="mrclab-results-")) / directory.name))
+
+
+def _collect(world: World, loaded: Loaded, parent: Path, trouble: str) -> Path:
     directory = _new_directory(parent, loaded.scenario.name)
+    try:
+        _fill(directory, world, loaded, trouble)
+    except OSError:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    return directory
+
+
+def _fill(directory: Path, world: World, loaded: Loaded, trouble: str) -> None:
     (directory / "scenario.yaml").write_text(loaded.text, encoding="utf-8")
     world.collect(directory)
     info = {
@@ -83,7 +121,6 @@ def collect(world: World, loaded: Loaded, parent: Path, trouble: str) -> Path:
         "machine": machine(),
     }
     (directory / "run.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
-    return directory
 
 
 def load(directory: Path) -> CollectedRun:

@@ -63,6 +63,12 @@ class Lab:
             self.forget(node)
             raise RunError(f"{node} could not {op}: {error.message}") from None
 
+    def check(self) -> None:
+        """RunError where something ended that nobody ended, as far as this side can know; here it cannot."""
+
+    def settle(self, node: str) -> None:
+        """The same of one node that has let go of its sockets."""
+
     def forget(self, node: str) -> None:
         """Close the connection to a node; the next call makes a new one."""
         client = self._clients.pop(node, None)

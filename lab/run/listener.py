@@ -47,6 +47,7 @@ class Listener:
         while not found:
             by_descriptor = {client.fileno(): host for host, client in self._clients.items()}
             left = max(0.0, until - time.monotonic())
+            self._lab.check()
             ready, _, _ = select.select(list(by_descriptor), (), (), left)
             for descriptor in ready:
                 host = by_descriptor[descriptor]
@@ -59,6 +60,7 @@ class Listener:
         client = self._clients[host]
         events: list[Event] = [(host, event) for event in client.events(0.0)]
         if client.fileno() < 0:
+            self._lab.settle(host)
             self.leave(host)
             events.append((host, {"kind": GONE}))
         return events

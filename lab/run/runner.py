@@ -1,12 +1,13 @@
 """Runs one scenario: brings the lab up, drives traffic and faults, collects, judges, writes the report."""
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.lab.errors import Interrupted, RunError, TooSlow
+from mrclab.lab.errors import Interrupted, LabError, RunError, TooSlow
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.faults.base import several
 from mrclab.lab.faults.timeline import TimeLine
@@ -19,6 +20,7 @@ from mrclab.lab.run.transfer import GOOD_STATES
 from mrclab.lab.run.world import GONE, Progress, World, record_counters
 from mrclab.lab.run.worlds import check_faults, world_up
 from mrclab.lab.scenario.scenario import Loaded
+from mrclab.topo.errors import TopoError
 
 _LONGEST_REST = 0.1  # seconds between two looks at faults that go on by themselves, and at what people see
 _LINGER_POLL = 0.2  # seconds between two looks at the EVs
@@ -191,6 +193,7 @@ def run_scenario(
         mapper=asked.mapper,
         transport=asked.transport,
         repeatable=asked.repeatable,
+        on_failure=lambda failed, error: say(_keep(failed, loaded, parent, error)),
     ) as world:
         say(world.greeting)
         try:
@@ -198,21 +201,38 @@ def run_scenario(
         except TooSlow as error:
             world.record("machine.slow", why=str(error))
             say(str(error))
-        except RunError as error:
+        except (RunError, TopoError, OSError) as error:
             trouble = str(error)
-            world.pause(_QUIET)
             say(trouble)
+            with contextlib.suppress(RunError):  # what else ends now says nothing new
+                world.pause(_QUIET)
         except KeyboardInterrupt:
             trouble, interrupted = "it was interrupted", True
         began = time.monotonic()
         world.stop()
         say(f"lab down in {time.monotonic() - began:.1f} s")
         directory = results.collect(world, loaded, parent, trouble)
-    outcome = finish(directory)
+    if parent.absolute() not in directory.absolute().parents:
+        say(f"results could not go to {parent}; they are in {directory}")
+    try:
+        outcome = finish(directory)
+    except OSError as error:
+        moved = results.elsewhere(directory)
+        say(f"the report could not be written to {directory}: {error.strerror}; all of it is in {moved}")
+        directory, outcome = moved, finish(moved)
     if interrupted:
         say(f"what was done until then is in {directory}")
         raise Interrupted("interrupted; the lab is down")
     return outcome
+
+
+def _keep(world: World, loaded: Loaded, parent: Path, error: Exception) -> str:
+    """Keep the logs of a lab that did not come up; returns where they are, as a sentence."""
+    try:
+        directory = results.collect(world, loaded, parent, str(error))
+    except (OSError, LabError) as trouble:
+        return f"the logs could not be kept: {trouble}"
+    return f"the lab did not come up; all logs are in {directory / 'log'}"
 
 
 def finish(directory: Path) -> Outcome:

@@ -4,6 +4,7 @@ Whatever happens, `lab_session` leaves nothing behind: an exception or a signal 
 begun.
 """
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -20,6 +21,7 @@ from mrclab.lab.errors import Interrupted, Refused, RunError, as_run_error
 from mrclab.lab.run.attach import RUN_DIR, Lab, store_fabric
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.listener import Listener
+from mrclab.lab.run.vigil import Vigil, deleted_files
 from mrclab.lab.run.watch import Watch
 from mrclab.lab.run.wirebreakage import WireBreakage
 from mrclab.lab.run.world import KINDS, Progress
@@ -36,6 +38,8 @@ from mrclab.topo.transport import store as store_transport
 
 VERIFY_TIMEOUT = 60.0  # seconds
 _MAKE_TIMEOUT = 30.0  # seconds for a process to start and make what others wait for; it takes one or two
+_LOOK = 0.1  # seconds between two looks whether all is alive, of who only waits
+_DYING = 2.0  # seconds that the kernel may take to end a process
 _POLL = 0.05  # seconds between two looks at the controller
 _LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between telling hosts to begin and the moment at which they all do
 
@@ -66,14 +70,21 @@ class Session(Lab):
         self.bring_up_seconds = 0.0
         self.log: history.Writer | None = None
         self._watch: Watch | None = None
+        self._vigil = Vigil(fabric, run_dir, self.emulation.endings)
+        self.forgiving = False  # what ends unasked is said once, and the lab goes on
+        self._rescued: dict[str, bytes] = {}  # files of a run directory that was removed
 
     def start(self, progress: Progress) -> None:
-        """Bring everything up and wait until the controller has verified every cable."""
+        """Bring everything up and wait until the controller has verified every cable.
+
+        What fails leaves the run directory, to be collected, until `close`.
+        """
         began = time.monotonic()
         try:
-            self.emulation.start(progress)
+            self.emulation.start(progress, keep_files=True)
         except MachineTooSlow as error:
             raise as_run_error(error) from None
+        self._vigil.start(self._abort)
         for folder in ("history", "node", "files"):
             (self.run_dir / folder).mkdir()
         store_fabric(self.fabric.spec, self.run_dir / "fabric.yaml")
@@ -82,7 +93,8 @@ class Session(Lab):
         self._start_controller(progress)
         self._start_agents(progress)
         self._wait_verified(progress)
-        self._watch = Watch(self.emulation.processes, self.log, self.emulation.queue_depths())
+        depths = self.emulation.queue_depths()
+        self._watch = Watch(self.emulation.processes, self.log, depths, self.emulation.endings)
         self._watch.start()
         self.bring_up_seconds = time.monotonic() - began
         self.log.add("lab.up", seconds=round(self.bring_up_seconds, 3))
@@ -91,7 +103,50 @@ class Session(Lab):
         """Write a record of the lab's own into the history; returns its time."""
         if self.log is None:
             raise RunError("the lab is not up")
-        return self.log.add(kind, t, **fields)
+        try:
+            return self.log.add(kind, t, **fields)
+        except OSError as error:
+            self.check()
+            raise RunError(f"the run directory {self.run_dir} takes no more records: {error.strerror}") from None
+
+    # --- what nobody asked for --------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """RunError where something of the lab ended that nobody ended; each time, unless a person is at the prompt."""
+        if trouble := self._vigil.look():
+            if self.forgiving:
+                self._vigil.accept()
+            raise RunError(trouble)
+
+    def _abort(self) -> None:
+        """Nobody waits any longer for an answer: whoever does learns what happened."""
+        for client in list(self._clients.values()):
+            client.abort()
+
+    def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
+        """Ask an agent (`h1`) or the `controller`; RunError says which of them refused what, or what has ended."""
+        self.check()
+        try:
+            return super().call(node, op, **arguments)
+        except RunError:
+            if not self._answers(node):
+                self.settle(node)
+            self.check()
+            raise
+
+    def settle(self, node: str) -> None:
+        """Who let go of its sockets has a moment to end; RunError where nobody meant it to."""
+        until = time.monotonic() + _DYING
+        while node in self.emulation.processes() and time.monotonic() < until:
+            time.sleep(_POLL)
+        self.check()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, until something ends that nobody ended."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK))
+            self.check()
 
     # --- as a World -------------------------------------------------------------------------------------------------
 
@@ -125,7 +180,13 @@ class Session(Lab):
 
     def collect(self, directory: Path) -> None:
         """Copy what the stopped lab left in its run directory."""
-        shutil.copy(self.run_dir / "fabric.yaml", directory)
+        store_fabric(self.fabric.spec, directory / "fabric.yaml")
+        for path, content in self._rescued.items():
+            place = self.run_dir / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+        for folder in ("log", "node", "history"):
+            (self.run_dir / folder).mkdir(parents=True, exist_ok=True)
         for folder in ("log", "node"):
             shutil.copytree(self.run_dir / folder, directory / folder)
         history.merge(self.run_dir / "history", directory / "history.jsonl")
@@ -143,16 +204,21 @@ class Session(Lab):
 
     def excuse(self, *processes: str) -> None:
         """These processes may end from now on without the run being the worse for it: somebody ends them on purpose."""
+        self._vigil.excuse(*processes)
         if self._watch is not None:
             self._watch.excuse(*processes)
 
     def expect_alive(self, *processes: str) -> None:
         """These run again and may no longer end."""
+        self._vigil.expect_alive(*processes)
         if self._watch is not None:
             self._watch.expect_alive(*processes)
 
     def stop(self) -> None:
         """End all processes, namespaces and cables; files stay, to be collected. Stopping twice is allowed."""
+        self._vigil.stop()
+        if not (self.run_dir / "history").exists():
+            self._rescued |= deleted_files(self.run_dir, self.emulation.processes())
         if self._watch:
             self._watch.stop()
             self._watch = None
@@ -160,7 +226,8 @@ class Session(Lab):
         self._real_time = self._real_time and self.emulation.real_time
         self.emulation.stop()
         if self.log:
-            self.log.close()
+            with contextlib.suppress(OSError):  # on a full disk
+                self.log.close()
             self.log = None
 
     def close(self) -> None:
@@ -218,7 +285,7 @@ class Session(Lab):
                 if state != "failed":
                     raise as_run_error(patience.error("the controller", f"verify the fabric ({state}): {detail}"))
                 raise RunError(f"the fabric was not verified ({state}): {detail}")
-            time.sleep(_POLL)
+            self.pause(_POLL)
 
     def _answers(self, node: str) -> bool:
         try:
@@ -233,7 +300,8 @@ class Session(Lab):
         """
         patience = Patience(timeout, self.pace, self.emulation.processes().get(process))
         while not ready():
-            if process not in self.emulation.processes():
+            self.check()
+            if process not in self.emulation.processes():  # excused, as one is that a fault ended
                 raise RunError(f"{process} ended before it made {what}: {self.last_words(process)}")
             if patience.over:
                 raise as_run_error(patience.error(process, f"make {what}: {self.last_words(process)}"))
@@ -241,9 +309,7 @@ class Session(Lab):
 
     def last_words(self, process: str) -> str:
         """The last line of a process's log."""
-        path = self.run_dir / "log" / f"{process}.log"
-        lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
-        return lines[-1] if lines else "it said nothing"
+        return self._vigil.last_words(process)
 
 
 def check_machine() -> None:
@@ -265,8 +331,12 @@ def lab_session(
     mapper: MapperSpec | None = None,
     transport: TransportSpec | None = None,
     repeatable: bool = False,
+    on_failure: Callable[[Session, Exception], None] = lambda *_: None,
 ) -> Iterator[Session]:
-    """A lab that is up and verified inside the block, and gone after it: files, processes, namespaces, cables."""
+    """A lab that is up and verified inside the block, and gone after it: files, processes, namespaces, cables.
+
+    One that does not come up is handed to `on_failure`, stopped and with its files, before the error goes on.
+    """
     check_machine()
     with guarded() as interrupts:
         session = Session(
@@ -279,7 +349,7 @@ def lab_session(
             repeatable=repeatable,
         )
         try:
-            yield from _up(session, progress, interrupts)
+            yield from _up(session, progress, interrupts, on_failure)
         except KeyboardInterrupt:
             raise Interrupted("interrupted; the lab is down") from None
         finally:
@@ -287,9 +357,17 @@ def lab_session(
             session.close()
 
 
-def _up(session: Session, progress: Progress, interrupts: Interrupts) -> Iterator[Session]:
+def _up(
+    session: Session, progress: Progress, interrupts: Interrupts, on_failure: Callable[[Session, Exception], None]
+) -> Iterator[Session]:
     try:
-        session.start(progress)
+        try:
+            session.start(progress)
+        except Exception as error:
+            session.stop()
+            if session.emulation.has_files:
+                on_failure(session, error)
+            raise
         yield session
     finally:
         interrupts.shield()

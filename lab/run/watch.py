@@ -2,6 +2,7 @@
 nobody ended them, depths of the switches' queues and how late the switches were.
 """
 
+import contextlib
 import os
 import threading
 import time
@@ -28,8 +29,14 @@ class Watch:
     before. A port that is not told of has an empty queue. `stop` closes `depths`.
     """
 
-    def __init__(self, processes: Callable[[], dict[str, int]], log: Writer, depths: QueueDepths | None = None) -> None:
-        self._processes = processes
+    def __init__(
+        self,
+        processes: Callable[[], dict[str, int]],
+        log: Writer,
+        depths: QueueDepths | None = None,
+        endings: Callable[[], dict[str, str]] = dict,
+    ) -> None:
+        self._processes, self._endings = processes, endings
         self._depths, self._waits = depths, CpuWaits()
         self._log = log
         self._stopped = threading.Event()
@@ -47,13 +54,17 @@ class Watch:
         """End the thread after a last look."""
         self._stopped.set()
         self._thread.join()
-        self.look()
+        with contextlib.suppress(OSError):
+            self.look()
         if self._depths is not None:
             self._depths.close()
 
     def _run(self) -> None:
         while not self._stopped.wait(INTERVAL):
-            self.look()
+            try:
+                self.look()
+            except OSError:  # nothing can be written any more, which the run learns elsewhere
+                return
 
     def excuse(self, *names: str) -> None:
         """These processes may end from now on: somebody ends them on purpose."""
@@ -70,7 +81,8 @@ class Watch:
         with self._lock:
             processes = self._processes()
             for name in self._seen - set(processes):
-                self._log.add("process.ended" if name in self._excused else "process.died", process=name)
+                kind = "process.ended" if name in self._excused else "process.died"
+                self._log.add(kind, process=name, reason=self._endings().get(name, "ended"))
             self._seen = set(processes)
         seconds = {name: cpu_seconds(pid) for name, pid in processes.items()}
         used = {name: used for name, used in seconds.items() if used is not None}

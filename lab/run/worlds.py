@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -64,10 +64,12 @@ def world_up(
     mapper: MapperSpec | None = None,
     transport: TransportSpec | None = None,
     repeatable: bool = False,
+    on_failure: Callable[[World, Exception], None] = lambda *_: None,
 ) -> Iterator[World]:
     """A lab that is up inside the block, and gone after it.
 
-    `target`, `run_dir` and `repeatable` mean something on the wire only: virtual time is always repeatable.
+    `target`, `run_dir` and `repeatable` mean something on the wire only: virtual time is always repeatable. So does
+    `on_failure`, which gets a lab that did not come up, stopped and with its files.
     """
     if world == "wire":
         from mrclab.lab.run.session import lab_session  # noqa: PLC0415
@@ -81,6 +83,7 @@ def world_up(
             mapper=mapper,
             transport=transport,
             repeatable=repeatable,
+            on_failure=on_failure,
         ) as session:
             yield session
     else:

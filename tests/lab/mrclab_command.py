@@ -12,6 +12,8 @@ from pathlib import Path
 
 from topo_helpers import remains
 
+from mrclab.topo.linux.processes import with_token
+
 SMALL = """\
 name: small
 max_wait: 1s
@@ -95,6 +97,16 @@ class Command:
         """Pid of a host's agent in the running lab, as it wrote it into its history."""
         lines = (self.run_dir / "history" / f"{host}.jsonl").read_text().splitlines()
         return next(int(record["pid"]) for record in map(json.loads, lines) if record["kind"] == "agent.start")
+
+    def pids(self, process: str) -> list[int]:
+        """Pids of the running lab's controller, or of a switch, by what is on their command lines."""
+        mark = "mrclab.controller" if process == "controller" else f"1@{process}-1"
+        found = []
+        for pid in with_token(self.token()):
+            with contextlib.suppress(OSError):
+                if mark in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+                    found.append(pid)
+        return found
 
     def logs(self, process: str) -> bool:
         """Whether a process of the lab was started."""

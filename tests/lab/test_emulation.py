@@ -195,7 +195,7 @@ class Broken(StandIn):
 def test_a_switch_that_dies_at_start_is_named_with_its_words_and_all_is_rolled_back(directory):
     seen = []
     with pytest.raises(
-        EmulationError, match=r"switch t1-p1-1 ended at start \(status 1\): no such pipeline; see .*log"
+        EmulationError, match=r"switch t1-p1-1 ended with status 1 at start: its last words were: no such pipeline"
     ):
         Emulation(small_fabric(), directory, Broken()).start(
             lambda stage, done, _: stage == "switches" and done == 0 and seen.append(token_of(directory))

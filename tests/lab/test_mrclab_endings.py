@@ -1,13 +1,18 @@
 """`mrclab` ends cleanly whatever ends it: a signal at any moment, kill -9 and `clean`, the death of an agent."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 from mrclab_command import Command, small_scenario
 from topo_helpers import run_dir
 
+from mrclab.lab import history
 from mrclab.topo.linux import state
 
 pytestmark = [
@@ -42,7 +47,7 @@ def test_a_signal_at_any_moment_leaves_nothing(mrclab, tmp_path, moment, number)
         "traffic flows": lambda: mrclab.recorded("traffic.start"),
     }
     mrclab.interrupt(process, happened[moment], number)
-    assert not (tmp_path / "results").exists()
+    assert (tmp_path / "results").exists() == (moment == "traffic flows")  # what was done until then is kept
 
 
 def test_clean_removes_what_a_killed_lab_left(mrclab, tmp_path):
@@ -65,13 +70,92 @@ def test_an_agent_that_dies_ends_the_run_with_a_report_that_names_it(mrclab, tmp
     try:
         mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
         os.kill(mrclab.agent("h2"), signal.SIGKILL)
-        shown, _ = process.communicate(timeout=60)
+        shown, said = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 1
-    assert "the agent of h2 ended" in shown
+    assert "the agent of h2 was killed by SIGKILL: its last words were" in shown + said
     (result,) = (tmp_path / "results").iterdir()
     told = json.loads((result / "result.json").read_text())["verdicts"]
     assert [(verdict["kind"], verdict["ok"]) for verdict in told] == [("run", False), ("health", False)]
-    assert "h2 (ended) died" in told[1]["saw"]
+    assert "h2 (was killed by SIGKILL) died" in told[1]["saw"]
     assert not mrclab.run_dir.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("victim", "said"),
+    [("t0-p1-1", "switch t0-p1-1 was killed by SIGKILL"), ("controller", "the controller was killed by SIGKILL")],
+)
+@pytest.mark.parametrize("moment", ["it is brought up", "traffic flows"])
+def test_a_process_that_dies_unasked_ends_the_run_with_its_name_its_end_and_its_log(
+    mrclab, tmp_path, victim, said, moment
+):
+    process = mrclab.start("run", small_scenario(tmp_path, "16 MiB"), "--results", tmp_path / "results")
+    happened = {
+        "it is brought up": lambda: mrclab.logs("controller") and mrclab.pids(victim),
+        "traffic flows": lambda: mrclab.recorded("traffic.start"),
+    }
+    try:
+        mrclab.wait_until(happened[moment], process)
+        token = mrclab.token()
+        os.kill(mrclab.pids(victim)[-1], signal.SIGKILL)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert said in told
+    assert f"its log is log/{victim}.log" in told
+    (result,) = (tmp_path / "results").iterdir()
+    assert (result / "log" / f"{victim}.log").exists()
+    assert mrclab.remains(token) == []
+
+
+def test_a_run_directory_that_is_removed_ends_the_run_and_costs_no_record_of_it(mrclab, tmp_path):
+    process = mrclab.start("run", small_scenario(tmp_path, "16 MiB"), "--results", tmp_path / "results")
+    try:
+        mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
+        token = mrclab.token()
+        shutil.rmtree(mrclab.run_dir.parent)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert f"the run directory {mrclab.run_dir} was removed while the lab ran" in told
+    assert "Traceback" not in told
+    (result,) = (tmp_path / "results").iterdir()
+    found = history.load(result / "history.jsonl")
+    assert list(found.of("traffic.start"))
+    assert list(found.of("agent.start"))
+    assert mrclab.remains(token) == []
+
+
+@pytest.mark.parametrize("place", ["run directory", "results"])
+def test_a_disk_that_is_full_is_said_and_what_was_measured_survives(mrclab, tmp_path, place):
+    small = mrclab.run_dir.parent if place == "run directory" else tmp_path / "results"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", small], check=True)
+    try:
+        process = mrclab.start("run", small_scenario(tmp_path, "2 MiB"), "--results", tmp_path / "results")
+        mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
+        token = mrclab.token()
+        with contextlib.suppress(OSError), (small / "filler").open("wb") as filler:
+            while True:
+                filler.write(bytes(1 << 16))
+        _, told = process.communicate(timeout=60)
+        process.kill()
+        assert "Traceback" not in told
+        if place == "run directory":
+            assert process.returncode == 1
+            full = f"the file system of the run directory {mrclab.run_dir} is full; make room there"
+            assert full in told or "No space left on device" in told
+            assert len(list((tmp_path / "results").iterdir())) == 1
+        else:
+            assert process.returncode in {0, 3}  # the machine may be too busy for a result
+            kept = Path(told.split("they are in ")[1].split()[0])
+            assert (kept / "report.html").exists()
+            shutil.rmtree(kept.parent)
+        assert [left for left in mrclab.remains(token) if left != str(small)] == []
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+        if place == "run directory":
+            shutil.rmtree(small, ignore_errors=True)

@@ -68,10 +68,12 @@ class Emulation:
 
     # --- life cycle -------------------------------------------------------------------------------------------------
 
-    def start(self, progress: Progress = lambda *_: None) -> None:
+    def start(self, progress: Progress = lambda *_: None, *, keep_files: bool = False) -> None:
         """Bring the fabric up; returns when every switch answers. Rolls back on any failure and on Ctrl-C.
 
         LabRunning where another lab is up, EmulationError for everything the machine refuses.
+
+        With `keep_files` the run directory of a failed start stays until `close`.
         """
         if os.geteuid() != 0:
             raise EmulationError("emulating a fabric needs root; run it with sudo")
@@ -86,7 +88,10 @@ class Emulation:
             self._start_cables(nodes, progress)
             self._start_switches([switch.name for switch in self.fabric.switches], progress)
         except BaseException:
-            self.close()
+            if keep_files:
+                self.stop()
+            else:
+                self.close()
             raise
 
     def stop(self) -> None:
@@ -176,6 +181,20 @@ class Emulation:
         with self._lock:
             every = {**self._switches, **self._others}
             return {name: process.pid for name, process in every.items() if process.poll() is None}
+
+    def endings(self) -> dict[str, str]:
+        """How processes ended that did, by name, those included that hold the namespaces of nodes."""
+        with self._lock:
+            every = {**self._switches, **self._others}
+            found = {name: _ending(process.returncode) for name, process in every.items() if process.poll() is not None}
+            nodes = self._namespaces if self.network is not None else ()
+            gone = [node for node in nodes if self.network[node].shell.poll() is not None]
+            return found | {f"shell-{node}": _ending(self.network[node].shell.returncode) for node in gone}
+
+    @property
+    def has_files(self) -> bool:
+        """Whether a run directory of this fabric's own is there."""
+        return self._state is not None and (self.run_dir / "log").exists()
 
     @property
     def real_time(self) -> bool:
@@ -311,14 +330,14 @@ class Emulation:
         waiting = dict(launches)
         patience = Patience(_READY_TIMEOUT, self.pace)
         while waiting:
+            for name, launch in launches.items():
+                if (status := self._switches[name].poll()) is not None:
+                    last = f"its last words were: {_last_line(launch.log)} (its log is log/{launch.log.name})"
+                    raise EmulationError(f"switch {name} {_ending(status)} at start: {last}")
             for name, launch in list(waiting.items()):
                 if self.target.answers(launch, self._namespaces[name]):
                     del waiting[name]
                     yield name
-                elif (status := self._switches[name].poll()) is not None:
-                    raise EmulationError(
-                        f"switch {name} ended at start (status {status}): {_last_line(launch.log)}; see {launch.log}"
-                    )
             if waiting and patience.over:
                 raise patience.error(", ".join(waiting), f"answer; see {self.run_dir / 'log'}")
             if waiting:
@@ -337,6 +356,16 @@ class Emulation:
             raise EmulationError(f"{name} is not running")
         process.send_signal(number)
         return process
+
+
+def _ending(status: int) -> str:
+    """How a process ended, in words."""
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
 
 
 def _mininet_nodes() -> Any:

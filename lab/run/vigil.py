@@ -1,0 +1,123 @@
+"""Sees at once when something ends that nobody ended: a process of the lab, or the directory that all of them write to.
+
+The first such thing is what a run ends with. It is said with all that is known of it: how the process ended, its last
+words, where its log is, what to try.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from mrclab.topo.model import Fabric
+
+_INTERVAL = 0.1  # seconds between two looks
+_FULL = 65_536  # bytes that are left of a file system on which nothing can be written any more
+_WORDS = 300  # characters of a process's last words
+_CONTROLLER = "controller"
+
+
+class Vigil:
+    """A thread that looks after the processes of a lab. `endings` gives how each that ended did (`was killed by …`)."""
+
+    def __init__(self, fabric: Fabric, run_dir: Path, endings: Callable[[], Mapping[str, str]]) -> None:
+        self._fabric, self._run_dir, self._endings = fabric, run_dir, endings
+        self._excused: set[str] = set()
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="vigil", daemon=True)
+        self._on_trouble: Callable[[], None] = lambda: None
+        self.trouble = ""  # what happened, a sentence; kept once it is there
+        self._woken = ""  # the trouble of which was told
+
+    def start(self, on_trouble: Callable[[], None]) -> None:
+        """Begin; `on_trouble` is called in the vigil's thread once something happened."""
+        self._on_trouble = on_trouble
+        self._thread.start()
+
+    def stop(self) -> None:
+        """From now on everything may end."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def excuse(self, *names: str) -> None:
+        """These may end from now on."""
+        with self._lock:
+            self._excused.update(names)
+
+    def expect_alive(self, *names: str) -> None:
+        """These may not any more."""
+        with self._lock:
+            self._excused.difference_update(names)
+
+    def look(self) -> str:
+        """Look now; what happened, if anything did by now."""
+        with self._lock:
+            if not self.trouble and not self._stopped.is_set():
+                self.trouble = self._what_happened()
+            return self.trouble
+
+    def accept(self) -> None:
+        """What has ended by now is known, and the lab goes on without it."""
+        with self._lock:
+            self._excused.update(self._endings())
+            self.trouble = ""
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_INTERVAL):
+            trouble = self.look()
+            if trouble != self._woken:
+                self._woken = trouble
+                self._on_trouble()
+
+    def _what_happened(self) -> str:
+        try:
+            left = os.statvfs(self._run_dir / "log")
+        except FileNotFoundError:
+            return f"the run directory {self._run_dir} was removed while the lab ran; leave it alone until the lab ends"
+        if left.f_blocks and left.f_bavail * left.f_frsize < _FULL:
+            place = self._run_dir
+            return f"the file system of the run directory {place} is full; make room there, or give another --run-dir"
+        ended = [(name, how) for name, how in self._endings().items() if name not in self._excused]
+        if not ended:
+            return ""
+        name, how = ended[0]
+        more = f"; so did {len(ended) - 1} more" if len(ended) > 1 else ""
+        hint = "; the kernel does that when memory runs out (`dmesg`), else somebody did" if "SIGKILL" in how else ""
+        log = f"its log is log/{name}.log" if (self._run_dir / "log" / f"{name}.log").exists() else "it has no log"
+        return f"{self._spoken(name)} {how}{more}: its last words were: {self.last_words(name)} ({log}{hint})"
+
+    def _spoken(self, name: str) -> str:
+        if name in {host.name for host in self._fabric.hosts}:
+            return f"the agent of {name}"
+        if name in {switch.name for switch in self._fabric.switches}:
+            return f"switch {name}"
+        return "the controller" if name == _CONTROLLER else f"the process {name}"
+
+    def last_words(self, process: str) -> str:
+        """The last line of a process's log."""
+        try:
+            lines = (self._run_dir / "log" / f"{process}.log").read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1][:_WORDS] if lines else "nothing"
+
+
+def deleted_files(run_dir: Path, pids: Mapping[str, int]) -> dict[str, bytes]:
+    """What processes, and this one, still hold of a directory that was removed: path inside it → content."""
+    found: dict[str, bytes] = {}
+    prefix, suffix = f"{run_dir}/", " (deleted)"
+    for pid in (os.getpid(), *pids.values()):
+        try:
+            descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+        except OSError:
+            continue
+        for descriptor in descriptors:
+            try:
+                target = str(descriptor.readlink())
+                if target.startswith(prefix) and target.endswith(suffix):
+                    found[target[len(prefix) : -len(suffix)]] = descriptor.read_bytes()
+            except OSError:
+                continue
+    return found

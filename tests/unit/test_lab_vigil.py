@@ -1,0 +1,129 @@
+"""What ends a run that nobody ended, and what of a run is kept where its places take no more."""
+
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from mrclab.lab.errors import LabError, RunError
+from mrclab.lab.report import results
+from mrclab.lab.run import vigil
+from mrclab.lab.run.vigil import Vigil, deleted_files
+from mrclab.lab.scenario.scenario import loads
+
+LOADED = loads(
+    """\
+name: small
+fabric: {planes: 1, t0s: 1, t1s: 1, hosts_per_t0: 2}
+traffic:
+  - {name: file, kind: write, from: h1, to: h2, size: 1 MiB}
+"""
+)
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    (tmp_path / "lab" / "log").mkdir(parents=True)
+    (tmp_path / "lab" / "log" / "h1.log").write_text("first\nlast\n")
+    return tmp_path / "lab"
+
+
+def test_the_first_that_ends_is_named_with_its_end_its_last_words_and_its_log(run_dir):
+    ended = {}
+    watched = Vigil(LOADED.fabric, run_dir, lambda: ended)
+    assert watched.look() == ""
+    ended["h1"] = "ended with status 1"
+    assert watched.look() == "the agent of h1 ended with status 1: its last words were: last (its log is log/h1.log)"
+    ended.clear()
+    assert "the agent of h1" in watched.look()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("t0-p1-1", "switch t0-p1-1 was killed by SIGKILL"),
+        ("controller", "the controller was killed"),
+        ("relay-x", "the process relay-x was killed"),
+    ],
+)
+def test_what_was_killed_is_told_with_what_to_look_at(run_dir, name, said):
+    told = Vigil(LOADED.fabric, run_dir, lambda: {name: "was killed by SIGKILL"}).look()
+    assert told.startswith(said)
+    assert "`dmesg`" in told
+
+
+def test_what_a_fault_ends_may_end_until_it_is_healed(run_dir):
+    watched = Vigil(LOADED.fabric, run_dir, lambda: {"h1": "was killed by SIGKILL"})
+    watched.excuse("h1")
+    assert watched.look() == ""
+    watched.expect_alive("h1")
+    assert watched.look() != ""
+
+
+def test_who_waits_is_woken(run_dir):
+    woken = []
+    watched = Vigil(LOADED.fabric, run_dir, lambda: {"h1": "was killed by SIGKILL"})
+    watched.start(lambda: woken.append(True))
+    watched._thread.join(10)
+    watched.stop()
+    assert woken == [True]
+
+
+def test_a_run_directory_that_is_gone_or_full_is_said(run_dir, monkeypatch):
+    watched = Vigil(LOADED.fabric, run_dir, dict)
+    monkeypatch.setattr(vigil.os, "statvfs", lambda _: namedtuple("Left", "f_blocks f_bavail f_frsize")(9, 1, 512))
+    assert "is full; make room there, or give another --run-dir" in watched.look()
+    monkeypatch.undo()
+    shutil.rmtree(run_dir)
+    assert "was removed while the lab ran" in Vigil(LOADED.fabric, run_dir, dict).look()
+
+
+def test_files_of_a_removed_directory_are_read_from_who_holds_them(tmp_path):
+    place = tmp_path / "lab" / "history"
+    place.mkdir(parents=True)
+    with (place / "h1.jsonl").open("w") as file:
+        file.write("a line\n")
+        file.flush()
+        assert deleted_files(tmp_path / "lab", {}) == {}
+        shutil.rmtree(tmp_path / "lab")
+        assert deleted_files(tmp_path / "lab", {}) == {"history/h1.jsonl": b"a line\n"}
+
+
+@pytest.mark.parametrize("parent", ["/proc/foo", "/dev/null/x", "/sys/mrclab"])
+def test_a_place_that_only_looks_writable_is_refused_before_anything_starts(parent):
+    with pytest.raises(LabError, match="results cannot go to"):
+        results.check_parent(Path(parent))
+
+
+def test_a_place_without_room_is_refused_and_left_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(results.shutil, "disk_usage", lambda _: namedtuple("Usage", "free")(1 << 20))
+    with pytest.raises(LabError, match="has room for 1024 KiB, of 16 MiB at least; make room"):
+        results.check_parent(tmp_path / "results")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Leaves:
+    """A world that was stopped and left a history; `refuses` says where that does not fit."""
+
+    def __init__(self, refuses):
+        self._refuses = refuses
+
+    def facts(self):
+        return {}
+
+    def collect(self, directory):
+        if self._refuses(directory):
+            raise OSError(28, "No space left on device")
+        (directory / "history.jsonl").write_text("")
+
+
+def test_results_that_do_not_fit_go_elsewhere_whole_and_nothing_half_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(results.tempfile, "tempdir", str(tmp_path))
+    full = tmp_path / "full"
+    directory = results.collect(Leaves(lambda place: full in place.parents), LOADED, full, "")
+    assert (directory / "run.json").exists()
+    assert full not in directory.parents
+    assert list(full.iterdir()) == []
+    with pytest.raises(RunError, match="nothing of the run could be kept"):
+        results.collect(Leaves(lambda _: True), LOADED, full, "")
