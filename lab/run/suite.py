@@ -10,7 +10,7 @@ from mrclab import HOME
 from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError, TooSlow
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import Figure, summary
-from mrclab.lab.run import runner
+from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.world import Progress
 from mrclab.lab.scenario import scenario
@@ -162,6 +162,11 @@ class Suite:
         """Run all; a failure does not stop the rest. Interrupted ends it."""
         stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
         result = self.result = SuiteResult(self.parent / f"{name}-{stamp}")
+        with worlds.held(planned, self.run_dir):
+            self._run_all(planned, result)
+        return result
+
+    def _run_all(self, planned: Sequence[Loaded], result: SuiteResult) -> None:
         for number, loaded in enumerate(planned, 1):
             what = f"{loaded.scenario.name}, seed {loaded.scenario.seed}"
             self.say(f"{number} of {len(planned)}: {what}")
@@ -172,7 +177,6 @@ class Suite:
                 if entry.state != "invalid" or attempt == self.again:
                     break
                 result.entries.pop()
-        return result
 
     def _one(self, loaded: Loaded, parent: Path) -> Entry:
         began = time.monotonic()

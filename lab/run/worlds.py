@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -50,6 +50,18 @@ def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
                 f"{loaded.source}: fault {fault.name}: {fault.kind_name} is nothing that virtual time knows, which has"
                 " no processes and no control channels; run it with --world wire"
             )
+
+
+@contextmanager
+def held(runs: Sequence[Loaded], run_dir: Path) -> Iterator[None]:
+    """Inside the block the place of a lab on the wire is this process's, between its runs too."""
+    if any(loaded.scenario.world == "wire" for loaded in runs):
+        from mrclab.topo.linux import state  # noqa: PLC0415
+
+        with state.hold(run_dir.parent):
+            yield
+    else:
+        yield
 
 
 @contextmanager

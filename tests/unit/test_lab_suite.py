@@ -9,12 +9,13 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from mrclab.lab.errors import LabError, ScenarioError
+from mrclab.lab.errors import LabError, RunError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import suite
 from mrclab.lab.run.suite import Entry, SuiteResult
+from mrclab.topo.linux import state
 
 TEXT = """\
 name: NAME
@@ -168,3 +169,21 @@ def test_the_quantile_of_many_runs_is_student_s_too(freedom, quantile):
     figure = summary(values)
     half = (figure.high - figure.low) / 2 / (statistics.stdev(values) / len(values) ** 0.5)
     assert half == pytest.approx(quantile, abs=0.001)
+
+
+def test_nobody_else_gets_the_place_between_two_runs(home, tmp_path, monkeypatch):
+    seen = []
+
+    def run_scenario(*_arguments):
+        seen.append(state.running(tmp_path / "base"))
+        raise RunError("no")
+
+    monkeypatch.setattr(suite.runner, "run_scenario", run_scenario)
+    progress = lambda *_: seen.append(state._held != {})  # noqa: E731
+    made = suite.Suite(tmp_path / "results", progress, lambda _: progress(), None, tmp_path / "base" / "lab")
+    result = made.run(suite.runs(suite.load_all([home / "a.yaml"])))
+    assert [entry.state for entry in result.entries] == ["broken", "broken"]
+    assert True in seen
+    assert False not in seen
+    assert state._held == {}
+    assert not (tmp_path / "base").exists()

@@ -200,3 +200,23 @@ def test_clean_finds_what_a_killed_run_left_though_its_record_is_gone(base):
     assert state.clean(base) == [f"process {process.pid}"]
     assert process.wait() == -9
     assert not base.exists()
+
+
+def test_a_place_that_is_held_stays_taken_between_runs_and_is_free_after_them(base):
+    imports = "import sys; from pathlib import Path; from mrclab.topo.linux import state"
+    other = f"{imports}; print(state.running(Path(sys.argv[1])))"
+
+    def seen_by_others():
+        argv = [sys.executable, "-c", other, str(base)]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+    with state.hold(base):
+        for _ in range(2):
+            run = RunState.claim(base)
+            run.make_directory(base / "lab")
+            assert seen_by_others() == str(os.getpid())
+            run.release()
+            assert seen_by_others() == str(os.getpid())
+            assert not (base / "state.json").exists()
+    assert seen_by_others() == "None"
+    assert not base.exists()

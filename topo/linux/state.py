@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -167,6 +167,21 @@ class RunState:
             raise EmulationError(f"{what}; make room there, or give another --run-dir") from None
 
 
+_held: dict[Path, int] = {}  # base directory → lock that this process holds between its runs
+
+
+@contextlib.contextmanager
+def hold(base: Path = BASE) -> Iterator[None]:
+    """Keep the place for this process inside the block, between its runs too. LabRunning where another has it."""
+    lock = _take_lock(base)
+    _held[base.resolve()] = lock
+    try:
+        yield
+    finally:
+        del _held[base.resolve()]
+        _finish(base, lock)
+
+
 def namespace(base: Path, what: str) -> str:
     """The name of a namespace of the lab in a base directory: no two directories have the same."""
     own = "" if base == BASE else f"-{hashlib.sha256(str(base.resolve()).encode()).hexdigest()[:8]}"
@@ -205,6 +220,9 @@ def running(base: Path = BASE) -> int | None:
 
 
 def _take_lock(base: Path) -> int:
+    if base.resolve() in _held:
+        _make_base(base)
+        return os.dup(_held[base.resolve()])
     _make_base(base)
     path = base / _LOCK_FILE
     while True:
@@ -246,7 +264,8 @@ def _same_file(descriptor: int, path: Path) -> bool:
 
 def _finish(base: Path, lock: int) -> None:
     """Remove the files of this module, the base directory where it is empty then, and drop the lock."""
-    for name in (_STATE_FILE, _STATE_FILE.replace(".json", ".tmp"), _LOCK_FILE):
+    kept = {_LOCK_FILE} if base.resolve() in _held else set()  # of a place that is held the lock stays
+    for name in {_STATE_FILE, _STATE_FILE.replace(".json", ".tmp"), _LOCK_FILE} - kept:
         (base / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         base.rmdir()
