@@ -190,6 +190,8 @@ class SimBreakage:
             here, there = way.end, twin.end
             way.lead_to(*there)
             twin.lead_to(*here)
+        for cable in (first, second):
+            cable.swapped = not cable.swapped
 
     def background(
         self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str

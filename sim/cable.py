@@ -89,11 +89,12 @@ class Way:
 class Cable:
     """Both ways of a link; `ways` begin at its ends a (NIC or T0) and b."""
 
-    __slots__ = ("_listeners", "link", "up", "ways")
+    __slots__ = ("_listeners", "link", "swapped", "up", "ways")
 
     def __init__(self, clock: Clock, link: Link, delay: int) -> None:
         self.link = link
         self.up = True
+        self.swapped = False  # its ways lead to another cable's ends
         self.ways = (Way(clock, delay), Way(clock, delay))
         self._listeners: list[Callable[[bool], None]] = []
 

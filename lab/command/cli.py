@@ -15,6 +15,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from mrclab.experiments.paper import page as paper
+from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
 from mrclab.lab.command import capture, execute, operations, sink, suitecli, terminal, ui
 from mrclab.lab.command import plan as planning
@@ -60,6 +61,7 @@ app = typer.Typer(
 )
 app.add_typer(operations.app)
 app.add_typer(survey.app)
+app.add_typer(soak.app)
 app.add_typer(suitecli.app)
 app.add_typer(capture.app)
 app.add_typer(ui.app)

@@ -1,0 +1,89 @@
+"""`mrclab soak`: seed after seed, until one does not hold."""
+
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mrclab.experiments.soak.plan import draw
+from mrclab.experiments.soak.run import run_plan
+from mrclab.lab.command import progress
+from mrclab.lab.command.worldoption import World
+from mrclab.lab.errors import Refused
+
+app = typer.Typer()
+out = Console(width=None if sys.stdout.isatty() else 120)
+err = Console(stderr=True)
+
+
+def judged(seed: int) -> tuple[int, list[str]]:
+    """A seed, and a sentence for each thing that does not hold; an exception is one."""
+    try:
+        return seed, run_plan(draw(seed))
+    except Exception as error:  # whatever it is: the seed replays it
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return seed, [f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"]
+
+
+def _results(seeds: Iterable[int], jobs: int) -> Iterator[tuple[int, list[str]]]:
+    if jobs == 1:
+        yield from map(judged, seeds)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(judged, seeds, chunksize=4)
+
+
+@app.command()
+def soak(
+    seeds: Annotated[int, typer.Option(min=1, help="how many")] = 100,
+    first: Annotated[int, typer.Option("--from", min=0, help="the first seed")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="this one alone, with what it holds")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="worker processes")] = 1,
+    world: World = None,
+) -> None:
+    """Random fabrics, traffic and faults in virtual time: nothing may be lost, doubled, misplaced, stuck or left over.
+
+    A seed says all: a failing one is told with the command that replays it. Exit status 1 where one failed.
+    """
+    if world == "wire":
+        raise Refused("soak needs virtual time: the same seed must give the same run; leave --world out or say sim")
+    if seed is not None:
+        _replay(seed)
+        return
+    began, failed = time.monotonic(), 0
+    with progress.shown(err) as bar:
+        for done, (number, trouble) in enumerate(_results(range(first, first + seeds), jobs), 1):
+            bar("seeds", done, seeds)
+            if trouble:
+                failed += 1
+                out.print(f"seed {number}: {trouble[0]}", soft_wrap=True, highlight=False)
+                out.print(f"  replay it: mrclab soak --seed {number}", soft_wrap=True, highlight=False)
+    seconds = time.monotonic() - began
+    out.print(f"{seeds - failed} of {seeds} seeds held, in {seconds:.0f} s", soft_wrap=True, highlight=False)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _replay(seed: int) -> None:
+    """One seed in words."""
+    plan = draw(seed)
+    spec = plan.fabric.spec
+    link = f"{spec.link.rate_pps} packets/s, {spec.link.delay:g} s"
+    size = f"{spec.planes} planes, {spec.t0s} T0s, {spec.t1s} T1s, {spec.hosts_per_t0} hosts per T0"
+    lines = [f"{plan.transport} over {size}; {link}; MTU {spec.path_mtu}, trimming {spec.trimming}; RTT {plan.rtt:g} s"]
+    lines += [f"  {f.start:9.6f} s  {f.source} to {f.destination}: {f.messages} {f.attributes}" for f in plan.flows]
+    lines += [f"  {b.at:9.6f} to {b.until:.6f} s  {b.kind} {b.fields}" for b in plan.blows]
+    lines += [f"  {at:9.6f} s  {host} starts anew" for at, host in plan.restarts]
+    for line in lines:
+        out.print(line, soft_wrap=True, highlight=False)
+    _, trouble = judged(seed)
+    for line in trouble:
+        out.print(line, soft_wrap=True, highlight=False)
+    if trouble:
+        raise typer.Exit(1)
+    out.print("held")

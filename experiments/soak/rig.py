@@ -1,0 +1,295 @@
+"""A plan carried out in virtual time: transports on simulated NICs, transfers between them, what befalls them."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from typing import Any
+
+from mrclab.controller import nodefiles
+from mrclab.controller.health.denylist import DenyError, Denylist
+from mrclab.controller.health.elements import element
+from mrclab.experiments.soak.plan import Blow, Flow, Plan
+from mrclab.hosts import transports
+from mrclab.sim.breakage import SimBreakage
+from mrclab.sim.clock import Clock, ticks
+from mrclab.sim.codec import OBJECTS
+from mrclab.sim.fabric import SimFabric
+from mrclab.sim.nic import SimNic
+from mrclab.topo.cables.cablefaults import Corrupt, Drop, Match, RateLimit, SeededLoss
+from mrclab.topo.cables.impairment import Impairment
+from mrclab.topo.nodeconfig import NodeConfig
+from mrclab.topo.transport import TransportSpec
+
+GUARD = 64  # bytes around what is written to, which nobody may touch
+_GUARDED = b"\xa5" * GUARD
+_MOST_COMPLETIONS = 100_000
+_MOST_NOISE = 3000  # packets: it costs time and finds nothing more
+_Undo = Callable[[], object]
+
+
+class Transfer:
+    """A flow under way: its two QPs, the bytes at both ends, the completions that came."""
+
+    def __init__(self, rig: Rig, flow: Flow) -> None:
+        self.flow = flow
+        self.sender, self.receiver = (rig.transports[name] for name in (flow.source, flow.destination))
+        there, here = (one.config.host.address for one in (self.receiver, self.sender))
+        self.cq = self.sender.create_cq()
+        self.recv_cq = self.receiver.create_cq()
+        self.qp = self.sender.create_qp(there, send_cq=self.cq, **flow.attributes)
+        self.far = self.receiver.create_qp(here, recv_cq=self.recv_cq, **flow.attributes)
+        info, far = self.sender.local_info(self.qp), self.receiver.local_info(self.far)
+        self.sender.connect(self.qp, far)
+        self.receiver.connect(self.far, info)
+        self.bytes = random.Random(f"{rig.plan.seed}/{flow.source}/{flow.start}").randbytes(flow.size)
+        self._around = bytearray(_GUARDED + bytes(flow.size) + _GUARDED)
+        self.target = memoryview(self._around)[GUARD : GUARD + flow.size]
+        self.immediates: list[tuple[int, int, int]] = []
+        self.completions: list[Any] = []
+        self.received: list[Any] = []
+        self._post()
+
+    def _post(self) -> None:
+        local = self.sender.reg_mr(bytearray(self.bytes))
+        remote = self.receiver.reg_mr(self.target)
+        at = 0
+        for number, (size, with_imm) in enumerate(self.flow.messages):
+            if with_imm:
+                self.receiver.post_recv(self.far, number)
+                self.immediates.append((number, number, size))
+            opcode, imm = ("RDMA_WRITE_WITH_IMM", number) if with_imm else ("RDMA_WRITE", None)
+            self.sender.post_send(self.qp, number, opcode, local.lkey, at, size, remote.va + at, remote.rkey, imm)
+            at += size
+
+    def poll(self) -> None:
+        """Take completions."""
+        self.completions += self.sender.poll_cq(self.cq, _MOST_COMPLETIONS)
+        self.received += self.receiver.poll_cq(self.recv_cq, _MOST_COMPLETIONS)
+
+    @property
+    def done(self) -> bool:
+        """Whether every write has a completion."""
+        self.poll()
+        return len(self.completions) >= len(self.flow.messages)
+
+    @property
+    def guards_whole(self) -> bool:
+        """Whether nothing was written outside the region."""
+        return self._around[:GUARD] == _GUARDED == self._around[len(self._around) - GUARD :]
+
+
+class Rig:
+    """Everything of one plan, at time 0. `transfers` are those begun; `doomed` those that a restart ended."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.clock = Clock()
+        self.fabric = SimFabric(self.clock, plan.fabric, plan.seed, nodefiles.SWITCH_LATENCY)
+        self.breakage = SimBreakage(self.fabric, self, plan.seed)
+        self.denylist = Denylist(plan.fabric)
+        self.transports: dict[str, Any] = {}
+        self.nics: dict[str, SimNic] = {}
+        self.transfers: list[Transfer] = []
+        self.doomed: list[Transfer] = []
+        self.records: list[dict[str, Any]] = []
+        self._choice = TransportSpec(kind=plan.transport)
+        self._configs: dict[str, NodeConfig] = {}
+        self._lives = 0
+        self._down: dict[tuple[str, int], int] = {}
+        self._make_configs()
+        for host in plan.fabric.hosts:
+            self._start(host.name)
+        self._schedule()
+
+    def at(self, seconds: float, work: Callable[[], object]) -> None:
+        """Do something at a time; every host is served afterwards."""
+
+        def run(_about: object) -> None:
+            work()
+            for nic in self.nics.values():
+                nic.serve()
+
+        self.clock.at(ticks(seconds), run)
+
+    def _schedule(self) -> None:
+        plan = self.plan
+        for flow in plan.flows:
+            self.at(flow.start, functools.partial(self._begin, flow))
+        for blow in plan.blows:
+            self.at(blow.at, functools.partial(self._strike, blow))
+        for seconds, host in plan.restarts:
+            self.at(seconds, functools.partial(self._restart_host, host))
+
+    def _begin(self, flow: Flow) -> None:
+        self.transfers.append(Transfer(self, flow))
+
+    # --- hosts --------------------------------------------------------------------------------------------------------
+
+    def _make_configs(self) -> None:
+        denied = self.denylist.by_host()
+        version = self.denylist.version
+        self._configs = nodefiles.node_configs(self.plan.fabric, version, denied, None, self._choice)
+
+    def _start(self, name: str) -> None:
+        self._lives += 1
+        config, wire = self._configs[name], self.plan.wire_format
+        rng = random.Random(f"{self.plan.seed}/{name}/{self._lives}")
+        codecs = transports.WIRE if wire else OBJECTS
+        made = transports.endpoint(config, rng, self.records.append, codecs=codecs)
+        nic = SimNic(self.clock, self.fabric.nic_cable, wire, config, made)
+        self.transports[name], self.nics[name] = made, nic
+        self.fabric.plug_in(name, nic)
+
+    def _restart_host(self, name: str) -> None:
+        """Another process in its place. Who talked with the old one gives those QPs up, as a job does."""
+        for transfer in [one for one in self.transfers if name in {one.flow.source, one.flow.destination}]:
+            transfer.poll()
+            self.transfers.remove(transfer)
+            self.doomed.append(transfer)
+            if transfer.flow.source == name:
+                transfer.receiver.destroy_qp(transfer.far)
+            else:
+                transfer.sender.destroy_qp(transfer.qp)
+        self._start(name)
+        for flow in self.plan.after:
+            self._begin(flow)
+
+    # --- nodes, as SimBreakage wants them -----------------------------------------------------------------------------
+
+    def kill(self, node: str) -> None:
+        """A switch dies."""
+        self.fabric.switches[node].die()
+
+    terminate = kill
+
+    def restart(self, node: str) -> None:
+        """A switch comes back with its entries."""
+        switch = self.fabric.switches[node]
+        switch.revive()
+        switch.provision()
+
+    def freeze(self, node: str) -> None:
+        """A switch stands still."""
+        self.fabric.switches[node].freeze()
+
+    def thaw(self, node: str) -> None:
+        """A switch goes on."""
+        self.fabric.switches[node].thaw()
+
+    def is_alive(self, node: str) -> bool:
+        """Whether a switch is not dead."""
+        return self.fabric.switches[node].alive
+
+    # --- what befalls them --------------------------------------------------------------------------------------------
+
+    def _strike(self, blow: Blow) -> None:
+        undo = getattr(self, f"_do_{blow.kind}")(blow, **blow.fields)
+        if undo is not None:
+            self.at(blow.until, undo)
+
+    def _do_cut(self, blow: Blow, links: list[str]) -> _Undo:
+        owner = f"cut-{blow.at}"
+        self.breakage.hold_down(owner, *links)
+        return lambda: self.breakage.let_go(owner)
+
+    def _do_storm(self, blow: Blow, links: list[str], edges: int) -> _Undo:
+        owner, length = f"storm-{blow.at}", (blow.until - blow.at) / edges
+
+        def edge(number: int) -> None:
+            if number % 2 == 0:
+                self.breakage.hold_down(owner, *links)
+            else:
+                self.breakage.let_go(owner)
+
+        for number in range(edges):
+            self.at(blow.at + number * length, functools.partial(edge, number))
+        return lambda: self.breakage.let_go(owner)
+
+    def _inject(self, link: str, direction: Any, action: Any, match: Match) -> _Undo:
+        return self.breakage.inject([(link, action)], match=match, direction=direction).heal
+
+    def _do_lose(self, blow: Blow, link: str, direction: str, rate: float, least: int) -> _Undo:
+        seed = f"{self.plan.seed}/{blow.at}"
+        return self._inject(link, direction, SeededLoss(rate, seed, 64), Match(min_length=least))
+
+    def _do_damage(self, blow: Blow, link: str, direction: str, rate: float, offset: int) -> _Undo:
+        del blow
+        return self._inject(link, direction, Corrupt(rate, offset), Match())
+
+    def _do_police(self, blow: Blow, link: str, direction: str, rate_pps: int) -> _Undo:
+        del blow
+        return self._inject(link, direction, RateLimit(rate_pps), Match())
+
+    def _do_path(self, blow: Blow, link: str, direction: str, path: tuple[int, int]) -> _Undo:
+        del blow
+        return self._inject(link, direction, Drop(), Match(paths=(path,)))
+
+    def _do_detour(self, blow: Blow, link: str, direction: Any, **impairment: Any) -> _Undo | None:
+        del blow
+        wanted = Impairment(**impairment)
+        if any(self.fabric.cable(link).ways[side].detour is not None for side in (0, 1)):
+            return None
+        return self.breakage.impair(link, wanted, direction=direction, seed=self.plan.seed).heal
+
+    def _do_swap(self, blow: Blow, links: list[str]) -> _Undo | None:
+        del blow
+        if any(self.fabric.cable(link).swapped for link in links) or links[0] == links[1]:
+            return None
+        self.breakage.swap(*links)
+        return lambda: self.breakage.swap(*links)
+
+    def _do_crash(self, blow: Blow, switch: str) -> _Undo:
+        del blow
+        self.kill(switch)
+        return lambda: self.restart(switch)
+
+    def _do_freeze(self, blow: Blow, switch: str) -> _Undo:
+        del blow
+        self.freeze(switch)
+        return lambda: self.thaw(switch)
+
+    def _do_wrong_entry(self, blow: Blow, switch: str, port: int, to: int) -> _Undo:
+        del blow
+        known = self.fabric.switches[switch]
+        if known.alive:
+            known.route(known.model.port(port).usid, to or None)
+        return lambda: known.provision() if known.alive else None
+
+    def _do_noise(self, blow: Blow, source: str, destination: str, path: tuple[int, int], rate_pps: float) -> _Undo:
+        size = self.plan.fabric.spec.path_mtu
+        rate_pps = min(rate_pps, _MOST_NOISE / (blow.until - blow.at))
+        return self.breakage.background(source, destination, path, rate_pps, size, f"noise-{blow.at}").heal
+
+    def _do_deny(self, blow: Blow, what: str) -> _Undo | None:
+        source = f"soak-{blow.at}"
+        found = element(self.plan.fabric, what)
+        if self.plan.transport != "mrc":
+            return None
+        try:
+            self.denylist.deny(found, "", source)
+        except DenyError:
+            return None
+        self._tell()
+
+        def undo() -> None:
+            self.denylist.undeny(found, source)
+            self._tell()
+
+        return undo
+
+    def _tell(self) -> None:
+        self._make_configs()
+        for name, transport in self.transports.items():
+            transport.update_config(self._configs[name], self.clock.seconds)
+
+    def _do_port_admin(self, blow: Blow, host: str, port: int) -> _Undo:
+        del blow
+        self._admin(host, port, +1)
+        return lambda: self._admin(host, port, -1)
+
+    def _admin(self, host: str, port: int, by: int) -> None:
+        """Several may want a port disabled; a host that was restarted meanwhile forgot it."""
+        wanted = self._down[host, port] = self._down.get((host, port), 0) + by
+        self.transports[host].port_admin(port, wanted == 0, self.clock.seconds)
