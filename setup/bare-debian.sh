@@ -5,7 +5,7 @@
 #
 # FOLDER=/path keeps the system there for the next call; else it is made anew and removed. The commands run in namespaces
 # of their own, so that no process, mount or lab of theirs is left: pivot_root, not chroot, because mnexec needs / to be a
-# mount point. Package mirror and pip settings are this machine's.
+# mount point. Package mirror, pip settings and trusted certificates are copies of this machine's; nothing of it can be written.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,34 +34,51 @@ copy_checkout() {
     git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$ROOT/mrclab"
 }
 
-# Pip's settings as files; those in the environment are passed on below.
-copy_pip_settings() {
+# Pip's settings and the certificates that this machine trusts, as files; settings in the environment are passed on below.
+copy_settings() {
     local file
-    for file in /etc/pip.conf /etc/xdg/pip ~/.config/pip ~/.pip; do
+    for file in /etc/pip.conf /etc/xdg/pip ~/.config/pip ~/.pip /usr/local/share/ca-certificates /etc/ssl/certs/ca-certificates.crt; do
         [ ! -e "$file" ] || { mkdir -p "$ROOT$(dirname "$file")"; cp -rT "$file" "$ROOT$file"; }
     done
 }
 
-# Local folders that these settings name (an index has its files beside it), and the certificates that this machine trusts.
+# Local folders that these settings name (an index has its files beside it).
 shared_folders() {
-    { python3 -m pip config list 2>/dev/null || true; } | grep -oE "(file://)?/[^' ]+" | sed -E 's|^file://||; s|/simple/?$||'
-    echo /etc/ssl/certs
+    { python3 -m pip config list 2>/dev/null || true; } | grep -oE "(file://)?/[^' ]+" | sed -E 's|^file://||; s|/simple/?$||' | sort -u
+}
+
+# A /dev of its own with what every system has.
+make_dev() {
+    local name
+    mount -t tmpfs -o mode=755 tmpfs "$ROOT/dev"
+    for name in null zero full random urandom tty; do
+        touch "$ROOT/dev/$name"
+        mount --bind "/dev/$name" "$ROOT/dev/$name"
+    done
+    mkdir "$ROOT/dev/pts" "$ROOT/dev/shm"
+    mount -t devpts -o newinstance,ptmxmode=666 devpts "$ROOT/dev/pts"
+    mount -t tmpfs tmpfs "$ROOT/dev/shm"
+    ln -s pts/ptmx "$ROOT/dev/ptmx"
+    ln -s /proc/self/fd "$ROOT/dev/fd"
 }
 
 # Runs as process 1 of the new namespaces.
 enter() {
     local folder
     mount --bind "$ROOT" "$ROOT"
-    for folder in $(shared_folders | sort -u); do
+    for folder in $(shared_folders); do
         [ -d "$folder" ] || continue
         mkdir -p "$ROOT$folder"
-        mount --rbind "$folder" "$ROOT$folder"
+        mount --bind "$folder" "$ROOT$folder"
+        mount -o remount,bind,ro "$ROOT$folder"
     done
-    mount --rbind /dev "$ROOT/dev"
+    make_dev
     mount -t proc proc "$ROOT/proc"
     mount -t sysfs sysfs "$ROOT/sys"
     mount -t tmpfs tmpfs "$ROOT/run"
     cp -L /etc/resolv.conf /etc/hosts "$ROOT/etc/"
+    printf '#!/bin/sh\nexit 101\n' > "$ROOT/usr/sbin/policy-rc.d" # packages start no services
+    chmod +x "$ROOT/usr/sbin/policy-rc.d"
     mkdir -p "$ROOT/mnt/old"
     cd "$ROOT"
     pivot_root . mnt/old
@@ -96,7 +113,7 @@ main() {
     fi
     [ -e "$ROOT/etc/os-release" ] || make_system
     copy_checkout
-    copy_pip_settings
+    copy_settings
     export ROOT SUITE
     unshare --mount --pid --ipc --uts --fork --kill-child --propagation private "$PWD/setup/bare-debian.sh" enter "$@"
 }

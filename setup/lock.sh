@@ -3,8 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v uv >/dev/null || { echo "lock: uv is missing; install it with: pip install uv" >&2; exit 1; }
-# setuptools builds the editable install of the lab, without build isolation, so that its version is pinned as well.
-echo 'setuptools>=64' | uv pip compile --quiet --universal --python-version 3.10 --extra dev --extra ui \
-    --no-emit-index-url --no-header --no-annotate pyproject.toml - |
-    grep -v "sys_platform == 'win32'" > requirements.lock.new
+uv pip compile --quiet --universal --python-version 3.10 --extra dev --no-emit-index-url --no-header --no-annotate \
+    pyproject.toml | grep -v "sys_platform == 'win32'" > requirements.lock.new
 mv requirements.lock.new requirements.lock

@@ -125,10 +125,15 @@ def _controller_cpu(world: World) -> Callable[[], float]:
     """Tells what share of a core the controller used since the last call, in percent; 0 where it is no process."""
     if world.facts()["world"] != "wire":
         return lambda: 0.0
-    import psutil  # noqa: PLC0415 - Linux alone has what the wire needs
-
-    from mrclab.lab.run.session import Session  # noqa: PLC0415
+    from mrclab.lab.run.session import Session  # noqa: PLC0415 - Linux alone has what the wire needs
+    from mrclab.lab.run.watch import cpu_seconds  # noqa: PLC0415
 
     assert isinstance(world, Session)
-    process = psutil.Process(world.emulation.processes()["controller"])
-    return lambda: float(process.cpu_percent())
+    pid, seen = world.emulation.processes()["controller"], [(time.monotonic(), 0.0)]
+
+    def busy() -> float:
+        before, used = seen[-1]
+        seen.append((time.monotonic(), cpu_seconds(pid) or used))
+        return round(100 * (seen[-1][1] - used) / max(seen[-1][0] - before, 1e-9), 1)
+
+    return busy

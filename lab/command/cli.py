@@ -101,7 +101,7 @@ def run(
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: held, 1: failed or broke off, 3: machine too slow."""
-    loaded = scenario.in_world(scenario.load(path), world)
+    loaded = scenario.in_world(scenario.load(suite.find_one(path)), world)
     if seed is not None:
         loaded = scenario.with_seed(loaded, seed)
     chosen = (loaded.pick(variant),) if variant else loaded.runs
@@ -136,7 +136,7 @@ def plan(
     if path is None:
         planning.show(Fabric(FabricSpec()), None, out, entries)
         return
-    loaded = scenario.in_world(scenario.load(path), world)
+    loaded = scenario.in_world(scenario.load(suite.find_one(path)), world)
     worlds.check_faults(*loaded.runs)
     planning.show(loaded.fabric, loaded.scenario, out, entries)
 
@@ -149,13 +149,13 @@ def up(
     mapper: Annotated[bool, typer.Option("--mapper", help="hosts probe every link: see `mrclab map`")] = False,
 ) -> None:
     """Bring a lab up and open a prompt; the lab goes when the prompt ends."""
-    loaded = scenario.load(path) if path else None
+    loaded = scenario.load(suite.find_one(path)) if path else None
     fabric = loaded.fabric if loaded else Fabric(FabricSpec())
     probing = getattr(loaded and loaded.scenario, "mapper", None) or (MapperSpec() if mapper else None)
+    worlds.check_machine_for("wire")
     from mrclab.lab.command.shell import Shell  # noqa: PLC0415 - only the wire has a prompt
     from mrclab.lab.run import session  # noqa: PLC0415
 
-    session.check_machine()
     with ExitStack() as stack:
         with progressbar.shown(err) as progress:
             lab = stack.enter_context(

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.command import p4sh
-from mrclab.lab.faults import selftest
 from mrclab.lab.measure.machine import MIN_STEAL
 from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.watch import steal_seconds
+from mrclab.lab.run.worlds import missing_packages
 from mrclab.topo.linux import processes, state, targets
 
 _BUSY_S = 0.5  # seconds over which is seen what a hypervisor takes
@@ -38,6 +38,7 @@ def examine(run_dir: Path = RUN_DIR) -> list[Check]:
     return [
         _python(),
         _root(),
+        _packages(),
         _mininet(),
         *(_program(name, package) for name, package in _PROGRAMS.items()),
         _namespaces(),
@@ -57,6 +58,8 @@ _PROGRAMS = {"ip": "iproute2", "nft": "nftables", "mnexec": "mininet", "ethtool"
 
 def try_faults() -> list[Check]:
     """Make, look at and heal every kind of fault on real cables of a small fabric."""
+    from mrclab.lab.faults import selftest  # noqa: PLC0415 - it needs Linux
+
     return [
         Check(f"fault: {v.name}", v.holds, v.detail or "works", "this kind cannot be used here", False)
         for v in selftest.faults()
@@ -92,6 +95,12 @@ def _python() -> Check:
 def _root() -> Check:
     uid = os.geteuid()
     return Check("root", uid == 0, "root" if uid == 0 else f"user {uid}", "run the command with sudo")
+
+
+def _packages() -> Check:
+    missing = missing_packages()
+    found = f"{', '.join(missing)} missing" if missing else "there"
+    return Check("Python packages of the wire", not missing, found, "pip install 'mrclab[wire]'")
 
 
 def _mininet() -> Check:

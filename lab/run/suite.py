@@ -105,8 +105,16 @@ def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
     return paths
 
 
+def find_one(word: Path, home: Path = SCENARIOS) -> Path:
+    """The one scenario file that a person means; a file that does not exist is left to who reads it."""
+    found = [] if word.suffix in _SUFFIXES and word.exists() else find([str(word)], home)
+    if len(found) > 1:
+        raise ScenarioError([f"{word} holds {len(found)} scenarios; name one, or run them with `mrclab suite`"])
+    return found[0] if found else word
+
+
 def _files(word: str, home: Path) -> Iterable[Path]:
-    for candidate in (Path(word), home / word, *(home / f"{word}{suffix}" for suffix in _SUFFIXES)):
+    for candidate in (Path(word), home / word, home.parent / word, *(home / f"{word}{suffix}" for suffix in _SUFFIXES)):
         if candidate.is_dir():
             return _below(candidate)
         if candidate.is_file():

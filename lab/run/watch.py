@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
-
 from mrclab.lab.history import Writer
 from mrclab.topo.linux.depths import QueueDepths
+from mrclab.topo.linux.patience import glance
 from mrclab.topo.linux.waits import CpuWaits
 
 INTERVAL = 0.25  # seconds
@@ -114,4 +113,4 @@ def steal_seconds() -> float:
     """Seconds since boot that a CPU of this machine, on average, had work and was not let run by a hypervisor: `steal`
     in proc(5). 0 on bare metal.
     """
-    return psutil.cpu_times().steal / (psutil.cpu_count() or 1)
+    return glance().stolen / (os.cpu_count() or 1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mrclab.lab.errors import ScenarioError
+from mrclab.lab.errors import Refused, ScenarioError
 from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.scenario.mapper import MapperSpec
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
 
 WorldName = Literal["wire", "sim"]
+_WIRE_PACKAGES = ("finsy", "grpc", "pyroute2")
 
 
 def check_machine(*runs: Loaded) -> None:
@@ -29,9 +31,17 @@ def check_machine(*runs: Loaded) -> None:
 def check_machine_for(world: WorldName) -> None:
     """Refused with one sentence where this machine or user cannot have such a world."""
     if world == "wire":
+        if missing := missing_packages():
+            what = "pip install 'mrclab[wire]'"
+            raise Refused(f"{', '.join(missing)} not installed: real frames need `{what}`, virtual time `--world sim`")
         from mrclab.lab.run import session  # noqa: PLC0415
 
         session.check_machine()
+
+
+def missing_packages() -> list[str]:
+    """Python packages that the wire needs and that are not installed: those of the extra `wire`."""
+    return [name for name in _WIRE_PACKAGES if importlib.util.find_spec(name) is None]
 
 
 def check_faults(*runs: Loaded) -> None:

@@ -7,7 +7,6 @@ the same instant.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
@@ -116,6 +115,8 @@ def offloads_off(namespace: int, interfaces: Iterable[str]) -> None:
     The lab's own frames are whole as they are. But libpcap, with which BMv2 receives, gives each frame 64 KiB of its
     2 MiB ring where an offload is on, and then loses every burst beyond 32 frames.
     """
+
+    import fcntl  # noqa: PLC0415 - what else is here may be loaded where no lab can run
 
     def body() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:

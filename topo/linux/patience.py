@@ -16,7 +16,6 @@ _MOST = 20.0  # times that a limit may stretch for a machine that was slow from 
 _MORE = 4.0  # times that it may stretch while the machine, or the process, works all the time
 _BUSY = 0.7  # of the CPUs' time, or of a process's own: beyond it the machine was what took so long
 _SLOW = 3.0  # times the usual seconds for the first processes: such a machine needs no other excuse
-_TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Pace:
@@ -90,7 +89,8 @@ def glance(pid: int | None = None) -> Glance:
     """Read the kernel's counters; a process that has ended, or a kernel that keeps no such counter, counts as idle."""
     with Path("/proc/stat").open(encoding="ascii") as file:
         ticks = [int(word) for word in file.readline().split()[1:9]]  # user … idle, iowait, irq, softirq, steal
-    return Glance(sum(ticks) / _TICK, ticks[3] / _TICK, ticks[7] / _TICK, _process_seconds(pid) if pid else 0.0)
+    tick = os.sysconf("SC_CLK_TCK")
+    return Glance(sum(ticks) / tick, ticks[3] / tick, ticks[7] / tick, _process_seconds(pid) if pid else 0.0)
 
 
 def _process_seconds(pid: int) -> float:

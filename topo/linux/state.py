@@ -7,7 +7,6 @@ whatever the file says. All of it is root's, whatever the umask.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -228,6 +227,8 @@ def _take_lock(base: Path) -> int:
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
+            import fcntl  # noqa: PLC0415 - where a lab cannot run, whether one does can still be asked
+
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip()

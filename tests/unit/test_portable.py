@@ -1,0 +1,88 @@
+"""Everything but the wire can be loaded where there is no Linux and nothing of the extras."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+WIRE = (
+    "topo.linux.emulation",
+    "topo.linux.nodes",
+    "topo.cables.cables",
+    "topo.cables.helper",
+    "topo.cables.relays",
+    "topo.cables.selftest",
+    "topo.cables.senders",
+    "topo.cables.testports",
+    "hosts.agent.provider",
+    "hosts.agent.punctual",
+    "hosts.memory.guard",
+    "hosts.memory.regions",
+    "hosts.nic.nic",
+    "hosts.scapy_mrc",
+    "controller.api",
+    "controller.app",
+    "controller.fleet",
+    "controller.session",
+    "controller.worker",
+    "controller.health.maintenance",
+    "controller.provisioning.counterread",
+    "controller.provisioning.evwatch",
+    "controller.provisioning.memoryswitch",
+    "controller.provisioning.prober",
+    "controller.provisioning.program",
+    "controller.provisioning.provision",
+    "lab.command.shell",
+    "lab.faults.live",
+    "lab.faults.selftest",
+    "lab.run.programs",
+    "lab.run.session",
+    "lab.run.wirebreakage",
+    "lab.ui.server",  # the page, an extra of its own
+)
+"""Modules, or packages with some, that need Linux or an extra. One that no longer does leaves this list."""
+
+_LOAD = """
+import importlib, json, pkgutil, socket, sys
+
+ABSENT = {"fcntl", "resource", "mininet", "pyroute2", "finsy", "grpc", "google", "scapy", "starlette", "uvicorn"}
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ABSENT:
+            raise ImportError(f"{name} is not here")
+
+sys.meta_path.insert(0, Absent())
+if hasattr(socket, "AF_PACKET"):
+    del socket.AF_PACKET
+failed = {}
+for top in ("controller", "experiments", "hosts", "lab", "rpc", "sim", "topo"):
+    package = importlib.import_module(f"mrclab.{top}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda _: None):
+        if not module.name.endswith("__main__"):
+            try:
+                importlib.import_module(module.name)
+            except ImportError as error:
+                failed[module.name.removeprefix("mrclab.")] = str(error)
+print(json.dumps(failed))
+"""
+
+
+def _python(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+
+
+def test_only_the_wire_needs_linux():
+    failed = json.loads(_python(_LOAD).splitlines()[-1])
+    needed = {
+        place: next((wire for wire in WIRE if place == wire or place.startswith(f"{wire}.")), None) for place in failed
+    }
+    assert {place: failed[place] for place, wire in needed.items() if wire is None} == {}
+    assert set(needed.values()) == set(WIRE)
+
+
+@pytest.mark.parametrize("module", ["lab.command.cli", "lab.run.virtual", "sim.fabric", "topo.model"])
+def test_nothing_is_drawn_at_import(module):
+    loaded = _python(f"import mrclab.{module}, sys; print(*sys.modules)").split()
+    assert not {"matplotlib", "numpy", "grpc", "finsy", "pyroute2"} & set(loaded)
