@@ -1,8 +1,8 @@
 """Random runs in foul weather: nothing lost, nothing doubled, nobody stuck.
 
-Each seed draws a fabric, QPs both ways, messages and what befalls them: loss up to a half, duplicates, jitter up to 5
-round trips, trims and marks, paths that are dead one way, ports that storm, a host that starts again. A few dozen seeds
-run here; MRCLAB_SOAK=2000 runs as many, from MRCLAB_SOAK_FROM (0) on.
+Each seed draws a fabric, QPs both ways, messages, what their receivers can take, and what befalls them: loss up to a
+half, duplicates, jitter up to 5 round trips, trims and marks, paths that are dead one way, ports that storm, a host
+that starts again. A few dozen seeds run here; MRCLAB_SOAK=2000 runs as many, from MRCLAB_SOAK_FROM (0) on.
 """
 
 import os
@@ -70,11 +70,30 @@ class Work:
         offset = 0
         for index, (size, with_imm) in enumerate(plan):
             if with_imm:
-                sim.hosts[b].post_recv(self.transfer.qb, index)
                 self.immediates.append((index, index, size))
             self.transfer.write(offset, size, index if with_imm else None)
             offset += size
         self.total = offset
+        self.post_receives(sim.hosts[b], one_by_one=rng.random() < 0.5)
+
+    def post_receives(self, host, one_by_one: bool) -> None:
+        """All at once, or each some time after the one before was taken."""
+        waiting = [wr_id for wr_id, _, _ in self.immediates]
+        qp, sim = host.qp(self.transfer.qb), self.transfer.sim
+        complete = qp.complete_receive
+
+        def post():
+            if waiting and host.qps.get(qp.qpn) is qp:
+                host.post_recv(qp.qpn, waiting.pop(0))
+
+        def completed(*arguments):
+            complete(*arguments)
+            sim.at(sim.now + RTT, post)
+
+        if one_by_one:
+            qp.complete_receive = completed
+        for _ in waiting[: 1 if one_by_one else None]:
+            post()
 
     def done(self) -> bool:
         """Whether the sender knows that all has arrived."""
@@ -122,6 +141,9 @@ def test_nothing_is_lost_doubled_or_stuck(seed):
         timestamps=rng.random() < 0.8,
         dynamic_mpr=rng.random() < 0.5,
         bitmap_units=rng.choice((0, 3)),
+        memory_rate=rng.choice((0.0, 0.0, RATE)),
+        packet_buffer=rng.choice((4, 64)),
+        always_skip_after=rng.choice((0, 3)),
         timeout_exponent=rng.choice((16, 18)),
     )
     sim.fate = Weather(sim, rng, planes, uplinks).fate
