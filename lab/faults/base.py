@@ -51,6 +51,10 @@ class FaultBase(Strict):
         del fabric
         return ()
 
+    def stops(self, fabric: Fabric) -> tuple[str, ...]:
+        """Processes of the lab that the fault ends or makes stand still."""
+        return self.processes(fabric)
+
     def claims(self, fabric: Fabric) -> frozenset[str]:
         """What, in words, no other fault may claim or need while this one is in force."""
         del fabric

@@ -10,6 +10,7 @@ from mrclab.lab.scenario.units import Duration, Percent, show_seconds
 from mrclab.topo.model import Fabric
 
 CONTROLLER = "the controller"
+_CONTROLLER_NAME = "controller"  # of its process
 _PROVISIONING = 10.0  # seconds that a rebooted switch may take at most to come back: `processactions` waits no longer
 
 
@@ -66,6 +67,11 @@ class SwitchFreeze(SwitchFault):
         del fabric
         return f"{self.switch} freezes"
 
+    def stops(self, fabric: Fabric) -> tuple[str, ...]:
+        """The switch."""
+        del fabric
+        return (self.switch,)
+
     def claims(self, fabric: Fabric) -> frozenset[str]:
         """The switch."""
         del fabric
@@ -93,6 +99,11 @@ class SwitchReboot(FaultBase):
         """What happens."""
         del fabric
         return f"{self.switch} reboots" + (", keeping its state" if self.keep_state else "")
+
+    def stops(self, fabric: Fabric) -> tuple[str, ...]:
+        """The switch, in either case."""
+        del fabric
+        return (self.switch,)
 
     def claims(self, fabric: Fabric) -> frozenset[str]:
         """The switch, and its process unless it keeps its state."""
@@ -236,6 +247,11 @@ class ControllerSlow(LastingFault):
         """What happens."""
         del fabric
         return f"the controller stands still for {show_seconds(self.pause)} of every {show_seconds(self.period)}"
+
+    def stops(self, fabric: Fabric) -> tuple[str, ...]:
+        """The controller."""
+        del fabric
+        return (_CONTROLLER_NAME,)
 
     def claims(self, fabric: Fabric) -> frozenset[str]:
         """The controller."""

@@ -160,6 +160,8 @@ class TimeLine:
             fields["paths"] = [list(path) for path in paths]
         if processes := fault.processes(fabric):
             fields["processes"] = list(processes)
+        if stops := fault.stops(fabric):
+            fields["stops"] = list(stops)
         self._ground.record(kind, at, fault=fault.name, fault_kind=fault.kind_name, **fields)
 
 

@@ -21,6 +21,7 @@ class Strike:
     where: str = ""  # the element that those cables are: a cable, a switch, a host, a plane
     paths: tuple[Path, ...] = ()  # where it hits only some of the paths over its cables
     processes: tuple[str, ...] = ()  # ended on purpose
+    stops: tuple[str, ...] = ()  # processes that it ends, or makes stand still
     edges: tuple[float, ...] = ()  # times at which a fault that comes and goes did so
 
     def during(self, otherwise: float) -> tuple[float, float]:
@@ -56,6 +57,7 @@ def strikes(history: History, scenario_faults: list[Any], fabric: Fabric) -> dic
             where=min(elements(set(links), fabric), key=len, default=f"the cables of {name}"),
             paths=tuple((int(plane), int(uplink)) for plane, uplink in record.get("paths", ())),
             processes=tuple(record.get("processes", ())),
+            stops=tuple(record.get("stops", record.get("processes", ()))),
             edges=tuple(edges.get(name, ())),
         )
     return found

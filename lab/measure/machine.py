@@ -9,6 +9,7 @@ from functools import cached_property
 
 from mrclab.lab.history import History
 from mrclab.lab.measure.faults import Strike
+from mrclab.lab.measure.lateness import Lateness
 from mrclab.lab.measure.samples import Samples
 from mrclab.lab.measure.series import Counter
 from mrclab.lab.scenario.units import show_seconds
@@ -43,13 +44,14 @@ class Machine:
 
     def __init__(
         self, history: History, samples: Samples, strikes: Iterable[Strike], start: float, end: float, hosts: set[str],
-        rtt: float, max_wait: float | None = None,
+        rtt: float, max_wait: float | None = None, controlled: bool = False,
     ) -> None:  # fmt: skip
         self._history = history
         self._samples = samples
         self._strikes = tuple(strikes)
         self._start, self._end, self._hosts = start, end, hosts
         self._rtt, self._max_wait = rtt, max_wait or rtt
+        self._controlled = controlled  # what is judged depends on the controller
         self._max_waited = MAX_WAITED * self._max_wait / rtt
 
     @cached_property
@@ -147,6 +149,19 @@ class Machine:
         return False
 
     @cached_property
+    def lateness(self) -> Lateness:
+        """How late switches, the controller and the lab itself were while the traffic ran."""
+        return Lateness(self._history, self._strikes, self._start, self._end)
+
+    @cached_property
+    def worst_waits(self) -> dict[str, float]:
+        """The longest that each process was late, or waited for a CPU, seconds; of those that told of any."""
+        found = self.lateness.worst()
+        for late, host, _ in self._late:
+            found[host] = max(late, found.get(host, 0.0))
+        return found
+
+    @cached_property
     def virtual(self) -> bool:
         """Whether the run was in virtual time, where there is no machine that could be too slow."""
         return any(record["world"] == VIRTUAL for record in self._history.of("world"))
@@ -177,7 +192,7 @@ class Machine:
         share, host = self.most_waiting
         if share > self._max_waited and late <= self._max_wait:
             found.append(f"the machine let {host} wait for a CPU {share * 100:.0f}% of the time")
-        return found
+        return found if self.virtual else [*found, *self.lateness.reasons(self._max_wait, self._controlled)]
 
     def _steal_at(self, t: float) -> str:
         """Who had the CPUs at this time, if it was nobody on this machine."""

@@ -134,7 +134,8 @@ class Measures:
         """Processes, sockets, lateness."""
         hosts = self.flows.sources | self.flows.sinks
         strikes, max_wait = self.strikes.values(), self.scenario.max_wait
-        return Machine(self.history, self.samples, strikes, self.start, self.end, hosts, self.rtt, max_wait)
+        controlled = self.scenario.mapper is not None
+        return Machine(self.history, self.samples, strikes, self.start, self.end, hosts, self.rtt, max_wait, controlled)
 
     # --- in short ---------------------------------------------------------------------------------------------------
 

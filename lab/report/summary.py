@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter as Tally
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -76,14 +76,16 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         ev_changes=_ev_changes(measures),
         drops=[{"reason": k, "packets": sum(v.values()), "by_switch": v} for k, v in measures.switches.drops.items()],
         ports=_ports(measures),
-        processes=[_process(process) for process in processes],
+        processes=[_process(process, measures.machine.worst_waits) for process in processes],
         hypervisor=_process(measures.machine.hypervisor) if measures.machine.hypervisor else None,
         run=info,
     )
 
 
-def _process(process: Process) -> Row:
-    return {"process": process.name, "mean": round(process.mean, 4), "peak": round(process.peak, 4)}
+def _process(process: Process, waits: Mapping[str, float] | None = None) -> Row:
+    wait = (waits or {}).get(process.name)
+    late = {"worst_wait": None if wait is None else round(wait, 4)}
+    return {"process": process.name, "mean": round(process.mean, 4), "peak": round(process.peak, 4), **late}
 
 
 def bins(measures: Measures) -> list[float]:

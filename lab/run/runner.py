@@ -23,6 +23,7 @@ from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError
 
 _LONGEST_REST = 0.1  # seconds between two looks at faults that go on by themselves, and at what people see
+_LATE = 0.01  # seconds: the run writes down when it was woken up later than this
 _LINGER_POLL = 0.2  # seconds between two looks at the EVs
 _QUIET = 0.3  # seconds after the last event: every process writes its last sample, one that dies is seen dead
 
@@ -93,7 +94,11 @@ class Run:
             for phrase in self._time_line.advance(seconds, shares, self._moments()):
                 self._say(phrase)
             self._progress("traffic", int(1000 * sum(shares.values()) / len(shares)), 1000)
-            for host, event in self._hearing.wait(self._next(now)):
+            until = self._next(now)
+            heard = self._hearing.wait(until)
+            if (late := self._world.now - until) > _LATE:
+                self._world.record("lab.late", None, late=round(late, 6))
+            for host, event in heard:
                 self._take(host, event)
             for traffic in self._traffics:
                 if traffic.running and traffic.over:

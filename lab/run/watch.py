@@ -59,9 +59,12 @@ class Watch:
             self._depths.close()
 
     def _run(self) -> None:
-        while not self._stopped.wait(INTERVAL):
+        while True:
+            due = time.monotonic() + INTERVAL
+            if self._stopped.wait(INTERVAL):
+                return
             try:
-                self.look()
+                self.look(time.monotonic() - due)
             except OSError:  # nothing can be written any more, which the run learns elsewhere
                 return
 
@@ -75,8 +78,11 @@ class Watch:
         with self._lock:
             self._excused.difference_update(names)
 
-    def look(self) -> None:
-        """Take one sample of all processes; one that was there before and is gone has died, or was ended."""
+    def look(self, late: float = 0.0) -> None:
+        """Take one sample of all processes; one that was there before and is gone has died, or was ended.
+
+        `late`: seconds that this process was woken up later than it asked for.
+        """
         with self._lock:
             processes = self._processes()
             for name in self._seen - set(processes):
@@ -86,7 +92,7 @@ class Watch:
         seconds = {name: cpu_seconds(pid) for name, pid in processes.items()}
         used = {name: used for name, used in seconds.items() if used is not None}
         waited = {name: round(seconds, 6) for name, seconds in self._waits.look(processes).items()}
-        self._log.add("cpu", seconds=used, waited=waited, steal=steal_seconds())
+        self._log.add("cpu", seconds=used, waited=waited, steal=steal_seconds(), lab_late=round(max(0.0, late), 6))
         if self._depths is not None:
             self._look_into_queues(self._depths)
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,33 @@ def test_a_disk_that_is_full_is_said_and_what_was_measured_survives(mrclab, tmp_
         subprocess.run(["umount", "-l", small], check=True)
         if place == "run directory":
             shutil.rmtree(small, ignore_errors=True)
+
+
+STOPPED = """\
+name: stopped
+fabric: {planes: 2, t0s: 1, t1s: 1, hosts_per_t0: 2, path_mtu: 1024, link: {rate_pps: 300, delay: 5ms}}
+traffic:
+  - {name: file, kind: stream, from: h1, to: h2, duration: 4s}
+faults:
+  - {name: cut, kind: link_down, link: h1-p2, at: 1s, until: 3s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("victim", "reason"),
+    [("the lab", "the lab itself stood still for"), ("t0-p1-1", "switch t0-p1-1 was")],
+)
+def test_who_stands_still_while_a_fault_is_due_makes_the_run_invalid(mrclab, tmp_path, victim, reason):
+    (tmp_path / "stopped.yaml").write_text(STOPPED)
+    process = mrclab.start("run", tmp_path / "stopped.yaml", "--results", tmp_path / "results")
+    try:
+        mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
+        pid = process.pid if victim == "the lab" else mrclab.pids(victim)[-1]
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(1.5)  # over the moment at which the cable is cut
+        os.kill(pid, signal.SIGCONT)
+        shown, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 3, told
+    assert reason in shown

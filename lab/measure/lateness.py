@@ -1,0 +1,126 @@
+"""How late the lab's own processes were: the one that strikes faults, the switches, the controller.
+
+Hosts tell by their samples how late their NICs woke up (`machine`). Here is what the others tell: `lab.late` and the
+field `lab_late` of `cpu` (the lab's own process, woken later than it asked for), `late` and `silent` of `depths` (a
+switch; of one that cannot tell, `waited` of `cpu`), and the controller's `switches`, one a second. What a fault stops
+on purpose is not late.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from mrclab.lab.history import History, Record
+from mrclab.lab.measure.faults import Strike
+from mrclab.lab.scenario.units import show_seconds
+
+CONTROLLER = "controller"
+TELEMETRY_S = 1.0  # seconds between two records of the controller's
+CONTROLLER_S = 1.0  # seconds that it may be late where something depends on it
+SILENT_S = 1.0  # seconds for which a switch may give no answer
+_RESTART_S = 3.0  # seconds after a fault in which what it stopped may still be slow
+_AFTER_S = 0.1  # seconds after the lab's process woke up in which it does what was due meanwhile
+_NEEDS_CONTROLLER = ("switch_crash", "switch_reboot", "wrong_entry", "controller_")  # beginnings of kinds of faults
+
+
+@dataclass(frozen=True)
+class Late:
+    """One time that something was late: seconds, who, and when it ended."""
+
+    seconds: float
+    who: str
+    at: float
+
+
+class Lateness:
+    """What was late between two times."""
+
+    def __init__(self, history: History, strikes: Iterable[Strike], start: float, end: float) -> None:
+        self._history, self._strikes = history, tuple(strikes)
+        self._start, self._end = start, end
+
+    def worst(self) -> dict[str, float]:
+        """The longest of each that told of any, seconds."""
+        found: dict[str, float] = {}
+        for late in (*self._of_lab(), *self._of_switches(), *self._of_controller()):
+            found[late.who] = max(late.seconds, found.get(late.who, 0.0))
+        return found
+
+    def reasons(self, most: float, controlled: bool) -> Iterator[str]:
+        """Why the run is no result, where something was more than `most` seconds late; the worst of each sort.
+
+        `controlled`: something that is judged depends on the controller.
+        """
+        yield from self._at_moments(most)
+        worst = max(self._of_switches(), key=lambda late: late.seconds, default=None)
+        if worst is not None and worst.seconds > most:
+            yield f"switch {worst.who} was {show_seconds(worst.seconds)} late at {self._time(worst.at)}"
+        still = max(self._silent(), key=lambda late: late.seconds, default=None)
+        if still is not None and still.seconds > SILENT_S:
+            yield f"switch {still.who} gave no answer for {show_seconds(still.seconds)} until {self._time(still.at)}"
+        slow = max(self._of_controller(), key=lambda late: late.seconds, default=None)
+        depends = controlled or any(strike.kind.startswith(_NEEDS_CONTROLLER) for strike in self._strikes)
+        if slow is not None and depends and slow.seconds > CONTROLLER_S:
+            yield f"the controller was {show_seconds(slow.seconds)} late at {self._time(slow.at)}"
+
+    def _time(self, t: float) -> str:
+        return f"{t - self._start:.2f} s"
+
+    def _at_moments(self, most: float) -> Iterator[str]:
+        """The lab's own process stood still when something was to be done that verdicts go by."""
+        moments = [(strike.begin, f"{strike.name} was to strike") for strike in self._strikes]
+        moments += [(strike.end, f"{strike.name} was to be healed") for strike in self._strikes if strike.end]
+        moments += [(edge, f"{strike.name} was to go on") for strike in self._strikes for edge in strike.edges]
+        moments += [(r.t, f"{r['traffic']} was to begin") for r in self._history.of("traffic.start")]
+        for late in sorted(self._of_lab(), key=lambda late: -late.seconds):
+            met = [what for t, what in moments if late.at - late.seconds <= t <= late.at + _AFTER_S]
+            if late.seconds > most and met:
+                still = f"the lab itself stood still for {show_seconds(late.seconds)} until {self._time(late.at)}"
+                yield f"{still}, when {met[0]}"
+                return
+
+    def _of_lab(self) -> list[Late]:
+        """Also what ended shortly after the traffic: a fault may have been due before."""
+        told = [(r.t, r["late"]) for r in self._history.of("lab.late")]
+        told += [(r.t, r["lab_late"]) for r in self._history.of("cpu") if "lab_late" in r.data]
+        return [Late(late, "lab", t) for t, late in told if self._start <= t and t - late <= self._end]
+
+    def _of_switches(self) -> list[Late]:
+        found = [Late(late, switch, r.t) for r in self._between("depths") for switch, late in r.get("late", {}).items()]
+        tell = {late.who for late in found}
+        others = {switch for r in self._history.of("counters") for switch in r["switches"]} - tell
+        found += [
+            Late(waited, name, r.t)
+            for r in self._between("cpu")
+            for name, waited in r.get("waited", {}).items()
+            if name in others
+        ]
+        return [late for late in found if not self._stopped(late.who, late.at - late.seconds, late.at)]
+
+    def _silent(self) -> list[Late]:
+        """Stretches in which a switch answered nothing, each told at its end."""
+        since: dict[str, float] = {}
+        found = []
+        for record in self._between("depths"):
+            for switch in record["silent"]:
+                begun = since.setdefault(switch, record.t)
+                if not self._stopped(switch, begun, record.t):
+                    found.append(Late(record.t - begun, switch, record.t))
+            since = {switch: t for switch, t in since.items() if switch in record["silent"]}
+        return found
+
+    def _of_controller(self) -> list[Late]:
+        times = [r.t for r in self._history.of("switches", node=CONTROLLER) if self._start <= r.t <= self._end]
+        return [
+            Late(later - t - TELEMETRY_S, CONTROLLER, later)
+            for t, later in itertools.pairwise(times)
+            if later - t > TELEMETRY_S and not self._stopped(CONTROLLER, t, later)
+        ]
+
+    def _between(self, kind: str) -> Iterator[Record]:
+        return (record for record in self._history.of(kind) if self._start <= record.t <= self._end)
+
+    def _stopped(self, who: str, since: float, until: float) -> bool:
+        """Whether a fault stopped it at some time between two, or it had just begun anew."""
+        times = [strike.during(self._end) for strike in self._strikes if who in strike.stops]
+        return any(begin <= until and since <= end + _RESTART_S for begin, end in times)

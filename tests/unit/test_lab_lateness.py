@@ -1,0 +1,69 @@
+"""A run in which the lab itself, a switch or the controller came too late is no result, and says who, when and why."""
+
+import pytest
+from lab_history import CORE, END, NIC, RTT, START, measures
+
+from mrclab.lab.history import Record
+
+LONG = 5 * RTT
+
+
+def invalid(*more, without=()):
+    return measures(change=lambda records: [r for r in records if r.kind not in without] + list(more)).invalid
+
+
+def lab(t, kind, **fields):
+    return Record(t, "lab", kind, fields)
+
+
+def test_a_fault_that_struck_late_because_the_lab_stood_still_makes_the_run_invalid():
+    (reason,) = invalid(lab(CORE - 0.01, "lab.late", late=LONG))
+    assert reason.startswith("the lab itself stood still for")
+    assert "when core-link was to strike" in reason
+    (reason,) = invalid(lab(NIC + 0.2, "cpu", seconds={}, lab_late=LONG + 0.3))
+    assert "when nic-link was to strike" in reason
+
+
+def test_the_lab_may_stand_still_while_nothing_is_to_be_done_or_for_less_than_a_round_trip():
+    assert invalid(lab(CORE + 1.0, "lab.late", late=0.5)) == []
+    assert invalid(lab(CORE, "lab.late", late=0.9 * RTT)) == []
+    assert invalid(lab(START - 5, "lab.late", late=0.5)) == []
+
+
+def test_a_switch_that_was_late_makes_the_run_invalid_whichever_way_it_is_told():
+    told = lab(START + 1, "depths", switches={}, silent=[], late={"t0-p1-1": LONG, "t1-p1-1": 0.0})
+    assert invalid(told) == [f"switch t0-p1-1 was {LONG * 1000:.3g} ms late at 1.00 s"]
+    waited = lab(START + 1, "cpu", seconds={}, waited={"t0-p1-1": LONG, "controller": LONG, "other": LONG})
+    assert invalid(waited) == [f"switch t0-p1-1 was {LONG * 1000:.3g} ms late at 1.00 s"]
+    before = lab(START - 1, "depths", switches={}, silent=[], late={"t0-p1-1": LONG})
+    assert invalid(before) == []
+
+
+def silences(seconds, switch="t0-p1-1"):
+    ticks = int(seconds / 0.25) + 1
+    return [lab(START + 0.5 + 0.25 * n, "depths", switches={}, silent=[switch], late={}) for n in range(ticks)]
+
+
+def test_a_switch_that_gives_no_answer_makes_the_run_invalid_unless_a_fault_stopped_it():
+    answers = lab(START + 2.5, "depths", switches={}, silent=[], late={})
+    assert invalid(*silences(1.5), answers) == ["switch t0-p1-1 gave no answer for 1.50 s until 2.00 s"]
+    assert invalid(*silences(0.75), answers) == []
+    froze = {"fault": "ice", "fault_kind": "switch_freeze", "links": [], "text": "", "stops": ["t0-p1-1"]}
+    fault = [Record(START + 0.4, "lab", "fault.begin", froze), Record(START + 2.1, "lab", "fault.end", froze)]
+    assert invalid(*silences(1.5), answers, *fault) == []
+    assert invalid(*silences(1.5, "t1-p1-1"), answers, *fault) != []
+
+
+@pytest.mark.parametrize(("kind", "reasons"), [("link_down", 0), ("switch_crash", 1), ("controller_slow", 1)])
+def test_a_controller_that_stood_still_matters_where_something_depends_on_it(kind, reasons):
+    told = [Record(START + t, "controller", "switches", {}) for t in (0.5, 1.5, 5.0, 6.0)]
+    fault = {"fault": "f", "fault_kind": kind, "links": [], "text": "", "stops": ["t1-p1-1"]}
+    found = invalid(*told, Record(END - 0.5, "lab", "fault.begin", fault))
+    assert len(found) == reasons
+    assert all("the controller was 2.50 s late at 5.00 s" in reason for reason in found)
+
+
+def test_the_longest_waits_are_told_by_process():
+    told = lab(START + 1, "depths", switches={}, silent=[], late={"t0-p1-1": 0.003})
+    found = measures(change=lambda r: [*r, told, lab(CORE, "lab.late", late=0.02)]).machine.worst_waits
+    assert (found["t0-p1-1"], found["lab"]) == (0.003, 0.02)
