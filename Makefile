@@ -1,14 +1,16 @@
 # Every target sets up what it needs by itself (setup/install.sh: apt packages, .venv, .venv-p4sh) and is quick when that is done.
-# Variables: TARGET=soft|bmv2 (the P4 switch; default: bmv2 where it is installed), ARGS (passed on).
+# Variables: PYTHONS (versions besides the system's for the unit tests), TARGET=soft|bmv2 (the P4 switch; default: bmv2 where it is installed), ARGS (passed on).
 
 BIN := .venv/bin
+PYTHONS ?= 3.10 3.11
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help demo test test-debian13 paper lint bench libmrc p4 setup lock clean
+.PHONY: help demo test test-pythons test-debian13 paper lint bench libmrc p4 setup lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
 	@echo "sudo make test    lint, types and all tests"
+	@echo "make test-pythons only the unit tests, under those of PYTHONS=\"3.10 3.11 3.12 3.13 3.14\" that are here"
 	@echo "sudo make test-debian13  set up, demo and unit tests on a bare Debian 13 in a folder (needs mmdebstrap)"
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
 	@echo "make lint         ruff and mypy only"
@@ -30,6 +32,10 @@ lint: setup
 
 test: lint
 	$(BIN)/pytest $(ARGS)
+	@setup/pythons.sh $(PYTHONS)
+
+test-pythons: setup
+	@setup/pythons.sh $(PYTHONS) -- $(ARGS)
 
 test-debian13:
 	@setup/bare-debian.sh trixie

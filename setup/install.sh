@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 PYTHON=${PYTHON:-/usr/bin/python3}
+VENV=${VENV:-} # another folder than .venv: then only that is made
 PACKAGES=(mininet iproute2 nftables ethtool tcpdump iputils-ping procps python3-venv make tshark)
 MININET=/usr/lib/python3/dist-packages/mininet
 
@@ -49,17 +50,17 @@ new_venv() {
 }
 
 install_lab() {
-    local want
+    local want venv=$1
     want=$(stamp requirements.lock pyproject.toml setup/install.sh)
-    fresh .venv "$want" && return 0
-    say "making .venv (Python packages of requirements.lock)"
-    new_venv .venv
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock || die "pip could not install requirements.lock."
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || die "pip could not install the lab itself."
+    fresh "$venv" "$want" && return 0
+    say "making $venv (Python packages of requirements.lock)"
+    new_venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r requirements.lock || die "pip could not install requirements.lock."
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || die "pip could not install the lab itself."
     # Mininet is Debian's, not PyPI's: one package is let into the environment, not the whole of dist-packages.
-    ln -sfn "$MININET" "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
-    .venv/bin/python -W ignore -c 'import mininet.net' || die "the Mininet in $MININET cannot be imported by $("$PYTHON" -V); install the package mininet anew, or set PYTHON to another version."
-    printf '%s\n' "$want" > .venv/.stamp
+    ln -sfn "$MININET" "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
+    "$venv/bin/python" -W ignore -c 'import mininet.net' || die "the Mininet in $MININET cannot be imported by $("$PYTHON" -V); install the package mininet anew, or set PYTHON to another version."
+    printf '%s\n' "$want" > "$venv/.stamp"
 }
 
 install_p4sh() {
@@ -75,7 +76,11 @@ install_p4sh() {
 main() {
     install_packages
     check_python
-    install_lab
+    if [ -n "$VENV" ]; then
+        install_lab "$VENV"
+        return
+    fi
+    install_lab .venv
     install_p4sh
 }
 
