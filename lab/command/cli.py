@@ -1,6 +1,7 @@
 """The command `mrclab`. Known errors become one sentence on stderr and an exit status; nothing here does any work."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from mrclab.lab.command import progress as progressbar
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
 from mrclab.lab.report import suitereport
-from mrclab.lab.run import runner, suite, worlds
+from mrclab.lab.run import runner, size, suite, worlds
 from mrclab.lab.run.attach import RUN_DIR, attach
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
@@ -74,6 +75,7 @@ ScenarioPath = Annotated[
 ]
 OptionalScenario = Annotated[Path | None, typer.Argument(metavar="SCENARIO", help="take the fabric of this scenario")]
 Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
+Force = Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")]
 Results = Annotated[Path, typer.Option(help="where result directories go")]
 
 _BENCHMARKS = {"host": "mrclab.bench.host", "controller": "mrclab.bench.controller", "switch": "mrclab.bench.switch"}
@@ -99,6 +101,7 @@ def run(
     variant: Annotated[str, typer.Option(help="only this variant of the scenario")] = "",
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
+    force: Force = False,
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: held, 1: failed or broke off, 3: machine too slow."""
     loaded = scenario.in_world(scenario.load(suite.find_one(path)), world)
@@ -109,8 +112,9 @@ def run(
     if dry_run:
         for one in chosen:
             planning.show(one.fabric, one.scenario, out)
+        _warn(worlds.check_size(*chosen, force=True))
         return
-    worlds.check_machine(*chosen)
+    _warn(worlds.check_machine(*chosen, force=force))
     if len(chosen) > 1:
         with progressbar.shown(err) as progress:
             made = suite.Suite(results_dir, progress, progressbar.teller(progress), target, context.obj)
@@ -147,12 +151,14 @@ def up(
     path: OptionalScenario = None,
     target: Target = None,
     mapper: Annotated[bool, typer.Option("--mapper", help="hosts probe every link: see `mrclab map`")] = False,
+    force: Force = False,
 ) -> None:
     """Bring a lab up and open a prompt; the lab goes when the prompt ends."""
     loaded = scenario.load(suite.find_one(path)) if path else None
     fabric = loaded.fabric if loaded else Fabric(FabricSpec())
     probing = getattr(loaded and loaded.scenario, "mapper", None) or (MapperSpec() if mapper else None)
     worlds.check_machine_for("wire")
+    _warn([size.check(fabric.spec, force=force)])
     from mrclab.lab.command.shell import Shell  # noqa: PLC0415 - only the wire has a prompt
     from mrclab.lab.run import session  # noqa: PLC0415
 
@@ -179,6 +185,7 @@ def send(
     """Send a file from host to host, through the lab that is up, or one brought up for this."""
     if not file.is_file():
         raise LabError(f"there is no file {file}")
+    _check_output(output)
     where: worlds.WorldName = "sim" if world == "sim" else "wire"
     worlds.check_machine_for(where)
     running = attach(context.obj) if where == "wire" else None
@@ -320,9 +327,13 @@ def _send(
 ) -> None:
     transfer = Transfer(lab, f"send-{file.name}", *names, file)
     outcome = transfer.run(lambda share: progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000), timeout)
-    if output is not None:
-        output.write_bytes(transfer.target.read_bytes())
-    transfer.target.unlink()
+    try:
+        if output is not None:
+            output.write_bytes(transfer.target.read_bytes())
+    except OSError as error:
+        raise RunError(f"{file} arrived, but {output} could not be written: {error.strerror}; see --output") from None
+    finally:
+        transfer.target.unlink()
     if not outcome.intact:
         raise RunError(f"{file} arrived damaged: {outcome.sent_sha256} was sent, {outcome.received_sha256} arrived")
     rate = f" ({show_rate(transfer.size / outcome.seconds)})" if outcome.seconds and transfer.size else ""
@@ -330,6 +341,22 @@ def _send(
         f"{show_bytes(transfer.size)} in {show_seconds(outcome.seconds)}{rate}, intact: {outcome.sent_sha256}",
         soft_wrap=True,
     )
+
+
+def _check_output(output: Path | None) -> None:
+    """LabError where a file could not be written, found out before anything is sent."""
+    if output is None:
+        return
+    place = output if output.exists() else output.absolute().parent
+    if output.is_dir() or not place.exists() or not os.access(place, os.W_OK):
+        why = "is a directory" if output.is_dir() else "cannot be written"
+        raise LabError(f"the output {output} {why}; name a file in a directory that is there and can be written")
+
+
+def _warn(warnings: list[str]) -> None:
+    for text in warnings:
+        if text:
+            err.print(f"mrclab: {escape(text)}", soft_wrap=True, highlight=False)
 
 
 def _report(outcome: runner.Outcome) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from mrclab.experiments.paper import page as paper
 from mrclab.lab.command import progress
@@ -36,6 +37,7 @@ def run_suite(
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     name: Annotated[str, typer.Option(help="names the directory of the report")] = "suite",
     dry_run: Annotated[bool, typer.Option(help="list the runs and start nothing")] = False,
+    force: Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")] = False,
 ) -> None:
     """Run many scenarios in order, with one report; goes on after a failure. Exit status 0, 1 or 3 as for `run`."""
     loaded = [scenario.in_world(one, world) for one in suite.load_all(suite.find(words or []))]
@@ -45,7 +47,8 @@ def run_suite(
         for one in planned:
             out.print(f"{one.scenario.name}, seed {one.scenario.seed}: {one.source}", soft_wrap=True, highlight=False)
         return
-    worlds.check_machine(*planned)
+    for warning in worlds.check_machine(*planned, force=force):
+        err.print(f"mrclab: {escape(warning)}", soft_wrap=True, highlight=False)
     with progress.shown(err) as bar:
         made = suite.Suite(results_dir, bar, progress.teller(bar), target, context.obj, again)
         result = suitereport.run(made, planned, name, err)

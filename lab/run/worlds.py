@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mrclab.lab.errors import Refused, ScenarioError
+from mrclab.lab.run import size
 from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.scenario.mapper import MapperSpec
@@ -22,10 +23,24 @@ WorldName = Literal["wire", "sim"]
 _WIRE_PACKAGES = ("finsy", "grpc", "pyroute2")
 
 
-def check_machine(*runs: Loaded) -> None:
-    """Refused with one sentence where this machine or user cannot have the world of one of these runs."""
+def check_machine(*runs: Loaded, force: bool = False) -> list[str]:
+    """Refused with one sentence where this machine or user cannot have the world of one of these runs.
+
+    One that is too large for the machine is started with `force`. Returns warnings.
+    """
     for world in dict.fromkeys(loaded.scenario.world for loaded in runs):
         check_machine_for(world)
+    return check_size(*runs, force=force)
+
+
+def check_size(*runs: Loaded, force: bool = False) -> list[str]:
+    """Refused where the fabric of one of these runs is too large for this machine, unless `force`; returns warnings."""
+    warnings = []
+    for loaded in runs:
+        if loaded.scenario.world == "wire":
+            senders = {flow.source for flow in loaded.scenario.flows(loaded.fabric)}
+            warnings.append(size.check(loaded.fabric.spec, len(senders), force=force))
+    return [text for text in dict.fromkeys(warnings) if text]
 
 
 def check_machine_for(world: WorldName) -> None:
