@@ -9,13 +9,15 @@ A table at run time is a lookup function in the generated module's globals: `fin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler import liveness
 from mrclab.softswitch.compiler.block import Ex, bits, constant
-from mrclab.softswitch.compiler.flow import Body, End
-from mrclab.softswitch.compiler.parse import Parsing
+from mrclab.softswitch.compiler.calculations import Calculations
+from mrclab.softswitch.compiler.flow import Body, End, Flow
+from mrclab.softswitch.compiler.graph import Graph, graph_of
+from mrclab.softswitch.compiler.operators import arithmetic
+from mrclab.softswitch.compiler.primitives import Primitives
 from mrclab.softswitch.compiler.state import State, is_dirty
 from mrclab.softswitch.runtime_api import PipelineError
 
@@ -29,29 +31,29 @@ MAX_ENDS = 16
 """Ends of a pipeline with their own code behind."""
 
 
-@dataclass
-class Graph:
-    """What is computed once about a pipeline: nodes, where their ways meet, what is read from each on."""
-
-    nodes: dict[str, p4.Node]
-    loops: bool
-    joins: dict[str, str | None]
-    reads: dict[str | None, frozenset[tuple[str, str]]]
-
-
-class Control(Parsing):
-    """Parsing plus the match-action pipelines.
+class Control:
+    """Emits pipelines of tables and conditions where `at` is.
 
     Ways through a pipeline that leave the packet's headers in different conditions (one rewrites the destination,
     another only drops) are kept apart as far as a budget goes: each then pays only for what it did itself.
+
+    `graphs`: by pipeline, shared by all who emit one program. `live_behind` tells whether something behind the pipeline
+    reads a field.
     """
 
-    graphs: dict[str, Graph]
-    """Graphs by pipeline, shared by all scopes of a program."""
-    live_behind: Callable[[str, str], bool] = staticmethod(lambda _header, _field: True)
-    """Whether something behind the pipeline reads a field."""
-    _numbers: dict[str, int] | None = None
-    """Numbers of the nodes while in a loop over them."""
+    def __init__(
+        self,
+        at: Flow,
+        primitives: Primitives,
+        calculations: Calculations,
+        graphs: dict[str, Graph],
+        live_behind: Callable[[str, str], bool],
+    ) -> None:
+        self.at, self.primitives, self.calculations = at, primitives, calculations
+        self.program = at.program
+        self.graphs, self.live_behind = graphs, live_behind
+        self._numbers: dict[str, int] | None = None
+        """Numbers of the nodes while in a loop over them."""
 
     def pipeline(self, name: str, at_end: Body, is_over: Callable[[State], bool]) -> None:
         """Emit a pipeline; `at_end` emits what follows it, once for each way that is worth its own code.
@@ -60,27 +62,27 @@ class Control(Parsing):
         """
         pipeline = self.program.pipelines[name]
         if name not in self.graphs:
-            self.graphs[name] = _graph_of(self.program, pipeline)
+            self.graphs[name] = graph_of(self.program, pipeline)
         self._graph = self.graphs[name]
         self._budget = NODE_BUDGET + NODE_LIMIT * len(pipeline.nodes)
         self._may_exit = liveness.uses(self.program, "exit")
-        self._exited = []
-        outer = self.block
+        self.at.exited = []
+        outer = self.at.block
         ends = self._circle(pipeline.first) if self._graph.loops else self._walk(pipeline.first, None)
         over = [end for end in ends if is_over(end[1])]
         ends = [end for end in ends if not is_over(end[1])]
         if len(ends) > MAX_ENDS:
-            self.block = outer
+            self.at.block = outer
             ends = self._split(self._variants(ends, None, MAX_ENDS), over)
         for block, state in ends:
-            self.block, self.state = block, state
+            self.at.block, self.at.state = block, state
             at_end()
-        for block, state in self._exited:
-            self.block, self.state = block, state
-            self.set_flag("exit", constant(0))
+        for block, state in self.at.exited:
+            self.at.block, self.at.state = block, state
+            self.at.set_flag("exit", constant(0))
             at_end()
-            self.block.line("return")
-        self.state.dead = True
+            self.at.block.line("return")
+        self.at.state.dead = True
 
     # -- ways through the graph ---------------------------------------------------------------------------------------
 
@@ -90,7 +92,7 @@ class Control(Parsing):
             self._go_to(name)
             return []
         while name != stop and name is not None:
-            if self.state.dead:
+            if self.at.state.dead:
                 return []
             self._budget -= 1
             if self._budget < -NODE_LIMIT * len(self._graph.nodes):
@@ -100,21 +102,21 @@ class Control(Parsing):
                 self._action(node.action_id, ())
                 name = node.next_node
                 continue
-            outer = self.block
+            outer = self.at.block
             ends = self._conditional(node, meet) if isinstance(node, p4.Conditional) else self._table(node, meet)
             if meet == stop:
                 return ends
-            self.block = outer
+            self.at.block = outer
             variants = self._variants(ends, meet)
             if len(variants) != 1:
                 return [end for one in self._split(variants) for end in self._resume(one, meet, stop)]
-            self.state, name = variants[0][1], meet
-        return [] if self.state.dead else [(self.block, self.state)]
+            self.at.state, name = variants[0][1], meet
+        return [] if self.at.state.dead else [(self.at.block, self.at.state)]
 
     def _circle(self, first: str | None) -> list[End]:
         """Emit a pipeline that comes back to nodes: a loop over all of them."""
         if first is None:
-            return [(self.block, self.state)]
+            return [(self.at.block, self.at.state)]
         self._numbers = {name: number for number, name in enumerate(self._graph.nodes)}
 
         def part(node: p4.Node) -> Body:
@@ -129,22 +131,22 @@ class Control(Parsing):
 
             return body
 
-        self.dispatch([part(node) for node in self._graph.nodes.values()], self._numbers[first])
+        self.at.dispatch([part(node) for node in self._graph.nodes.values()], self._numbers[first])
         self._numbers = None
-        return [] if self.state.dead else [(self.block, self.state)]
+        return [] if self.at.state.dead else [(self.at.block, self.at.state)]
 
     def _go_to(self, name: str | None) -> None:
         """Go on with a node, from inside of a loop over all."""
         assert self._numbers is not None
-        if self.state.dead:
+        if self.at.state.dead:
             return
         if name is None:
-            self.leave()
+            self.at.leave()
         else:
-            self.go(self._numbers[name])
+            self.at.go(self._numbers[name])
 
     def _resume(self, end: End, name: str | None, stop: str | None) -> list[End]:
-        self.block, self.state = end
+        self.at.block, self.at.state = end
         return self._walk(name, stop)
 
     def _variants(self, ends: list[End], meet: str | None, limit: int = MAX_VARIANTS) -> list[tuple[list[End], State]]:
@@ -154,9 +156,9 @@ class Control(Parsing):
             groups.setdefault(self._signature(state), []).append((block, state))
         if len(groups) > limit or self._budget < 0:
             groups = {None: ends}
-        live, self.live = self.live, self._live_from(meet)
-        result = [(group, self.meet(group)) for group in groups.values()]
-        self.live = live
+        live, self.at.live = self.at.live, self._live_from(meet)
+        result = [(group, self.at.meet(group)) for group in groups.values()]
+        self.at.live = live
         return result
 
     def _live_from(self, meet: str | None) -> Callable[[str, str], bool]:
@@ -174,9 +176,9 @@ class Control(Parsing):
     def _split(self, variants: list[tuple[list[End], State]], none: Sequence[End] = ()) -> list[End]:
         """Emit a switch on the variant that was reached; return one place for each. Nothing follows `none`."""
         if len(variants) == 1 and not none:
-            return [(self.block, variants[0][1])]
-        name = self.temporary()
-        fork = self.block.fork()
+            return [(self.at.block, variants[0][1])]
+        name = self.at.temporary()
+        fork = self.at.block.fork()
         result = []
         for number, (group, state) in enumerate(variants):
             for block, _ in group:
@@ -192,20 +194,20 @@ class Control(Parsing):
         if arms[0][0] is None:
             return arms[0][1]()
         if arms[-1][0] is not None:
-            arms = [*arms, (None, lambda: [(self.block, self.state)])]
-        before, fork = self.state, self.block.fork()
+            arms = [*arms, (None, lambda: [(self.at.block, self.at.state)])]
+        before, fork = self.at.state, self.at.block.fork()
         ends: list[End] = []
         for code, body in arms:
-            self.block, self.state = fork.arm(code), before.copy()
+            self.at.block, self.at.state = fork.arm(code), before.copy()
             ends.extend(body())
         return ends
 
     def _conditional(self, node: p4.Conditional, meet: str | None) -> list[End]:
-        cond = self.expr(node.condition)
+        cond = self.at.expr(node.condition)
 
         def side(truth: bool) -> Callable[[], list[End]]:
             def body() -> list[End]:
-                self.learn(node.condition, truth)
+                self.at.learn(node.condition, truth)
                 return self._walk(node.true_next if truth else node.false_next, meet)
 
             return body
@@ -215,13 +217,13 @@ class Control(Parsing):
         return self._arms([(cond.code, side(True)), (None, side(False))])
 
     def _action(self, number: int, params: tuple[Ex, ...]) -> None:
-        self.body(self.program.actions[number].primitives, params)
-        if self._may_exit and not self.state.dead:
-            self.branch(self.flag("exit"), self._exit)
+        self.primitives.body(self.program.actions[number].primitives, params)
+        if self._may_exit and not self.at.state.dead:
+            self.at.branch(self.at.flag("exit"), self._exit)
 
     def _exit(self) -> None:
-        self._exited.append((self.block.child(), self.state.copy()))
-        self.state.dead = True
+        self.at.exited.append((self.at.block.child(), self.at.state.copy()))
+        self.at.state.dead = True
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
@@ -238,7 +240,7 @@ class Control(Parsing):
 
     def _hit_or_miss(self, table: p4.Table, number: int, meet: str | None) -> list[End]:
         """Emit the lookup and its two sides; on a miss only the default action can run."""
-        entry = self.temporary()
+        entry = self.at.temporary()
 
         def hit() -> list[End]:
             self._found(table, entry)
@@ -249,27 +251,27 @@ class Control(Parsing):
             if table.const_default_entry and table.default_action is not None:
                 self._action(table.default_action, tuple(constant(value) for value in table.default_data))
                 return self._walk(node, meet)
-            self.line(f"{entry} = default_{number}[0]")
+            self.at.line(f"{entry} = default_{number}[0]")
             return self._arms(self._dispatch(table, entry, lambda _: node, meet))
 
         if not table.key:
             return miss()
-        self.line(f"{entry} = find_{number}({self._key_code(table)})")
+        self.at.line(f"{entry} = find_{number}({self._key_code(table)})")
         return self._arms([(f"{entry} is not None", hit), (None, miss)])
 
     def _lookup(self, table: p4.Table, number: int) -> str:
         """Emit the lookup, falling back to the default entry; return the name of the entry."""
-        entry = self.temporary()
+        entry = self.at.temporary()
         if not table.key:
-            self.line(f"{entry} = default_{number}[0]")
+            self.at.line(f"{entry} = default_{number}[0]")
             return entry
         key = self._key_code(table)
         if not self._has_cell(table) and table.profile is None:
-            self.line(f"{entry} = find_{number}({key}) or default_{number}[0]")
+            self.at.line(f"{entry} = find_{number}({key}) or default_{number}[0]")
             return entry
-        self.line(f"{entry} = find_{number}({key})")
-        self.chain([
-            (f"{entry} is None", lambda: self.line(f"{entry} = default_{number}[0]")),
+        self.at.line(f"{entry} = find_{number}({key})")
+        self.at.chain([
+            (f"{entry} is None", lambda: self.at.line(f"{entry} = default_{number}[0]")),
             (None, lambda: self._found(table, entry)),
         ])  # fmt: skip
         return entry
@@ -283,32 +285,32 @@ class Control(Parsing):
         if self._has_cell(table):
             self._touch(table, entry)
         if table.profile is not None:
-            self.line(f"{entry} = {entry}[0]({self._selector(table)})")
+            self.at.line(f"{entry} = {entry}[0]({self._selector(table)})")
 
     def _key_code(self, table: p4.Table) -> str:
         codes = []
         for key in table.key:
-            ex = self.read(key.target)
+            ex = self.at.read(key.target)
             if ex.low < 0:
-                ex = self._arithmetic("&", ex, constant((1 << key.width) - 1))
+                ex = arithmetic("&", ex, constant((1 << key.width) - 1))
             if key.mask is not None:
-                ex = self._arithmetic("&", ex, constant(key.mask))
+                ex = arithmetic("&", ex, constant(key.mask))
             codes.append(ex.code)
         return codes[0] if len(codes) == 1 else f"({', '.join(codes)})"
 
     def _touch(self, table: p4.Table, entry: str) -> None:
         """Emit what a hit does to the entry's cell: counter, time of last hit, meter."""
-        cell = self.temporary()
-        self.line(f"{cell} = {entry}[1]")
+        cell = self.at.temporary()
+        self.at.line(f"{cell} = {entry}[1]")
         if table.with_counters:
-            self.line(f"{cell}[0] += 1")
-            self.line(f"{cell}[1] += length")
+            self.at.line(f"{cell}[0] += 1")
+            self.at.line(f"{cell}[1] += length")
         if table.support_timeout:
-            self.line(f"{cell}[2] = monotonic()")
+            self.at.line(f"{cell}[2] = monotonic()")
         if table.direct_meter is not None:
             meter = self.program.meters[table.direct_meter]
             if meter.target is not None:
-                self.write(meter.target, Ex(f"{cell}[3](length)", 0, 2))
+                self.at.write(meter.target, Ex(f"{cell}[3](length)", 0, 2))
 
     def _selector(self, table: p4.Table) -> str:
         """Return the code of the hash that picks a group's member, as a function of the packet."""
@@ -317,13 +319,9 @@ class Control(Parsing):
         if profile.algorithm is None or not table.selector:
             return "0"
         sized = tuple((e, self.program.field(e).width if isinstance(e, p4.FieldRef) else 0) for e in profile.inputs)
-        data = self.gather(sized, payload=False)
+        data = self.calculations.gather(sized, payload=False)
         number = list(self.program.profiles).index(table.profile)
         return f"select_{number}({data})"
-
-    def gather(self, inputs: tuple[tuple[p4.Expr, int], ...], payload: bool) -> str:
-        """Return code for the bytes that a calculation works on; the deparser part knows how."""
-        raise NotImplementedError
 
     def _dispatch(
         self, table: p4.Table, entry: str, follow: Callable[[int], str | None], meet: str | None
@@ -338,7 +336,7 @@ class Control(Parsing):
         for number in idle:
             groups.setdefault(follow(number), []).append(number)
         busy = [n for n in numbers if n not in idle]
-        action = self.temporary()
+        action = self.at.temporary()
         arms = [(f"{action} == {n}", self._arm(n, entry, follow(n), meet)) for n in busy]
         rest: dict[str | None, list[int]] = groups
         if table.default_action is None:
@@ -348,7 +346,7 @@ class Control(Parsing):
             arms.append((code, self._going(node, meet)))
         result: list[tuple[str | None, Callable[[], list[End]]]] = [*arms[:-1], (None, arms[-1][1])]
         if len(result) > 1:
-            self.line(f"{action} = {entry}[0]")
+            self.at.line(f"{action} = {entry}[0]")
         return result
 
     def _going(self, node: str | None, meet: str | None) -> Callable[[], list[End]]:
@@ -357,14 +355,14 @@ class Control(Parsing):
     def _arm(self, number: int, entry: str, node: str | None, meet: str | None) -> Callable[[], list[End]]:
         def arm() -> list[End]:
             action = self.program.actions[number]
-            names = [self.temporary() for _ in action.params]
+            names = [self.at.temporary() for _ in action.params]
             used = _used_params(action)
             if len(used) == 1:
                 (only,) = used
-                self.line(f"{names[only]} = {entry}[{2 + only}]")
+                self.at.line(f"{names[only]} = {entry}[{2 + only}]")
             elif used:
                 targets = ", ".join(name if i in used else "_" for i, name in enumerate(names))
-                self.line(f"_, _, {targets} = {entry}")
+                self.at.line(f"_, _, {targets} = {entry}")
             params = [bits(name, width, atom=True) for name, (_, width) in zip(names, action.params, strict=True)]
             self._action(number, tuple(params))
             return self._walk(node, meet)
@@ -399,87 +397,3 @@ def _used_params(action: p4.Action) -> set[int]:
         for arg in call.args:
             walk(arg)
     return used
-
-
-def _graph_of(program: p4.Program, pipeline: p4.Pipeline) -> Graph:
-    if _has_loop(pipeline):
-        return Graph(pipeline.nodes, True, {}, {})
-    return Graph(pipeline.nodes, False, _post_dominators(pipeline), _reads_from(program, pipeline))
-
-
-def _has_loop(pipeline: p4.Pipeline) -> bool:
-    """Return whether a way through the pipeline comes back to a node."""
-    done: set[str] = set()
-    for start in pipeline.nodes:
-        way, left = [start], [_following(pipeline, start)]
-        while way:
-            if way[-1] in done or not left[-1]:
-                done.add(way.pop())
-                left.pop()
-                continue
-            following = left[-1].pop()
-            if following in way:
-                return True
-            way.append(following)
-            left.append(_following(pipeline, following))
-    return False
-
-
-def _following(pipeline: p4.Pipeline, name: str) -> list[str]:
-    return [node for node in successors(pipeline.nodes[name]) if node is not None]
-
-
-def _reads_from(program: p4.Program, pipeline: p4.Pipeline) -> dict[str | None, frozenset[tuple[str, str]]]:
-    """Return for each node the fields that it or any node after it reads."""
-    result: dict[str | None, frozenset[tuple[str, str]]] = {None: frozenset()}
-
-    def visit(name: str | None) -> frozenset[tuple[str, str]]:
-        if name not in result:
-            assert name is not None
-            reads = liveness.Reads(program)
-            node = pipeline.nodes[name]
-            reads.node(node)
-            result[name] = frozenset(reads.fields).union(*(visit(following) for following in successors(node)))
-        return result[name]
-
-    for name in pipeline.nodes:
-        visit(name)
-    return result
-
-
-def successors(node: p4.Node) -> list[str | None]:
-    """Return the nodes that may follow `node`."""
-    if isinstance(node, p4.Conditional):
-        return [node.true_next, node.false_next]
-    if isinstance(node, p4.ActionCallNode):
-        return [node.next_node]
-    if "hit" in node.next or "miss" in node.next:
-        return [node.next.get("hit"), node.next.get("miss")]
-    following = [node.next.get(action, node.base_default_next) for action in node.action_ids]
-    if node.default_action is None:
-        following.append(node.base_default_next)
-    return following or [node.base_default_next]
-
-
-def _post_dominators(pipeline: p4.Pipeline) -> dict[str, str | None]:
-    """Return for each node the one where all its ways meet again (None: the end)."""
-    sets: dict[str, list[str]] = {}
-
-    def chain_of(name: str | None) -> list[str]:
-        """Return the post-dominators of a node, itself first."""
-        if name is None:
-            return []
-        if name not in sets:
-            chains = [chain_of(following) for following in successors(pipeline.nodes[name])]
-            common = chains[0]
-            for other in chains[1:]:
-                known = set(other)
-                common = [node for node in common if node in known]
-            sets[name] = [name, *common]
-        return sets[name]
-
-    result: dict[str, str | None] = {}
-    for name in pipeline.nodes:
-        chain = chain_of(name)
-        result[name] = chain[1] if len(chain) > 1 else None
-    return result

@@ -1,8 +1,4 @@
-"""Code for reading and writing fields and for expressions.
-
-Arithmetic follows behavioral-model's Data and Field: unlimited integers inside an expression, cut to the field's width
-when they are stored (p4c writes the masks of intermediate results into the JSON itself).
-"""
+"""Code for reading and writing fields and for expressions."""
 
 from __future__ import annotations
 
@@ -12,11 +8,9 @@ from typing import TypeGuard
 
 from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Block, Ex, bits, boolean, constant, saturate, wrap
+from mrclab.softswitch.compiler.operators import arithmetic, comparison, unary
 from mrclab.softswitch.compiler.state import CLEAN, DIRTY, FLAGS, Conformer, Known, Local, Names, Place, State
 from mrclab.softswitch.runtime_api import PipelineError
-
-WIDEST_SHIFT = 4096
-"""Left shifts beyond this give zero: no field is that wide, and an unlimited one would fill the memory."""
 
 _COMPARE = {"==", "!=", ">", ">=", "<", "<="}
 
@@ -126,6 +120,11 @@ class Scope:
             return Ex(code, -half, half - 1, atom=True)
         return bits(code, field.width, atom=True)
 
+    def unsigned(self, header: str, field: p4.Field) -> str:
+        """Return the code of a field's bits as an unsigned number."""
+        ex = self.read(p4.FieldRef(header, field.name))
+        return f"({ex.code} & {(1 << field.width) - 1:#x})" if ex.low < 0 else ex.operand
+
     def read_varbit(self, ref: p4.FieldRef) -> str:
         """Return the code of a varbit field's bytes."""
         info = self.state.headers[ref.header]
@@ -213,6 +212,14 @@ class Scope:
     def set_flag(self, name: str, ex: Ex) -> None:
         """Set such a flag."""
         self._store(FLAGS, name, ex)
+
+    def held(self, ex: Ex) -> Ex:
+        """Return an expression that may be used twice: computed once where it is more than a name."""
+        if ex.atom:
+            return ex
+        name = self.temporary()
+        self.line(f"{name} = {ex.code}")
+        return Ex(name, ex.low, ex.high, atom=True)
 
     # -- expressions --------------------------------------------------------------------------------------------------
 
@@ -327,7 +334,7 @@ class Scope:
         if op in {"last_stack_index", "size_stack"}:
             assert isinstance(node.right, p4.StackRef)
             index = self.next_index(node.right.name)
-            return index if op == "size_stack" else self._arithmetic("-", index, constant(1))
+            return index if op == "size_stack" else arithmetic("-", index, constant(1))
         if op in {"==", "!="} and isinstance(node.left, p4.HeaderRef | p4.UnionRef):
             return self._compare_headers(node)
         if op in {"==", "!="} and self._is_varbit(node.left) and self._is_varbit(node.right):
@@ -335,10 +342,10 @@ class Scope:
         right = self.expr(node.right) if node.right is not None else constant(0)
         left = self.expr(node.left) if node.left is not None else None
         if op in {"not", "~", "d2b", "b2d"} or left is None:
-            return self._unary(op, right)
+            return unary(op, right)
         if op in _COMPARE:
-            return self._comparison(op, left, right)
-        return self._arithmetic(op, left, right)
+            return comparison(op, left, right)
+        return arithmetic(op, left, right)
 
     def _is_varbit(self, node: p4.Expr | None) -> TypeGuard[p4.FieldRef]:
         return isinstance(node, p4.FieldRef) and node.name != "$valid$" and self.program.field(node).varbit
@@ -359,8 +366,29 @@ class Scope:
         return "(" + (" or ".join(m.code for m in members if m.value is None) or "False") + ")"
 
     def _compare_headers(self, node: p4.Operation) -> Ex:
-        """Return the comparison of two headers or unions; the part that knows header operations can."""
-        raise NotImplementedError(node.op)
+        """Return the comparison of two headers or unions."""
+        if isinstance(node.left, p4.HeaderRef) and isinstance(node.right, p4.HeaderRef):
+            pairs = [(node.left.name, node.right.name)]
+        elif isinstance(node.left, p4.UnionRef) and isinstance(node.right, p4.UnionRef):
+            unions = self.program.unions
+            pairs = list(
+                zip(unions[node.left.name].members.values(), unions[node.right.name].members.values(), strict=True)
+            )
+        else:
+            raise PipelineError("comparison of a header with something else is not supported")
+        code = " or ".join(f"({self._equal(a, b)})" for a, b in pairs)
+        return Ex(code if node.op == "==" else f"not ({code})", 0, 1)
+
+    def _equal(self, left: str, right: str) -> str:
+        """Return code that is true where both are valid and all fields agree."""
+        terms = [self.valid(left).code, self.valid(right).code]
+        for field in self.program.headers[left].type.fields:
+            a, b = p4.FieldRef(left, field.name), p4.FieldRef(right, field.name)
+            if field.varbit:
+                terms.append(f"{self.varbit_number(a)} == {self.varbit_number(b)}")
+            else:
+                terms.append(f"{self.read(a).code} == {self.read(b).code}")
+        return " and ".join(terms)
 
     def _ternary(self, node: p4.Operation) -> Ex:
         assert node.cond is not None
@@ -372,118 +400,3 @@ class Scope:
             return left if cond.value else right
         low, high = min(left.low, right.low), max(left.high, right.high)
         return Ex(f"{left.operand} if {cond.operand} else {right.operand}", low, high)
-
-    @staticmethod
-    def _unary(op: str, right: Ex) -> Ex:
-        if op == "d2b":
-            return right if right.boolean else boolean(f"{right.operand} != 0")
-        if op in {"b2d", "+"}:
-            return right
-        if op == "not":
-            return constant(int(not right.value)) if right.value is not None else boolean(f"not {right.operand}")
-        if op == "~":
-            return Ex(f"~{right.operand}", ~right.high, ~right.low)
-        if op == "-":
-            return Ex(f"-{right.operand}", -right.high, -right.low)
-        raise PipelineError(f"unary operator {op} is not supported")
-
-    @staticmethod
-    def _comparison(op: str, left: Ex, right: Ex) -> Ex:
-        if left.value is not None and right.value is not None:
-            table = {
-                "==": left.value == right.value,
-                "!=": left.value != right.value,
-                ">": left.value > right.value,
-                ">=": left.value >= right.value,
-                "<": left.value < right.value,
-                "<=": left.value <= right.value,
-            }
-            return constant(int(table[op]))
-        if op in {"==", "!="} and right.value == 0 and left.low >= 0:
-            return boolean(f"not {left.operand}") if op == "==" else boolean(f"{left.operand} != 0")
-        return boolean(f"{left.operand} {op} {right.operand}")
-
-    def _arithmetic(self, op: str, left: Ex, right: Ex) -> Ex:  # noqa: C901, PLR0911, PLR0912 - one case per operator
-        if op in {"two_comp_mod", "sat_cast", "usat_cast"}:
-            if right.value is None:
-                raise PipelineError(f"operator {op} with a width that is no constant is not supported")
-            if op == "two_comp_mod":
-                return wrap(left, right.value, signed=True)
-            return saturate(left, right.value, op == "sat_cast")
-        if op in {"and", "or"}:
-            return self._logic(op, left, right)
-        code = f"{left.operand} {op} {right.operand}"
-        known = left.value is not None and right.value is not None
-        if op == "+":
-            return self._fold(known, Ex(code, left.low + right.low, left.high + right.high), left, right, op)
-        if op == "-":
-            return self._fold(known, Ex(code, left.low - right.high, left.high - right.low), left, right, op)
-        if op == "*":
-            corners = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-            return Ex(code, min(corners), max(corners))
-        if op == "&":
-            return self._bit_and(left, right, code)
-        if op in {"|", "^"}:
-            if 0 in (left.value, right.value) and max(left.high, right.high) > 1:
-                return right if left.value == 0 else left
-            top = (1 << max(left.high.bit_length(), right.high.bit_length(), 1)) - 1
-            low = 0 if left.low >= 0 and right.low >= 0 else -(1 << max(_bits(left), _bits(right)))
-            return Ex(code, low, top if low == 0 else -low)
-        if op == "<<":
-            return self._shift_left(left, right)
-        if op == ">>":
-            if right.value is not None:
-                return Ex(code, left.low >> right.value, left.high >> right.value)
-            return Ex(code, min(left.low, 0), max(left.high, 0))
-        if op in {"/", "%"}:
-            code = f"{left.operand} {'//' if op == '/' else '%'} {right.operand}"
-            return Ex(code, 0, max(left.high, 0) if op == "/" else max(right.high, 0))
-        raise PipelineError(f"operator {op} is not supported")
-
-    @staticmethod
-    def _fold(known: bool, ex: Ex, left: Ex, right: Ex, op: str) -> Ex:
-        if known:
-            return constant(ex.low)
-        if right.value == 0:
-            return left
-        return right if op == "+" and left.value == 0 else ex
-
-    @staticmethod
-    def _logic(op: str, left: Ex, right: Ex) -> Ex:
-        for one, other in ((left, right), (right, left)):
-            if one.value is not None:
-                decided = (op == "and") != bool(one.value)
-                return constant(int(bool(one.value))) if decided else other
-        return boolean(f"{left.operand} {op} {right.operand}")
-
-    @staticmethod
-    def _bit_and(left: Ex, right: Ex, code: str) -> Ex:
-        for one, other in ((left, right), (right, left)):
-            mask = one.value
-            if mask is not None and mask >= 0 and mask & (mask + 1) == 0 and other.low >= 0 and other.high <= mask:
-                return other
-            if mask is not None and other.value is not None:
-                return constant(mask & other.value)
-        highs = [ex.high for ex in (left, right) if ex.low >= 0]
-        if highs:
-            return Ex(code, 0, min(highs))
-        widest = 1 << max(_bits(left), _bits(right))
-        return Ex(code, -widest, widest)
-
-    @staticmethod
-    def _shift_left(left: Ex, right: Ex) -> Ex:
-        if right.value is not None:
-            if left.value is not None:
-                return constant(left.value << right.value) if right.value < WIDEST_SHIFT else constant(0)
-            if right.value >= WIDEST_SHIFT:
-                return constant(0)
-            return Ex(f"{left.operand} << {right.value}", left.low << right.value, left.high << right.value)
-        far = min(right.high, WIDEST_SHIFT)
-        code = f"{left.operand} << {right.operand}"
-        if right.high >= WIDEST_SHIFT:
-            code = f"({code} if {right.operand} < {WIDEST_SHIFT} else 0)"
-        return Ex(code, min(left.low << far, 0), max(left.high << far, 0), atom=right.high >= WIDEST_SHIFT)
-
-
-def _bits(ex: Ex) -> int:
-    return max(ex.low.bit_length(), ex.high.bit_length()) + 1

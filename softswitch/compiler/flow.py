@@ -20,7 +20,7 @@ class Flow(Scope):
     def __init__(self, program: p4.Program, names: Names, state: State, block: Block) -> None:
         super().__init__(program, names, state, block)
         self._exits: list[End] = []
-        self._exited: list[End] = []  # of the whole pipeline
+        self.exited: list[End] = []  # of the whole pipeline
         self._jumps: list[End] = []
         self._next_part = ""
 
@@ -104,9 +104,9 @@ class Flow(Scope):
         """
         outer, entry, variable = self.block, self.state, self.temporary()
         saved = self._exits, self._jumps, self._next_part
-        head, exited = entry.copy(), len(self._exited)
+        head, exited = entry.copy(), len(self.exited)
         while True:
-            del self._exited[exited:]
+            del self.exited[exited:]
             body, self._exits, self._jumps, self._next_part = Block(), [], [], variable
             self._parts(body, parts, head)
             joined = widened(head, join([head, *(state for _, state in self._jumps)]))

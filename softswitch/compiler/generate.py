@@ -17,15 +17,32 @@ from dataclasses import dataclass
 from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler import liveness
 from mrclab.softswitch.compiler.block import Block, Ex, Indented, bits, constant
-from mrclab.softswitch.compiler.control import Graph
-from mrclab.softswitch.compiler.deparse import Deparsing
+from mrclab.softswitch.compiler.calculations import Calculations
+from mrclab.softswitch.compiler.control import Control
+from mrclab.softswitch.compiler.deparse import Deparser
+from mrclab.softswitch.compiler.flow import Flow
+from mrclab.softswitch.compiler.graph import Graph
 from mrclab.softswitch.compiler.handover import FLAG_NAMES, Handover, Layout
-from mrclab.softswitch.compiler.primitives import CLONE_FLAG
+from mrclab.softswitch.compiler.headers import HeaderOps
+from mrclab.softswitch.compiler.parse import Parser
+from mrclab.softswitch.compiler.primitives import CLONE_FLAG, Primitives
 from mrclab.softswitch.compiler.state import DIRTY, FLAGS, Known, Names, State, initial
 from mrclab.softswitch.layout import EGRESS_CLONE, INGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED, UNCUT
 
 LEAF_BUDGET = 900
 """Nodes of ingress times leaves of the parser up to which each leaf gets an ingress of its own."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What emits the parts of one function, all where `at` is."""
+
+    at: Flow
+    headers: HeaderOps
+    calculations: Calculations
+    parser: Parser
+    control: Control
+    deparser: Deparser
 
 
 @dataclass(frozen=True)
@@ -71,11 +88,11 @@ class Generator:
             blocks.append(self._ingress(again=True))
         if self.clones:
             blocks.append(self._clone_ingress())
-        scratch = self._scope(initial(self.program, FLAG_NAMES), Block(), self._live_in_egress)
-        waiting = self.handover.settle(scratch)
+        scratch = self._parts(initial(self.program, FLAG_NAMES), Block(), self._live_in_egress)
+        waiting = self.handover.settle(scratch.at)
         while waiting:
             blocks.extend(self._egress(layout) for layout in waiting)
-            waiting = self.handover.settle(scratch)
+            waiting = self.handover.settle(scratch.at)
         source = "\n".join(line for block in blocks for line in [*block.render(0), "", ""])
         times = {"enq_timestamp", "deq_timedelta"}
         reads_time = any(name in times for _, name in self.egress_reads | self.ingress_reads)
@@ -90,50 +107,59 @@ class Generator:
     def _live_behind_ingress(self, header: str, name: str) -> bool:
         return self._live_in_egress(header, name) or (header, name) in self.tail_reads
 
-    def _scope(self, state: State, block: Block, live: Callable[[str, str], bool]) -> Deparsing:
-        scope = Deparsing(self.program, self.names, state, block)
-        scope.live = live
-        reads = self.egress_reads if live == self._live_in_egress else self.egress_reads | self.ingress_reads
-        scope.is_read = lambda header, name: (header, name) in reads
-        scope.graphs = self.graphs
-        scope.live_behind = self._live_in_egress if live == self._live_in_egress else self._live_behind_ingress
-        scope.drop_port = self.drop_port
+    def _parts(self, state: State, block: Block, live: Callable[[str, str], bool]) -> Parts:
+        """Return what emits code into a block from a state on; `live` tells which fields matter from there on."""
+        at = Flow(self.program, self.names, state, block)
+        at.live = live
+        in_egress = live == self._live_in_egress
+        reads = self.egress_reads if in_egress else self.egress_reads | self.ingress_reads
+        at.is_read = lambda header, name: (header, name) in reads
         length = self.program.standard("standard_metadata", "packet_length")
-        scope.track_length = length is not None and (length.header, length.name) in self.egress_reads
-        return scope
+        headers = HeaderOps(at, length is not None and (length.header, length.name) in self.egress_reads)
+        calculations = Calculations(at)
+        primitives = Primitives(at, headers, calculations, self.drop_port)
+        behind = self._live_in_egress if in_egress else self._live_behind_ingress
+        return Parts(
+            at,
+            headers,
+            calculations,
+            Parser(at, headers, primitives),
+            Control(at, primitives, calculations, self.graphs, behind),
+            Deparser(at, headers, primitives, calculations),
+        )
 
-    def _set(self, scope: Deparsing, header: str, name: str, ex: Ex) -> None:
+    def _set(self, parts: Parts, header: str, name: str, ex: Ex) -> None:
         """Set a target field, where the program has it."""
         ref = self.program.standard(header, name)
         if ref is not None:
-            scope.write(ref, ex)
+            parts.at.write(ref, ex)
 
-    def _get(self, scope: Deparsing, header: str, name: str) -> Ex:
+    def _get(self, parts: Parts, header: str, name: str) -> Ex:
         ref = self.program.standard(header, name)
-        return scope.read(ref) if ref is not None else constant(0)
+        return parts.at.read(ref) if ref is not None else constant(0)
 
     def _params(self) -> str:
         return "".join(f", m{number}" for number in range(len(self.preserved)))
 
-    def _take_params(self, scope: Deparsing) -> None:
+    def _take_params(self, parts: Parts) -> None:
         """Set preserved fields from the function's parameters."""
         for number, ref in enumerate(self.preserved):
             field = self.program.field(ref)
             low = -(1 << field.width - 1) if field.signed else 0
-            scope.write(ref, Ex(f"m{number}", low, (1 << field.width) - 1, atom=True))
+            parts.at.write(ref, Ex(f"m{number}", low, (1 << field.width) - 1, atom=True))
 
-    def _preserved(self, scope: Deparsing, flag: str) -> str:
+    def _preserved(self, parts: Parts, flag: str) -> str:
         """Return the code of the tuple of preserved values for the field list that a flag names."""
-        number = scope.flag(flag)
+        number = parts.at.flag(flag)
         if number.value is not None:
             kept = set(self.program.field_lists.get(number.value, ()))
-            values = [scope.read(ref).code if ref in kept else "0" for ref in self.preserved]
+            values = [parts.at.read(ref).code if ref in kept else "0" for ref in self.preserved]
             return f"({', '.join(values)},)" if values else "()"
         lists = list(self.program.field_lists)
         values = []
         for ref in self.preserved:
             member = [str(n) for n in lists if ref in self.program.field_lists[n]]
-            values.append(f"{scope.read(ref).code} if {number.code} in ({', '.join(member)},) else 0")
+            values.append(f"{parts.at.read(ref).code} if {number.code} in ({', '.join(member)},) else 0")
         return f"({', '.join(values)},)" if values else "()"
 
     # -- ingress ------------------------------------------------------------------------------------------------------
@@ -147,37 +173,37 @@ class Generator:
     def _ingress(self, again: bool = False) -> Block:
         head = f"ingress_again(d, port, length, instance{self._params()})" if again else "ingress(d, port, length)"
         outer, body = self._function(head)
-        scope = self._scope(initial(self.program, FLAG_NAMES), body, self._live_in_ingress)
-        if scope.track_length:
-            scope.set_flag("length", Ex("length", 0, 1 << 32, atom=True))
+        parts = self._parts(initial(self.program, FLAG_NAMES), body, self._live_in_ingress)
+        if parts.headers.track_length:
+            parts.at.set_flag("length", Ex("length", 0, 1 << 32, atom=True))
         if again:
-            self._take_params(scope)
-            self._set(scope, "standard_metadata", "instance_type", bits("instance", 32, atom=True))
+            self._take_params(parts)
+            self._set(parts, "standard_metadata", "instance_type", bits("instance", 32, atom=True))
         else:
-            self._set(scope, "standard_metadata", "ingress_port", bits("port", 9, atom=True))
-            self._set(scope, "intrinsic_metadata", "ingress_global_timestamp", bits("now_us()", 48))
-        self._set(scope, "standard_metadata", "packet_length", bits("length", 32, atom=True))
+            self._set(parts, "standard_metadata", "ingress_port", bits("port", 9, atom=True))
+            self._set(parts, "intrinsic_metadata", "ingress_global_timestamp", bits("now_us()", 48))
+        self._set(parts, "standard_metadata", "packet_length", bits("length", 32, atom=True))
         nodes = len(self.program.pipelines["ingress"].nodes)
-        if scope.is_tree and scope.leaves(self.program.parser_start) * (nodes + 5) <= LEAF_BUDGET:
-            scope.on_accept = lambda: self._behind_parser(scope)
-        scope.parser()
-        scope.on_accept = None
-        self._behind_parser(scope)
+        if parts.parser.is_tree and parts.parser.leaves(self.program.parser_start) * (nodes + 5) <= LEAF_BUDGET:
+            parts.parser.on_accept = lambda: self._behind_parser(parts)
+        parts.parser.emit()
+        parts.parser.on_accept = None
+        self._behind_parser(parts)
         body.line("return")
         return outer
 
-    def _behind_parser(self, scope: Deparsing) -> None:
+    def _behind_parser(self, parts: Parts) -> None:
         """Emit everything from the parser to the queue; nothing comes after."""
-        if scope.state.dead:
+        if parts.at.state.dead:
             return
-        scope.verify_checksums()
-        self._set(scope, "standard_metadata", "parser_error", _narrow(scope.flag("parser_error"), 32))
-        self._set(scope, "standard_metadata", "checksum_error", _narrow(scope.flag("checksum_error"), 1))
-        outer = scope.block
-        scope.pipeline("ingress", lambda: self._after_ingress(scope), self._dropped_in_ingress)
-        scope.block = outer
+        parts.calculations.verify_checksums()
+        self._set(parts, "standard_metadata", "parser_error", _narrow(parts.at.flag("parser_error"), 32))
+        self._set(parts, "standard_metadata", "checksum_error", _narrow(parts.at.flag("checksum_error"), 1))
+        outer = parts.at.block
+        parts.control.pipeline("ingress", lambda: self._after_ingress(parts), self._dropped_in_ingress)
+        parts.at.block = outer
         outer.line("return")
-        scope.state.dead = True
+        parts.at.state.dead = True
 
     def _is(self, state: State, header: str, name: str, value: int) -> bool:
         """Return whether a target field is known to have this value (fields that the program lacks are 0)."""
@@ -197,78 +223,80 @@ class Generator:
         dropped = self._is(state, "standard_metadata", "egress_spec", self.drop_port)
         return dropped and state.headers[FLAGS].place("clone") == Known(0)
 
-    def _after_ingress(self, scope: Deparsing) -> None:
+    def _after_ingress(self, parts: Parts) -> None:
         """Emit what simple_switch does between ingress and the queues."""
         if self.clones:
-            scope.branch(_set_flag(scope.flag("clone")), lambda: self._clone_from_ingress(scope))
-        self._learn(scope)
+            parts.at.branch(_set_flag(parts.at.flag("clone")), lambda: self._clone_from_ingress(parts))
+        self._learn(parts)
         if self.again:
-            scope.branch(_set_flag(scope.flag("resubmit")), lambda: self._resubmit(scope))
-            if scope.state.dead:
+            parts.at.branch(_set_flag(parts.at.flag("resubmit")), lambda: self._resubmit(parts))
+            if parts.at.state.dead:
                 return
-        queue = self._get(scope, "intrinsic_metadata", "priority")
-        group = self._get(scope, "intrinsic_metadata", "mcast_grp")
-        port = self._get(scope, "standard_metadata", "egress_spec")
+        queue = self._get(parts, "intrinsic_metadata", "priority")
+        group = self._get(parts, "intrinsic_metadata", "mcast_grp")
+        port = self._get(parts, "standard_metadata", "egress_spec")
 
         def replicate() -> None:
-            self.handover.add(scope, f"multicast({group.code}, {queue.code}, {{}})", REPLICATED)
+            self.handover.add(parts.at, f"multicast({group.code}, {queue.code}, {{}})", REPLICATED)
 
         def unicast() -> None:
             drop = Ex(f"{port.operand} != {self.drop_port}", 0, 1)
             known = port.value
-            scope.branch(
+            parts.at.branch(
                 constant(int(known != self.drop_port)) if known is not None else drop,
-                lambda: self.handover.add(scope, f"enqueue({port.code}, {queue.code}, {{}})", 0),
+                lambda: self.handover.add(parts.at, f"enqueue({port.code}, {queue.code}, {{}})", 0),
             )
 
-        scope.branch(_set_flag(group), replicate, unicast)
+        parts.at.branch(_set_flag(group), replicate, unicast)
 
-    def _learn(self, scope: Deparsing) -> None:
-        digest = scope.flag("digest")
+    def _learn(self, parts: Parts) -> None:
+        digest = parts.at.flag("digest")
 
         def learn(number: int) -> Callable[[], None]:
             fields = self.program.learn_lists[number].fields
-            return lambda: scope.line(f"learn({number}, ({''.join(scope.expr(e).code + ', ' for e, _ in fields)}))")
+            return lambda: parts.at.line(
+                f"learn({number}, ({''.join(parts.at.expr(e).code + ', ' for e, _ in fields)}))"
+            )
 
         if digest.value:
             learn(digest.value)()
         elif digest.value is None:
-            scope.chain([(f"{digest.code} == {number}", learn(number)) for number in self.program.learn_lists])
+            parts.at.chain([(f"{digest.code} == {number}", learn(number)) for number in self.program.learn_lists])
 
-    def _clone_from_ingress(self, scope: Deparsing) -> None:
-        session = scope.flag("clone")
-        name = scope.temporary()
-        scope.line(f"{name} = clone_sessions.get({session.operand} & {CLONE_FLAG - 1:#x})")
+    def _clone_from_ingress(self, parts: Parts) -> None:
+        session = parts.at.flag("clone")
+        name = parts.at.temporary()
+        parts.at.line(f"{name} = clone_sessions.get({session.operand} & {CLONE_FLAG - 1:#x})")
 
         def clone() -> None:
-            values = self._preserved(scope, "clone_list")
-            scope.line(f"clone_to({name}, *clone_ingress(bytearray(d), port, length, *{values}))")
+            values = self._preserved(parts, "clone_list")
+            parts.at.line(f"clone_to({name}, *clone_ingress(bytearray(d), port, length, *{values}))")
 
-        scope.chain([(f"{name} is not None", clone)])
+        parts.at.chain([(f"{name} is not None", clone)])
 
-    def _resubmit(self, scope: Deparsing) -> None:
-        values = self._preserved(scope, "resubmit")
-        scope.line(f"again((d, port, length, {RESUBMITTED}, *{values}))")
-        scope.line("return")
-        scope.state.dead = True
+    def _resubmit(self, parts: Parts) -> None:
+        values = self._preserved(parts, "resubmit")
+        parts.at.line(f"again((d, port, length, {RESUBMITTED}, *{values}))")
+        parts.at.line("return")
+        parts.at.state.dead = True
 
     def _clone_ingress(self) -> Block:
         outer, body = self._function(f"clone_ingress(d, port, length{self._params()})")
-        scope = self._scope(initial(self.program, FLAG_NAMES), body, self._live_in_ingress)
-        if scope.track_length:
-            scope.set_flag("length", Ex("length", 0, 1 << 32, atom=True))
-        self._set(scope, "standard_metadata", "ingress_port", bits("port", 9, atom=True))
-        scope.parser()
-        self._reset_metadata(scope)
-        self._take_params(scope)
-        queue = self._get(scope, "intrinsic_metadata", "priority")
-        self.handover.add(scope, f"return {queue.code}, {{}}", INGRESS_CLONE, truncate=str(UNCUT))
+        parts = self._parts(initial(self.program, FLAG_NAMES), body, self._live_in_ingress)
+        if parts.headers.track_length:
+            parts.at.set_flag("length", Ex("length", 0, 1 << 32, atom=True))
+        self._set(parts, "standard_metadata", "ingress_port", bits("port", 9, atom=True))
+        parts.parser.emit()
+        self._reset_metadata(parts)
+        self._take_params(parts)
+        queue = self._get(parts, "intrinsic_metadata", "priority")
+        self.handover.add(parts.at, f"return {queue.code}, {{}}", INGRESS_CLONE, truncate=str(UNCUT))
         return outer
 
-    def _reset_metadata(self, scope: Deparsing) -> None:
+    def _reset_metadata(self, parts: Parts) -> None:
         for header in self.program.headers.values():
             if header.metadata:
-                fields = scope.state.edit(header.name).fields
+                fields = parts.at.state.edit(header.name).fields
                 for field in header.type.fields:
                     fields[field.name] = Known(0)
 
@@ -276,83 +304,85 @@ class Generator:
 
     def _egress(self, layout: Layout) -> Block:
         outer, body = self._function(f"egress_{layout.number}(state, port, queue, enq_us, enq_depth, depth)")
-        scope = self._scope(layout.state.copy(), body, self._live_in_egress)
+        parts = self._parts(layout.state.copy(), body, self._live_in_egress)
         fixed = ["_", "d", "length", "instance", "rid", self.names.field(FLAGS, "truncate")]
         body.line(f"{', '.join([*fixed, *self.handover.spilled(layout.state)])} = state")
-        self._prologue(scope)
-        scope.pipeline("egress", lambda: self._after_egress(scope), self._dropped_in_egress)
+        self._prologue(parts)
+        parts.control.pipeline("egress", lambda: self._after_egress(parts), self._dropped_in_egress)
         return outer
 
-    def _after_egress(self, scope: Deparsing) -> None:
+    def _after_egress(self, parts: Parts) -> None:
         """Emit what simple_switch does between egress and the wire."""
         if self._e2e:
-            scope.branch(_set_flag(scope.flag("clone")), lambda: self._clone_from_egress(scope))
-        spec = self._get(scope, "standard_metadata", "egress_spec")
+            parts.at.branch(_set_flag(parts.at.flag("clone")), lambda: self._clone_from_egress(parts))
+        spec = self._get(parts, "standard_metadata", "egress_spec")
         known = spec.value
         kept = Ex(f"{spec.operand} != {self.drop_port}", 0, 1)
-        scope.branch(constant(int(known != self.drop_port)) if known is not None else kept, lambda: self._send(scope))
-
-    def _send(self, scope: Deparsing) -> None:
-        truncate = scope.flag("truncate")
-        scope.deparse()
-        if truncate.value != UNCUT:
-            scope.line(f"del d[{truncate.code}:]")
-        scope.branch(
-            _set_flag(scope.flag("recirculate")),
-            lambda: self._recirculate(scope),
-            lambda: scope.line("transmit(port, d)"),
+        parts.at.branch(
+            constant(int(known != self.drop_port)) if known is not None else kept, lambda: self._send(parts)
         )
 
-    def _prologue(self, scope: Deparsing) -> None:
+    def _send(self, parts: Parts) -> None:
+        truncate = parts.at.flag("truncate")
+        parts.deparser.emit()
+        if truncate.value != UNCUT:
+            parts.at.line(f"del d[{truncate.code}:]")
+        parts.at.branch(
+            _set_flag(parts.at.flag("recirculate")),
+            lambda: self._recirculate(parts),
+            lambda: parts.at.line("transmit(port, d)"),
+        )
+
+    def _prologue(self, parts: Parts) -> None:
         """Emit the fields that simple_switch fills in between the queue and egress."""
-        scope.set_flag("clone", constant(0))
-        place = scope.state.headers[FLAGS].place("truncate")
+        parts.at.set_flag("clone", constant(0))
+        place = parts.at.state.headers[FLAGS].place("truncate")
         if not isinstance(place, Known):
-            scope.state.edit(FLAGS).fields["truncate"] = DIRTY
+            parts.at.state.edit(FLAGS).fields["truncate"] = DIRTY
         standard, intrinsic, queueing = "standard_metadata", "intrinsic_metadata", "queueing_metadata"
-        self._set(scope, standard, "instance_type", bits("instance", 32, atom=True))
-        self._set(scope, intrinsic, "egress_rid", bits("rid", 16, atom=True))
-        self._set(scope, intrinsic, "egress_global_timestamp", bits("now_us()", 48, atom=True))
-        self._set(scope, queueing, "enq_timestamp", bits("enq_us", 32, atom=True))
-        self._set(scope, queueing, "enq_qdepth", bits("enq_depth", 19, atom=True))
-        self._set(scope, queueing, "deq_timedelta", Ex("now_us() - enq_us", 0, 1 << 63))
-        self._set(scope, queueing, "deq_qdepth", bits("depth", 19, atom=True))
-        self._set(scope, queueing, "qid", bits("queue", 8, atom=True))
-        self._set(scope, standard, "egress_port", bits("port", 9, atom=True))
-        self._set(scope, standard, "egress_spec", constant(self.drop_port + 1))
-        if scope.track_length:
-            self._set(scope, standard, "packet_length", _narrow(scope.flag("length"), 32))
+        self._set(parts, standard, "instance_type", bits("instance", 32, atom=True))
+        self._set(parts, intrinsic, "egress_rid", bits("rid", 16, atom=True))
+        self._set(parts, intrinsic, "egress_global_timestamp", bits("now_us()", 48, atom=True))
+        self._set(parts, queueing, "enq_timestamp", bits("enq_us", 32, atom=True))
+        self._set(parts, queueing, "enq_qdepth", bits("enq_depth", 19, atom=True))
+        self._set(parts, queueing, "deq_timedelta", Ex("now_us() - enq_us", 0, 1 << 63))
+        self._set(parts, queueing, "deq_qdepth", bits("depth", 19, atom=True))
+        self._set(parts, queueing, "qid", bits("queue", 8, atom=True))
+        self._set(parts, standard, "egress_port", bits("port", 9, atom=True))
+        self._set(parts, standard, "egress_spec", constant(self.drop_port + 1))
+        if parts.headers.track_length:
+            self._set(parts, standard, "packet_length", _narrow(parts.at.flag("length"), 32))
 
-    def _clone_from_egress(self, scope: Deparsing) -> None:
+    def _clone_from_egress(self, parts: Parts) -> None:
         """Emit an egress clone: the headers as they are now, metadata gone but for the preserved fields."""
-        name = scope.temporary()
-        scope.line(f"{name} = clone_sessions.get({scope.flag('clone').operand} & {CLONE_FLAG - 1:#x})")
-        scope.chain([(f"{name} is not None", lambda: self._send_egress_clone(scope, name))])
+        name = parts.at.temporary()
+        parts.at.line(f"{name} = clone_sessions.get({parts.at.flag('clone').operand} & {CLONE_FLAG - 1:#x})")
+        parts.at.chain([(f"{name} is not None", lambda: self._send_egress_clone(parts, name))])
 
-    def _send_egress_clone(self, scope: Deparsing, session: str) -> None:
-        kept = self._preserved(scope, "clone_list")
-        copy = self._scope(scope.state.copy(), scope.block, self._live_in_egress)
-        copy.counter = scope.counter
+    def _send_egress_clone(self, parts: Parts, session: str) -> None:
+        kept = self._preserved(parts, "clone_list")
+        copy = self._parts(parts.at.state.copy(), parts.at.block, self._live_in_egress)
+        copy.at.counter = parts.at.counter
         values = [f"k{number}" for number in range(len(self.preserved))]
         if values:
-            scope.line(f"{', '.join(values)}, = {kept}")
-        saved = scope.temporary()
-        before = self.handover.spilled(scope.state)  # the copy's values go through the same locals
+            parts.at.line(f"{', '.join(values)}, = {kept}")
+        saved = parts.at.temporary()
+        before = self.handover.spilled(parts.at.state)  # the copy's values go through the same locals
         if before:
-            scope.line(f"{saved} = ({', '.join(before)},)")
+            parts.at.line(f"{saved} = ({', '.join(before)},)")
         self._reset_metadata(copy)
         for value, ref in zip(values, self.preserved, strict=True):
             field = self.program.field(ref)
-            copy.write(ref, Ex(value, -(1 << field.width) if field.signed else 0, (1 << field.width) - 1, atom=True))
+            copy.at.write(ref, Ex(value, -(1 << field.width) if field.signed else 0, (1 << field.width) - 1, atom=True))
         queue = self._get(copy, "intrinsic_metadata", "priority")
         call = f"clone_to({session}, {queue.code}, {{}})"
-        self.handover.add(copy, call, EGRESS_CLONE, "bytearray(d)", truncate=str(UNCUT))
+        self.handover.add(copy.at, call, EGRESS_CLONE, "bytearray(d)", truncate=str(UNCUT))
         if before:
-            scope.line(f"{', '.join(before)}, = {saved}")
+            parts.at.line(f"{', '.join(before)}, = {saved}")
 
-    def _recirculate(self, scope: Deparsing) -> None:
-        values = self._preserved(scope, "recirculate")
-        scope.line(f"again((d, port, len(d), {RECIRCULATED}, *{values}))")
+    def _recirculate(self, parts: Parts) -> None:
+        values = self._preserved(parts, "recirculate")
+        parts.at.line(f"again((d, port, len(d), {RECIRCULATED}, *{values}))")
 
 
 def _set_flag(ex: Ex) -> Ex:

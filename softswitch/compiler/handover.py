@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Block
-from mrclab.softswitch.compiler.deparse import Deparsing
+from mrclab.softswitch.compiler.flow import Flow
 from mrclab.softswitch.compiler.state import (
     CLEAN,
     DIRTY,
@@ -72,16 +72,16 @@ class Handover:
         self.layouts: list[Layout] = []
         self._anything: Layout | None = None
 
-    def add(self, scope: Deparsing, call: str, instance: int, data: str = "d", truncate: str | None = None) -> None:
-        """Note that the scope hands the packet over here."""
-        state = scope.state.copy()
+    def add(self, at: Flow, call: str, instance: int, data: str = "d", truncate: str | None = None) -> None:
+        """Note that `at` hands the packet over here."""
+        state = at.state.copy()
         if truncate is None:
-            truncate = scope.flag("truncate").code
+            truncate = at.flag("truncate").code
         else:
             state.edit(FLAGS).fields["truncate"] = DIRTY  # a clone session may cut
-        self._sites.append(Site(scope.block.child(), state, call, data, instance, truncate))
+        self._sites.append(Site(at.block.child(), state, call, data, instance, truncate))
 
-    def settle(self, scope: Deparsing) -> list[Layout]:
+    def settle(self, at: Flow) -> list[Layout]:
         """Write the code of all sites noted since the last time; return the layouts that are new."""
         groups: dict[object, list[Site]] = {}
         for site in self._sites:
@@ -91,7 +91,7 @@ class Handover:
         for sites in groups.values():
             layout = self._layout(self._trim(join(site.state for site in sites)))
             for site in sites:
-                self._write(scope, site, layout)
+                self._write(at, site, layout)
         return self.layouts[known:]
 
     def _layout(self, state: State) -> Layout:
@@ -108,16 +108,16 @@ class Handover:
         self.layouts.append(Layout(len(self.layouts), state))
         return self.layouts[-1]
 
-    def _write(self, scope: Deparsing, site: Site, layout: Layout) -> None:
+    def _write(self, at: Flow, site: Site, layout: Layout) -> None:
         target = layout.state.copy()
         flags, have = target.edit(FLAGS), site.state.headers[FLAGS]
         for flag in FLAG_NAMES:
             if flag != "length":
                 flags.fields[flag] = have.place(flag)
-        before = scope.live, scope.is_read
-        scope.live, scope.is_read = self._live, lambda header, field: (header, field) in self._reads
-        scope.conformer.conform(site.block, site.state, target)
-        scope.live, scope.is_read = before
+        before = at.live, at.is_read
+        at.live, at.is_read = self._live, lambda header, field: (header, field) in self._reads
+        at.conformer.conform(site.block, site.state, target)
+        at.live, at.is_read = before
         items = [
             f"egress_{layout.number}", site.data, "length", str(site.instance), "0", site.truncate,
             *self.spilled(layout.state),

@@ -8,14 +8,18 @@ from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.flow import Body, Flow
 from mrclab.softswitch.compiler.state import DIRTY, HeaderState, Known, Local, is_dirty
-from mrclab.softswitch.runtime_api import PipelineError
 
 
-class HeaderOps(Flow):
-    """A flow that can add, remove, copy and shift headers."""
+class HeaderOps:
+    """Adds, removes, copies and shifts headers where `at` is.
 
-    track_length = False
-    """Whether the program looks at the packet length in egress, so that adding and removing headers must adjust it."""
+    `track_length`: the program looks at the packet length in egress; adding and removing headers must then adjust it.
+    """
+
+    def __init__(self, at: Flow, track_length: bool = False) -> None:
+        self.at = at
+        self.program = at.program
+        self.track_length = track_length
 
     # -- one header ---------------------------------------------------------------------------------------------------
 
@@ -29,49 +33,49 @@ class HeaderOps(Flow):
         def arm(header: str) -> Body:
             return lambda: body(header)
 
-        self.chain([(f"{index.code} == {number}", arm(header)) for number, header in enumerate(headers)])
+        self.at.chain([(f"{index.code} == {number}", arm(header)) for number, header in enumerate(headers)])
 
     def set_valid(self, header: str) -> None:
         """Emit setValid: a header that was not valid becomes valid with all fields zero."""
-        valid = self.valid(header)
+        valid = self.at.valid(header)
 
         def add() -> None:
             kind = self.program.headers[header].type
             zero: dict[str, Local | Known] = {f.name: Known(b"" if f.varbit else 0) for f in kind.fields}
             self._leave_union(header)
-            self.state.replace(header, HeaderState(True, -1, 0, dict(zero)))
+            self.at.state.replace(header, HeaderState(True, -1, 0, dict(zero)))
             if self.track_length:
                 self.add_length(constant(kind.bits // 8))
 
-        self.branch(Ex(f"not {valid.code}", 0, 1) if valid.value is None else constant(1 - valid.value), add)
-        self.state.edit(header).valid = True
+        self.at.branch(Ex(f"not {valid.code}", 0, 1) if valid.value is None else constant(1 - valid.value), add)
+        self.at.state.edit(header).valid = True
 
     def set_invalid(self, header: str) -> None:
         """Emit setInvalid; the fields keep their values, as in BMv2."""
         if self.track_length:
-            self.branch(self.valid(header), lambda: self.add_length(self.length_bytes(header), sign="-"))
-        self.state.edit(header).valid = False
+            self.at.branch(self.at.valid(header), lambda: self.add_length(self.at.length_bytes(header), sign="-"))
+        self.at.state.edit(header).valid = False
 
     def mark_valid(self, header: str) -> None:
         """Note that a header was made valid; in a union its siblings become invalid."""
         self._leave_union(header)
-        self.state.edit(header).valid = True
+        self.at.state.edit(header).valid = True
 
     def _leave_union(self, header: str) -> None:
         union = self.program.headers[header].union
         if union is not None:
             for sibling in self.program.unions[union].members.values():
                 if sibling != header:
-                    self.state.edit(sibling).valid = False
+                    self.at.state.edit(sibling).valid = False
 
     def add_length(self, size: Ex, sign: str = "+") -> None:
         """Emit a change of the packet length that egress sees."""
-        now = self.flag("length")
+        now = self.at.flag("length")
         code = f"{now.operand} {sign} {size.operand}"
         if now.value is not None and size.value is not None:
-            self.set_flag("length", constant(now.value + (size.value if sign == "+" else -size.value)))
+            self.at.set_flag("length", constant(now.value + (size.value if sign == "+" else -size.value)))
         else:
-            self.set_flag("length", Ex(code, 0, 1 << 32))
+            self.at.set_flag("length", Ex(code, 0, 1 << 32))
 
     # -- copies -------------------------------------------------------------------------------------------------------
 
@@ -84,46 +88,46 @@ class HeaderOps(Flow):
             kind = self.program.headers[target].type
             loaded = {f.name: self._copy_of(source, f) for f in kind.fields}
             self.mark_valid(target)
-            info = self.state.replace(target, HeaderState(True, -1, self.state.headers[source].length))
+            info = self.at.state.replace(target, HeaderState(True, -1, self.at.state.headers[source].length))
             if info.length is None:
-                self.line(f"{self.names.length(target)} = {self.names.length(source)}")
+                self.at.line(f"{self.at.names.length(target)} = {self.at.names.length(source)}")
             for name, value in loaded.items():
                 if isinstance(value, Known):
                     info.fields[name] = value
                 else:
-                    self.line(f"{self.names.field(target, name)} = {value}")
+                    self.at.line(f"{self.at.names.field(target, name)} = {value}")
                     info.fields[name] = DIRTY
 
         def clear() -> None:
-            self.state.edit(target).valid = False
+            self.at.state.edit(target).valid = False
 
-        self.branch(self.valid(source), copy, clear)
+        self.at.branch(self.at.valid(source), copy, clear)
 
     def _copy_of(self, source: str, field: p4.Field) -> Known | str:
         ref = p4.FieldRef(source, field.name)
         if field.varbit:
-            return self.read_varbit(ref)
-        ex = self.read(ref)
+            return self.at.read_varbit(ref)
+        ex = self.at.read(ref)
         return ex.code if ex.value is None else Known(ex.value)
 
     def swap_in(self, target: str, source: str | None) -> None:
         """Make `target` what `source` is now (for stack shifts): places are renamed, locals copied."""
         if source is None:
-            self.state.replace(target, HeaderState(valid=False))
+            self.at.state.replace(target, HeaderState(valid=False))
             return
-        origin = self.state.headers[source]
+        origin = self.at.state.headers[source]
         info = origin.copy()
-        self.state.replace(target, info)
-        names = self.names
+        self.at.state.replace(target, info)
+        names = self.at.names
         if info.valid is None:
-            self.line(f"{names.valid(target)} = {names.valid(source)}")
+            self.at.line(f"{names.valid(target)} = {names.valid(source)}")
         if info.offset is None:
-            self.line(f"{names.offset(target)} = {names.offset(source)}")
+            self.at.line(f"{names.offset(target)} = {names.offset(source)}")
         if info.length is None:
-            self.line(f"{names.length(target)} = {names.length(source)}")
+            self.at.line(f"{names.length(target)} = {names.length(source)}")
         for name, place in origin.fields.items():
             if isinstance(place, Local):
-                self.line(f"{names.field(target, name)} = {names.field(source, name)}")
+                self.at.line(f"{names.field(target, name)} = {names.field(source, name)}")
 
     # -- stacks -------------------------------------------------------------------------------------------------------
 
@@ -133,10 +137,10 @@ class HeaderOps(Flow):
     def assign_stack(self, target: str, source: str) -> None:
         """Emit a copy of a whole stack."""
         ours, theirs = self.program.stacks[target], self.program.stacks[source]
-        known = self.state.next[source]
-        self.state.next[target] = known
+        known = self.at.state.next[source]
+        self.at.state.next[target] = known
         if known is None:
-            self.line(f"{self.names.next(target)} = {self.names.next(source)}")
+            self.at.line(f"{self.at.names.next(target)} = {self.at.names.next(source)}")
         for mine, other in zip(ours.elements, theirs.elements, strict=True):
             self.assign_members(self._members(mine, ours.union), self._members(other, theirs.union))
 
@@ -171,40 +175,14 @@ class HeaderOps(Flow):
                 self.swap_in(one, other)
 
     def _set_next(self, name: str, compute: Callable[[int], int], code: str) -> None:
-        known = self.state.next[name]
+        known = self.at.state.next[name]
         if known is not None:
-            self.state.next[name] = compute(known)
+            self.at.state.next[name] = compute(known)
         else:
-            local = self.names.next(name)
-            self.line(f"{local} = {code.format(local)}")
-
-    # -- comparison ---------------------------------------------------------------------------------------------------
-
-    def _compare_headers(self, node: p4.Operation) -> Ex:
-        if isinstance(node.left, p4.HeaderRef) and isinstance(node.right, p4.HeaderRef):
-            pairs = [(node.left.name, node.right.name)]
-        elif isinstance(node.left, p4.UnionRef) and isinstance(node.right, p4.UnionRef):
-            unions = self.program.unions
-            pairs = list(
-                zip(unions[node.left.name].members.values(), unions[node.right.name].members.values(), strict=True)
-            )
-        else:
-            raise PipelineError("comparison of a header with something else is not supported")
-        code = " or ".join(f"({self._equal(a, b)})" for a, b in pairs)
-        return Ex(code if node.op == "==" else f"not ({code})", 0, 1)
-
-    def _equal(self, left: str, right: str) -> str:
-        """Return code that is true where both are valid and all fields agree."""
-        terms = [self.valid(left).code, self.valid(right).code]
-        for field in self.program.headers[left].type.fields:
-            a, b = p4.FieldRef(left, field.name), p4.FieldRef(right, field.name)
-            if field.varbit:
-                terms.append(f"{self.varbit_number(a)} == {self.varbit_number(b)}")
-            else:
-                terms.append(f"{self.read(a).code} == {self.read(b).code}")
-        return " and ".join(terms)
+            local = self.at.names.next(name)
+            self.at.line(f"{local} = {code.format(local)}")
 
     def dirty_fields(self, header: str) -> list[p4.Field]:
         """Return the fields of a header whose values the packet bytes do not have."""
-        info = self.state.headers[header]
+        info = self.at.state.headers[header]
         return [f for f in self.program.headers[header].type.fields if is_dirty(info.place(f.name))]

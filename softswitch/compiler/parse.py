@@ -1,4 +1,4 @@
-"""Code for the parser and for the verification of checksums behind it (behavioral-model: parser.cpp)."""
+"""Code for the parser (behavioral-model: parser.cpp)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from mrclab.softswitch import program as p4
 from mrclab.softswitch.bmv2expr import naming
 from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.expr import padded
-from mrclab.softswitch.compiler.flow import Body
+from mrclab.softswitch.compiler.flow import Body, Flow
+from mrclab.softswitch.compiler.headers import HeaderOps
+from mrclab.softswitch.compiler.operators import arithmetic, comparison
 from mrclab.softswitch.compiler.primitives import Primitives
 from mrclab.softswitch.compiler.state import HeaderState
 from mrclab.softswitch.runtime_api import PipelineError
@@ -17,20 +19,25 @@ TREE_LIMIT = 48
 """Parser states emitted as a tree (shared ones once per path); with more, or loops, there is a loop over states."""
 
 
-class Parsing(Primitives):
-    """Primitives plus the parser."""
+class Parser:
+    """Emits the parser where `at` is.
 
-    on_accept: Body | None = None
-    """Emits what follows at each leaf of a parser tree that accepts; None: all ends of the parser meet."""
+    `on_accept` emits what follows at each leaf of a parser tree that accepts; None: all ends of the parser meet.
+    """
 
-    def parser(self) -> None:
+    def __init__(self, at: Flow, headers: HeaderOps, primitives: Primitives) -> None:
+        self.at, self.headers, self.primitives = at, headers, primitives
+        self.program = at.program
+        self.on_accept: Body | None = None
+
+    def emit(self) -> None:
         """Emit the whole parser; afterwards the flag `parser_error` holds the error code."""
         start = self.program.parser_start
-        self.set_flag("parser_error", constant(self.error("NoError")))
+        self.at.set_flag("parser_error", constant(self.error("NoError")))
         if start is None:
             return
         if self.is_tree:
-            self.once(lambda: self._state(start))
+            self.at.once(lambda: self._state(start))
         else:
             self._states_in_circle(start)
 
@@ -74,8 +81,8 @@ class Parsing(Primitives):
 
     def _fail(self, error: str) -> Body:
         def fail() -> None:
-            self.set_flag("parser_error", constant(self.error(error)))
-            self.leave()
+            self.at.set_flag("parser_error", constant(self.error(error)))
+            self.at.leave()
 
         return fail
 
@@ -85,7 +92,7 @@ class Parsing(Primitives):
         state = self.program.states[name]
         for op in state.ops:
             self._operation_in(state, op)
-            if self.state.dead:
+            if self.at.state.dead:
                 return
         self._select(state, self._enter)
 
@@ -103,21 +110,21 @@ class Parsing(Primitives):
 
         def enter(name: str | None) -> None:
             if name is None:
-                self.leave()
+                self.at.leave()
             else:
-                self.go(numbers[name])
+                self.at.go(numbers[name])
 
         def part(state: p4.ParserState) -> Body:
             def body() -> None:
                 for op in state.ops:
                     self._operation_in(state, op)
-                    if self.state.dead:
+                    if self.at.state.dead:
                         return
                 self._select(state, enter)
 
             return body
 
-        self.dispatch([part(state) for state in self.program.states.values()], numbers[start])
+        self.at.dispatch([part(state) for state in self.program.states.values()], numbers[start])
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
@@ -134,11 +141,11 @@ class Parsing(Primitives):
             target, source = op.args
             assert isinstance(target, p4.FieldRef)
             if isinstance(source, p4.FieldRef) and source.name != "$valid$" and self.program.field(source).varbit:
-                self.primitive(p4.Primitive("assign_VL", op.args, op.where))
+                self.primitives.primitive(p4.Primitive("assign_VL", op.args, op.where))
                 return
             self._need_lookahead(source)
-            if not self.state.dead:
-                self.write(target, self.expr(source))
+            if not self.at.state.dead:
+                self.at.write(target, self.at.expr(source))
         elif op.op == "verify":
             self._verify(op)
         elif op.op == "advance":
@@ -146,42 +153,42 @@ class Parsing(Primitives):
         elif op.call is not None:
             for arg in op.call.args:
                 self._need_lookahead(arg)
-            self.primitive(op.call)
+            self.primitives.primitive(op.call)
 
     def _verify(self, op: p4.ParserOp) -> None:
-        cond = self.expr(op.args[0])
-        error = self.expr(op.args[1])
+        cond = self.at.expr(op.args[0])
+        error = self.at.expr(op.args[1])
 
         def fail() -> None:
-            self.set_flag("parser_error", error)
-            self.leave()
+            self.at.set_flag("parser_error", error)
+            self.at.leave()
 
         inverse = constant(1 - cond.value) if cond.value is not None else Ex(f"not {cond.operand}", 0, 1)
-        self.branch(inverse, fail)
-        if not self.state.dead:
-            self.learn(op.args[0], truth=True)
+        self.at.branch(inverse, fail)
+        if not self.at.state.dead:
+            self.at.learn(op.args[0], truth=True)
 
     def _require(self, count: Ex) -> None:
         """Emit the check that `count` more bytes are there."""
         if count.value == 0:
             return
-        position = self.state.position
+        position = self.at.state.position
         if position is not None and count.value is not None:
             end = str(position + count.value)
         else:
             end = f"{self._cursor()} + {count.operand}"
-        self.branch(Ex(f"length < {end}", 0, 1), self._fail("PacketTooShort"))
+        self.at.branch(Ex(f"length < {end}", 0, 1), self._fail("PacketTooShort"))
 
     def _cursor(self) -> str:
-        return "pos" if self.state.position is None else str(self.state.position)
+        return "pos" if self.at.state.position is None else str(self.at.state.position)
 
     def _proceed(self, count: Ex) -> None:
-        position = self.state.position
+        position = self.at.state.position
         if position is not None and count.value is not None:
-            self.state.position = position + count.value
+            self.at.state.position = position + count.value
         else:
-            self.line(f"pos = {self._cursor()} + {count.operand}")
-            self.state.position = None
+            self.at.line(f"pos = {self._cursor()} + {count.operand}")
+            self.at.state.position = None
 
     def _need_lookahead(self, node: p4.Expr) -> None:
         """Emit the length check for a lookahead anywhere in an expression."""
@@ -193,17 +200,17 @@ class Parsing(Primitives):
                     self._need_lookahead(part)
 
     def _advance(self, op: p4.ParserOp) -> None:
-        amount = self.held(self.expr(op.args[0]))
+        amount = self.at.held(self.at.expr(op.args[0]))
         if amount.value is not None:
             if amount.value % 8:
                 self._fail("ParserInvalidArgument")()
                 return
             count = constant(amount.value // 8)
         else:
-            self.branch(Ex(f"{amount.operand} & 7", 0, 1), self._fail("ParserInvalidArgument"))
+            self.at.branch(Ex(f"{amount.operand} & 7", 0, 1), self._fail("ParserInvalidArgument"))
             count = Ex(f"({amount.operand} >> 3)", 0, amount.high >> 3, atom=True)
         self._require(count)
-        if not self.state.dead:
+        if not self.at.state.dead:
             self._proceed(count)
 
     # -- extraction ---------------------------------------------------------------------------------------------------
@@ -218,21 +225,21 @@ class Parsing(Primitives):
         if isinstance(target, p4.StackField):
             assert target.member is not None
             elements = [self.program.unions[element].members[target.member] for element in elements]
-        index = self.next_index(name)
+        index = self.at.next_index(name)
         full = Ex(f"{index.code} >= {len(elements)}", 0, 1)
-        self.branch(
+        self.at.branch(
             constant(int(index.value >= len(elements))) if index.value is not None else full,
             self._fail("StackOutOfBounds"),
         )
-        if self.state.dead:
+        if self.at.state.dead:
             return
-        self.for_element(index, elements, lambda header: self._extract_header(header, length))
-        if self.state.dead:
+        self.headers.for_element(index, elements, lambda header: self._extract_header(header, length))
+        if self.at.state.dead:
             return
         if index.value is not None:
-            self.state.next[name] = index.value + 1
+            self.at.state.next[name] = index.value + 1
         else:
-            self.line(f"{index.code} += 1")
+            self.at.line(f"{index.code} += 1")
 
     def _extract_header(self, header: str, length: p4.Expr | None) -> None:
         kind = self.program.headers[header].type
@@ -240,20 +247,20 @@ class Parsing(Primitives):
         varbit: Ex = constant(0)
         if kind.varbit is not None:
             varbit = self._varbit_bytes(header, kind, length)
-            if self.state.dead:
+            if self.at.state.dead:
                 return
-        total = self._arithmetic("+", varbit, constant(fixed))
+        total = arithmetic("+", varbit, constant(fixed))
         self._require(total)
-        if self.state.dead:
+        if self.at.state.dead:
             return
         if kind.varbit is not None and kind.max_bytes and total.high > kind.max_bytes:
-            self.branch(Ex(f"{total.code} > {kind.max_bytes}", 0, 1), self._fail("HeaderTooShort"))
+            self.at.branch(Ex(f"{total.code} > {kind.max_bytes}", 0, 1), self._fail("HeaderTooShort"))
         if varbit.value is None:
-            self.line(f"{self.names.length(header)} = {varbit.code}")
-        if self.state.position is None:
-            self.line(f"{self.names.offset(header)} = pos")
-        self.mark_valid(header)
-        self.state.replace(header, HeaderState(True, self.state.position, varbit.value))
+            self.at.line(f"{self.at.names.length(header)} = {varbit.code}")
+        if self.at.state.position is None:
+            self.at.line(f"{self.at.names.offset(header)} = pos")
+        self.headers.mark_valid(header)
+        self.at.state.replace(header, HeaderState(True, self.at.state.position, varbit.value))
         self._proceed(total)
 
     def _varbit_bytes(self, header: str, kind: p4.HeaderType, length: p4.Expr | None) -> Ex:
@@ -262,11 +269,11 @@ class Parsing(Primitives):
             if kind.length is None:
                 raise PipelineError(f"header {header}: varbit without a length")
             raise PipelineError(f"header {header}: P4_14 length expressions are not supported")
-        amount = self.held(self.expr(length))
+        amount = self.at.held(self.at.expr(length))
         if amount.value is not None:
             return constant(amount.value // 8)
-        self.branch(Ex(f"{amount.operand} & 7", 0, 1), self._fail("ParserInvalidArgument"))
-        return self.held(Ex(f"{amount.operand} >> 3", 0, amount.high >> 3))
+        self.at.branch(Ex(f"{amount.operand} & 7", 0, 1), self._fail("ParserInvalidArgument"))
+        return self.at.held(Ex(f"{amount.operand} >> 3", 0, amount.high >> 3))
 
     # -- select -------------------------------------------------------------------------------------------------------
 
@@ -279,7 +286,7 @@ class Parsing(Primitives):
             return
         for key, _ in state.key:
             self._need_lookahead(key)
-            if self.state.dead:
+            if self.at.state.dead:
                 return
         keys = [self._key(key) for key, _ in state.key]
 
@@ -288,7 +295,7 @@ class Parsing(Primitives):
                 if len(state.key) == 1 and case.value is not None and case.mask is None:
                     key = state.key[0][0]
                     if isinstance(key, p4.FieldRef) and not (key.name != "$valid$" and self.program.field(key).signed):
-                        self.know(key, case.value)
+                        self.at.know(key, case.value)
                 enter(case.next_state)
 
             return body
@@ -307,13 +314,13 @@ class Parsing(Primitives):
             arms.append((None, lambda: enter(otherwise)))
         if not arms or arms[-1][0] is not None:
             arms.append((None, lambda: enter(otherwise)))
-        self.chain(arms)
+        self.at.chain(arms)
 
     def _key(self, key: p4.Expr) -> Ex:
-        ex = self.held(self.expr(key))
+        ex = self.at.held(self.at.expr(key))
         if ex.low < 0:
             width = (-ex.low).bit_length()
-            return self.held(self._arithmetic("&", ex, constant((1 << width) - 1)))
+            return self.at.held(arithmetic("&", ex, constant((1 << width) - 1)))
         return ex
 
     def _case(self, state: p4.ParserState, keys: list[Ex], case: p4.Transition) -> str:
@@ -330,9 +337,9 @@ class Parsing(Primitives):
         for key, value, mask in zip(keys, values, masks, strict=True):
             assert value is not None
             if mask is None:
-                test = self._comparison("==", key, constant(value))
+                test = comparison("==", key, constant(value))
             else:
-                test = self._comparison("==", self._arithmetic("&", key, constant(mask)), constant(value & mask))
+                test = comparison("==", arithmetic("&", key, constant(mask)), constant(value & mask))
             if test.value == 0 or (value if mask is None else value & mask) > max(key.high, 0):
                 return "False"
             if test.value != 1:
@@ -347,29 +354,3 @@ class Parsing(Primitives):
             parts.append(value & ((1 << width) - 1))
             value >>= width
         return parts[::-1]
-
-    # -- checksums ----------------------------------------------------------------------------------------------------
-
-    def verify_checksums(self) -> None:
-        """Emit the verification of all checksums; the flag `checksum_error` becomes 1 where one is wrong."""
-        for checksum in self.program.checksums:
-            if checksum.verify:
-                self._verify_checksum(checksum)
-
-    def _verify_checksum(self, checksum: p4.Checksum) -> None:
-        def check() -> None:
-            found = self.read(checksum.target)
-            computed = self.calculation(checksum.calculation)
-
-            def wrong() -> None:
-                self.set_flag("checksum_error", constant(1))
-
-            self.branch(Ex(f"{computed.operand} != {found.operand}", 0, 1), wrong)
-
-        def conditional() -> None:
-            if checksum.condition is None:
-                check()
-            else:
-                self.branch(self.expr(checksum.condition), check)
-
-        self.branch(self.valid(checksum.target.header), conditional)

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Ex, constant
-from mrclab.softswitch.compiler.flow import Body
+from mrclab.softswitch.compiler.calculations import Calculations
+from mrclab.softswitch.compiler.flow import Body, Flow
 from mrclab.softswitch.compiler.headers import HeaderOps
+from mrclab.softswitch.compiler.operators import arithmetic
 from mrclab.softswitch.compiler.state import DIRTY, Known
 from mrclab.softswitch.layout import UNCUT
 from mrclab.softswitch.runtime_api import PipelineError
@@ -30,28 +32,27 @@ _JUMPS = {"_jump": 0, "_jump_if_zero": 1}
 """Jumps, and which argument tells where to."""
 
 
-class Primitives(HeaderOps):
-    """Header operations plus everything an action body may do."""
+class Primitives:
+    """Everything an action body may do, emitted where `at` is."""
 
-    drop_port = 511
-
-    def calculation(self, name: str) -> Ex:
-        """Return the code of a calculation's result; the deparser part knows how."""
-        raise NotImplementedError(name)
+    def __init__(self, at: Flow, headers: HeaderOps, calculations: Calculations, drop_port: int) -> None:
+        self.at, self.headers, self.calculations = at, headers, calculations
+        self.program = at.program
+        self.drop_port = drop_port
 
     def body(self, calls: tuple[p4.Primitive, ...], params: tuple[Ex, ...] = ()) -> None:
         """Emit an action body."""
-        outer, self.params = self.params, params
+        outer, self.at.params = self.at.params, params
         if any(isinstance(target, p4.Const) and target.value <= index for index, target in _jumps(calls)):
             self._run_loops(calls)
         else:
             self._run(calls, 0, len(calls))
-        self.params = outer
+        self.at.params = outer
 
     def _run(self, calls: tuple[p4.Primitive, ...], start: int, end: int) -> None:
         """Emit calls[start:end], turning forward jumps back into branches."""
         index = start
-        while index < end and not self.state.dead:
+        while index < end and not self.at.state.dead:
             call = calls[index]
             if call.op == "_jump":
                 index = self._target(call, call.args[0], end)
@@ -78,9 +79,9 @@ class Primitives(HeaderOps):
 
         def go_on(at: int) -> None:
             if at < end:
-                self.go(numbers[at])
+                self.at.go(numbers[at])
             else:
-                self.leave()
+                self.at.leave()
 
         def part(start: int, stop: int) -> Body:
             def body() -> None:
@@ -91,16 +92,16 @@ class Primitives(HeaderOps):
                     go_on(self._target(last, last.args[0], end))
                 elif last.op == "_jump_if_zero":
                     other = self._target(last, last.args[1], end)
-                    self.branch(self._truth(last.args[0]), lambda: go_on(stop), lambda: go_on(other))
+                    self.at.branch(self._truth(last.args[0]), lambda: go_on(stop), lambda: go_on(other))
                 else:
                     go_on(stop)
 
             return body
 
-        self.dispatch([part(start, stop) for start, stop in zip(order, [*order[1:], end], strict=True)], 0)
+        self.at.dispatch([part(start, stop) for start, stop in zip(order, [*order[1:], end], strict=True)], 0)
 
     def _truth(self, node: p4.Expr) -> Ex:
-        cond = self.expr(node)
+        cond = self.at.expr(node)
         return cond if cond.boolean else Ex(f"{cond.operand} != 0", 0, 1)
 
     def _jump_if_zero(self, calls: tuple[p4.Primitive, ...], index: int, end: int) -> int:
@@ -111,7 +112,7 @@ class Primitives(HeaderOps):
         if last.op == "_jump" and other - 1 > index:
             after = self._target(last, last.args[0], end)
         then_end = other - 1 if after != other or last.op == "_jump" else other
-        self.branch(
+        self.at.branch(
             self._truth(call.args[0]),
             lambda: self._run(calls, index + 1, then_end),
             lambda: self._run(calls, other, after),
@@ -125,8 +126,8 @@ class Primitives(HeaderOps):
             if handler is not None:
                 handler(call)
             elif call.op in _ARITHMETIC:
-                left, right = self.expr(call.args[1]), self.expr(call.args[2])
-                self.store(call.args[0], self._arithmetic(_ARITHMETIC[call.op], left, right))
+                left, right = self.at.expr(call.args[1]), self.at.expr(call.args[2])
+                self.store(call.args[0], arithmetic(_ARITHMETIC[call.op], left, right))
             else:
                 raise PipelineError(f"primitive {call.op}: not supported")
         except PipelineError as error:
@@ -139,20 +140,22 @@ class Primitives(HeaderOps):
     def store(self, target: p4.Expr, value: Ex) -> None:
         """Emit an assignment to an l-value: a field, a field of the last or of a computed element, a register cell."""
         if isinstance(target, p4.FieldRef):
-            self.write(target, value)
+            self.at.write(target, value)
         elif isinstance(target, p4.StackField):
             stack = self.program.stacks[target.stack]
-            last = self.next_index(target.stack)
+            last = self.at.next_index(target.stack)
             index = constant(last.value - 1) if last.value is not None else Ex(f"{last.operand} - 1", -1, last.high)
             self._store_element(index, list(stack.elements), target.name, value)
         elif isinstance(target, p4.Operation) and target.op == "access_field" and target.left is not None:
-            index, headers = self.element(target.left)
+            index, headers = self.at.element(target.left)
             name = self.program.headers[headers[0]].type.fields[target.number].name
             self._store_element(index, headers, name, value)
         elif isinstance(target, p4.RegisterRef):
             register = self.program.registers[target.array]
-            index = self.expr(target.index)
-            self.line(f"{self.register(target.array)}[{index.code}] = {value.operand} & {(1 << register.width) - 1:#x}")
+            index = self.at.expr(target.index)
+            self.at.line(
+                f"{self.at.register(target.array)}[{index.code}] = {value.operand} & {(1 << register.width) - 1:#x}"
+            )
         elif isinstance(target, p4.Operation) and target.op == "?":
             raise PipelineError("assignment to a conditional l-value is not supported")
         else:
@@ -160,36 +163,40 @@ class Primitives(HeaderOps):
 
     def _store_element(self, index: Ex, headers: list[str], name: str, value: Ex) -> None:
         if index.value is None and value.value is None:
-            held = self.temporary()
-            self.line(f"{held} = {value.code}")
+            held = self.at.temporary()
+            self.at.line(f"{held} = {value.code}")
             value = Ex(held, value.low, value.high, atom=True)
-        self.for_element(index, headers, lambda header: self.write(p4.FieldRef(header, name), value))
+        self.headers.for_element(index, headers, lambda header: self.at.write(p4.FieldRef(header, name), value))
 
     def _do_assign(self, call: p4.Primitive) -> None:
         target = call.args[0]
-        if isinstance(target, p4.FieldRef) and target.name != "$valid$" and not self.live(target.header, target.name):
+        if (
+            isinstance(target, p4.FieldRef)
+            and target.name != "$valid$"
+            and not self.at.live(target.header, target.name)
+        ):
             return
-        self.store(target, self.expr(call.args[1]))
+        self.store(target, self.at.expr(call.args[1]))
 
     _do_modify_field = _do_assign
 
     def _do_add_to_field(self, call: p4.Primitive) -> None:
-        self.store(call.args[0], self._arithmetic("+", self.expr(call.args[0]), self.expr(call.args[1])))
+        self.store(call.args[0], arithmetic("+", self.at.expr(call.args[0]), self.at.expr(call.args[1])))
 
     def _do_subtract_from_field(self, call: p4.Primitive) -> None:
-        self.store(call.args[0], self._arithmetic("-", self.expr(call.args[0]), self.expr(call.args[1])))
+        self.store(call.args[0], arithmetic("-", self.at.expr(call.args[0]), self.at.expr(call.args[1])))
 
     def _do_assign_VL(self, call: p4.Primitive) -> None:  # noqa: N802 - the JSON's name
         target, source = call.args
         assert isinstance(target, p4.FieldRef)
         assert isinstance(source, p4.FieldRef)
         self._keep_behind_varbit(target.header)
-        code = self.read_varbit(source)
-        self.line(f"{self.names.field(target.header, target.name)} = {code}")
-        info = self.state.edit(target.header)
+        code = self.at.read_varbit(source)
+        self.at.line(f"{self.at.names.field(target.header, target.name)} = {code}")
+        info = self.at.state.edit(target.header)
         info.fields[target.name] = DIRTY
         info.length = None
-        self.line(f"{self.names.length(target.header)} = len({self.names.field(target.header, target.name)})")
+        self.at.line(f"{self.at.names.length(target.header)} = len({self.at.names.field(target.header, target.name)})")
 
     def _keep_behind_varbit(self, header: str) -> None:
         """Take the fields behind the varbit from the packet: its length tells their place for the last time."""
@@ -197,16 +204,18 @@ class Primitives(HeaderOps):
         assert kind.varbit is not None
         for field in kind.fields:
             if not field.varbit and field.offset >= kind.varbit.offset:
-                value = self.read(p4.FieldRef(header, field.name)).value
-                self.state.edit(header).fields[field.name] = DIRTY if value is None else Known(value)
+                value = self.at.read(p4.FieldRef(header, field.name)).value
+                self.at.state.edit(header).fields[field.name] = DIRTY if value is None else Known(value)
 
     def _do_assign_header(self, call: p4.Primitive) -> None:
-        target_index, targets = self.element(call.args[0])
-        source_index, sources = self.element(call.args[1])
-        self.for_element(
+        target_index, targets = self.at.element(call.args[0])
+        source_index, sources = self.at.element(call.args[1])
+        self.headers.for_element(
             target_index,
             targets,
-            lambda target: self.for_element(source_index, sources, lambda source: self.assign_header(target, source)),
+            lambda target: self.headers.for_element(
+                source_index, sources, lambda source: self.headers.assign_header(target, source)
+            ),
         )
 
     _do_copy_header = _do_assign_header
@@ -216,13 +225,15 @@ class Primitives(HeaderOps):
         assert isinstance(target, p4.UnionRef)
         assert isinstance(source, p4.UnionRef)
         unions = self.program.unions
-        self.assign_members(list(unions[target.name].members.values()), list(unions[source.name].members.values()))
+        self.headers.assign_members(
+            list(unions[target.name].members.values()), list(unions[source.name].members.values())
+        )
 
     def _do_assign_header_stack(self, call: p4.Primitive) -> None:
         target, source = call.args
         assert isinstance(target, p4.StackRef)
         assert isinstance(source, p4.StackRef)
-        self.assign_stack(target.name, source.name)
+        self.headers.assign_stack(target.name, source.name)
 
     _do_assign_union_stack = _do_assign_header_stack
 
@@ -230,23 +241,23 @@ class Primitives(HeaderOps):
         stack, count = call.args
         assert isinstance(stack, p4.StackRef)
         assert isinstance(count, p4.Const)
-        self.push(stack.name, count.value)
+        self.headers.push(stack.name, count.value)
 
     def _do_pop(self, call: p4.Primitive) -> None:
         stack, count = call.args
         assert isinstance(stack, p4.StackRef)
         assert isinstance(count, p4.Const)
-        self.pop(stack.name, count.value)
+        self.headers.pop(stack.name, count.value)
 
     def _do_add_header(self, call: p4.Primitive) -> None:
-        index, headers = self.element(call.args[0])
-        self.for_element(index, headers, self.set_valid)
+        index, headers = self.at.element(call.args[0])
+        self.headers.for_element(index, headers, self.headers.set_valid)
 
     _do_add_header_fast = _do_add_header
 
     def _do_remove_header(self, call: p4.Primitive) -> None:
-        index, headers = self.element(call.args[0])
-        self.for_element(index, headers, self.set_invalid)
+        index, headers = self.at.element(call.args[0])
+        self.headers.for_element(index, headers, self.headers.set_invalid)
 
     # -- the packet's fate --------------------------------------------------------------------------------------------
 
@@ -255,9 +266,9 @@ class Primitives(HeaderOps):
         names = {f.name for f in self.program.headers[header].type.fields}
         if "egress_spec" not in names:
             raise PipelineError(f"mark_to_drop: {header} has no field egress_spec")
-        self.write(p4.FieldRef(header, "egress_spec"), constant(self.drop_port))
+        self.at.write(p4.FieldRef(header, "egress_spec"), constant(self.drop_port))
         if "mcast_grp" in names:
-            self.write(p4.FieldRef(header, "mcast_grp"), constant(0))
+            self.at.write(p4.FieldRef(header, "mcast_grp"), constant(0))
 
     def _do_drop(self, _call: p4.Primitive) -> None:
         for header, name, value in (
@@ -266,18 +277,18 @@ class Primitives(HeaderOps):
         ):
             ref = self.program.standard(header, name)
             if ref is not None:
-                self.write(ref, constant(value))
+                self.at.write(ref, constant(value))
 
     def _do_truncate(self, call: p4.Primitive) -> None:
-        length, now = self.expr(call.args[0]), self.flag("truncate")
+        length, now = self.at.expr(call.args[0]), self.at.flag("truncate")
         if now.value == UNCUT:
-            self.set_flag("truncate", length)
+            self.at.set_flag("truncate", length)
         else:
-            self.set_flag("truncate", Ex(f"min({length.code}, {now.code})", 0, UNCUT))
+            self.at.set_flag("truncate", Ex(f"min({length.code}, {now.code})", 0, UNCUT))
 
     def _do_clone_ingress_pkt_to_egress(self, call: p4.Primitive) -> None:
-        session = self.expr(call.args[0])
-        self.set_flag("clone", self._arithmetic("|", session, constant(CLONE_FLAG)))
+        session = self.at.expr(call.args[0])
+        self.at.set_flag("clone", arithmetic("|", session, constant(CLONE_FLAG)))
         self._field_list("clone_list", call.args[1])
 
     _do_clone_egress_pkt_to_egress = _do_clone_ingress_pkt_to_egress
@@ -293,16 +304,16 @@ class Primitives(HeaderOps):
             raise PipelineError("a field list must be a constant")
         if arg.value not in self.program.field_lists and arg.value != 0:
             raise PipelineError(f"field list {arg.value}: the program has no such list")
-        self.set_flag(flag, constant(arg.value))
+        self.at.set_flag(flag, constant(arg.value))
 
     def _do_generate_digest(self, call: p4.Primitive) -> None:
         number = call.args[1]
         if not isinstance(number, p4.Const) or number.value not in self.program.learn_lists:
             raise PipelineError("digest: the program has no such learn list")
-        self.set_flag("digest", constant(number.value))
+        self.at.set_flag("digest", constant(number.value))
 
     def _do_exit(self, _call: p4.Primitive) -> None:
-        self.set_flag("exit", constant(1))
+        self.at.set_flag("exit", constant(1))
 
     def _do_no_op(self, _call: p4.Primitive) -> None:
         pass
@@ -316,9 +327,9 @@ class Primitives(HeaderOps):
             return
 
         def complain() -> None:
-            self.line(f"out_of_range({what!r}, {index.code})")
+            self.at.line(f"out_of_range({what!r}, {index.code})")
 
-        self.branch(
+        self.at.branch(
             Ex(f"{index.operand} < {size}", 0, 1) if index.value is None else constant(index.value < size),
             body,
             complain,
@@ -326,19 +337,19 @@ class Primitives(HeaderOps):
 
     def _do_count(self, call: p4.Primitive) -> None:
         assert isinstance(call.args[0], p4.Named)
-        name, index = call.args[0].name, self.held(self.expr(call.args[1]))
+        name, index = call.args[0].name, self.at.held(self.at.expr(call.args[1]))
         counter = self.program.counters[name]
         number = list(self.program.counters).index(name)
 
         def count() -> None:
-            self.line(f"packets_{number}[{index.code}] += 1")
-            self.line(f"bytes_{number}[{index.code}] += length")
+            self.at.line(f"packets_{number}[{index.code}] += 1")
+            self.at.line(f"bytes_{number}[{index.code}] += length")
 
         self._bounds(index, counter.size, f"counter {name}", count)
 
     def _do_execute_meter(self, call: p4.Primitive) -> None:
         assert isinstance(call.args[0], p4.Named)
-        name, index = call.args[0].name, self.held(self.expr(call.args[1]))
+        name, index = call.args[0].name, self.at.held(self.at.expr(call.args[1]))
         number = list(self.program.meters).index(name)
         code = f"meter_{number}({index.code}, length)"
         self._bounds(
@@ -347,9 +358,9 @@ class Primitives(HeaderOps):
 
     def _do_register_read(self, call: p4.Primitive) -> None:
         assert isinstance(call.args[1], p4.Named)
-        name, index = call.args[1].name, self.held(self.expr(call.args[2]))
+        name, index = call.args[1].name, self.at.held(self.at.expr(call.args[2]))
         register = self.program.registers[name]
-        code = f"{self.register(name)}[{index.code}]"
+        code = f"{self.at.register(name)}[{index.code}]"
         high = (1 << register.width) - 1
         low = -(1 << register.width) if register.signed else 0
         self._bounds(
@@ -358,24 +369,16 @@ class Primitives(HeaderOps):
 
     def _do_register_write(self, call: p4.Primitive) -> None:
         assert isinstance(call.args[0], p4.Named)
-        name, index = call.args[0].name, self.held(self.expr(call.args[1]))
-        register, value = self.program.registers[name], self.expr(call.args[2])
-        cell = f"{self.register(name)}[{index.code}]"
+        name, index = call.args[0].name, self.at.held(self.at.expr(call.args[1]))
+        register, value = self.program.registers[name], self.at.expr(call.args[2])
+        cell = f"{self.at.register(name)}[{index.code}]"
         mask = (1 << register.width) - 1
         fits = value.low >= 0 and value.high <= mask
         code = value.code if fits or register.signed else f"{value.operand} & {mask:#x}"
-        self._bounds(index, register.size, f"register {name}", lambda: self.line(f"{cell} = {code}"))
-
-    def held(self, ex: Ex) -> Ex:
-        """Return an expression that may be used twice: computed once where it is more than a name."""
-        if ex.atom:
-            return ex
-        name = self.temporary()
-        self.line(f"{name} = {ex.code}")
-        return Ex(name, ex.low, ex.high, atom=True)
+        self._bounds(index, register.size, f"register {name}", lambda: self.at.line(f"{cell} = {code}"))
 
     def _do_modify_field_rng_uniform(self, call: p4.Primitive) -> None:
-        low, high = self.held(self.expr(call.args[1])), self.held(self.expr(call.args[2]))
+        low, high = self.at.held(self.at.expr(call.args[1])), self.at.held(self.at.expr(call.args[2]))
         target = call.args[0]
         code = f"{low.code} + int(random() * ({high.operand} - {low.operand} + 1))"
         if low.value == 0:
@@ -383,33 +386,33 @@ class Primitives(HeaderOps):
         if max(low.high, high.high) >= 1 << 50:
             code = f"randint({low.code}, {high.code})"
         ordered = Ex(f"{low.operand} <= {high.operand}", 0, 1) if low.value != 0 else constant(1)
-        self.branch(ordered, lambda: self.store(target, Ex(code, low.low, high.high)))
+        self.at.branch(ordered, lambda: self.store(target, Ex(code, low.low, high.high)))
 
     def _do_modify_field_with_hash_based_offset(self, call: p4.Primitive) -> None:
-        base = self.expr(call.args[1])
+        base = self.at.expr(call.args[1])
         assert isinstance(call.args[2], p4.Named)
-        size = self.expr(call.args[3])
-        value = self.calculation(call.args[2].name)
+        size = self.at.expr(call.args[3])
+        value = self.calculations.calculation(call.args[2].name)
         if size.value is not None:
             divisor, high = str(max(size.value, 1)), max(size.value, 1) - 1
         else:
             divisor, high = f"({size.code} or 1)", max(size.high, 1) - 1
         rest = value if value.high <= high and size.value else Ex(f"{value.operand} % {divisor}", 0, high)
-        self.store(call.args[0], self._arithmetic("+", rest, base))
+        self.store(call.args[0], arithmetic("+", rest, base))
 
     def _do_log_msg(self, call: p4.Primitive) -> None:
         assert isinstance(call.args[0], p4.Named)
         items = call.args[1].items if len(call.args) > 1 and isinstance(call.args[1], p4.Vector) else ()
-        values = ", ".join(self.expr(item).code for item in items)
-        self.line(f"log_msg({call.args[0].name!r}, [{values}])")
+        values = ", ".join(self.at.expr(item).code for item in items)
+        self.at.line(f"log_msg({call.args[0].name!r}, [{values}])")
 
     def _do_assert(self, call: p4.Primitive) -> None:
-        cond = self.expr(call.args[0])
+        cond = self.at.expr(call.args[0])
         message = f"{call.op} failed{call.where}: {call.fragment}"
         if cond.value is None:
-            self.line(f"if not {cond.operand}: raise AssertionError({message!r})")
+            self.at.line(f"if not {cond.operand}: raise AssertionError({message!r})")
         elif not cond.value:
-            self.line(f"raise AssertionError({message!r})")
+            self.at.line(f"raise AssertionError({message!r})")
 
     _do_assume = _do_assert
 
