@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
@@ -33,3 +34,19 @@ def test_the_lock_names_one_release_of_every_dependency_for_every_python(python)
     names = {_plain(r.name) for r in wanted if r.marker is None or any(r.marker.evaluate(e) for e in extras)}
     assert set(locked.values()) == {1}
     assert names - {"mrclab"} <= set(locked)
+
+
+def test_the_citation_names_this_version_and_licence():
+    cited = YAML(typ="safe").load(ROOT / "CITATION.cff")
+    known = metadata.metadata("mrclab")
+    assert (cited["version"], cited["license"]) == (known["Version"], known["License-Expression"])
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+def test_the_map_of_the_code_names_files_that_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = [place.removesuffix("/") for place in re.findall(r"`([\w.]+(?:/[\w.]*)+)`", text)]
+    tops = ["mrclab", "docs", "tests", *(link.name for link in (ROOT / "mrclab").iterdir() if link.is_symlink())]
+    files = {f"/{path.relative_to(ROOT)}" for top in tops for path in [ROOT / top, *(ROOT / top).rglob("*")]}
+    assert [place for place in named if not any(file.endswith(f"/{place}") for file in files)] == []
+    assert len(named) > 30
