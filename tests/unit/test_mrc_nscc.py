@@ -269,3 +269,20 @@ def test_a_small_window_grows_back_as_fast_whatever_the_size_of_messages(message
 def test_unknown_profiles_are_refused_by_name():
     with pytest.raises(VerbsError, match=r"none, uet-1\.0-nscc"):
         controller("dcqcn", FACTS, 0.0)
+
+
+def test_the_time_that_a_receiver_held_a_sack_is_not_in_the_round_trip():
+    sim = Simulation()
+    transfer = Transfer(sim, "h1", "h3", 4 * FULL_SIZE)
+    writes = []
+
+    def fate(transit):
+        writes.extend([transit] if transit.is_write else [])
+        return [] if transit.is_write and len(writes) == 2 else sim.clean(transit)
+
+    sim.fate = fate
+    sim.at(0.1, lambda: [transfer.write(0, 64) for _ in range(2)])  # the second, which asks for a SACK, is lost
+    sim.run(until=0.1 + 8 * HOP + 0.25 * sim.configs["h1"].templates[1].base_rtt + 0.001)
+    qp = sim.hosts["h1"].qps[transfer.qa]
+    assert qp.stats.sacks_received == 1
+    assert qp.requestor.feedback.srtt == pytest.approx(8 * HOP, abs=1e-4)
