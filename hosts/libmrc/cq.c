@@ -169,6 +169,21 @@ static void to_wc(const struct wire_cqe *entry, struct ibv_wc *wc)
 	wc->wc_flags = entry->flags;
 }
 
+/* A completion that is polled frees the places of its request, and of unsignalled ones before it. */
+static void free_places(struct context *context, const struct wire_cqe *entry)
+{
+	struct mrc_qp *qp;
+
+	pthread_mutex_lock(&context->lock);
+	for (qp = context->by_number[entry->qp_num % QP_BUCKETS]; qp; qp = qp->same_bucket)
+		if (qp->number == entry->qp_num) {
+			uint32_t *over = entry->opcode & IBV_WC_RECV ? &qp->receives_over : &qp->sends_over;
+
+			__atomic_store_n(over, entry->over, __ATOMIC_RELAXED);
+		}
+	pthread_mutex_unlock(&context->lock);
+}
+
 EXPORT int mrc_poll_cq(struct mrc_cq *cq, int num_entries, struct ibv_wc *wc)
 {
 	uint32_t head, ready;
@@ -179,8 +194,12 @@ EXPORT int mrc_poll_cq(struct mrc_cq *cq, int num_entries, struct ibv_wc *wc)
 	pthread_mutex_lock(&cq->lock);
 	head = cq->ring->head;
 	ready = __atomic_load_n(&cq->ring->tail, __ATOMIC_ACQUIRE) - head;
-	for (n = 0; n < num_entries && (uint32_t)n < ready; n++)
-		to_wc(&cq->entries[(head + n) & cq->mask], &wc[n]);
+	for (n = 0; n < num_entries && (uint32_t)n < ready; n++) {
+		const struct wire_cqe *entry = &cq->entries[(head + n) & cq->mask];
+
+		to_wc(entry, &wc[n]);
+		free_places(cq->mrc->context, entry);
+	}
 	if (n) {
 		__atomic_store_n(&cq->ring->head, head + n, __ATOMIC_RELEASE);
 		cq->idle = 0;

@@ -330,7 +330,9 @@ static int populate(void *address, size_t length, int access)
 
 	if (!length || !madvise((void *)begin, end - begin, advice))
 		return 0;
-	return errno == EINVAL ? 0 : errno == ENOMEM ? EFAULT : errno; /* EINVAL: a kernel that has no such advice */
+	if (errno == EINVAL && madvise((void *)begin, 0, advice))
+		return 0; /* a kernel before 5.14, which has no such advice */
+	return errno == EINVAL || errno == ENOMEM ? EFAULT : errno;
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,

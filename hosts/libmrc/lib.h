@@ -38,6 +38,8 @@ struct device {
 	uint64_t guid;
 };
 
+#define QP_BUCKETS 1024
+
 struct context {
 	struct ibv_context ibv; /* must stay first */
 	struct agent agent;
@@ -46,6 +48,7 @@ struct context {
 	pthread_cond_t acked;
 	struct mrc_cq *cqs;
 	struct mrc_qp *qps;
+	struct mrc_qp *by_number[QP_BUCKETS]; /* by number; under the lock where it changes */
 };
 
 struct mrc_context {
@@ -87,8 +90,9 @@ struct mrc_qp {
 	struct wire_recv *receives;
 	size_t size;
 	pthread_mutex_t send_lock, receive_lock;
+	uint32_t sends_over, receives_over; /* as the completions say that the program has polled */
 	unsigned told, acked; /* asynchronous events, under the context's lock */
-	struct mrc_qp *next;
+	struct mrc_qp *next, *same_bucket;
 };
 
 struct mrc_qp_hint {

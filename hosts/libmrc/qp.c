@@ -77,6 +77,8 @@ EXPORT struct mrc_qp *mrc_create_qp(struct mrc_context *mrc, struct mrc_qp_init_
 	pthread_mutex_lock(&mrc->context->lock);
 	qp->next = mrc->context->qps;
 	mrc->context->qps = qp;
+	qp->same_bucket = mrc->context->by_number[qp->number % QP_BUCKETS];
+	mrc->context->by_number[qp->number % QP_BUCKETS] = qp;
 	pthread_mutex_unlock(&mrc->context->lock);
 	return qp;
 }
@@ -109,6 +111,11 @@ EXPORT int mrc_destroy_qp(struct mrc_qp *qp)
 	for (struct mrc_qp **at = &context->qps; *at; at = &(*at)->next)
 		if (*at == qp) {
 			*at = qp->next;
+			break;
+		}
+	for (struct mrc_qp **at = &context->by_number[qp->number % QP_BUCKETS]; *at; at = &(*at)->same_bucket)
+		if (*at == qp) {
+			*at = qp->same_bucket;
 			break;
 		}
 	pthread_mutex_unlock(&context->lock);
@@ -177,6 +184,10 @@ EXPORT int mrc_modify_qp(struct mrc_qp *qp, struct ibv_qp_attr *v, int vmask, st
 	error = agent_call(&qp->mrc->context->agent, &call);
 	if (error)
 		return refused(error);
+	if (vmask & IBV_QP_STATE && v->qp_state == IBV_QPS_RESET) {
+		qp->sends_over = qp->rings->sq_tail; /* all that was posted is forgotten */
+		qp->receives_over = qp->rings->rq_tail;
+	}
 	if (mask & MRC_QP_HINT)
 		set_hint(qp, m->qp_hint);
 	if (mask & MRC_QP_VENDOR_CFG)
@@ -293,7 +304,7 @@ EXPORT int mrc_post_send(struct mrc_qp *qp, struct ibv_send_wr *wr, struct ibv_s
 	tail = rings->sq_tail;
 	for (; wr; wr = wr->next) {
 		uint32_t state = __atomic_load_n(&rings->state, __ATOMIC_RELAXED);
-		uint32_t done = __atomic_load_n(&rings->sq_done, __ATOMIC_ACQUIRE);
+		uint32_t done = __atomic_load_n(&qp->sends_over, __ATOMIC_RELAXED);
 
 		if (dead(qp))
 			error = EIO;
@@ -330,7 +341,7 @@ EXPORT int mrc_post_recv(struct mrc_qp *qp, struct ibv_recv_wr *wr, struct ibv_r
 	pthread_mutex_lock(&qp->receive_lock);
 	tail = rings->rq_tail;
 	for (; wr; wr = wr->next) {
-		uint32_t done = __atomic_load_n(&rings->rq_done, __ATOMIC_ACQUIRE);
+		uint32_t done = __atomic_load_n(&qp->receives_over, __ATOMIC_RELAXED);
 
 		if (dead(qp))
 			error = EIO;

@@ -64,7 +64,9 @@ struct wire_cqe {
 	uint64_t wr_id;
 	uint32_t status, opcode, vendor_err, byte_len;
 	uint32_t imm; /* as on the wire */
-	uint32_t qp_num, flags, pad[5];
+	uint32_t qp_num, flags;
+	uint32_t over; /* requests of its ring that are over by now, this one included */
+	uint32_t pad[4];
 };
 
 #define WIRE_MAX_SGE 16
@@ -75,10 +77,8 @@ struct wire_qp {
 	uint32_t sq_tail; /* program: requests posted */
 	uint32_t rq_tail;
 	uint8_t pad0[56];
-	uint32_t sq_done; /* agent: requests over */
-	uint32_t rq_done;
 	uint32_t state; /* agent: enum ibv_qp_state */
-	uint8_t pad1[52];
+	uint8_t pad1[60];
 };
 
 struct wire_sge {

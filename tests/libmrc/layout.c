@@ -26,8 +26,6 @@ int main(void)
 	SIZE("CQE", struct wire_cqe);
 	AT("QP_SQ_TAIL", struct wire_qp, sq_tail);
 	AT("QP_RQ_TAIL", struct wire_qp, rq_tail);
-	AT("QP_SQ_DONE", struct wire_qp, sq_done);
-	AT("QP_RQ_DONE", struct wire_qp, rq_done);
 	AT("QP_STATE", struct wire_qp, state);
 	SIZE("QP_SLOTS", struct wire_qp);
 	SIZE("SEND", struct wire_send);

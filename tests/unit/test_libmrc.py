@@ -1,10 +1,15 @@
 """Programs in C on lib_mrc.so, against two hosts joined in memory."""
 
+import errno
 import os
+import socket
+import tempfile
 from pathlib import Path
 
 import pytest
 from verbs_ground import PROGRAMS, Ground, build, compiled, needs_compiler
+
+from mrclab.hosts.agent.provider import wire
 
 pytestmark = needs_compiler
 
@@ -17,7 +22,7 @@ def library(tmp_path_factory):
 @pytest.fixture
 def ground(tmp_path):
     made = Ground(tmp_path)
-    for name in "ab":
+    for name in "abcde":
         os.mkfifo(tmp_path / name)
     yield made
     made.close()
@@ -40,3 +45,104 @@ def test_every_kind_of_request_arrives_and_completes_as_verbs_promise(library, g
     assert "send done" in said[0]
     assert "receive done" in said[1]
     ground.until(ground.nothing_left)
+
+
+def test_wrong_versions_sizes_states_masks_and_keys_get_the_published_errors(library, ground):
+    binary = program("refusals", library)
+    sender = ground.start("h1", binary, "send", ground.folder)
+    receiver = ground.start("h3", binary, "receive", ground.folder)
+    said = ground.run(sender, receiver)
+    assert "send done" in said[0]
+    assert "receive done" in said[1]
+    ground.until(ground.nothing_left)
+
+
+def test_profiles_events_probes_and_ports_follow_the_control_headers(library, ground):
+    simulation = ground.simulation
+
+    def lose_one_path(transit):
+        lost = transit.is_write and (transit.plane, transit.uplink) == (1, 2)
+        return [] if lost else [simulation.delay(transit)]
+
+    simulation.fate = lose_one_path
+    said = ends(ground, program("control", library), "send", "receive")
+    assert "send done" in said[0]
+    assert "receive done" in said[1]
+    ground.until(ground.nothing_left)
+
+
+def test_threads_post_and_poll_at_once_and_immediates_wait_for_their_turn(library, tmp_path):
+    ground = Ground(tmp_path, wimm=3)
+    for name in "ab":
+        os.mkfifo(tmp_path / name)
+    try:
+        assert "threads done" in ends(ground, program("life", library), "threads", "32")[0]
+        ground.until(ground.nothing_left)
+    finally:
+        ground.close()
+
+
+def test_a_child_has_none_of_its_parents_queues_and_its_own_copy_of_the_memory(library, ground):
+    assert "fork done" in ends(ground, program("life", library), "fork", "1")[0]
+    ground.until(ground.nothing_left)
+
+
+def test_a_program_that_dies_leaves_nothing_and_its_peer_fails_as_on_hardware(library, tmp_path):
+    ground = Ground(tmp_path, retry_linear=1, retry_exponential=1, timeout_exponent=14)
+    for name in "ab":
+        os.mkfifo(tmp_path / name)
+    try:
+        binary = program("life", library)
+        peer = ground.start("h3", binary, "writer", tmp_path / "b", tmp_path / "a")
+        writer = ground.start("h1", binary, "writer", tmp_path / "a", tmp_path / "b")
+        h1, h3 = ground.simulation.hosts.values()
+        ground.until(lambda: any(qp.stats.acked_bytes > 100_000 for qp in h1.qps.values()))
+        writer.kill()
+        ground.until(lambda: not h1.qps and not len(h1.memory))
+        assert [qp.state.value for qp in h3.qps.values()] == ["RTS"]
+        ground.until(lambda: [qp.state.value for qp in h3.qps.values()] == ["ERROR"])
+        assert any(record["kind"] == "wr.done" and record["status"] == "RETRY_EXC_ERR"
+                   for record in ground.simulation.records)  # fmt: skip
+        peer.kill()
+        ground.until(ground.nothing_left)
+    finally:
+        ground.close()
+
+
+def test_an_agent_that_dies_leaves_calls_that_fail_and_nothing_that_hangs(library, ground):
+    binary = program("life", library)
+    a, b = ground.folder / "a", ground.folder / "b"
+    both = [ground.start("h1", binary, "orphan", a, b), ground.start("h3", binary, "orphan", b, a)]
+    ground.until(lambda: all(
+        [qp.state.value for qp in host.qps.values()] == ["RTS"] for host in ground.simulation.hosts.values()
+    ))  # fmt: skip
+    for provider in ground.providers.values():
+        provider.close()
+    for process in both:
+        said, _ = process.communicate(timeout=30)
+        assert process.returncode == 0, said
+        assert "orphan done" in said
+
+
+def test_rogue_calls_are_refused_and_the_agent_lives(library, ground):
+    """Packets and rings that no library makes."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as rogue:
+        rogue.connect(str(ground.folder / "h1.verbs"))
+        rogue.settimeout(5)
+
+        def answer(packet: bytes, descriptors: tuple[int, ...] = ()) -> int:
+            socket.send_fds(rogue, [packet], descriptors)
+            ground.turn()
+            ground.turn()
+            return wire.ANSWER.unpack_from(rogue.recv(4096))[0]
+
+        hello = wire.HEAD.pack(wire.Op.HELLO, 1) + wire.U64.pack(wire.VERSION)
+        with tempfile.TemporaryFile() as plain:
+            assert answer(b"x") == errno.E2BIG
+            assert answer(wire.HEAD.pack(wire.Op.ALLOC_PD, 0)) == errno.EPROTO
+            assert answer(wire.HEAD.pack(wire.Op.HELLO, 1) + wire.U64.pack(99)) == errno.EPROTO
+            assert answer(hello) == errno.EINVAL
+            assert answer(hello, (plain.fileno(),) * 4) == errno.EINVAL  # not sealed: it could shrink under the agent
+            assert answer(wire.HEAD.pack(77, 5)) == errno.EINVAL
+    ground.turn()
+    assert "receive done" in ends(ground, program("writes", library), "send", "receive")[1]

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 LIBMRC = ROOT / "hosts" / "libmrc"
 PROGRAMS = ROOT / "tests" / "libmrc"
 TURN_S = 0.002  # simulated, between two looks at the programs
-PATIENCE_S = 60.0
+PATIENCE_S = 30.0
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 VERBS_H = Path("/usr/include/infiniband/verbs.h")
@@ -42,7 +42,7 @@ def build(folder: Path, *arguments: str) -> Path:
 def compiled(source: Path, library: Path, headers: Path = LIBMRC / "include") -> Path:
     """A program of ours, linked to the library where it lies."""
     target = library.parent / source.stem
-    command = [str(COMPILER), "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{headers}", str(source)]
+    command = [str(COMPILER), "-std=gnu11", "-O1", "-g", "-Wall", f"-I{headers}", str(source)]
     done = subprocess.run(
         [*command, "-o", str(target), str(library), f"-Wl,-rpath,{library.parent}", "-lpthread"],
         capture_output=True, text=True, check=False,
@@ -116,8 +116,12 @@ class Ground:
 
     def run(self, *processes: "subprocess.Popen[str]") -> list[str]:
         """Serve until the programs have ended well; what each of them said."""
-        self.until(lambda: all(process.poll() is not None for process in processes))
-        said = [process.communicate()[0] for process in processes]
+        try:
+            self.until(lambda: any(process.poll() for process in processes) or all(p.poll() == 0 for p in processes))
+        finally:
+            for process in processes:
+                process.kill()
+            said = [process.communicate()[0] for process in processes]
         assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(said)
         return said
 

@@ -15,7 +15,7 @@ from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.control import Control, EvQueue
 from mrclab.hosts.agent.provider.memory import RegionView
 from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp
-from mrclab.hosts.agent.provider.rings import Channel, QpRings, SharedQueue, power_of_two, shared
+from mrclab.hosts.agent.provider.rings import FENCE, Channel, QpRings, SharedQueue, power_of_two, shared
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.endpoint import Endpoint
 from mrclab.hosts.rdma.errors import VerbsError
@@ -95,10 +95,11 @@ class Program:
     def answered(self) -> None:
         """The doorbell rang: from here on the program rings again."""
         assert self._page is not None
-        wire.U32.pack_into(self._page, 0, 0)
         with contextlib.suppress(OSError):
-            os.read(self.doorbell, 8)  # a system call between the two: nothing posted in between is missed
-        self.pump()
+            os.read(self.doorbell, 8)
+        wire.U32.pack_into(self._page, 0, 0)
+        with FENCE:  # whoever posts from here on rings; what was posted before is seen below
+            self.pump()
 
     def pump(self) -> None:
         """Look at all rings."""

@@ -309,9 +309,8 @@ class ProgramQp:
     def _receive(self) -> bool:
         """Post one receive; False where the QP is not connected yet."""
         if self.state is State.ERR and not self.made:
-            entry = wire.CQE.pack(self.rings.take_receive(), wire.WC_STATUS["WR_FLUSH_ERR"], wire.WC_RECV_WITH_IMM,
-                                  0, 0, bytes(4), self.number, 0)  # fmt: skip
-            self.rings.receive_over()
+            wr_id = self.rings.take_receive()
+            entry = self._entry(wr_id, "WR_FLUSH_ERR", wire.WC_RECV_WITH_IMM, self.rings.receive_over())
             self._recv.put(entry, solicited=True)
             return True
         if not self.made:
@@ -329,8 +328,7 @@ class ProgramQp:
         signalled = self._signal_all or bool(flags & wire.SIGNALED)
         if self.state is State.ERR:
             self.rings.took_send()
-            self._put(wr_id, "WR_FLUSH_ERR", 0)
-            self.rings.send_over()
+            self._put(wr_id, "WR_FLUSH_ERR")
             return True
         number = int.from_bytes(imm, "big") if code == wire.WRITE_WITH_IMM else None
         try:
@@ -374,8 +372,7 @@ class ProgramQp:
             self._stuck = True
             return False
         self.rings.took_send()
-        self._put(wr_id, "LOC_PROT_ERR", 0)
-        self.rings.send_over()
+        self._put(wr_id, "LOC_PROT_ERR")
         self._fail("WR_FLUSH_ERR", reason)
         return True
 
@@ -388,22 +385,25 @@ class ProgramQp:
 
     def over(self, done: Completion) -> bytes | None:
         """The queue entry of a completion; None for an unsignalled request that went well."""
-        status = wire.WC_STATUS.get(done.status, wire.WC_GENERAL_ERR)
         if done.opcode == "RECV_RDMA_WITH_IMM":
-            self.rings.receive_over()
             imm = (done.imm or 0).to_bytes(4, "big")
-            return wire.CQE.pack(
-                done.wr_id, status, wire.WC_RECV_WITH_IMM, 0, done.byte_len, imm, self.number, wire.WC_FLAG_IMM
-            )
-        self.rings.send_over()
+            over = self.rings.receive_over()
+            return self._entry(done.wr_id, done.status, wire.WC_RECV_WITH_IMM, over, done.byte_len, imm, 1)
+        over = self.rings.send_over()
         wr_id, signalled = self._sent.popleft()
         if self._stuck:
             self._stuck = False
             self._soon(self._pump_later)
-        if not signalled and not status:
+        if not signalled and done.status == "SUCCESS":
             return None
-        return wire.CQE.pack(wr_id, status, wire.WC_WRITE, 0, done.byte_len, bytes(4), self.number, 0)
+        return self._entry(wr_id, done.status, wire.WC_WRITE, over, done.byte_len)
 
-    def _put(self, wr_id: int, status: str, length: int) -> None:
-        code = wire.WC_STATUS[status]
-        self._send.put(wire.CQE.pack(wr_id, code, wire.WC_WRITE, 0, length, bytes(4), self.number, 0), solicited=True)
+    def _put(self, wr_id: int, status: str) -> None:
+        """Complete a request that the transport never saw."""
+        self._send.put(self._entry(wr_id, status, wire.WC_WRITE, self.rings.send_over()), solicited=True)
+
+    def _entry(
+        self, wr_id: int, status: str, opcode: int, over: int, length: int = 0, imm: bytes = bytes(4), with_imm: int = 0
+    ) -> bytes:
+        code = wire.WC_STATUS.get(status, wire.WC_GENERAL_ERR)
+        return wire.CQE.pack(wr_id, code, opcode, 0, length, imm, self.number, with_imm * wire.WC_FLAG_IMM, over)

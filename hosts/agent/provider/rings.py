@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _F_GET_SEALS: Final = 1034
 _F_SEAL_SHRINK: Final = 2
-_FENCE = threading.Lock()  # taking a lock is a full memory barrier; Python has no other
+FENCE = threading.RLock()  # taking a lock is a full memory barrier; Python has no other
 
 
 def shared(descriptor: int, size: int) -> mmap.mmap:
@@ -93,7 +93,7 @@ class SharedQueue(CompletionQueue):
         self._tail = self._tail + 1 & 0xFFFFFFFF
         wire.U32.pack_into(ring, wire.CQ_TAIL, self._tail)
         if self.channel is not None:
-            with _FENCE:  # the entry must be seen before one looks whether the program sleeps
+            with FENCE:  # the entry must be seen before one looks whether the program sleeps
                 (armed,) = wire.U32.unpack_from(ring, wire.CQ_ARMED)
             if armed == 1 or (armed and solicited):
                 wire.U32.pack_into(ring, wire.CQ_ARMED, 0)
@@ -150,23 +150,21 @@ class QpRings:
         self.received = self.received + 1 & 0xFFFFFFFF
         return int(wire.RECV.unpack_from(self._ring, at)[0])
 
-    def send_over(self) -> None:
-        """A request is done: its place is free."""
+    def send_over(self) -> int:
+        """A request is done; how many are by now: its completion tells the program whose places are free."""
         self._sends_over = self._sends_over + 1 & 0xFFFFFFFF
-        wire.U32.pack_into(self._ring, wire.QP_SQ_DONE, self._sends_over)
+        return self._sends_over
 
-    def receive_over(self) -> None:
-        """A receive is used up."""
+    def receive_over(self) -> int:
+        """A receive is used up; how many are by now."""
         self._receives_over = self._receives_over + 1 & 0xFFFFFFFF
-        wire.U32.pack_into(self._ring, wire.QP_RQ_DONE, self._receives_over)
+        return self._receives_over
 
     def drop(self) -> None:
         """Forget everything that was posted."""
         (self.taken,) = wire.U32.unpack_from(self._ring, wire.QP_SQ_TAIL)
         (self.received,) = wire.U32.unpack_from(self._ring, wire.QP_RQ_TAIL)
         self._sends_over, self._receives_over = self.taken, self.received
-        wire.U32.pack_into(self._ring, wire.QP_SQ_DONE, self.taken)
-        wire.U32.pack_into(self._ring, wire.QP_RQ_DONE, self.received)
 
     def close(self) -> None:
         """Unmap."""
