@@ -24,7 +24,6 @@ from mrclab.topo.nodeconfig import (
 )
 from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
-SWITCH_LATENCY = 0.0003  # seconds a switch process takes for a packet on an idle machine; part of the base RTT
 TIMEOUT_RTTS = 13  # the local ACK timeout in base RTTs, at least; production has 13 to 26
 MPR_BDPS = 16  # window of PSNs in bandwidth-delay products: several RTTs of sending beyond one missing packet
 PROBE_INTERVAL_RTTS = 12.0  # first probe of an ASSUMED_BAD EV; a demo of seconds is to see EVs come back
@@ -68,7 +67,7 @@ def _first_of_group(
         version=version,
         host=_section(host),
         path_mtu=spec.path_mtu,
-        link=LinkSection(rate_pps=spec.link.rate_pps, delay=spec.link.delay),
+        link=LinkSection(rate_pps=spec.link.rate_pps, delay=spec.link.delay, rate=spec.link.rate, pace=spec.pace),
         ports=_ports(host),
         templates=tuple(template(fabric, host, group) for group in range(1, spec.t0s + 1)),
         ev_profiles=(choice.profile(default_profile(fabric)),),
@@ -116,7 +115,10 @@ def template(fabric: Fabric, host: Host, group: int) -> Template:
 
 def base_rtt(fabric: Fabric, links: int) -> float:
     """Seconds for a packet over `links` links and back on an idle fabric; one switch stands between two links."""
-    return 2 * (links * fabric.spec.link.delay + (links - 1) * SWITCH_LATENCY)
+    spec = fabric.spec
+    if spec.link.rate is not None:
+        return spec.base_rtt(links)
+    return 2 * (links * spec.link.delay + (links - 1) * spec.latency)
 
 
 def longest_rtt(fabric: Fabric) -> float:
@@ -158,7 +160,8 @@ def mapper(fabric: Fabric, cycle: float) -> MapperSection | None:
     """Clustermapper in the hosts with a probe cycle of `cycle` seconds; None for 0."""
     if not cycle:
         return None
-    return MapperSection(cycle=cycle, timeout=max(MAPPER_LEAST_TIMEOUT, MAPPER_TIMEOUT_RTTS * longest_rtt(fabric)))
+    least = MAPPER_LEAST_TIMEOUT * fabric.spec.pace
+    return MapperSection(cycle=cycle, timeout=max(least, MAPPER_TIMEOUT_RTTS * longest_rtt(fabric)))
 
 
 def timeout_exponent(seconds: float) -> int:

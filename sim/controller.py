@@ -73,7 +73,7 @@ class SimController:
 
     def begin(self) -> None:
         """Start what goes on by itself, and verify every cable; returns when that is done."""
-        self._every(TELEMETRY_S, self._sample)
+        self._every(TELEMETRY_S * self.model.spec.pace, self._sample)
         if self.mapper is not None:
             self._every(self.mapper.interval, self._look)
         self.fleet.probe_pending()

@@ -31,16 +31,16 @@ class Plug:
 
 
 class SimFabric:
-    """Switches by name and cables in the model's order. `latency` is what a switch takes for a frame, seconds.
+    """Switches by name and cables in the model's order.
 
     Equal fabrics, seeds and frames give equal runs: what a port draws comes from the seed and its name.
     """
 
-    def __init__(self, clock: Clock, model: Fabric, seed: int, latency: float = 0.0) -> None:
+    def __init__(self, clock: Clock, model: Fabric, seed: int) -> None:
         self.clock = clock
         self.model = model
         delay = ticks(model.spec.link.delay)
-        behind_switch = delay + ticks(latency)
+        behind_switch = delay + ticks(model.spec.latency)
         self.cables: list[Cable] = []
         self._ways: dict[tuple[str, int], Way] = {}  # by the node and port that send into them
         for link in model.links:

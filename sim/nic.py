@@ -79,7 +79,9 @@ class SimNic:
         self._listeners = [(port.cable, self._listener(port)) for port in self.ports]
 
     def _set_rate(self, config: NodeConfig) -> None:
-        self._bytes_per_second = round(config.link.rate_pps * full_size(config))
+        link = config.link
+        self._bytes_per_second = round(link.rate_pps * full_size(config) if link.rate is None else link.rate / 8)
+        self._stores = link.rate is not None  # a frame is on its way when its last bit is
 
     def _listener(self, port: Port) -> Callable[[bool], None]:
         return lambda up: self._carrier(port, up)
@@ -237,7 +239,7 @@ class SimNic:
         port.tx_packets += 1
         port.tx_bytes += size
         port.free_at = free_at = now + size * SECOND // self._bytes_per_second
-        port.way.enter(frame, now)
+        port.way.enter(frame, free_at if self._stores else now)
         self._clock.at(free_at, self._is_free)
 
     def _is_free(self, _about: object) -> None:

@@ -39,7 +39,8 @@ class Port:
     """One port of a switch. `register` is the P4 program's: depth of the data queue at the last packet that left it."""
 
     __slots__ = (
-        "_clock", "_depth", "_ecn_min", "_ecn_span", "_interval", "_last", "_last_hop_dscp", "_random", "_trim_at",
+        "_bits_per_second", "_clock", "_control_free", "_depth",
+        "_ecn_min", "_ecn_span", "_interval", "_last", "_last_hop_dscp", "_random", "_trim_at",
         "dropped", "marks", "number", "register", "trims", "tx_bytes", "tx_packets", "waiting", "way",
     )  # fmt: skip
 
@@ -50,6 +51,8 @@ class Port:
         self._clock = clock
         self._random = random.Random(seed)
         self._interval = round(SECOND / spec.link.rate_pps)
+        self._bits_per_second = 0 if spec.link.rate is None else round(spec.link.rate)  # 0: packets count, not bytes
+        self._control_free = 0  # when the link has sent the last packet of the control queue, where bytes count
         self._depth = queue.depth
         self._last = -self._interval
         self._trim_at = 0  # 0: never
@@ -79,13 +82,16 @@ class Port:
                 self.trims += 1
                 dscp = frame.dscp
         if not _IN_DATA_QUEUE[dscp]:
-            frame.leave = now
+            frame.leave = now if not self._bits_per_second else self._control_leaves(frame, now)
             self._count(frame, _CLASSES[dscp])
         elif len(waiting) >= self._depth:
             self.dropped += 1
             return
         else:
-            leave = self._last + self._interval
+            if self._bits_per_second:
+                leave = max(now, self._last) + frame.size * 8 * SECOND // self._bits_per_second
+            else:
+                leave = self._last + self._interval
             if leave <= now:
                 leave = now
                 self.register = 0
@@ -94,6 +100,16 @@ class Port:
                 waiting.append(frame)
             self._last = frame.leave = leave
         self.way.enter(frame, frame.leave)
+
+    def _control_leaves(self, frame: Frame, now: int) -> int:
+        """When a frame of the control queue has left: behind those before it, ahead of all data but what it delays.
+
+        Data that is queued already keeps its time; data that comes later waits longer by what the frame took.
+        """
+        takes = frame.size * 8 * SECOND // self._bits_per_second
+        self._control_free = max(now, self._control_free) + takes
+        self._last = max(now, self._last) + takes
+        return self._control_free
 
     def send_of_cpu(self, frame: Frame) -> None:
         """Send what the controller gave, past all queues."""

@@ -17,7 +17,6 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from mrclab.controller import nodefiles
 from mrclab.hosts.agent.host import Host
 from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.transports import WIRE
@@ -62,12 +61,13 @@ class SimWorld:
         self.files = files
         self.kinds = KINDS
         self._wire_format = wire_format
+        self._depths_every = ticks(DEPTHS_S * fabric.spec.pace)
         self._clock = Clock()
         self._lines: list[tuple[float, str]] = []
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
         self._told: list[tuple[str, dict[str, Any]]] = []
         self._last_words: dict[str, str] = {}
-        self.sim = SimFabric(self._clock, fabric, seed, nodefiles.SWITCH_LATENCY)
+        self.sim = SimFabric(self._clock, fabric, seed)
         record = functools.partial(self._write_now, CONTROLLER)
         self._controller = SimController(self.sim, transport, mapper, record, self._let_pass)
         self._operations = operations(self._controller, self._clock)
@@ -232,7 +232,7 @@ class SimWorld:
         self._clock.halted = True
 
     def _record_depths(self, _about: object) -> None:
-        self._clock.at(self._clock.now + ticks(DEPTHS_S), self._record_depths)
+        self._clock.at(self._clock.now + self._depths_every, self._record_depths)
         waiting: dict[str, dict[str, int]] = {}
         silent = []
         for name, switch in self.sim.switches.items():

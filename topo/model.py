@@ -186,8 +186,8 @@ class Fabric:
         return 2 if self.host(source).group == self.host(destination).group else 4
 
     def base_rtt(self, source: str, destination: str) -> float:
-        """Round-trip time of an idle fabric between two hosts, seconds, without processing in switches and hosts."""
-        return 2 * self.links_between(source, destination) * self.spec.link.delay
+        """Round-trip time of an idle fabric between two hosts, seconds; see `FabricSpec.base_rtt`."""
+        return self.spec.base_rtt(self.links_between(source, destination))
 
     def paths(self, source: str, destination: str) -> list[tuple[int, int]]:
         """All paths between two hosts as (plane, uplink) pairs; uplink 0 within a T0 group."""

@@ -13,15 +13,17 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from mrclab.topo.errors import TopoError
-from mrclab.topo.numbers import CPU_PORT, MTU_HEADROOM
+from mrclab.topo.numbers import CPU_PORT, FULL_HEADER_BYTES, MTU_HEADROOM, SACK_BYTES
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 
 MAX_INTERFACE_MTU = 9216  # bytes; jumbo frames as switches carry them
+_PROCESS_LATENCY, _CHIP_LATENCY = 300e-6, 500e-9  # seconds a switch takes: a process of the lab, and a switch chip
+_WATCHED_RTT = 0.02  # seconds; round trips of fabrics that are watched while they run
 CONTROL_DEPTH = 256  # packets; that queue is not rate limited, so this only bounds a burst
 
-_DURATION = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s)?\s*")
+_DURATION = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)\s*(ns|us|µs|ms|s)?\s*")
 _LONG_DELAY = 0.1  # seconds of delay; what is longer has to be written with its unit
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, None: 1.0}
+_IN_A_SECOND = {"ns": 1e9, "us": 1e6, "µs": 1e6, "ms": 1e3, "s": 1.0, None: 1.0}
 
 
 class SpecError(TopoError, ValueError):
@@ -35,7 +37,7 @@ def parse_duration(value: object) -> object:
     match = _DURATION.fullmatch(value)
     if match is None:
         raise ValueError(f"{value!r} is no duration; write for example 2ms, 500us or 1.5s")
-    return float(match[1]) * _SECONDS[match[2]]
+    return float(match[1]) / _IN_A_SECOND[match[2]]
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]  # seconds
@@ -59,6 +61,23 @@ Delay = Annotated[  # seconds
 ]
 
 
+_BIT_RATE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kMGT]?)(?:b/s|bit/s|bps)\s*")
+_PER_SECOND = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+def parse_bit_rate(value: object) -> object:
+    """`"100 Gb/s"` → bits per second. What is no text is passed on for pydantic to take or refuse."""
+    if not isinstance(value, str):
+        return value
+    match = _BIT_RATE.fullmatch(value)
+    if match is None:
+        raise ValueError(f"{value!r} is no link rate; write for example 100 Gb/s or 25 Mb/s")
+    return float(match[1]) * _PER_SECOND[match[2]]
+
+
+BitRate = Annotated[float, BeforeValidator(parse_bit_rate)]  # bits per second
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -66,8 +85,27 @@ class _Strict(BaseModel):
 class LinkSpec(_Strict):
     """Every cable of the fabric."""
 
-    rate_pps: int = Field(default=500, ge=1, le=1_000_000, description="full-size packets per second and direction")
+    rate_pps: int = Field(default=500, ge=1, le=200_000_000, description="full-size packets per second and direction")
+    rate: BitRate | None = Field(
+        default=None,
+        ge=1e3,
+        le=1.6e12,
+        description="bits per second and direction, such as 100 Gb/s, in place of rate_pps: packets then take a link"
+        " for their bytes",
+    )
     delay: Delay = Field(default=0.002, ge=0, le=10, description="seconds one way; applied by the receiving NIC")
+
+    def at_mtu(self, path_mtu: int) -> "LinkSpec":
+        """The same with the packet rate that follows from a rate in bits."""
+        if self.rate is None:
+            return self
+        packets = max(1, round(self.rate / 8 / (path_mtu + FULL_HEADER_BYTES)))
+        if "rate_pps" in self.model_fields_set and self.rate_pps != packets:
+            raise ValueError(
+                f"link.rate {self.rate:g} b/s is {packets} packets/s at this path_mtu, not link.rate_pps"
+                f" {self.rate_pps}; leave one of them out"
+            )
+        return self.model_copy(update={"rate_pps": packets})
 
 
 class QueueSpec(_Strict):
@@ -115,6 +153,13 @@ class FabricSpec(_Strict):
     queue: QueueSpec = QueueSpec()
     trimming: bool = True
     last_hop_ecn: bool = Field(default=False, description="T0 ports towards hosts mark ECN as those between switches")
+    switch_latency: Delay | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="seconds that a switch takes for a packet on its way, part of the base RTT; default 300us, which is"
+        " what a switch process takes, or 500ns where link.rate is given",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "FabricSpec":
@@ -123,16 +168,46 @@ class FabricSpec(_Strict):
                 f"hosts_per_t0 {self.hosts_per_t0} and t1s {self.t1s} together exceed the {CPU_PORT - 1} ports of a T0;"
                 " lower one of them"
             )
+        object.__setattr__(self, "link", self.link.at_mtu(self.path_mtu))  # frozen for users; completed here once
+        if self.switch_latency is None:
+            object.__setattr__(self, "switch_latency", _PROCESS_LATENCY if self.link.rate is None else _CHIP_LATENCY)
         queue = self.queue.resolved(self.bdp_packets)
         _check_queue(queue)
-        object.__setattr__(self, "queue", queue)  # frozen for users; completed here once
+        object.__setattr__(self, "queue", queue)
         return self
 
     @property
     def bdp_packets(self) -> float:
         """Bandwidth-delay product of one plane on the longest path, in full-size packets."""
-        links = 4 if self.t0s > 1 else 2
-        return self.link.rate_pps * 2 * links * self.link.delay
+        return self.link.rate_pps * self.base_rtt(self.longest)
+
+    @property
+    def longest(self) -> int:
+        """Links between the hosts that are furthest apart."""
+        return 4 if self.t0s > 1 else 2
+
+    @property
+    def latency(self) -> float:
+        """Seconds that a switch takes for a packet."""
+        assert self.switch_latency is not None
+        return self.switch_latency
+
+    def base_rtt(self, links: int) -> float:
+        """Seconds over `links` links and back on an idle fabric.
+
+        At a rate in bits, for a full packet and its SACK, what switches take and what links take for the bytes
+        included; else without, since switches and hosts then are processes that take what they take.
+        """
+        there_and_back = 2 * links * self.link.delay
+        if self.link.rate is None:
+            return there_and_back
+        bits = 8 * (self.path_mtu + FULL_HEADER_BYTES + SACK_BYTES)
+        return there_and_back + 2 * (links - 1) * self.latency + links * bits / self.link.rate
+
+    @property
+    def pace(self) -> float:
+        """By how much everything is quicker than where people watch, 1 or less: what is done now and then scales."""
+        return 1.0 if self.link.rate is None else min(1.0, self.base_rtt(self.longest) / _WATCHED_RTT)
 
     @property
     def interface_mtu(self) -> int:

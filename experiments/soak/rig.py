@@ -86,7 +86,7 @@ class Rig:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.clock = Clock()
-        self.fabric = SimFabric(self.clock, plan.fabric, plan.seed, nodefiles.SWITCH_LATENCY)
+        self.fabric = SimFabric(self.clock, plan.fabric, plan.seed)
         self.breakage = SimBreakage(self.fabric, self, plan.seed)
         self.denylist = Denylist(plan.fabric)
         self.transports: dict[str, Any] = {}

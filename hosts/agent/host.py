@@ -56,7 +56,7 @@ class Host:
         self.sampler = Sampler(nic, self.transport, self.record)
         self._base = HostOperations(config, nic, self.sampler, self._use_config)
         self.operations = checked(self._parts(nic, memory), self.transport, nic)
-        nic.every(INTERVAL_S, self.sampler.take)
+        nic.every(INTERVAL_S * config.link.pace, self.sampler.take)
         self._probe_links(config, nic)
 
     def call(self, operation: str, /, **arguments: Any) -> Any:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from mrclab.topo.nodeconfig import NicPort, NodeConfig
+from mrclab.topo.numbers import FULL_HEADER_BYTES
 
-HEADER_BYTES = 142
-"""What a full packet adds to its payload: Ethernet 14, IPv6 80, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, ICRC 4."""
+HEADER_BYTES = FULL_HEADER_BYTES
+"""What a full packet adds to its payload."""
 
 ROCE_HEADER_BYTES = 78
 """The same for RoCEv2: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4."""

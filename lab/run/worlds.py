@@ -14,12 +14,16 @@ from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.topo.model import Fabric
+from mrclab.topo.numbers import FULL_HEADER_BYTES
 from mrclab.topo.transport import TransportSpec
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
 
 WorldName = Literal["wire", "sim"]
+WIRE_MOST_PPS = 100_000
+"""Packets per second of one cable on the wire, measured at 4 KiB with nothing else to do."""
+
 _WIRE_PACKAGES = ("finsy", "grpc", "pyroute2")
 
 
@@ -60,8 +64,9 @@ def missing_packages() -> list[str]:
 
 
 def check_faults(*runs: Loaded) -> None:
-    """ScenarioError names each fault that its scenario's world cannot do."""
+    """ScenarioError names each fault, and each link rate, that its scenario's world cannot do."""
     mistakes = [text for loaded in runs if loaded.scenario.world == "sim" for text in _nothing_virtual(loaded)]
+    mistakes += [text for loaded in runs if loaded.scenario.world == "wire" for text in _too_fast(loaded)]
     if mistakes:
         raise ScenarioError(list(dict.fromkeys(mistakes)))
 
@@ -75,6 +80,17 @@ def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
                 f"{loaded.source}: fault {fault.name}: {fault.kind_name} is nothing that virtual time knows, which has"
                 " no processes and no control channels; run it with --world wire"
             )
+
+
+def _too_fast(loaded: Loaded) -> Iterator[str]:
+    spec = loaded.fabric.spec
+    if spec.link.rate_pps > WIRE_MOST_PPS:
+        most = WIRE_MOST_PPS * (spec.path_mtu + FULL_HEADER_BYTES) * 8
+        yield (
+            f"{loaded.source}: fabric.link: {spec.link.rate_pps} packets/s are more than the {WIRE_MOST_PPS}"
+            f" ({most / 1e6:.0f} Mb/s at this path_mtu) that one cable of the wire carries; lower it, or run it with"
+            " --world sim"
+        )
 
 
 @contextmanager

@@ -34,6 +34,7 @@ _FACTOR = {
     "Gi": 2**30,
     "Ti": 2**40,
 }
+_IN_BITS = 0.25e9  # bytes per second from which on people speak of Gb/s
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s*")
 
 
@@ -90,17 +91,22 @@ def show_bytes(count: float) -> str:
 
 
 def show_rate(bytes_per_second: float) -> str:
-    """Bytes per second for people: `8.19 MB/s`."""
-    for factor, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
+    """Bytes per second for people: `8.19 MB/s`; links at their true speed in bits: `96.6 Gb/s`."""
+    if bytes_per_second >= _IN_BITS:
+        return f"{bytes_per_second * 8 / 1e9:.4g} Gb/s"
+    for factor, unit in ((1e6, "MB/s"), (1e3, "kB/s")):
         if bytes_per_second >= factor:
             return f"{bytes_per_second / factor:.3g} {unit}"
     return f"{bytes_per_second:.0f} B/s"
 
 
 def show_seconds(seconds: float) -> str:
-    """A duration for people: `16 ms`, `2.13 s`, `3 min 20 s`."""
+    """A duration for people: `850 ns`, `8.6 µs`, `16 ms`, `2.13 s`, `3 min 20 s`."""
     if seconds >= 100:
         return f"{int(seconds // 60)} min {seconds % 60:.0f} s"
     if abs(seconds) >= 1 or seconds == 0:
         return f"{seconds:.2f} s"
-    return f"{seconds * 1e3:.3g} ms"
+    for factor, unit in ((1e3, "ms"), (1e6, "µs")):
+        if abs(seconds) * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

@@ -24,7 +24,7 @@ class Sim:
     def __init__(self, wire_format=False, seed=1, transport="mrc", **spec):
         self.model = Fabric(FabricSpec(**{"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 2, **spec}))
         self.clock = Clock()
-        self.fabric = SimFabric(self.clock, self.model, seed, nodefiles.SWITCH_LATENCY)
+        self.fabric = SimFabric(self.clock, self.model, seed)
         self.records = []
         self.hosts = {}
         configs = nodefiles.node_configs(self.model, choice=TransportSpec(kind=transport))

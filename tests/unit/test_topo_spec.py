@@ -57,7 +57,7 @@ def test_given_thresholds_are_kept_and_a_resolved_spec_reads_back_the_same():
         ({"t1s": 256}, r"fabric\.t1s: .*255"),
         ({"hosts_per_t0": 255, "t1s": 255}, r"hosts_per_t0 255 and t1s 255 together exceed the 509 ports"),
         ({"plane": 3}, r"fabric\.plane is no known field; did you mean 'planes'\?"),
-        ({"link": {"rate": 3}}, r"fabric\.link\.rate is no known field; did you mean 'rate_pps'\?"),
+        ({"link": {"rate_ps": 3}}, r"fabric\.link\.rate_ps is no known field; did you mean 'rate_pps'\?"),
         ({"zzz": 3}, r"fabric\.zzz is no known field; known here: planes, "),
         ({"link": {"delay": "2 parsec"}}, r"fabric\.link\.delay: '2 parsec' is no duration; write for example 2ms"),
         ({"link": {"delay": float("nan")}}, r"fabric\.link\.delay: .*finite"),
