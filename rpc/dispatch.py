@@ -13,6 +13,8 @@ log = logging.getLogger(__name__)
 Operation = Callable[..., Any]
 """Takes the request's arguments by keyword; returns a dict (or None for {}), or an awaitable of one for asyncio."""
 
+_SHOWN = 60  # characters of what a client wrote that a message repeats
+
 
 class Operations:
     """The operations of one server by name."""
@@ -28,7 +30,8 @@ class Operations:
         operation = self._operations.get(name) if isinstance(name, str) else None
         if operation is None:
             known = ", ".join(sorted(self._operations))
-            raise RpcError("ENOSYS", f"no operation {name!r}; there are: {known}")
+            shown = repr(name) if len(repr(name)) <= _SHOWN else f"{repr(name)[:_SHOWN]}…"
+            raise RpcError("ENOSYS", f"no operation {shown}; there are: {known}")
         try:
             self._signatures[str(name)].bind(**arguments)
         except TypeError as error:

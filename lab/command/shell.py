@@ -42,7 +42,7 @@ _WORDS = {
     "send SRC DST WHAT": "write a file, or so many random bytes, e.g. send h1 h3 16MiB",
     "evs HOST": "state of every EV of a host's QPs",
     "counters [SWITCH]": "packets dropped by switches, by reason; of one switch also by port",
-    "run NODE COMMAND": "run a program in a node's namespace, e.g. run h1 ip -s link",
+    "run NODE COMMAND": "run a program in a node's namespace, e.g. run h1 ip -br link show h1-p1",
     "HOST COMMAND": "run a program on a host's NIC by lib_mrc.so, e.g. h1 ./mrc_example -d mrc0 (docs/ocp-api.md)",
     "p4sh SWITCH": "p4runtime-shell on a switch, as a backup controller: it may read everything and write nothing",
     "mininet": "Mininet's own prompt",
@@ -194,6 +194,8 @@ class Shell(cmd.Cmd):
         name = f"shell-{self._sent}"
         path = Path(words[2])
         if not path.exists():
+            if not words[2][:1].isdigit():
+                raise ValueError(f"there is no file {words[2]}; name one that is there, or a size such as 16MiB")
             size = int(str(parse_size(words[2])))
             path = random_file(self._session.files / source / name, size, name)
         transfer = Transfer(self._session, name, source, destination, path)
@@ -232,7 +234,7 @@ class Shell(cmd.Cmd):
         """Run a program inside a node's namespace."""
         words = shlex.split(arg)
         if len(words) < 2:
-            raise ValueError("run needs a node and a command: run h1 ip -s link")
+            raise ValueError("run needs a node and a command: run h1 ip -br link show h1-p1")
         pid = self._session.emulation.pid(self._session.fabric.node(words[0]).name)
         subprocess.run(["mnexec", "-a", str(pid), *words[1:]], check=False)
 

@@ -57,13 +57,9 @@ class Completion(_Duration):
     flow: FlowName | None = None
     of: Literal["messages", "iterations", "flows"] = "messages"
     percentile: Annotated[float, Field(ge=0, le=100)] | Literal["mean"] = Field(default=99, description="or mean")
-    window: KnownWindow | None = Field(default=None, description="in which they were done; not for iterations")
-
-    @model_validator(mode="after")
-    def _iterations_have_no_times(self) -> "Completion":
-        if self.of == "iterations" and self.window:
-            raise ValueError("iterations cannot be told by window; leave the window out")
-        return self
+    window: KnownWindow | None = Field(
+        default=None, description="in which they were done; iterations: from begin to end"
+    )
 
     def measured_seconds(self, measures: "Measures") -> float:
         """The percentile or mean; KeyError where nothing was done."""

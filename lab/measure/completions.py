@@ -54,17 +54,23 @@ class Completions:
         found += [Completion(r["traffic"], r["traffic"], begun[r["traffic"]], r.t) for r in whole if not r.get("error")]
         return found
 
-    def iterations(self, traffic: str) -> list[float]:
-        """Seconds of every iteration of a collective."""
-        return [float(s) for r in self._history.of("traffic.end") if r["traffic"] == traffic
-                for s in r.get("iterations") or ()]  # fmt: skip
+    def iterations(self, traffic: str, within: tuple[float, float] | None = None) -> list[float]:
+        """Seconds of every iteration of a collective; of those that lie wholly within a window, where one is given."""
+        found: list[float] = []
+        for r in self._history.of("traffic.end"):
+            if r["traffic"] == traffic:
+                took = [float(seconds) for seconds in r.get("iterations") or ()]
+                rows = zip(took, r.get("iteration_ends") or (), strict=False)
+                inside = [s for s, end in rows if within and within[0] <= end - s and end <= within[1]]
+                found += inside if within else took
+        return found
 
     def seconds(
         self, what: Unit, traffic: str, flow: str = "", within: tuple[float, float] | None = None
     ) -> list[float]:
-        """Durations of what was done, by kind; within a window by the time it was done. Iterations have no times."""
+        """Durations of what was done, by kind; within a window by the time it was done, iterations wholly."""
         if what == "iterations":
-            return self.iterations(traffic)
+            return self.iterations(traffic, within)
         done = self.messages if what == "messages" else self.flows
         return [
             entry.seconds

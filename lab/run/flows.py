@@ -245,6 +245,7 @@ class Running:
             "sent_sha256": _joined([*digests[0], *wanted]),
             "received_sha256": _joined([*digests[1], *got]),
             "iterations": self._durations(),
+            "iteration_ends": [round(end, 6) for _, end in self._whole_iterations()],
             **({"error": "; ".join(errors[:3])} if errors else {}),
         }
         self._world.record("traffic.end", ended, traffic=self.name, **self.outcome)
@@ -292,8 +293,11 @@ class Running:
 
     def _durations(self) -> list[float]:
         """Of every iteration that all hosts ended: from when the first began it until the last ended it."""
+        return [round(end - begin, 6) for begin, end in self._whole_iterations()]
+
+    def _whole_iterations(self) -> list[tuple[float, float]]:
         return [
-            round(max(end for _, end, _ in parts.values()) - min(begin for begin, _, _ in parts.values()), 6)
+            (min(begin for begin, _, _ in parts.values()), max(end for _, end, _ in parts.values()))
             for _, parts in sorted(self._iterations.items())
             if len(parts) == len(self.hosts)
         ]

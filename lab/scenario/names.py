@@ -63,8 +63,8 @@ def _one_of(section: str, what: str) -> Callable[[str, ValidationInfo], str]:
 
 def _moments(window: Window, info: ValidationInfo) -> Window:
     context = info.context or {}
-    if "faults" in context:
-        names = [*context["faults"], *context.get("traffic", [])]
+    if context.get("faults") is not None and context.get("traffic") is not None:
+        names = [*context["faults"], *context["traffic"]]
         known = ["start", "end", *names, *(f"{name}.end" for name in names)]
         for moment in (window.begin, window.end):
             if moment.name not in known:
@@ -77,7 +77,7 @@ def _trigger(trigger: Trigger, info: ValidationInfo) -> Trigger:
     traffic = context.get("traffic")
     if traffic is None or not trigger.name:
         return trigger
-    known = list(traffic) if trigger.traffic else [*traffic, *context.get("faults", [])]
+    known = list(traffic) if trigger.traffic else [*traffic, *(context.get("faults") or [])]
     if trigger.name not in known:
         what = "traffic" if trigger.traffic else "traffic or fault"
         raise ValueError(f"no {what} is named {trigger.name!r}; {nearest(trigger.name, known)}")

@@ -52,8 +52,8 @@ class Scenario(Setting):
     """A whole scenario, every name resolved."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=80, description="names the result directory")
-    title: str = ""
-    description: str = ""
+    title: str = Field(default="", max_length=200)
+    description: str = Field(default="", max_length=10_000)
     traffic: Annotated[list[Traffic], Field(min_length=1)]
     faults: list[Fault] = Field(default=[])
     expect: list[Expectation] = Field(
@@ -75,7 +75,7 @@ class Scenario(Setting):
     @classmethod
     def _names_differ(cls, entries: list[Any], info: ValidationInfo) -> list[Any]:
         names = [entry.name for entry in entries if entry.name is not None]
-        others = (info.context or {}).get("traffic", []) if info.field_name == "faults" else []
+        others = ((info.context or {}).get("traffic") or []) if info.field_name == "faults" else []
         for name in names:
             if names.count(name) > 1 or name in others:
                 raise ValueError(f"two entries are named {name!r}; every name stands for one")
@@ -207,7 +207,8 @@ def _validate(data: Mapping[str, Any]) -> tuple[Scenario | None, Fabric | None, 
         scenario = Scenario.model_validate(whole, context=context)
         return scenario, fabric, mistakes + (consistency.mistakes(scenario, fabric) if fabric else [])
     except ValidationError as error:
-        found = [(tuple(item["loc"]), yamlfile.message(item, Scenario)) for item in error.errors(include_url=False)]
+        items = yamlfile.without_echoes(error.errors(include_url=False), Scenario)
+        found = [(tuple(item["loc"]), yamlfile.message(item, Scenario)) for item in items]
         return None, fabric, [*found, *mistakes]
 
 
@@ -266,7 +267,10 @@ def _entries(data: Mapping[str, Any], section: str) -> list[Any]:
     return entries if isinstance(entries, list) else []
 
 
-def _names(data: Mapping[str, Any], section: str) -> list[str]:
+def _names(data: Mapping[str, Any], section: str) -> list[str] | None:
+    """Names of a section's entries; None where that is no list, which is said elsewhere."""
+    if not isinstance(data.get(section, []), list) or (section == "traffic" and section not in data):
+        return None
     return [str(entry["name"]) for entry in _entries(data, section) if isinstance(entry, dict) and "name" in entry]
 
 

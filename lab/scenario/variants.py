@@ -23,7 +23,7 @@ class Variant(Strict):
     """One run of a scenario: what differs from what the file says."""
 
     name: str = Field(pattern=_PATTERN, max_length=80, description="names the run and its result directory")
-    title: str = ""
+    title: str = Field(default="", max_length=200)
     set: dict[str, Any] = Field(
         default={}, description="dotted path → value, e.g. transport.qps: 16; of a section the fields that differ"
     )

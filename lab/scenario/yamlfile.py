@@ -200,9 +200,21 @@ def message(item: Any, model: type[BaseModel]) -> str:
     return f"{text[:1].lower()}{text[1:]}{shown}"
 
 
+def without_echoes(items: Sequence[Any], model: type[BaseModel]) -> list[Any]:
+    """Errors without those that say again what another does: a field that is missing because it is misspelt."""
+    meant = set()
+    for item in items:
+        if item["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(str(item["loc"][-1]), _fields(model, item["loc"][:-1]), n=1, cutoff=0.6)
+            meant |= {(*item["loc"][:-1], name) for name in near}
+    return [item for item in items if item["type"] != "missing" or tuple(item["loc"]) not in meant]
+
+
 def nearest(word: str, known: Sequence[str]) -> str:
     """`did you mean 'x'?`, or the list of what is known where nothing is near."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if not known:
+        return "there is none"
     return f"did you mean {near[0]!r}?" if near else "known here: " + ", ".join(known)
 
 

@@ -388,7 +388,6 @@ def test_lean_samples_hold_their_value_until_they_move():
         ("kind: goodput, window: start .. end, flow: h1>h4, at_least: 1 MB/s", "write TRAFFIC/h1>h3"),
         ("kind: goodput, window: start .. end, flow: victm/h1>h4, at_least: 1 MB/s", "did you mean 'victim'"),
         ("kind: completion, traffic: victim, at_most: soon", "is no duration"),
-        ("kind: completion, traffic: ring, of: iterations, window: start .. end, at_most: 1s", "leave the window out"),
         ("kind: ev_affected, window: start .. end", "needs either fault or element"),
         ("kind: lost, at_most: 3, within_rtts: 2", "name the fault"),
         ("kind: stall, window: start .. end", "needs max_rtts"),

@@ -92,6 +92,24 @@ def test_a_long_delay_without_its_unit_is_refused(delay, said):
     assert FabricSpec.model_validate(written.model_dump(mode="json")) == written
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("traffic:\n", "trafic:\n", "x.yaml:3: trafic: no such field; did you mean 'traffic'?"),
+        ("size: 1 MiB", "siz: 1 MiB", "x.yaml:4: traffic[1].siz: no such field; did you mean 'size'?"),
+        ("faults:\n", "fault:\n", "x.yaml:5: fault: no such field; did you mean 'faults'?"),
+        ("link: h1", "lnk: h1", "x.yaml:6: faults[1].lnk: no such field; did you mean 'link'?"),
+    ],
+)
+def test_one_typo_is_one_mistake(old, new, said):
+    assert mistakes(GOOD.replace(old, new, 1)) == [said]
+
+
+def test_a_title_of_many_pages_is_refused():
+    assert "write at most 200 characters" in mistakes(GOOD + f"title: {'x' * 200_000}\n")[0]
+    assert len(mistakes(GOOD + f"title: {'x' * 200_000}\n")[0]) < 500
+
+
 def test_three_mistakes_get_three_messages_in_the_order_of_the_file():
     text = GOOD.replace("to: h2", "to: h7").replace("t0-p1-1", "t0-p1-8").replace("integrity", "integrty")
     lines = mistakes(text)
