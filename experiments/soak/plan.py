@@ -16,6 +16,13 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
 from mrclab.topo.transport import Kind
 
+# A packet takes less time than a round trip: where it takes more, probes of several QPs wait for each other for ever.
+_LINKS = (
+    *(LinkSpec(rate_pps=20_000, delay=delay) for delay in (0.0, 1e-5, 1e-3)),
+    *(LinkSpec(rate_pps=1000, delay=delay) for delay in (1e-3, 8e-3)),
+    LinkSpec(rate_pps=200, delay=8e-3),
+    *(LinkSpec.model_validate({"rate": rate, "delay": 6e-7}) for rate in ("25 Gb/s", "100 Gb/s", "800 Gb/s")),
+)
 _FAULT_RTTS = 60  # how long things break, in round trips
 
 
@@ -94,7 +101,7 @@ def _fabric(rng: random.Random) -> Fabric:
             t1s=rng.choice((1, 2, 2, 4)),
             hosts_per_t0=rng.choice((2, 3)) if t0s == 1 else rng.choice((1, 2)),
             path_mtu=rng.choice((256, 1024, 4096)),
-            link=LinkSpec(rate_pps=rng.choice((200, 1000, 20_000)), delay=rng.choice((0.0, 1e-5, 1e-3, 8e-3))),
+            link=rng.choice(_LINKS),
             queue=queue,
             trimming=rng.random() < 0.6,
             last_hop_ecn=rng.random() < 0.3,
