@@ -109,7 +109,7 @@ class Mapper:
             if cycle.number & 0xFF == number and index < cycle.next:
                 target = cycle.targets[index]
                 if target.rtt is None and target.sent_at is not None and now - target.sent_at <= self._timeout:
-                    target.rtt = round(now - target.sent_at, 6)
+                    target.rtt = round(now - target.sent_at, 9)
         self._close(now)
         return True
 

@@ -19,6 +19,7 @@ from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 MAX_INTERFACE_MTU = 9216  # bytes; jumbo frames as switches carry them
 _PROCESS_LATENCY, _CHIP_LATENCY = 300e-6, 500e-9  # seconds a switch takes: a process of the lab, and a switch chip
 _WATCHED_RTT = 0.02  # seconds; round trips of fabrics that are watched while they run
+SAMPLE_INTERVAL = 0.1  # seconds between two samples of a host that people watch
 CONTROL_DEPTH = 256  # packets; that queue is not rate limited, so this only bounds a burst
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)\s*(ns|us|µs|ms|s)?\s*")
@@ -208,6 +209,11 @@ class FabricSpec(_Strict):
     def pace(self) -> float:
         """By how much everything is quicker than where people watch, 1 or less: what is done now and then scales."""
         return 1.0 if self.link.rate is None else min(1.0, self.base_rtt(self.longest) / _WATCHED_RTT)
+
+    @property
+    def sample_interval(self) -> float:
+        """Seconds between two samples of a host."""
+        return SAMPLE_INTERVAL * self.pace
 
     @property
     def interface_mtu(self) -> int:

@@ -23,7 +23,6 @@ from mrclab.hosts.agent.host import Host
 from mrclab.hosts.agent.process import ProcessOperations
 from mrclab.hosts.agent.provider.server import SUFFIX, Provider
 from mrclab.hosts.agent.punctual import be_punctual
-from mrclab.hosts.agent.sampling import INTERVAL_S
 from mrclab.hosts.memory.regions import Mapped
 from mrclab.hosts.mrc.endpoint import Endpoint as MrcEndpoint
 from mrclab.hosts.nic.nic import Nic
@@ -34,6 +33,8 @@ from mrclab.rpc.server import Server
 from mrclab.topo.nodeconfig import NodeConfig, NodeConfigError, load
 
 log = logging.getLogger("agent")
+
+_FLUSH_S = 0.1  # seconds after which what was written can be read by others
 
 
 class Agent:
@@ -65,7 +66,7 @@ class Agent:
         if isinstance(host.transport, MrcEndpoint):
             self._provider = Provider(socket_path.with_suffix(SUFFIX), host.transport, self._nic)
             self._nic.watch(self._provider.fileno(), self._provider.service)
-        self._nic.every(INTERVAL_S, lambda _now: self._history.flush())
+        self._nic.every(_FLUSH_S, lambda _now: self._history.flush())
         host.record({"kind": "agent.start", "pid": os.getpid(), "config_version": config.version, "seed": seed})
         self._host = host
 

@@ -55,7 +55,7 @@ class Host:
         nic = self.nic = make_nic(config, self.transport)
         self.sampler = Sampler(nic, self.transport, self.record)
         self._base = HostOperations(config, nic, self.sampler, self._use_config)
-        self.operations = checked(self._parts(nic, memory), self.transport, nic)
+        self.operations = checked(self._parts(nic, memory, config.link.pace), self.transport, nic)
         nic.every(INTERVAL_S * config.link.pace, self.sampler.take)
         self._probe_links(config, nic)
 
@@ -86,10 +86,10 @@ class Host:
     def _tell(self, event: Record) -> None:
         self._tell_at(self._now, event)
 
-    def _parts(self, nic: Carrier, memory: Memory) -> list[object]:
+    def _parts(self, nic: Carrier, memory: Memory, pace: float) -> list[object]:
         directory = self._base._directory  # noqa: SLF001 - underscored: it is no operation
         verbs = VerbOperations(self.transport, nic, memory, directory)
-        workloads = WorkloadOperations(self.transport, nic, memory, directory, self.record, self._tell)
+        workloads = WorkloadOperations(self.transport, nic, memory, directory, self.record, self._tell, pace)
         parts: list[object] = [self._base, verbs, workloads]
         if isinstance(self.transport, MrcEndpoint):
             parts.append(CtlOperations(self.transport, verbs._address, self.record))  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Samples of a host: what the transport and the NIC count, ten times a second, for history and for whoever asks.
+"""Samples of a host: what the transport and the NIC count, at a steady pace, for history and for whoever asks.
 
 All counters are cumulative since the agent's start, so that a missed sample loses nothing. Bytes and seconds. What is
 asked for is told in full; what goes into the history ten times a second says only what changed since the sample before:
@@ -50,7 +50,7 @@ class Changes:
                     for name, value in row.items()
                     if name in self._keys or name not in told or told[name] != value
                 }
-            found.append({name: round(v, 6) if v.__class__ is float else v for name, v in changed.items()})
+            found.append({name: round(v, 9) if v.__class__ is float else v for name, v in changed.items()})
         return found
 
 

@@ -24,7 +24,7 @@ from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]
 PROGRESS_S = 0.025
-"""Time between two looks at how far workloads are, for whoever waits for a share of one."""
+"""Time between two looks at how far workloads are, for whoever waits for a share of one, at a pace of 1."""
 
 _MOST = 4096  # completions taken at once
 _CQ_DEPTH = 1 << 17
@@ -45,6 +45,7 @@ class WorkloadOperations:
         directory: Callable[[], Mapping[str, str]],
         record: Callable[[dict[str, Any]], Any],
         tell: Callable[[dict[str, Any]], Any],
+        pace: float = 1.0,
     ) -> None:
         self._transport = transport
         self._loop = loop
@@ -52,6 +53,7 @@ class WorkloadOperations:
         self._directory = directory
         self._record = record
         self._tell = tell
+        self._look_s = PROGRESS_S * pace
         self._workloads: dict[str, Workload] = {}
         self._by_qp: dict[int, Workload] = {}
         self._told: dict[str, int] = {}
@@ -91,7 +93,7 @@ class WorkloadOperations:
         self._workload(name).start(at)
         if not self._watching:
             self._watching = True
-            self._loop.until_done(PROGRESS_S, self._tell_progress)
+            self._loop.until_done(self._look_s, self._tell_progress)
 
     def stop_workload(self, name: str) -> None:
         """Send nothing new."""

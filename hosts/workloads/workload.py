@@ -242,14 +242,14 @@ class Workload:
 
     def _sent(self, flow: str, message: Sent) -> None:
         batch = self._messages.setdefault(flow, [])
-        batch.append((round(message.posted, 6), round(message.done, 6), message.length))
+        batch.append((round(message.posted, 9), round(message.done, 9), message.length))
         if len(batch) >= _BATCH:
             self._write_messages(flow)
 
     def _write_messages(self, flow: str) -> None:
         done = self._messages.pop(flow, [])
         if done and self.spec.kind == "pingpong":
-            rtts = [round(end - begin, 6) for begin, end, _ in done]
+            rtts = [round(end - begin, 9) for begin, end, _ in done]
             self._record({"kind": "pingpong", "traffic": self.name, "flow": flow, "rtt": rtts})
         elif done:
             self._record({"kind": "messages", "traffic": self.name, "flow": flow, "done": done})

@@ -108,7 +108,7 @@ def run(
     if seed is not None:
         loaded = scenario.with_seed(loaded, seed)
     chosen = (loaded.pick(variant),) if variant else loaded.runs
-    worlds.check_faults(*chosen)
+    worlds.check(*chosen)
     if dry_run:
         for one in chosen:
             planning.show(one.fabric, one.scenario, out)
@@ -141,7 +141,7 @@ def plan(
         planning.show(Fabric(FabricSpec()), None, out, entries)
         return
     loaded = scenario.in_world(scenario.load(suite.find_one(path)), world)
-    worlds.check_faults(*loaded.runs)
+    worlds.check(*loaded.runs)
     planning.show(loaded.fabric, loaded.scenario, out, entries)
 
 

@@ -42,7 +42,7 @@ def run_suite(
     """Run many scenarios in order, with one report; goes on after a failure. Exit status 0, 1 or 3 as for `run`."""
     loaded = [scenario.in_world(one, world) for one in suite.load_all(suite.find(words or []))]
     planned = suite.runs(loaded, suite.parse_seeds(seeds) if seeds else (), repeat, variant)
-    worlds.check_faults(*planned)
+    worlds.check(*planned)
     if dry_run:
         for one in planned:
             out.print(f"{one.scenario.name}, seed {one.scenario.seed}: {one.source}", soft_wrap=True, highlight=False)

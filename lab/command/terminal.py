@@ -46,19 +46,20 @@ def _table(title: str, *columns: str, left: int = 1) -> Table:
 
 def _phases(facts: Facts) -> Table:
     planes = list(facts.phases[0]["planes"]) if facts.phases else []
-    columns = ["between", "s", "MB/s", "of line", *(f"plane {plane}" for plane in planes)]
+    units = facts.units
+    columns = ["between", units.time, units.rate, "of line", *(f"plane {plane}" for plane in planes)]
     table = _table("Goodput at the receiver", *columns)
     for row in facts.phases:
-        rates = [f"{rate / 1e6:.2f}" for rate in row["planes"].values()]
-        span = f"{row['begin']:.2f}–{row['end']:.2f}"
-        table.add_row(row["phase"], span, f"{row['goodput'] / 1e6:.2f}", f"{row['of_line'] * 100:.1f}%", *rates)
+        rates = [units.flow(rate) for rate in row["planes"].values()]
+        span = f"{units.clock(row['begin'])}–{units.clock(row['end'])}"
+        table.add_row(row["phase"], span, units.flow(row["goodput"]), f"{row['of_line'] * 100:.1f}%", *rates)
     return table
 
 
 def _flows(facts: Facts) -> Table:
-    table = _table("Flows", "flow", "QPs", "MB/s", "of line", "packets", "lost")
+    table = _table("Flows", "flow", "QPs", facts.units.rate, "of line", "packets", "lost")
     for row in facts.flows[:_MAX_FLOWS]:
-        rate = f"{row['goodput'] / 1e6:.2f}"
+        rate = facts.units.flow(row["goodput"])
         share = f"{row['of_line'] * 100:.1f}%"
         table.add_row(row["flow"], str(row["qps"]), rate, share, str(row["sent"]), str(row["lost"]))
     if len(facts.flows) > _MAX_FLOWS:
@@ -80,9 +81,11 @@ def _faults(facts: Facts) -> Table:
         if row["begin"] is None:
             table.add_row(row["fault"], row["link"], "never", "", "", "")
             continue
-        healed = "–" if row["end"] is None else f"{row['end']:.2f} s"
+        struck, healed = (
+            "–" if row[end] is None else f"{facts.units.clock(row[end])} {facts.units.time}" for end in ("begin", "end")
+        )
         rtts = "–" if row["last_loss_rtts"] is None else f"{row['last_loss_rtts']:.1f} RTT"
-        table.add_row(row["fault"], row["link"], f"{row['begin']:.2f} s", healed, str(row["lost"]), rtts)
+        table.add_row(row["fault"], row["link"], struck, healed, str(row["lost"]), rtts)
     return table
 
 
@@ -99,7 +102,8 @@ def _changes(facts: Facts) -> Table:
     for row in facts.ev_changes[:_MAX_CHANGES]:
         path = f"plane {row['plane']}" + (f", T1 {row['uplink']}" if row["uplink"] else "")
         cells = (row["old"], row["new"], row["reason"])
-        table.add_row(f"{row['t']:.3f} s", f"{row['host']}/{row['qp']}", row["ev"], path, *cells)
+        at = f"{facts.units.clock(row['t'], 3)} {facts.units.time}"
+        table.add_row(at, f"{row['host']}/{row['qp']}", row["ev"], path, *cells)
     if len(facts.ev_changes) > _MAX_CHANGES:
         table.caption = f"{len(facts.ev_changes) - _MAX_CHANGES} more in the report"
     return table

@@ -30,12 +30,12 @@ class Integrity(BaseExpectation):
         if missing or not ends:
             several = f" ({', '.join(missing[:3])})" if len(names) > 1 else ""
             return self.verdict(False, wanted, f"the transfer did not end{several}", _ended(measures))
-        when = f"at {measures.since_start(ends[-1].t):.2f} s"
+        when = f"at {measures.said(ends[-1].t)}"
         for end in ends:
             trouble = _damage(end)
             if trouble:
                 flow = f"{end.get('flow', end['traffic'])}: " if len(ends) > 1 else ""
-                return self.verdict(False, wanted, flow + trouble, f"at {measures.since_start(end.t):.2f} s")
+                return self.verdict(False, wanted, flow + trouble, f"at {measures.said(end.t)}")
         digest = ends[0].get("sent_sha256", "")
         count = sum("flow" in end.data for end in ends)
         saw = f"sha256 {digest[:12]}… at both ends" if count < 2 else f"{count} flows, each intact by sha256"
@@ -63,7 +63,7 @@ class QpErrors(BaseExpectation):
         wanted += f" by {self.reason}" if self.reason else ""
         told = (others or errors)[:1]
         saw = f"{len(errors)}" + (f": {told[0].get('reason', '')}" if told else "")
-        when = ", ".join(f"{e.node} at {measures.since_start(e.t):.2f} s" for e in errors[:3])
+        when = ", ".join(f"{e.node} at {measures.said(e.t)}" for e in errors[:3])
         return self.verdict(held.hold(len(errors)) and not others, wanted, saw, when, float(len(errors)), "QPs")
 
 
@@ -122,7 +122,7 @@ def _ends(measures: "Measures", traffic: str) -> list[Record]:
 
 
 def _ended(measures: "Measures") -> str:
-    return f"until {measures.since_start(measures.end):.2f} s"
+    return f"until {measures.said(measures.end)}"
 
 
 def _damage(end: Record) -> str:

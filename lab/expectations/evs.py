@@ -127,7 +127,7 @@ class EvSwaps(BaseExpectation):
         held = Bounds(self.at_least, self.at_most)
         minutes = (end - begin) / 60
         saw = f"{len(out)} times" + (f" = {len(out) / minutes:.1f} a minute" if minutes > 0 else "")
-        when = f"first at {measures.since_start(out[0].t):.2f} s" if out else ""
+        when = f"first at {measures.said(out[0].t)}" if out else ""
         what = f"EVs over {strike.where}" if strike else "EVs"
         wanted = f"{what} go {self.state or 'out'} {held.say()} times"
         return self.verdict(held.hold(len(out)), wanted, saw, when, float(len(out)), "times")

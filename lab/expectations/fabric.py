@@ -168,7 +168,7 @@ class MapperVerdict(BaseExpectation):
         said = f" = {cycles:.1f} cycles" if cycle else ""
         saw = f"{right[0]['element']} {right[0].get('state', '')} after {show_seconds(seconds)}{said}{others}"
         in_time = seconds <= (self.within or seconds) and cycles <= (self.within_cycles or cycles)
-        when = f"at {measures.since_start(right[0].t):.2f} s"
+        when = f"at {measures.said(right[0].t)}"
         value, unit = (cycles, "cycles") if self.within is None else (seconds, "s")
         return self.verdict(in_time and not (self.only and wrong), wanted, saw, when, value, unit)
 
@@ -207,7 +207,7 @@ class FalseAlarms(BaseExpectation):
         wanted += f" as {self.state}" if self.state else ""
         saw = f"{len(names)} of {len({str(r['element']) for r in told})} it blamed"
         saw += f": {', '.join(names[:3])}" if names else ""
-        when = f"at {measures.since_start(wrong[0].t):.2f} s" if wrong else ""
+        when = f"at {measures.said(wrong[0].t)}" if wrong else ""
         return self.verdict(len(names) <= self.at_most, wanted, saw, when, float(len(names)), "elements")
 
 

@@ -94,7 +94,7 @@ class Lost(Selected):
             when = f"last one {rtts:.1f} RTT after the fault"
             ok = ok and (self.within_rtts is None or rtts <= self.within_rtts)
         elif losses:
-            when = f"at {measures.since_start(losses[0].t):.2f} to {measures.since_start(losses[-1].t):.2f} s"
+            when = f"at {measures.said_span(losses[0].t, losses[-1].t)}"
         if shares.say():
             return self.verdict(ok, wanted, saw, when, share, "of packets")
         return self.verdict(ok, wanted, saw, when, float(count), "packets")
@@ -163,7 +163,7 @@ class Retransmitted(Selected):
         open_losses = [loss for loss in measures.paths.not_retransmitted if meant(loss)]
         count = sum(map(meant, measures.paths.losses))
         saw = f"{count - len(open_losses)} of {count}"
-        when = ", ".join(f"PSN {x.psn} lost at {measures.since_start(x.t):.2f} s" for x in open_losses[:3])
+        when = ", ".join(f"PSN {x.psn} lost at {measures.said(x.t)}" for x in open_losses[:3])
         wanted = f"every lost packet{self.subject} is sent again"
         return self.verdict(not open_losses, wanted, saw, when, float(len(open_losses)), "packets")
 
@@ -240,7 +240,7 @@ class Recover(Selected):
         seconds = at[found] - moment
         lowest = min(rates[: found + 1])
         saw = f"after {show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT, down to {show_rate(lowest)}"
-        when = f"at {measures.since_start(at[found]):.2f} s"
+        when = f"at {measures.said(at[found])}"
         return self.verdict(seconds <= limit + 1e-9, wanted, saw, when, seconds / measures.rtt, "RTT")
 
     def _limit(self) -> str:

@@ -109,7 +109,7 @@ class GoodputFloor(Selected):
         base = mean if self.at_least.of == MEAN else floor / self.at_least.share if self.at_least.share else 0.0
         saw = f"lowest {show_rate(lowest)}" + (f" = {_ratio(lowest, base) * 100:.1f}%" if self.at_least.of else "")
         saw += f"; {below} of {len(rates)} below"
-        when = f"at {measures.since_start(at[rates.index(lowest)]):.2f} s"
+        when = f"at {measures.said(at[rates.index(lowest)])}"
         value, unit = (_ratio(lowest, base), f"of {self.at_least.of}") if self.at_least.of else (lowest, "B/s")
         return self.verdict(below <= self.allow, wanted, saw, when, value, unit)
 
@@ -138,7 +138,7 @@ class Stall(Selected):
         rtts = length / measures.rtt
         saw = f"{show_seconds(length)} = {rtts:.1f} RTT"
         ok = Bounds(self.at_least_rtts, self.max_rtts).hold(rtts)
-        return self.verdict(ok, wanted, saw, f"at {measures.since_start(at):.2f} s", rtts, "RTT")
+        return self.verdict(ok, wanted, saw, f"at {measures.said(at)}", rtts, "RTT")
 
 
 class Isolation(BaseExpectation):

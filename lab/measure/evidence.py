@@ -7,7 +7,7 @@ from mrclab.lab.measure.flows import Flow, Selection
 if TYPE_CHECKING:
     from mrclab.lab.measure.measures import Measures
 
-SAMPLING = 0.25  # seconds around a window in which a host must have been sampled at least once; they sample each 100 ms
+SAMPLES = 2.5  # around a window, in sampling intervals: a host must have been sampled at least once in it
 
 
 class NoEvidence(Exception):  # noqa: N818 - the sentence is the error
@@ -20,7 +20,7 @@ class NoEvidence(Exception):  # noqa: N818 - the sentence is the error
 
 def span(measures: "Measures", begin: float, end: float) -> str:
     """A stretch of time in words."""
-    return f"{measures.since_start(begin):.2f} to {measures.since_start(end):.2f} s"
+    return measures.said_span(begin, end)
 
 
 def ran(measures: "Measures", chosen: Selection, begin: float, end: float) -> list[Flow]:
@@ -53,7 +53,8 @@ def senders_told(measures: "Measures", chosen: Selection, begin: float, end: flo
 
 
 def _sampled(measures: "Measures", host: str, begin: float, end: float) -> bool:
-    return any(begin - SAMPLING <= t <= end + SAMPLING for t in measures.samples.times.get(host, ()))
+    around = SAMPLES * measures.fabric.spec.sample_interval
+    return any(begin - around <= t <= end + around for t in measures.samples.times.get(host, ()))
 
 
 def went_well(measures: "Measures", chosen: Selection, until: float = float("inf")) -> None:
@@ -67,4 +68,4 @@ def went_well(measures: "Measures", chosen: Selection, until: float = float("inf
         if end is None and until == float("inf"):
             raise NoEvidence(f"{flow.name} did not end")
         if end is not None and end.get("error") and end.t <= until:
-            raise NoEvidence(f"{flow.name} broke off: {end['error']}", f"at {measures.since_start(end.t):.2f} s")
+            raise NoEvidence(f"{flow.name} broke off: {end['error']}", f"at {measures.said(end.t)}")

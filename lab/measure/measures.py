@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Scenario
 
 
+COARSE = 0.01  # seconds between two samples from which on hundredths of a second say enough
+
+
 class Measures:
     """Numbers of one run. `times` names its moments: start, end, each traffic and fault, and `NAME.end` of each."""
 
@@ -81,6 +84,18 @@ class Measures:
         """Seconds since the traffic began."""
         return t - self.start
 
+    def said(self, t: float) -> str:
+        """A time for people, counted from when the traffic began: as fine as the hosts were sampled."""
+        seconds = self.since_start(t)
+        if self.fabric.spec.sample_interval >= COARSE:
+            return f"{seconds:.2f} s"
+        return f"{seconds * 1e6:.1f} µs" if abs(seconds) < 1e-3 else f"{seconds * 1e3:.3f} ms"
+
+    def said_span(self, begin: float, end: float) -> str:
+        """A stretch of time for people: `4.00 to 7.00 s`."""
+        last = self.said(end)
+        return f"{self.said(begin).removesuffix(last[last.rindex(' ') :])} to {last}"
+
     def window(self, window: Window | None) -> tuple[float, float]:
         """Both ends of a window, of the whole traffic without one; KeyError when it has not come to pass.
 
@@ -93,7 +108,7 @@ class Measures:
             raise NoEvidence(f"the window {window} is empty: it ends before it begins", span(self, begin, end))
         last = self.history.records[-1].t
         if end > last:
-            text = f"the run ended before the window {window} did, at {self.since_start(last):.2f} s"
+            text = f"the run ended before the window {window} did, at {self.said(last)}"
             raise NoEvidence(text, span(self, begin, end))
         return begin, end
 
@@ -112,7 +127,7 @@ class Measures:
     @cached_property
     def stalls(self) -> Stalls:
         """Pauses of receivers."""
-        return Stalls(self.history, self.flows, self.samples)
+        return Stalls(self.history, self.flows, self.samples, self.fabric.spec.sample_interval)
 
     @cached_property
     def paths(self) -> Paths:

@@ -4,13 +4,12 @@ from mrclab.lab.history import History
 from mrclab.lab.measure.flows import Flow, Flows, Selection
 from mrclab.lab.measure.samples import Samples
 
-_SAMPLING = 0.1  # seconds between two samples of a host
-
 
 class Stalls:
     """Pauses of the receivers of one run."""
 
-    def __init__(self, history: History, flows: Flows, samples: Samples) -> None:
+    def __init__(self, history: History, flows: Flows, samples: Samples, sample_interval: float) -> None:
+        self._sampling = sample_interval  # seconds between two samples of a host
         self._samples = samples
         self._flows = flows
         self._ended = {record["flow"]: record.t for record in history.of("flow.end") if "flow" in record.data}
@@ -41,6 +40,6 @@ class Stalls:
         placed = series.count("placed_bytes")
         until = min(end, self._ended.get(flow.name, self._traffic_ended.get(flow.traffic, end)))
         moved = [t for t, v0, v1 in zip(placed.times[1:], placed.values, placed.values[1:], strict=False) if v1 > v0]
-        came = [t for t in (*moved, *(t for t, _ in series.gaps)) if t <= until + 2 * _SAMPLING]
+        came = [t for t in (*moved, *(t for t, _ in series.gaps)) if t <= until + 2 * self._sampling]
         since = max(begin, flow.begin, *came)
-        return [(until, until - since)] if since + _SAMPLING < until else []
+        return [(until, until - since)] if since + self._sampling < until else []

@@ -9,12 +9,12 @@ from typing import Any, Literal
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import EvChange, Measures, Selection, Strike
 from mrclab.lab.measure.machine import Process
+from mrclab.lab.measure.measures import COARSE
 from mrclab.lab.measure.paths import OUT
 from mrclab.lab.measure.series import Counter, Gauge, binned, binned_total, edges, histogram, quantile
 from mrclab.lab.measure.switches import grew
-from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
+from mrclab.lab.scenario.units import Units, show_bytes, show_rate, show_seconds
 
-STEP = 0.1  # seconds per bin of a series
 MAX_BINS = 1200  # a longer run gets wider bins
 _MAX_FLOWS = 32
 _MAX_QPS = 128
@@ -46,6 +46,7 @@ class Facts:
     processes: list[Row]
     hypervisor: Row | None  # share of all CPUs that a hypervisor took
     run: dict[str, Any] = field(default_factory=dict)
+    units: Units = field(default_factory=Units)
 
 
 def state(measures: Measures, verdicts: Sequence[Verdict]) -> State:
@@ -79,6 +80,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         processes=[_process(process, measures.machine.worst_waits) for process in processes],
         hypervisor=_process(measures.machine.hypervisor) if measures.machine.hypervisor else None,
         run=info,
+        units=Units.of(measures.end - measures.start, measures.fabric.spec.link.rate is not None),
     )
 
 
@@ -88,12 +90,17 @@ def _process(process: Process, waits: Mapping[str, float] | None = None) -> Row:
     return {"process": process.name, "mean": round(process.mean, 4), "peak": round(process.peak, 4), **late}
 
 
+def _moment(measures: Measures, t: float) -> float:
+    """Seconds after the traffic began, as fine as they are known."""
+    return round(t - measures.start, 3 if measures.fabric.spec.sample_interval >= COARSE else 9)
+
+
 def bins(measures: Measures) -> list[float]:
-    """Edges of the bins in which a run is drawn: of `STEP` seconds, or wider where there were more than `MAX_BINS`."""
+    """Edges of the bins in which a run is drawn: of a sampling interval, wider where that made more than `MAX_BINS`."""
     seconds = measures.end - measures.start
-    step = STEP
+    step = least = measures.fabric.spec.sample_interval
     while seconds / step > MAX_BINS:
-        step *= 2 if round(step / STEP) % 5 else 2.5
+        step *= 2 if round(step / least) % 5 else 2.5
     return edges(measures.start, measures.end, step)
 
 
@@ -106,8 +113,8 @@ def series(measures: Measures) -> Row:
     lost = [loss.t for loss in measures.paths.losses for _ in range(loss.packets)]
     again = [r.t for r in measures.history.of("packet.retx") for _ in range(int(r.get("count", 1)))]
     return {
-        "t": [round(t - measures.start, 4) for t in at[:-1]],
-        "step": round(at[1] - at[0], 6),
+        "t": [round(t - measures.start, 9) for t in at[:-1]],
+        "step": round(at[1] - at[0], 9),
         "goodput_bytes_per_second": {name: [round(v) for v in values] for name, values in goodput.items()},
         "flow_goodput_bytes_per_second": {name: [round(v) for v in values] for name, values in by_flow.items()},
         "path_packets_per_second": {
@@ -155,8 +162,8 @@ def _fault(measures: Measures, strike: Strike) -> Row:
         "fault": strike.name,
         "kind": strike.kind,
         "link": strike.text,
-        "begin": round(begin - measures.start, 3),
-        "end": None if end is None else round(end - measures.start, 3),
+        "begin": _moment(measures, begin),
+        "end": None if end is None else _moment(measures, end),
         "lost": sum(loss.packets for loss in losses),
         "last_loss_rtts": round((losses[-1].t - begin) / measures.rtt, 2) if losses else None,
         "injected": _injected(measures, strike.name),
@@ -195,8 +202,8 @@ def _phases(measures: Measures) -> list[Row]:
         rows.append(
             {
                 "phase": f"{first} → {second}",
-                "begin": round(begin - measures.start, 3),
-                "end": round(end - measures.start, 3),
+                "begin": _moment(measures, begin),
+                "end": _moment(measures, end),
                 "goodput": round(total),
                 "of_line": round(total / line, 4) if line else 0.0,
                 "planes": {plane: round(rate) for plane, rate in rates.items()},
@@ -235,7 +242,7 @@ def _completions(measures: Measures) -> list[Row]:
         timed[f"latency of {traffic}"] = [t / 2 for t in measures.completions.round_trips(traffic)]
     return [
         {"what": what, "count": len(times)}
-        | {name: round(quantile(times, share), 6) for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
+        | {name: round(quantile(times, share), 9) for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
         for what, times in timed.items()
         if len(times) > 1
     ]
@@ -264,7 +271,7 @@ def _ev_changes(measures: Measures) -> list[Row]:
     """Transitions that matter to people: SKIP comes and goes with every ECN mark, and is left out."""
     return [
         {
-            "t": round(change.t - measures.start, 3),
+            "t": _moment(measures, change.t),
             "host": change.host,
             "qp": change.qp,
             "plane": change.path[0],

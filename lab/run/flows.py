@@ -245,7 +245,7 @@ class Running:
             "sent_sha256": _joined([*digests[0], *wanted]),
             "received_sha256": _joined([*digests[1], *got]),
             "iterations": self._durations(),
-            "iteration_ends": [round(end, 6) for _, end in self._whole_iterations()],
+            "iteration_ends": [round(end, 9) for _, end in self._whole_iterations()],
             **({"error": "; ".join(errors[:3])} if errors else {}),
         }
         self._world.record("traffic.end", ended, traffic=self.name, **self.outcome)
@@ -293,7 +293,7 @@ class Running:
 
     def _durations(self) -> list[float]:
         """Of every iteration that all hosts ended: from when the first began it until the last ended it."""
-        return [round(end - begin, 6) for begin, end in self._whole_iterations()]
+        return [round(end - begin, 9) for begin, end in self._whole_iterations()]
 
     def _whole_iterations(self) -> list[tuple[float, float]]:
         return [

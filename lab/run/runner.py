@@ -18,14 +18,15 @@ from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.flows import Running
 from mrclab.lab.run.transfer import GOOD_STATES
 from mrclab.lab.run.world import GONE, Progress, World, record_counters
-from mrclab.lab.run.worlds import check_faults, world_up
+from mrclab.lab.run.worlds import check, world_up
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError
 
-_LONGEST_REST = 0.1  # seconds between two looks at faults that go on by themselves, and at what people see
 _LATE = 0.01  # seconds: the run writes down when it was woken up later than this
-_LINGER_POLL = 0.2  # seconds between two looks at the EVs
-_QUIET = 0.3  # seconds after the last event: every process writes its last sample, one that dies is seen dead
+# In times between two samples of a host:
+_LONGEST_REST = 1  # between two looks at faults that go on by themselves, and at what people see
+_LINGER_POLL = 2  # between two looks at the EVs
+_QUIET = 3  # after the last event: every process writes its last sample, one that dies is seen dead
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Run:
 
     def __init__(self, world: World, loaded: Loaded, say: Callable[[str], None], progress: Progress) -> None:
         self._world = world
+        self._unit = world.fabric.spec.sample_interval
         self._scenario = loaded.scenario
         self._say = say
         self._progress = progress
@@ -78,7 +80,7 @@ class Run:
                 self._say(phrase)
             self._hearing.close()
         self._time_line.prove_healed()
-        self._world.pause(_QUIET)
+        self._world.pause(_QUIET * self._unit)
         record_counters(self._world)
 
     def _drive(self) -> None:
@@ -149,7 +151,7 @@ class Run:
             for trigger in starts
             if trigger.fraction is None and (not trigger.moment or trigger.moment in moments)
         ]
-        return min([now + _LONGEST_REST, self._time_line.next_due(), *known])
+        return min([now + _LONGEST_REST * self._unit, self._time_line.next_due(), *known])
 
     def _take(self, host: str, event: Mapping[str, Any]) -> None:
         if event["kind"] == GONE:
@@ -172,7 +174,7 @@ class Run:
             if not waiting:
                 return
             self._progress(f"waiting for {waiting} EVs to return", 0, 0)
-            self._world.pause(_LINGER_POLL)
+            self._world.pause(_LINGER_POLL * self._unit)
 
 
 def run_scenario(
@@ -184,7 +186,7 @@ def run_scenario(
     run_dir: Path = RUN_DIR,
 ) -> Outcome:
     """Run a scenario and write its result directory below `parent`. Raises what kept the lab from coming up."""
-    check_faults(loaded)
+    check(loaded)
     results.check_parent(parent)
     trouble, interrupted = "", False
     asked = loaded.scenario
@@ -210,7 +212,7 @@ def run_scenario(
             trouble = str(error)
             say(trouble)
             with contextlib.suppress(RunError):  # what else ends now says nothing new
-                world.pause(_QUIET)
+                world.pause(_QUIET * loaded.fabric.spec.sample_interval)
         except KeyboardInterrupt:
             trouble, interrupted = "it was interrupted", True
         began = time.monotonic()

@@ -26,7 +26,7 @@ from mrclab.topo.transport import TransportSpec
 NAME = "sim"
 FAULTS = frozenset(FAULT_KINDS) | {"chaos"}
 
-_SLICE = 0.05  # seconds of virtual time between two looks whether somebody wants to end it
+_SLICES = 2  # looks whether somebody wants to end it, in the time between two samples of a host
 
 
 class VirtualWorld:
@@ -51,6 +51,7 @@ class VirtualWorld:
         self.hosts = frozenset(host.name for host in fabric.hosts)
         self._interrupts = interrupts
         self._interrupted = False
+        self._slice = fabric.spec.sample_interval / _SLICES
         self._digest = ""
         self._hearings: list[_Hearing] = []
         options = mapper.model_dump() if mapper is not None else None
@@ -74,7 +75,7 @@ class VirtualWorld:
         if self._interrupts.seen and not self._interrupted:
             self._interrupted = True
             raise KeyboardInterrupt
-        for host, event in self._sim.run(max(self.now, min(until, self.now + _SLICE))):
+        for host, event in self._sim.run(max(self.now, min(until, self.now + self._slice))):
             for hearing in self._hearings:
                 hearing.take(host, event)
 

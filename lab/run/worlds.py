@@ -63,7 +63,7 @@ def missing_packages() -> list[str]:
     return [name for name in _WIRE_PACKAGES if importlib.util.find_spec(name) is None]
 
 
-def check_faults(*runs: Loaded) -> None:
+def check(*runs: Loaded) -> None:
     """ScenarioError names each fault, and each link rate, that its scenario's world cannot do."""
     mistakes = [text for loaded in runs if loaded.scenario.world == "sim" for text in _nothing_virtual(loaded)]
     mistakes += [text for loaded in runs if loaded.scenario.world == "wire" for text in _too_fast(loaded)]

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -80,6 +81,32 @@ Percent = Annotated[float, BeforeValidator(parse_percent), Field(ge=0)]  # as a 
 LineShare = Annotated[  # of a host's payload line rate, as a fraction of one
     float, BeforeValidator(parse_line_share), Field(gt=0, le=1), PlainSerializer(_show_line_share, when_used="json")
 ]
+
+
+@dataclass(frozen=True)
+class Units:
+    """In what a report's tables tell times and rates: by `seconds` and `bytes_per_second` of one unit."""
+
+    time: str = "s"
+    seconds: float = 1.0
+    rate: str = "MB/s"
+    bytes_per_second: float = 1e6
+
+    @classmethod
+    def of(cls, seconds: float, true_speed: bool) -> "Units":
+        """Those that fit a run of so long, on links with their true speed or scaled down."""
+        if not true_speed:
+            return cls()
+        time = ("s", 1.0) if seconds >= 10 else ("ms", 1e-3) if seconds >= 0.01 else ("µs", 1e-6)
+        return cls(*time, "Gb/s", 1e9 / 8)
+
+    def clock(self, seconds: float, digits: int = 2) -> str:
+        """A time without its unit."""
+        return f"{seconds / self.seconds:.{digits}f}"
+
+    def flow(self, bytes_per_second: float) -> str:
+        """A rate without its unit."""
+        return f"{bytes_per_second / self.bytes_per_second:.2f}"
 
 
 def show_bytes(count: float) -> str:

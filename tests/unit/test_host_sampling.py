@@ -35,8 +35,8 @@ def test_a_row_that_did_not_move_is_left_out_and_a_new_one_is_told_without_zeros
     assert changes.of([{**row, "sent": 0}]) == [{"qp": 1, "sent": 0}]  # back to zero is a change like any other
 
 
-def test_numbers_are_rounded_to_microseconds():
-    assert Changes("qp").of([{"qp": 1, "rtt": 0.05307165266331745}]) == [{"qp": 1, "rtt": 0.053072}]
+def test_numbers_are_rounded_to_nanoseconds():
+    assert Changes("qp").of([{"qp": 1, "rtt": 0.05307165266331745}]) == [{"qp": 1, "rtt": 0.053071653}]
 
 
 def test_lean_samples_read_back_as_the_full_ones():

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "hosts": {"rpc", "topo"},
     "sim": {"controller", "hosts", "rpc", "softswitch", "topo"},
     "lab": {"controller", "experiments", "hosts", "rpc", "sim", "topo"},
-    "experiments": {"lab", "topo"},
+    "experiments": {"controller", "hosts", "lab", "rpc", "sim", "topo"},
     "bench": {"controller", "hosts", "lab", "rpc", "sim", "softswitch", "topo"},
 }
 NOT_FOR_VIRTUAL_TIME = (

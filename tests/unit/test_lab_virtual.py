@@ -92,7 +92,7 @@ def test_a_fault_that_needs_processes_is_refused_by_name_before_anything_starts(
     with pytest.raises(ScenarioError, match=f"fault x: {kind} is nothing that virtual time knows"):
         run(text, tmp_path)
     assert list(tmp_path.iterdir()) == []
-    worlds.check_faults(scenario.in_world(scenario.loads(text), "wire"))
+    worlds.check(scenario.in_world(scenario.loads(text), "wire"))
 
 
 def test_a_run_that_waits_for_ever_says_who_waits_for_what(tmp_path):
@@ -146,3 +146,39 @@ def test_the_first_signal_waits_for_who_looks_and_the_second_does_not():
         assert interrupts.seen == signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+TRUE_SPEED = """\
+name: true-speed
+world: sim
+fabric: {planes: 4, t0s: 2, t1s: 4, hosts_per_t0: 1, link: {rate: 100 Gb/s, delay: 600 ns}}
+traffic:
+  - {name: file, kind: stream, from: h1, to: h2, message: 256 KiB, depth: 8, size: 16 MiB}
+faults:
+  - {name: cut, kind: link_down, link: t0-p1-1/t1-p1-2, at: 100us, until: 200us}
+expect:
+  - {kind: integrity}
+  - {kind: goodput, window: start + 5rtt .. cut, at_least: 95% of line}
+  - {kind: stall, window: start + 5rtt .. end, max_rtts: 5}
+  - {kind: lost, fault: cut, at_most: 60}
+  - {kind: clean}
+linger: 5ms
+"""
+
+
+def test_links_of_100_gigabits_are_filled_and_told_in_their_units(tmp_path):
+    outcome = run(TRUE_SPEED, tmp_path)
+    assert outcome.state == "held", [verdict for verdict in outcome.verdicts if not verdict.ok]
+    goodput = outcome.verdicts[1]
+    assert goodput.when.endswith("µs")
+    assert outcome.measures.line_rate == pytest.approx(4 * 12.5e9 * 4096 / 4238, rel=1e-6)
+    assert (outcome.facts.units.time, outcome.facts.units.rate) == ("µs", "Gb/s")
+    assert 350e-6 < outcome.measures.end - outcome.measures.start < 500e-6
+
+
+def test_the_wire_refuses_a_line_rate_that_it_cannot_carry_and_says_what_it_could(tmp_path):
+    loaded = scenario.in_world(scenario.loads(TRUE_SPEED), "wire")
+    with pytest.raises(ScenarioError, match=r"2949504 packets/s are more than the 100000 \(3390 Mb/s"):
+        runner.run_scenario(loaded, tmp_path, quiet, quiet)
+    slower = TRUE_SPEED.replace("100 Gb/s", "5 Mb/s").replace("600 ns", "5ms")
+    worlds.check(scenario.in_world(scenario.loads(slower), "wire"))

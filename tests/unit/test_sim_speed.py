@@ -86,5 +86,5 @@ def test_the_wire_says_how_much_it_could(tmp_path):
     with pytest.raises(
         ScenarioError, match=r"2949504 packets/s are more than the 100000 \(3390 Mb/s at this path_mtu\)"
     ):
-        worlds.check_faults(scenario.in_world(loaded, "wire"))
-    worlds.check_faults(scenario.in_world(loaded, "sim"))
+        worlds.check(scenario.in_world(loaded, "wire"))
+    worlds.check(scenario.in_world(loaded, "sim"))
