@@ -1,0 +1,261 @@
+"""The MRC interface in Python, in the shape of pyverbs: Context, PD, MR, CQ and QP over lib_mrc.so.
+
+A program that uses it runs on a host of the lab: `mrclab exec h1 -- python program.py`. Calls that are refused raise
+OSError with the published errno. Objects are closed by `close`, at the end of a `with`, or with their context.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import ipaddress
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mrclab.hosts.libmrc.structs import (
+    RESULTS,
+    ContextAttr,
+    Gid,
+    MrcQpAttr,
+    QpAttr,
+    QpInitAttr,
+    RecvWr,
+    SendWr,
+    Sge,
+    Wc,
+)
+
+LIBRARY: Final = Path(__file__).parent / "build" / "lib_mrc.so"
+API_VERSION: Final = 0x01000001
+
+LOCAL_WRITE, REMOTE_WRITE = 1, 2
+SIGNALED, INLINE = 2, 8
+INIT, RTR, RTS = 1, 2, 3
+_STATE, _ACCESS, _AV, _PATH_MTU, _RQ_PSN, _SQ_PSN, _DEST_QPN = 1, 1 << 3, 1 << 7, 1 << 8, 1 << 12, 1 << 16, 1 << 20
+_WRITE, _WRITE_WITH_IMM = 0, 1
+_MTUS: Final = {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}
+
+_library: list[ctypes.CDLL] = []
+
+
+def _lib() -> ctypes.CDLL:
+    """lib_mrc.so: what the program has loaded already, else where make puts it."""
+    if not _library:
+        loaded = ctypes.CDLL(None, use_errno=True)
+        found = loaded if hasattr(loaded, "mrc_create_context") else ctypes.CDLL(str(_path()), use_errno=True)
+        for name, kind in RESULTS.items():
+            getattr(found, name).restype = kind
+        _library.append(found)
+    return _library[0]
+
+
+def _path() -> Path:
+    path = Path(os.environ.get("LIB_MRC", LIBRARY))
+    if not path.exists():
+        raise OSError(errno.ENOENT, f"{path} is not built; run make libmrc")
+    return path
+
+
+def _checked(result: Any, what: str) -> Any:
+    """The result of a call that gives an object, or 0; OSError where it was refused."""
+    refused = result not in {0, None} if isinstance(result, int) and what.startswith("!") else not result
+    if refused:
+        number = ctypes.get_errno() or errno.EIO
+        raise OSError(number, f"{what.lstrip('!')}: {os.strerror(number)}")
+    return result
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One entry of a completion queue; `imm` where a receive got one."""
+
+    wr_id: int
+    status: int
+    opcode: int
+    byte_len: int
+    imm: int | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request went well."""
+        return self.status == 0
+
+    @property
+    def text(self) -> str:
+        """The status in words."""
+        return str(_lib().ibv_wc_status_str(self.status).decode())
+
+
+class _Closing:
+    """Something to be closed once."""
+
+    def __init__(self, owner: Context | None, close: Callable[[], object]) -> None:
+        self._stack = ExitStack()
+        self._stack.callback(close)
+        if owner is not None:
+            owner.closes(self)
+
+    def closes(self, other: _Closing) -> None:
+        """Close this first when oneself is closed."""
+        self._stack.callback(other.close)
+
+    def close(self) -> None:
+        """Give it back; what it is needed for must be closed before."""
+        self._stack.close()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Context(_Closing):
+    """An open device with MRC's context on it; `name` None: the first device."""
+
+    def __init__(self, name: str | None = None) -> None:
+        lib = _lib()
+        self._open(name)
+        super().__init__(None, lambda: lib.ibv_close_device(ctypes.c_void_p(self.ibv)))
+        attr = ContextAttr(API_VERSION, 0)
+        self.mrc = _checked(lib.mrc_create_context(ctypes.c_void_p(self.ibv), ctypes.byref(attr)), "create_context")
+        self._stack.callback(lambda: lib.mrc_destroy_context(ctypes.c_void_p(self.mrc)))
+
+    def _open(self, name: str | None) -> None:
+        lib, count = _lib(), ctypes.c_int()
+        devices = lib.ibv_get_device_list(ctypes.byref(count))
+        try:
+            for at in range(count.value):
+                device = ctypes.c_void_p(devices[at])
+                if name in {None, lib.ibv_get_device_name(device).decode()}:
+                    self.ibv = int(_checked(lib.ibv_open_device(device), "open_device"))
+                    return
+        finally:
+            lib.ibv_free_device_list(devices)
+        raise OSError(errno.ENODEV, f"there is no device {name or ''}; start the program with mrclab exec HOST --")
+
+    @property
+    def gid(self) -> str:
+        """The host's address."""
+        gid = Gid()
+        _checked(_lib().ibv_query_gid(ctypes.c_void_p(self.ibv), 1, 0, ctypes.byref(gid)), "!query_gid")
+        return str(ipaddress.IPv6Address(bytes(gid.raw)))
+
+
+class PD(_Closing):
+    """A protection domain."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.handle = _checked(_lib().ibv_alloc_pd(ctypes.c_void_p(context.ibv)), "alloc_pd")
+        super().__init__(context, lambda: _lib().ibv_dealloc_pd(ctypes.c_void_p(self.handle)))
+
+
+class MR(_Closing):
+    """Registered memory of `length` bytes; `buf` is it."""
+
+    def __init__(self, pd: PD, length: int, access: int = LOCAL_WRITE | REMOTE_WRITE) -> None:
+        self.buf = memoryview((ctypes.c_char * length)()).cast("B")
+        self.addr = ctypes.addressof(ctypes.c_char.from_buffer(self.buf))
+        made = _lib().ibv_reg_mr(
+            ctypes.c_void_p(pd.handle), ctypes.c_void_p(self.addr), ctypes.c_size_t(length), access
+        )
+        region = _checked(made, "reg_mr")
+        self.lkey, self.rkey = int(region.contents.lkey), int(region.contents.rkey)
+        super().__init__(pd.context, lambda: _lib().ibv_dereg_mr(region))
+
+
+class CQ(_Closing):
+    """A completion queue."""
+
+    def __init__(self, context: Context, cqe: int) -> None:
+        made = _lib().mrc_create_cq(ctypes.c_void_p(context.mrc), cqe, None, None, 0)
+        self.handle = _checked(made, "create_cq")
+        super().__init__(context, lambda: _lib().mrc_destroy_cq(ctypes.c_void_p(self.handle)))
+
+    def poll(self, most: int = 16) -> list[Completion]:
+        """Up to `most` completions, oldest first; maybe none."""
+        entries = (Wc * most)()
+        found = _lib().mrc_poll_cq(ctypes.c_void_p(self.handle), most, entries)
+        if found < 0:
+            raise OSError(ctypes.get_errno(), f"poll_cq: {os.strerror(ctypes.get_errno())}")
+        return [
+            Completion(e.wr_id, e.status, e.opcode, e.byte_len, socket.ntohl(e.imm_data) if e.wc_flags & 2 else None)
+            for e in entries[:found]
+        ]
+
+    def wait(self, count: int = 1) -> Iterator[Completion]:
+        """The next `count` completions, as they come."""
+        while count:
+            for found in self.poll(count):
+                count -= 1
+                yield found
+
+
+@dataclass(frozen=True)
+class Address:
+    """What a peer must know to connect."""
+
+    gid: str
+    qpn: int
+    psn: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class QP(_Closing):
+    """A queue pair on one or two completion queues, in RESET."""
+
+    def __init__(self, pd: PD, send_cq: CQ, recv_cq: CQ | None = None, depth: int = 128, psn: int = 0) -> None:
+        init = QpInitAttr(send_cq=send_cq.handle, recv_cq=(recv_cq or send_cq).handle, pd=pd.handle, sq_sig_all=1)
+        init.cap.max_send_wr = init.cap.max_recv_wr = depth
+        init.cap.max_send_sge = init.cap.max_recv_sge = 1
+        made = _lib().mrc_create_qp(ctypes.c_void_p(pd.context.mrc), ctypes.byref(init))
+        self.handle = _checked(made, "create_qp")
+        super().__init__(pd.context, lambda: _lib().mrc_destroy_qp(ctypes.c_void_p(self.handle)))
+        number = ctypes.c_uint32()
+        _lib().mrc_get_qpn(ctypes.c_void_p(self.handle), ctypes.byref(number))
+        self.address = Address(pd.context.gid, number.value, psn)
+
+    def modify(self, attr: QpAttr, mask: int, mrc: MrcQpAttr | None = None, mrc_mask: int = 0) -> None:
+        """mrc_modify_qp."""
+        also = None if mrc is None else ctypes.byref(mrc)
+        done = _lib().mrc_modify_qp(ctypes.c_void_p(self.handle), ctypes.byref(attr), mask, also, mrc_mask)
+        _checked(done, "!modify_qp")
+
+    def connect(self, peer: Address, path_mtu: int = 4096) -> None:
+        """INIT, RTR and RTS towards a peer; `path_mtu` in bytes."""
+        self.modify(QpAttr(qp_state=INIT, qp_access_flags=LOCAL_WRITE | REMOTE_WRITE), _STATE | _ACCESS)
+        attr = QpAttr(qp_state=RTR, path_mtu=_MTUS[path_mtu], dest_qp_num=peer.qpn, rq_psn=peer.psn)
+        attr.ah_attr.is_global, attr.ah_attr.port_num = 1, 1
+        attr.ah_attr.grh.dgid.raw[:] = list(ipaddress.IPv6Address(peer.gid).packed)
+        self.modify(attr, _STATE | _AV | _PATH_MTU | _DEST_QPN | _RQ_PSN)
+        self.modify(QpAttr(qp_state=RTS, sq_psn=self.address.psn), _STATE | _SQ_PSN)
+
+    def write(
+        self, mr: MR, remote_addr: int, rkey: int, *, offset: int = 0, length: int | None = None, wr_id: int = 0,
+        imm: int | None = None,
+    ) -> None:  # fmt: skip
+        """Post RDMA_WRITE of `length` bytes at `offset` of a region, with an immediate where one is given."""
+        size = len(mr.buf) - offset if length is None else length
+        sge = Sge(mr.addr + offset, size, mr.lkey)
+        wr = SendWr(wr_id=wr_id, sg_list=ctypes.pointer(sge), num_sge=1, send_flags=SIGNALED)
+        wr.opcode = _WRITE if imm is None else _WRITE_WITH_IMM
+        wr.imm_data = socket.htonl(imm or 0)
+        wr.wr.rdma.remote_addr, wr.wr.rdma.rkey = remote_addr, rkey
+        bad = ctypes.POINTER(SendWr)()
+        done = _lib().mrc_post_send(ctypes.c_void_p(self.handle), ctypes.byref(wr), ctypes.byref(bad))
+        _checked(done, "!post_send")
+
+    def receive(self, wr_id: int = 0) -> None:
+        """Post a receive for one immediate."""
+        wr, bad = RecvWr(wr_id=wr_id), ctypes.POINTER(RecvWr)()
+        done = _lib().mrc_post_recv(ctypes.c_void_p(self.handle), ctypes.byref(wr), ctypes.byref(bad))
+        _checked(done, "!post_recv")

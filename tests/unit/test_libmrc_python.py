@@ -1,0 +1,59 @@
+"""The MRC interface in Python: its structs are those of the C headers, and its example runs."""
+
+import ctypes
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from verbs_ground import COMPILER, LIBMRC, ROOT, Ground, build, needs_compiler
+
+from mrclab.hosts.libmrc import structs
+
+pytestmark = needs_compiler
+
+
+def test_structs_are_those_of_the_headers(tmp_path):
+    lines = ["#include <stddef.h>", "#include <stdio.h>", "#include <mrc.h>", "int main(void) {"]
+    expected = []
+    for name, kind in structs.NAMES.items():
+        lines.append(f'printf("{name} %zu\\n", sizeof(struct {name}));')
+        expected.append(f"{name} {ctypes.sizeof(kind)}")
+        for field, *_ in kind._fields_:
+            if field not in {"tail", "room"}:
+                lines.append(f'printf("{name}.{field} %zu\\n", offsetof(struct {name}, {field}));')
+                expected.append(f"{name}.{field} {getattr(kind, field).offset}")
+    source, target = tmp_path / "abi.c", tmp_path / "abi"
+    source.write_text("\n".join([*lines, "return 0; }"]))
+    subprocess.run([str(COMPILER), "-w", f"-I{LIBMRC / 'include'}", "-o", str(target), str(source)], check=True)
+    said = subprocess.run([str(target)], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == expected
+
+
+@pytest.fixture
+def ground(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIB_MRC", str(build(tmp_path / "build")))
+    monkeypatch.chdir(ROOT)
+    made = Ground(tmp_path)
+    yield made
+    made.close()
+
+
+def test_the_example_writes_from_one_host_to_the_other(ground):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ("-m", "mrclab.hosts.libmrc.example")
+    listener = ground.start("h3", Path(sys.executable), *words, "listen", port)
+    ground.until(lambda: _listens(port))
+    caller = ground.start("h1", Path(sys.executable), *words, "connect", port, "127.0.0.1")
+    said = ground.run(listener, caller)
+    assert said[0] == "listen: success, 1048576 bytes, 42, b'hello'\n"
+    assert said[1] == "connect: success, 1048576 bytes, None, b'hello'\n"
+    ground.until(ground.nothing_left)
+
+
+def _listens(port: int) -> bool:
+    lines = (Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()).splitlines()
+    return any(f":{port:04X} " in line and " 0A " in line for line in lines)
