@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from mrclab.softswitch.ports import PortError
-from mrclab.softswitch.runtime import RuntimeSwitch
 from mrclab.softswitch.runtime_api import RuntimeApiError
+from mrclab.softswitch.switch import Switch
 
 SWITCH_INTERVAL_SECONDS = 0.0005
 """How long the forwarding thread waits at most for a P4Runtime thread to let go of the interpreter."""
@@ -70,11 +70,11 @@ def numbers(text: str, flag: str) -> tuple[int, int | None]:
         raise UsageError(f"{flag} {text}: give N or N:PRIORITY") from error
 
 
-def build(args: argparse.Namespace) -> RuntimeSwitch:
+def build(args: argparse.Namespace) -> Switch:
     """Return the switch that the command line asks for."""
     if not 1 <= args.priority_queues <= 32:
         raise UsageError(f"--priority-queues {args.priority_queues}: give 1 to 32")
-    switch = RuntimeSwitch(args.cpu_port, args.drop_port, args.priority_queues)
+    switch = Switch(args.cpu_port, args.drop_port, args.priority_queues)
     for text in args.queue_rate_pps:
         value, priority = numbers(text, "--queue-rate-pps")
         switch.set_queue_rate(value, None, priority)
@@ -112,7 +112,7 @@ def logging_setup(args: argparse.Namespace) -> None:
     )
 
 
-def serve(args: argparse.Namespace, switch: RuntimeSwitch) -> Server | None:
+def serve(args: argparse.Namespace, switch: Switch) -> Server | None:
     """Start the P4Runtime server, unless told not to."""
     if args.no_grpc:
         return None

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from mrclab.softswitch.connections import Connections
 from mrclab.softswitch.ports import PortError
-from mrclab.softswitch.runtime import RuntimeSwitch
 from mrclab.softswitch.runtime_api import RuntimeApiError
+from mrclab.softswitch.switch import Switch
 
 MAX_LINE = 4096
 
@@ -26,7 +26,7 @@ MAX_LINE = 4096
 class ControlSocket:
     """Listens on a Unix socket; everything runs in the data-plane thread."""
 
-    def __init__(self, switch: RuntimeSwitch, path: Path) -> None:
+    def __init__(self, switch: Switch, path: Path) -> None:
         self._switch = switch
         self._path = path
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -109,7 +109,7 @@ class ControlSocket:
 
     def _register_write(self, args: list[str]) -> str:
         name, index, value = args
-        self._switch.register_write(name, int(index), int(value, 0))
+        self._switch.program().register_write(name, int(index), int(value, 0))
         return ""
 
     def _stats(self, _args: list[str]) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mrclab.softswitch.clock import Clock, SetClock
-from mrclab.softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.switch import Switch
 from mrclab.softswitch.traffic_manager import State, TrafficManager
 
 
@@ -113,7 +113,7 @@ class InProcess:
         self.runtime.close()
 
 
-class _Traced(RuntimeSwitch):
+class _Traced(Switch):
     """A switch that knows at any moment which frame it works on."""
 
     def __init__(self, cpu_port: int | None, drop_port: int, priorities: int, clock: Clock, seed: int) -> None:

@@ -1,22 +1,14 @@
-"""What a control plane may ask of the data plane: the one interface between the P4Runtime server and the switch.
+"""What a control plane and the switch hand each other: names, values and errors.
 
 Everything is said in the names of the BMv2 JSON (which are the P4Info's fully qualified names) and in Python integers;
 P4Info ids, byte strings, translation and arbitration stay on the P4Runtime side.
-
-Threads: one thread owns the data plane. Every method of `RuntimeApi` except `compile` and `run` must be called in that
-thread, which `run(function)` does for any other thread: it hands the function over, waits, and returns its result or
-raises its exception. One `run` may carry a whole batch of updates, but no packet is forwarded meanwhile: keep batches
-near 100 updates. Callbacks (packet-in, digest, idle) are called in the data-plane thread and must neither block nor
-raise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
-
-T = TypeVar("T")
+from typing import NamedTuple
 
 FieldMatch = int | tuple[int, int] | None
 """One key field, by the match kind that `TableInfo.key` gives:
@@ -236,7 +228,6 @@ class DigestList:
 
 PacketInCallback = Callable[[bytes], None]
 DigestCallback = Callable[[DigestList], None]
-IdleCallback = Callable[[str, list[TableEntry]], None]
 
 
 @dataclass(frozen=True)
@@ -250,173 +241,3 @@ class ProgramInfo:
     registers: dict[str, tuple[int, int]] = field(default_factory=dict)  # name -> (size, width)
     digests: dict[str, tuple[int, ...]] = field(default_factory=dict)  # name -> field widths
     value_sets: dict[str, tuple[int, ...]] = field(default_factory=dict)  # name -> key field widths
-
-
-class CompiledPipeline(Protocol):
-    """A program that was compiled and not yet committed."""
-
-    @property
-    def info(self) -> ProgramInfo:
-        """The program's names."""
-
-
-# -- the interface ----------------------------------------------------------------------------------------------------
-
-
-class RuntimeApi(Protocol):
-    """The data plane as its control plane sees it. Errors are `RuntimeApiError`s."""
-
-    # pipeline
-    def run(self, function: Callable[[], T]) -> T:
-        """Run `function` in the data-plane thread, between two packets, and return what it returns."""
-
-    def compile(self, config: str | bytes) -> CompiledPipeline:
-        """Compile a BMv2 JSON text. Slow; any thread; changes nothing. Raises PipelineError."""
-
-    def save(self, pipeline: Any) -> None:
-        """From now on read and write `pipeline`, which starts empty; the running one forwards on until `commit`."""
-
-    def commit(self, pipeline: Any, keep_state: bool = False) -> None:
-        """Make `pipeline` the running one, with what was written since it was saved; else empty unless `keep_state`."""
-
-    @property
-    def info(self) -> ProgramInfo | None:
-        """The running program's names, None before the first commit."""
-
-    # tables
-    def table_insert(self, table: str, entry: TableEntry) -> None:
-        """Add an entry; the key (match and priority) must be new."""
-
-    def table_modify(self, table: str, entry: TableEntry) -> None:
-        """Replace action and idle timeout of the entry with this key; counters are kept as BMv2 keeps them."""
-
-    def table_delete(self, table: str, match: MatchKey, priority: int = 0) -> None:
-        """Remove the entry with this key."""
-
-    def table_get(self, table: str, match: MatchKey, priority: int = 0) -> TableEntry:
-        """Return the entry with this key."""
-
-    def table_entries(self, table: str) -> list[TableEntry]:
-        """Return all entries (const ones too), without the default entry, oldest first."""
-
-    def table_set_default(self, table: str, action: EntryAction | None) -> None:
-        """Set the default action; None restores the program's own."""
-
-    def table_default(self, table: str) -> TableEntry | None:
-        """Return the default entry (match is empty), None where the table has none."""
-
-    def table_set_counter(self, table: str, match: MatchKey | None, priority: int, value: CounterValue) -> None:
-        """Write an entry's direct counter; match None means the default entry."""
-
-    def table_set_meter(self, table: str, match: MatchKey | None, priority: int, config: MeterConfig | None) -> None:
-        """Write an entry's direct meter; config None means always green."""
-
-    # action profiles
-    def profile_insert_member(self, profile: str, member: ProfileMember) -> None:
-        """Add a member."""
-
-    def profile_modify_member(self, profile: str, member: ProfileMember) -> None:
-        """Replace a member's action."""
-
-    def profile_delete_member(self, profile: str, member_id: int) -> None:
-        """Remove a member; refused while an entry or group refers to it."""
-
-    def profile_members(self, profile: str) -> list[ProfileMember]:
-        """Return all members."""
-
-    def profile_insert_group(self, profile: str, group: ProfileGroup) -> None:
-        """Add a group with its members."""
-
-    def profile_modify_group(self, profile: str, group: ProfileGroup) -> None:
-        """Replace a group's members."""
-
-    def profile_delete_group(self, profile: str, group_id: int) -> None:
-        """Remove a group; refused while an entry refers to it."""
-
-    def profile_groups(self, profile: str) -> list[ProfileGroup]:
-        """Return all groups."""
-
-    # indirect counters, meters, registers, value sets
-    def counter_read(self, name: str, index: int) -> CounterValue:
-        """Return one cell."""
-
-    def counter_write(self, name: str, index: int, value: CounterValue) -> None:
-        """Set one cell."""
-
-    def meter_read(self, name: str, index: int) -> MeterConfig | None:
-        """Return one cell's configuration, None where it was never set."""
-
-    def meter_write(self, name: str, index: int, config: MeterConfig | None) -> None:
-        """Configure one cell; None makes it always green again."""
-
-    def register_read(self, name: str, index: int) -> int:
-        """Return one cell."""
-
-    def register_write(self, name: str, index: int, value: int) -> None:
-        """Set one cell."""
-
-    def value_set_members(self, name: str) -> list[tuple[tuple[int, int], ...]]:
-        """Return the members of a parser value set, each a (value, mask) per key field."""
-
-    def value_set_replace(self, name: str, members: Iterable[tuple[tuple[int, int], ...]]) -> None:
-        """Replace the members of a parser value set."""
-
-    # replication
-    def multicast_insert(self, group_id: int, replicas: Sequence[Replica]) -> None:
-        """Add a multicast group."""
-
-    def multicast_modify(self, group_id: int, replicas: Sequence[Replica]) -> None:
-        """Replace a multicast group's replicas."""
-
-    def multicast_delete(self, group_id: int) -> None:
-        """Remove a multicast group."""
-
-    def multicast_groups(self) -> dict[int, tuple[Replica, ...]]:
-        """Return all multicast groups."""
-
-    def clone_insert(self, session: CloneSession) -> None:
-        """Add a clone session."""
-
-    def clone_modify(self, session: CloneSession) -> None:
-        """Replace a clone session."""
-
-    def clone_delete(self, session_id: int) -> None:
-        """Remove a clone session."""
-
-    def clone_sessions(self) -> list[CloneSession]:
-        """Return all clone sessions."""
-
-    # digests, packets, idle entries
-    def digest_enable(self, name: str, config: DigestConfig | None) -> None:
-        """Start collecting a digest with this configuration, or stop (None)."""
-
-    def digest_ack(self, name: str, list_id: int) -> None:
-        """Acknowledge a list: its messages may be sent again when they occur again."""
-
-    def on_digest(self, callback: DigestCallback | None) -> None:
-        """Set who gets digest lists."""
-
-    def packet_out(self, data: bytes) -> None:
-        """Inject a packet as received on the CPU port; `data` begins with the packet_out header."""
-
-    def on_packet_in(self, callback: PacketInCallback | None) -> None:
-        """Set who gets packets that leave through the CPU port; they begin with the packet_in header."""
-
-    def on_idle(self, callback: IdleCallback | None) -> None:
-        """Set who hears of entries whose idle timeout ran out: table name and the entries, at most once per period."""
-
-    # ports and queues
-    def add_port(self, port: int, interface: str) -> None:
-        """Attach a network interface."""
-
-    def remove_port(self, port: int) -> None:
-        """Detach a network interface."""
-
-    def ports(self) -> dict[int, str]:
-        """Return the attached interfaces by port number."""
-
-    def set_queue_rate(self, rate_pps: int, port: int | None = None, priority: int | None = None) -> None:
-        """Limit a queue to packets per second (0: no limit); None means every port or every priority."""
-
-    def set_queue_depth(self, depth: int, port: int | None = None, priority: int | None = None) -> None:
-        """Set a queue's capacity in packets."""

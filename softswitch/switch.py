@@ -35,7 +35,7 @@ from mrclab.softswitch.traffic_manager import TrafficManager
 
 if TYPE_CHECKING:  # the methods that need these import them: a switch is up before it has a program
     from mrclab.softswitch.pipeline import Compiled, Instance
-    from mrclab.softswitch.tables import Table
+    from mrclab.softswitch.tables import Profile, Table
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +75,9 @@ class _Call:
 
 class Switch:
     """The data plane's owner. Everything but `run`, `compile` and `stop` belongs to the thread in `loop`.
+
+    No packet is forwarded during a `run`: batches of updates are best kept near 100. Callbacks (packet-in, digest,
+    idle) are called in the loop's thread, and must neither block nor raise. What is refused is a `RuntimeApiError`.
 
     `clock` is the time that queues, meters, idle timeouts and timestamps go by, and `rng` what the program draws from.
     """
@@ -391,6 +394,19 @@ class Switch:
         if table is None:
             raise NotFoundError(f"the program has no table {name}")
         return table
+
+    def profile(self, name: str) -> Profile:
+        """Return an action profile of the program that is written to."""
+        profile = self.program().profiles.get(name)
+        if profile is None:
+            raise NotFoundError(f"the program has no action profile {name}")
+        return profile
+
+    def on_digest(self, callback: DigestCallback | None) -> None:
+        """Set who gets digest lists."""
+        self.digest_callback = callback
+        if self.instance is not None:
+            self.instance.digests.callback = callback
 
     # -- packets, ports and queues ------------------------------------------------------------------------------------
 

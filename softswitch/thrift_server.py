@@ -19,7 +19,7 @@ from mrclab.softswitch.ports import PortError
 from mrclab.softswitch.runtime_api import CloneSession, NotFoundError, Replica, RuntimeApiError
 
 if TYPE_CHECKING:
-    from mrclab.softswitch.runtime import RuntimeSwitch
+    from mrclab.softswitch.switch import Switch
 
 MAX_CALL_BYTES = 1 << 16
 LONGEST_ANSWER = 1 << 23
@@ -121,7 +121,7 @@ Method = Callable[[dict[int, int]], bytes]
 class ThriftServer:
     """Listens on 127.0.0.1; everything runs in the data-plane thread, between two packets."""
 
-    def __init__(self, switch: RuntimeSwitch, port: int) -> None:
+    def __init__(self, switch: Switch, port: int) -> None:
         self._switch = switch
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -169,20 +169,20 @@ class ThriftServer:
     def _mirror(self, session: int, port: int) -> int:
         wanted = CloneSession(session, (Replica(port, 0),))
         try:
-            self._switch.clone_modify(wanted)
+            self._switch.copies().modify_session(wanted)
         except NotFoundError:
-            self._switch.clone_insert(wanted)
+            self._switch.copies().insert_session(wanted)
         return 0
 
     def _unmirror(self, session: int) -> int:
         try:
-            self._switch.clone_delete(session)
+            self._switch.copies().delete_session(session)
         except NotFoundError:
             return 0  # as BMv2: whether there was one
         return 1
 
     def _mirrored(self, session: int) -> int:
-        for found in self._switch.clone_sessions():
+        for found in self._switch.copies().sessions.values():
             if found.session_id == session and found.replicas:
                 return found.replicas[0].port
         return -1

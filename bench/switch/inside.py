@@ -6,8 +6,8 @@ import time
 
 from mrclab.bench.switch import frames
 from mrclab.lab.command.p4build import P4_JSON
-from mrclab.softswitch.runtime import RuntimeSwitch
 from mrclab.softswitch.runtime_api import ActionCall, TableEntry
+from mrclab.softswitch.switch import Switch
 from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
 
 FRAMES = 10_000
@@ -15,7 +15,7 @@ FRAMES = 10_000
 
 def program_seconds(size: int, count: int = FRAMES) -> float:
     """Return the CPU seconds of one frame of `size` bytes from the parser to the deparser, queue included."""
-    switch, sent = RuntimeSwitch(CPU_PORT, DROP_PORT, PRIORITIES), [0]
+    switch, sent = Switch(CPU_PORT, DROP_PORT, PRIORITIES), [0]
 
     def transmit(number: int, data: bytearray) -> None:
         sent[0] += number == frames.OUT_PORT and len(data) > 0
@@ -39,10 +39,10 @@ def program_seconds(size: int, count: int = FRAMES) -> float:
     return seconds / count
 
 
-def _insert(switch: RuntimeSwitch, table: str, key: int, action: str, *arguments: int) -> None:
+def _insert(switch: Switch, table: str, key: int, action: str, *arguments: int) -> None:
     """Insert an entry with one exact key, tables and actions by their last names."""
     info = switch.info
     assert info is not None
     name = next(full for full in info.tables if full.rsplit(".", 1)[-1] == table)
     called = next(full for full in info.tables[name].actions if full.rsplit(".", 1)[-1] == action)
-    switch.table_insert(name, TableEntry((key,), ActionCall(called, arguments)))
+    switch.table(name).insert(TableEntry((key,), ActionCall(called, arguments)))

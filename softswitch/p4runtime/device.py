@@ -18,7 +18,8 @@ from mrclab.softswitch.p4runtime.pipeline import Pipeline, check_p4info, load_pi
 from mrclab.softswitch.p4runtime.state import Apply
 from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, WriteFailedError, invalid
 from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import DigestList, RuntimeApi, RuntimeApiError, TableEntry
+from mrclab.softswitch.runtime_api import DigestList, RuntimeApiError, TableEntry
+from mrclab.softswitch.switch import Switch
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ GetRequest = p4r.GetForwardingPipelineConfigRequest
 class Device:
     """The control plane of `switch`."""
 
-    def __init__(self, switch: RuntimeApi, device_id: int) -> None:
+    def __init__(self, switch: Switch, device_id: int) -> None:
         self.arbiter = Arbiter(device_id)
         self._switch = switch
         self._lock = threading.Lock()
@@ -172,7 +173,7 @@ class Device:
         if digest is None:
             raise invalid(f"{ack.digest_id} is not a valid digest id")
         try:
-            self._switch.run(lambda: self._switch.digest_ack(digest.name, ack.list_id))
+            self._switch.run(lambda: self._switch.program().digests.ack(digest.name, ack.list_id))
         except RuntimeApiError as error:
             raise P4RuntimeError(Code.UNKNOWN, f"Error when acknowledging digest: {error}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mrclab.softswitch.p4runtime.device_config import StoredConfig, device_json
 from mrclab.softswitch.p4runtime.entities import make_handlers
@@ -15,7 +16,11 @@ from mrclab.softswitch.p4runtime.profile_state import ProfileState
 from mrclab.softswitch.p4runtime.state import Apply, EntityHandler, PipelineState
 from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError
 from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import CompiledPipeline, RuntimeApi, RuntimeApiError
+from mrclab.softswitch.runtime_api import RuntimeApiError
+from mrclab.softswitch.switch import Switch
+
+if TYPE_CHECKING:
+    from mrclab.softswitch.pipeline import Compiled
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +29,7 @@ log = logging.getLogger(__name__)
 class Pipeline:
     """A program with everything the control plane needs to serve it."""
 
-    compiled: CompiledPipeline
+    compiled: Compiled
     stored: StoredConfig
     state: PipelineState
     handlers: dict[str, EntityHandler]
@@ -47,7 +52,7 @@ def check_p4info(config: p4r.ForwardingPipelineConfig) -> None:
         raise P4RuntimeError(Code.UNKNOWN, f"Error when importing p4info: {error}") from error
 
 
-def load_pipeline(config: p4r.ForwardingPipelineConfig, switch: RuntimeApi) -> Pipeline:
+def load_pipeline(config: p4r.ForwardingPipelineConfig, switch: Switch) -> Pipeline:
     """Compile a configuration; the running pipeline is not touched."""
     check_p4info(config)
     try:

@@ -17,7 +17,7 @@ from mrclab.softswitch.p4runtime.device import Device
 from mrclab.softswitch.p4runtime.status import ERROR_SPACE, Code, P4RuntimeError, abort, code_number, invalid
 from mrclab.softswitch.p4runtime.streams import Stream
 from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import RuntimeApi
+from mrclab.softswitch.switch import Switch
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ def _guard(context: grpc.ServicerContext, call: Callable[[], T]) -> T:
 class P4RuntimeServer:
     """A running server; `stop` ends it."""
 
-    def __init__(self, switch: RuntimeApi, address: str, device_id: int) -> None:
+    def __init__(self, switch: Switch, address: str, device_id: int) -> None:
         """Listen on `address` (`unix:/path` or `host:port`). Raises ServerError."""
         check_address(address)
         self.device = Device(switch, device_id)
@@ -244,7 +244,7 @@ class P4RuntimeServer:
 
 
 def serve(
-    switch: RuntimeApi,
+    switch: Switch,
     address: str,
     *,
     device_id: int,

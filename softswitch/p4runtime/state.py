@@ -13,7 +13,8 @@ from typing import Protocol
 from mrclab.softswitch.p4runtime.p4info import P4Index
 from mrclab.softswitch.p4runtime.profile_state import ProfileState
 from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import MatchKey, RuntimeApi
+from mrclab.softswitch.runtime_api import MatchKey
+from mrclab.softswitch.switch import Switch
 
 EntryKey = tuple[int, MatchKey, int]
 """Table id, match key, priority."""
@@ -37,7 +38,7 @@ class PipelineState:
     """The control plane's side of one pipeline."""
 
     index: P4Index
-    switch: RuntimeApi
+    switch: Switch
     entries: dict[EntryKey, EntryNotes] = field(default_factory=dict)
     defaults: dict[int, EntryNotes] = field(default_factory=dict)
     profiles: dict[int, ProfileState] = field(default_factory=dict)

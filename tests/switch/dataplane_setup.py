@@ -12,7 +12,7 @@ from finsy.proto import p4r
 from p4runtime_client import Client
 
 from mrclab.softswitch import runtime_api as api
-from mrclab.softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.switch import Switch
 from mrclab.topo.linux import thrift
 
 THRIFT_STRING = 11
@@ -65,13 +65,13 @@ def _soft_field(info: api.KeyInfo, value: Any) -> api.FieldMatch:
     return value
 
 
-def soft_table(switch: RuntimeSwitch, name: str) -> str:
+def soft_table(switch: Switch, name: str) -> str:
     """P4Info aliases are the shortest unique suffix of a name; here the suffix is enough."""
     assert switch.info is not None
     return next(table for table in switch.info.tables if table == name or table.endswith(f".{name}"))
 
 
-def _soft_action(switch: RuntimeSwitch, table: str, action: tuple[str, Any]) -> api.EntryAction:
+def _soft_action(switch: Switch, table: str, action: tuple[str, Any]) -> api.EntryAction:
     name, args = action
     if name == "member":
         return api.MemberRef(args)
@@ -82,7 +82,7 @@ def _soft_action(switch: RuntimeSwitch, table: str, action: tuple[str, Any]) -> 
     return api.ActionCall(next(a for a in actions if a == name or a.endswith(f".{name}")), tuple(args))
 
 
-def on_soft(switch: RuntimeSwitch, setup: Setup) -> None:
+def on_soft(switch: Switch, setup: Setup) -> None:
     """Do it to a switch of this process."""
     info = switch.info
     assert info is not None
@@ -90,32 +90,32 @@ def on_soft(switch: RuntimeSwitch, setup: Setup) -> None:
         table = next(t for t in info.tables.values() if t.profile and t.profile.endswith(profile))
         call = _soft_action(switch, table.name, (action, args))
         assert isinstance(call, api.ActionCall)
-        switch.profile_insert_member(table.profile or "", api.ProfileMember(member, call))
+        switch.profile(table.profile or "").insert_member(api.ProfileMember(member, call))
     for profile, group, weights in setup.groups:
         name = next(p for p in info.profiles if p.endswith(profile))
         members = tuple(api.GroupMember(m, w) for m, w in weights.items())
-        switch.profile_insert_group(name, api.ProfileGroup(group, members))
+        switch.profile(name).insert_group(api.ProfileGroup(group, members))
     for name, match, action, priority in setup.entries:
         table_name = soft_table(switch, name)
         key = soft_match(info.tables[table_name].key, match)
-        switch.table_insert(table_name, api.TableEntry(key, _soft_action(switch, table_name, action), priority))
+        switch.table(table_name).insert(api.TableEntry(key, _soft_action(switch, table_name, action), priority))
     for name, action, args in setup.defaults:
         table_name = soft_table(switch, name)
-        switch.table_set_default(table_name, _soft_action(switch, table_name, (action, args)))
+        switch.table(table_name).set_default(_soft_action(switch, table_name, (action, args)))
     for group, replicas in setup.multicast.items():
-        switch.multicast_insert(group, [api.Replica(*replica) for replica in replicas])
+        switch.copies().insert_group(group, [api.Replica(*replica) for replica in replicas])
     for session, replicas in setup.clones.items():
-        switch.clone_insert(api.CloneSession(session, tuple(api.Replica(*replica) for replica in replicas)))
+        switch.copies().insert_session(api.CloneSession(session, tuple(api.Replica(*replica) for replica in replicas)))
     for name, index, rates in setup.meters:
-        switch.meter_write(next(m for m in info.meters if m.endswith(name)), index, api.MeterConfig(*rates))
+        switch.program().meter_write(next(m for m in info.meters if m.endswith(name)), index, api.MeterConfig(*rates))
     for name, match, rates in setup.direct_meters:
         table_name = soft_table(switch, name)
         key = soft_match(info.tables[table_name].key, match)
-        switch.table_set_meter(table_name, key, 0, api.MeterConfig(*rates))
+        switch.table(table_name).set_meter(key, 0, api.MeterConfig(*rates))
     for name, values in setup.value_sets.items():
         full = next(v for v in info.value_sets if v == name)
         width = info.value_sets[full][0]
-        switch.value_set_replace(full, [((value, (1 << width) - 1),) for value in values])
+        switch.program().replace_value_set(full, [((value, (1 << width) - 1),) for value in values])
 
 
 # -- BMv2 -------------------------------------------------------------------------------------------------------------

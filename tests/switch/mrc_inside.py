@@ -47,7 +47,7 @@ class MrcInside(InProcess):
         calls = [self._call(table, act) for act in entry.acts]
         match = tuple(value for _, value in entry.match)
         action = self._group(calls) if entry.one_shot else calls[0]
-        self.runtime.table_insert(table, TableEntry(match, action))
+        self.runtime.table(table).insert(TableEntry(match, action))
 
     def _call(self, table: str, act: intent.Act) -> ActionCall:
         assert self.runtime.info is not None
@@ -59,9 +59,9 @@ class MrcInside(InProcess):
         self._groups += 1
         members = [ProfileMember(self._groups << 8 | number, call) for number, call in enumerate(calls)]
         for member in members:
-            self.runtime.profile_insert_member(PROFILE, member)
+            self.runtime.profile(PROFILE).insert_member(member)
         group = tuple(GroupMember(member.member_id) for member in members)
-        self.runtime.profile_insert_group(PROFILE, ProfileGroup(self._groups, group, len(group)))
+        self.runtime.profile(PROFILE).insert_group(ProfileGroup(self._groups, group, len(group)))
         return GroupRef(self._groups)
 
 

@@ -39,13 +39,13 @@ def compare(seed: int, frames: int = FRAMES_PER_PROGRAM) -> None:
     bench, reference = SoftBench.of(json.dumps(root)), Reference(root)
     for table, match, priority, number, args in maker.entries:
         call = ActionCall(reference.actions[number]["name"], args)
-        bench.switch.table_insert(table, TableEntry(match, call, priority))
+        bench.switch.table(table).insert(TableEntry(match, call, priority))
     for table, match, priority, number, args in maker.entries + maker.const_entries:
         reference.entries[table].append((match, priority, number, args))
     for session, replicas in CLONES.items():
-        bench.switch.clone_insert(CloneSession(session, tuple(Replica(*replica) for replica in replicas)))
+        bench.switch.copies().insert_session(CloneSession(session, tuple(Replica(*replica) for replica in replicas)))
     for group, replicas in MULTICAST.items():
-        bench.switch.multicast_insert(group, [Replica(*replica) for replica in replicas])
+        bench.switch.copies().insert_group(group, [Replica(*replica) for replica in replicas])
     reference.clones, reference.multicast = dict(CLONES), dict(MULTICAST)
     for _ in range(frames):
         frame, port = maker.frame(), maker.random.randrange(1, 4)

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from finsy.proto import p4i
@@ -10,8 +11,8 @@ from google.protobuf import text_format
 from p4runtime_client import Client, Names
 
 from mrclab.softswitch.p4runtime.server import P4RuntimeServer, serve
-from mrclab.softswitch.runtime import RuntimeSwitch
 from mrclab.softswitch.runtime_api import TableEntry
+from mrclab.softswitch.switch import Switch
 
 PROGRAM_DIR = Path(__file__).parents[1] / "switch" / "p4runtime"
 PROGRAM_JSON = (PROGRAM_DIR / "everything.json").read_bytes()
@@ -20,7 +21,7 @@ NAMES = Names(P4INFO)
 CPU_PORT = 510
 
 
-class ProbedSwitch(RuntimeSwitch):
+class ProbedSwitch(Switch):
     """A switch that also remembers what the control plane handed it."""
 
     def __init__(self) -> None:
@@ -32,9 +33,16 @@ class ProbedSwitch(RuntimeSwitch):
         self.packets.append(data)
         super().packet_out(data)
 
-    def digest_ack(self, name: str, list_id: int) -> None:
-        self.acks.append((name, list_id))
-        super().digest_ack(name, list_id)
+    def commit(self, pipeline: Any, keep_state: bool = False) -> None:
+        super().commit(pipeline, keep_state)
+        digests = self.program().digests
+        take = digests.ack
+
+        def ack(name: str, list_id: int) -> None:
+            self.acks.append((name, list_id))
+            take(name, list_id)
+
+        digests.ack = ack  # type: ignore[method-assign]
 
 
 class Running:
@@ -53,7 +61,7 @@ class Running:
 
     def entries(self, table: str) -> list[TableEntry]:
         """What the data plane holds."""
-        return self.switch.run(lambda: self.switch.table_entries(table))
+        return self.switch.run(lambda: self.switch.table(table).entries())
 
     def inject(self, port: int, frame: bytes) -> None:
         """Let the switch receive a frame."""

@@ -9,6 +9,7 @@ from p4runtime_fixtures import NAMES, P4INFO, PROGRAM_JSON, Running, primary, ru
 
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoError
 from mrclab.softswitch.runtime_api import CounterValue, ProgramInfo, RuntimeApiError
+from mrclab.softswitch.tables import Table
 
 __all__ = ["primary", "running"]
 
@@ -163,7 +164,9 @@ def test_reconciling_keeps_what_controllers_wrote(primary: Client, running: Runn
     cell = p4r.MeterEntry(meter_id=NAMES.id("port_meter"), config=p4r.MeterConfig(cir=1, cburst=1, pir=2, pburst=2))
     cell.index.index = 3
     primary.modify(NAMES.default("exact_table", NAMES.action("to_cpu", 5)), cell)
-    running.switch.run(lambda: running.switch.counter_write("IngressImpl.port_counter", 7, CounterValue(5, 6)))
+    running.switch.run(
+        lambda: running.switch.program().counter_write("IngressImpl.port_counter", 7, CounterValue(5, 6))
+    )
     everything = (p4r.ActionProfileMember(), p4r.ActionProfileGroup(), p4r.TableEntry(), p4r.MeterEntry(),
                   p4r.CounterEntry(), p4r.MulticastGroupEntry(), p4r.CloneSessionEntry(), digest,
                   p4r.TableEntry(is_default_action=True))  # fmt: skip
@@ -201,7 +204,7 @@ def test_an_unexpected_exception_is_an_internal_error_and_not_the_end(
     def fail(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(running.switch, "table_insert", fail)
+    monkeypatch.setattr(Table, "insert", fail)
     with pytest.raises(RefusedError) as caught:
         primary.insert(entry(1), NAMES.member("IngressImpl.profile", 1, NAMES.action("drop")))
     assert caught.value.codes == ["INTERNAL", "OK"]

@@ -229,7 +229,7 @@ def test_the_default_action_is_changed_reset_and_read(primary: Client, running: 
     wanted = NAMES.default("exact_table", NAMES.action("to_cpu", 9))
     wanted.controller_metadata = 3
     primary.modify(wanted)
-    held = running.switch.run(lambda: running.switch.table_default("IngressImpl.exact_table"))
+    held = running.switch.run(lambda: running.switch.table("IngressImpl.exact_table").default_entry())
     assert held is not None
     assert held.action == ActionCall("IngressImpl.to_cpu", (9,))
     assert primary.read(NAMES.default("exact_table")) == [wanted]

@@ -3,7 +3,7 @@
 from mrclab.softswitch.clock import SetClock
 from mrclab.softswitch.control_socket import ControlSocket
 from mrclab.softswitch.lateness import Lateness
-from mrclab.softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.switch import Switch
 from mrclab.softswitch.traffic_manager import TrafficManager
 
 
@@ -59,7 +59,7 @@ def test_a_packet_that_left_its_queue_too_late_is_told_once():
 
 
 def test_the_control_socket_tells_lateness_and_cpu_seconds(tmp_path):
-    switch = RuntimeSwitch(None, 511, 2)
+    switch = Switch(None, 511, 2)
     control = ControlSocket(switch, tmp_path / "ctl")
     word, late, cpu = control.answer("lateness").split()
     assert (word, float(late)) == ("ok", 0.0)

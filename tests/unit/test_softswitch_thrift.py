@@ -9,19 +9,19 @@ import pytest
 
 from mrclab.softswitch import thrift_server
 from mrclab.softswitch.ports import PortError
-from mrclab.softswitch.runtime import RuntimeSwitch
+from mrclab.softswitch.switch import Switch
 from mrclab.softswitch.thrift_server import EXCEPTION, REPLY, STOP, VERSION, Reader, ThriftError, ThriftServer
 
 
 @pytest.fixture
-def switch() -> Iterator[RuntimeSwitch]:
-    made = RuntimeSwitch(None, 511, 2)
+def switch() -> Iterator[Switch]:
+    made = Switch(None, 511, 2)
     yield made
     made.close()
 
 
 @pytest.fixture
-def server(switch: RuntimeSwitch) -> Iterator[ThriftServer]:
+def server(switch: Switch) -> Iterator[ThriftServer]:
     made = ThriftServer(switch, 0)
     yield made
     made.close()
@@ -39,7 +39,7 @@ def kind_of(answer: bytes) -> int:
 
 
 def test_a_call_sets_the_queue_and_returns_zero_under_its_own_sequence_number(
-    switch: RuntimeSwitch, server: ThriftServer
+    switch: Switch, server: ThriftServer
 ) -> None:
     request = call("simple_switch:set_egress_priority_queue_depth", 3, 1, 5)
     answer, used = server.answer(request + b"rest")
@@ -102,6 +102,6 @@ def test_values_of_other_types_are_passed_over() -> None:
     assert Reader(nested + listed + mapped + wanted + bytes([STOP])).arguments() == {2: -4}
 
 
-def test_a_port_that_is_taken_is_refused_by_its_flag(switch: RuntimeSwitch, server: ThriftServer) -> None:
+def test_a_port_that_is_taken_is_refused_by_its_flag(switch: Switch, server: ThriftServer) -> None:
     with pytest.raises(PortError, match=f"--thrift-port {server.port}: .*choose a free port"):
         ThriftServer(switch, server.port)

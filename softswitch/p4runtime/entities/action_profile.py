@@ -45,7 +45,7 @@ class _ProfileHandler:
         while len(member.handles) < wanted:
             handle = held.member_handles.take()
             try:
-                self._switch.profile_insert_member(profile.name, ProfileMember(handle, member.action))
+                self._switch.profile(profile.name).insert_member(ProfileMember(handle, member.action))
             except RuntimeApiError as error:
                 held.member_handles.give_back(handle)
                 raise target_error("Error when creating member on target", error) from error
@@ -57,7 +57,7 @@ class _ProfileHandler:
     def _drop_copy(self, profile: Profile, held: ProfileState, member: MemberState) -> None:
         handle = member.handles[-1]
         try:
-            self._switch.profile_delete_member(profile.name, handle)
+            self._switch.profile(profile.name).delete_member(handle)
         except RuntimeApiError as error:
             raise target_error("Error when deleting member on target", error) from error
         member.handles.pop()
@@ -95,7 +95,7 @@ class MemberHandler(_ProfileHandler):
         member = _member(self._held(profile), member_id)
         try:
             for handle in member.handles:
-                self._switch.profile_modify_member(profile.name, ProfileMember(handle, call))
+                self._switch.profile(profile.name).modify_member(ProfileMember(handle, call))
         except RuntimeApiError as error:
             raise target_error("Error when modifying member on target", error) from error
         member.action = call
@@ -149,7 +149,7 @@ class GroupHandler(_ProfileHandler):
         held.groups[message.group_id] = group
         try:
             self._grow(profile, held, group)
-            self._switch.profile_insert_group(profile.name, _target_group(held, group))
+            self._switch.profile(profile.name).insert_group(_target_group(held, group))
         except (RuntimeApiError, P4RuntimeError) as error:
             del held.groups[message.group_id]
             held.group_handles.give_back(group.handle)
@@ -168,7 +168,7 @@ class GroupHandler(_ProfileHandler):
         group.members = _memberships(profile, held, message, group.max_size)
         try:
             self._grow(profile, held, group)
-            self._switch.profile_modify_group(profile.name, _target_group(held, group))
+            self._switch.profile(profile.name).modify_group(_target_group(held, group))
         except (RuntimeApiError, P4RuntimeError) as error:
             new, group.members = group.members, old
             self._shrink(profile, held, new)
@@ -181,7 +181,7 @@ class GroupHandler(_ProfileHandler):
         held = self._held(profile)
         group = _group(held, group_id)
         try:
-            self._switch.profile_delete_group(profile.name, group.handle)
+            self._switch.profile(profile.name).delete_group(group.handle)
         except RuntimeApiError as error:
             raise target_error("Error when deleting group on target", error) from error
         del held.groups[group_id]

@@ -43,7 +43,7 @@ class CounterHandler(CellHandler[Counter, p4r.CounterEntry, CounterValue]):
 
     def cell(self, name: str, index: int) -> CounterValue:
         """Read one cell."""
-        return self._switch.counter_read(name, index)
+        return self._switch.program().counter_read(name, index)
 
     def to_entity(self, array: Counter, index: int, value: CounterValue) -> p4r.Entity:
         """Return what a read says of one cell."""
@@ -57,9 +57,9 @@ class CounterHandler(CellHandler[Counter, p4r.CounterEntry, CounterValue]):
             raise invalid("INSERT update type not supported for counters")
 
         def write() -> None:
-            current = self._switch.counter_read(array.name, index)
+            current = self._switch.program().counter_read(array.name, index)
             value = CounterValue(0, 0) if update_type == DELETE else merged(array, message.data, current)
-            self._switch.counter_write(array.name, index, value)
+            self._switch.program().counter_write(array.name, index, value)
 
         return on_target(WRITE_FAILED, write)
 
@@ -84,10 +84,10 @@ class DirectCounterHandler(DirectHandler):
             self.refuse_default(ref, "Error when writing to direct counter")
             info = self._state.index.direct_counter_of_table[ref.table.id]
             try:
-                entry = self._switch.table_get(ref.table.name, ref.match, ref.priority)
+                entry = self._switch.table(ref.table.name).get(ref.match, ref.priority)
                 current = entry.counter or CounterValue(0, 0)
                 value = CounterValue(0, 0) if update_type == DELETE else merged(info, message.data, current)
-                self._switch.table_set_counter(ref.table.name, ref.match, ref.priority, value)
+                self._switch.table(ref.table.name).set_counter(ref.match, ref.priority, value)
             except RuntimeApiError as error:
                 raise target_error("Error when writing to direct counter", error) from error
 

@@ -48,7 +48,7 @@ class DigestHandler:
                 self._state.digests[digest.id] = own_copy(message)
 
         def enable(wanted: DigestConfig | None) -> None:
-            self._switch.digest_enable(digest.name, wanted)
+            self._switch.program().digests.enable(digest.name, wanted)
 
         return apply
 

@@ -61,7 +61,7 @@ class DirectHandler:
         if ref.is_default or (ref.table.id, ref.match, ref.priority) in self._state.entries:
             return
         try:
-            self._switch.table_get(ref.table.name, ref.match, ref.priority)
+            self._switch.table(ref.table.name).get(ref.match, ref.priority)
         except RuntimeApiError:
             raise invalid("Cannot map table entry to handle") from None
 
@@ -87,11 +87,11 @@ class DirectHandler:
             ref = self.entry_ref(is_given, message)
             yield self.to_entity(message, self._switch.run(lambda: self._get(ref)))
             return
-        for entry in self._switch.run(lambda: self._switch.table_entries(table.name)):
+        for entry in self._switch.run(lambda: self._switch.table(table.name).entries()):
             key = p4r.TableEntry(table_id=table.id, priority=entry.priority, match=key_to_proto(entry.match, table))
             yield self.to_entity(key, entry)
 
     def _get(self, ref: EntryRef) -> TableEntry:
         self.refuse_default(ref, f"Error when reading {self.kind} from target")
         self.check_entry_exists(ref)
-        return self._switch.table_get(ref.table.name, ref.match, ref.priority)
+        return self._switch.table(ref.table.name).get(ref.match, ref.priority)

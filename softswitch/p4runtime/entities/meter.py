@@ -48,7 +48,7 @@ class MeterHandler(CellHandler[Meter, p4r.MeterEntry, MeterConfig | None]):
 
     def cell(self, name: str, index: int) -> MeterConfig | None:
         """Read one cell."""
-        return self._switch.meter_read(name, index)
+        return self._switch.program().meter_read(name, index)
 
     def to_entity(self, array: Meter, index: int, value: MeterConfig | None) -> p4r.Entity:
         """Return what a read says of one cell."""
@@ -60,7 +60,9 @@ class MeterHandler(CellHandler[Meter, p4r.MeterEntry, MeterConfig | None]):
         """Check what a write wants of one cell."""
         _check_modify(update_type)
         config = meter_from_proto(message.config) if message.HasField("config") else None
-        return on_target("Error when writing meter spec", lambda: self._switch.meter_write(array.name, index, config))
+        return on_target(
+            "Error when writing meter spec", lambda: self._switch.program().meter_write(array.name, index, config)
+        )
 
 
 class DirectMeterHandler(DirectHandler):
@@ -82,7 +84,7 @@ class DirectMeterHandler(DirectHandler):
             _check_modify(update_type)
             config = meter_from_proto(message.config) if message.HasField("config") else None
             self.refuse_default(ref, failure)
-            on_target(failure, lambda: self._switch.table_set_meter(ref.table.name, ref.match, ref.priority, config))()
+            on_target(failure, lambda: self._switch.table(ref.table.name).set_meter(ref.match, ref.priority, config))()
 
         return apply
 

@@ -22,9 +22,9 @@ from mrclab.softswitch.runtime_api import (
     GroupRef,
     ProfileGroup,
     ProfileMember,
-    RuntimeApi,
     RuntimeApiError,
 )
+from mrclab.softswitch.switch import Switch
 
 MAX_GROUP_WEIGHT = 1 << 12  # where P4Info sets no limit: a request must not be able to fill the memory
 
@@ -70,13 +70,13 @@ def create_oneshot(
 
 
 def _create(
-    switch: RuntimeApi, name: str, held: ProfileState, members: list[OneShotMember], calls: list[ActionCall]
+    switch: Switch, name: str, held: ProfileState, members: list[OneShotMember], calls: list[ActionCall]
 ) -> EntryAction:
     for member, call in zip(members, calls, strict=True):
         for _ in range(member.message.weight):
             handle = held.member_handles.take()
             try:
-                switch.profile_insert_member(name, ProfileMember(handle, call))
+                switch.profile(name).insert_member(ProfileMember(handle, call))
             except RuntimeApiError:
                 held.member_handles.give_back(handle)
                 raise
@@ -84,7 +84,7 @@ def _create(
     group = held.group_handles.take()
     listed = tuple(GroupMember(h, 1, watch_port(member.message)) for member in members for h in member.handles)
     try:
-        switch.profile_insert_group(name, ProfileGroup(group, tuple(sorted(listed)), len(members)))
+        switch.profile(name).insert_group(ProfileGroup(group, tuple(sorted(listed)), len(members)))
     except RuntimeApiError:
         held.group_handles.give_back(group)
         raise
@@ -92,9 +92,9 @@ def _create(
     return GroupRef(group)
 
 
-def _remove_members(switch: RuntimeApi, name: str, held: ProfileState, members: list[OneShotMember]) -> None:
+def _remove_members(switch: Switch, name: str, held: ProfileState, members: list[OneShotMember]) -> None:
     for handle in (h for member in members for h in member.handles):
-        switch.profile_delete_member(name, handle)
+        switch.profile(name).delete_member(handle)
         held.member_handles.give_back(handle)
 
 
@@ -104,7 +104,7 @@ def delete_oneshot(state: PipelineState, profile_id: int, action: EntryAction) -
     if not isinstance(action, GroupRef) or action.group_id not in held.oneshots:
         return
     name = state.index.profiles[profile_id].name
-    state.switch.profile_delete_group(name, action.group_id)
+    state.switch.profile(name).delete_group(action.group_id)
     _remove_members(state.switch, name, held, held.oneshots.pop(action.group_id))
     held.group_handles.give_back(action.group_id)
 

@@ -58,11 +58,11 @@ class ReplicationHandler:
             if update_type == INSERT:
                 if exists:
                     raise P4RuntimeError(Code.ALREADY_EXISTS, "Multicast group already exists")
-                write, what = self._switch.multicast_insert, "creating"
+                write, what = self._switch.copies().insert_group, "creating"
             else:
                 if not exists:
                     raise _no_group()
-                write, what = self._switch.multicast_modify, "modifying"
+                write, what = self._switch.copies().modify_group, "modifying"
             on_target(f"Error when {what} multicast group in target", lambda: write(group_id, replicas))()
             self._state.multicast[group_id] = own_copy(message)
 
@@ -71,7 +71,9 @@ class ReplicationHandler:
     def _delete_multicast(self, group_id: int) -> None:
         if group_id not in self._state.multicast:
             raise _no_group()
-        on_target("Error when deleting multicast group in target", lambda: self._switch.multicast_delete(group_id))()
+        on_target(
+            "Error when deleting multicast group in target", lambda: self._switch.copies().delete_group(group_id)
+        )()
         del self._state.multicast[group_id]
 
     def _read_multicast(self, group_id: int) -> Iterator[p4r.Entity]:
@@ -110,11 +112,11 @@ class ReplicationHandler:
             if update_type == INSERT:
                 if exists:
                     raise P4RuntimeError(Code.ALREADY_EXISTS, "Clone session id already exists")
-                write = self._switch.clone_insert
+                write = self._switch.copies().insert_session
             else:
                 if not exists:
                     raise _no_session()
-                write = self._switch.clone_modify
+                write = self._switch.copies().modify_session
             on_target("Error when creating clone session in target", lambda: write(session))()
             self._state.clones[session_id] = own_copy(message)
 
@@ -123,7 +125,9 @@ class ReplicationHandler:
     def _delete_clone(self, session_id: int) -> None:
         if session_id not in self._state.clones:
             raise _no_session()
-        on_target("Error when resetting clone session in target", lambda: self._switch.clone_delete(session_id))()
+        on_target(
+            "Error when resetting clone session in target", lambda: self._switch.copies().delete_session(session_id)
+        )()
         del self._state.clones[session_id]
 
     def _read_clones(self, session_id: int) -> Iterator[p4r.Entity]:

@@ -98,7 +98,8 @@ class TableHandler:
     def _write(self, update_type: int, table: Table, entry: TableEntry) -> None:
         inserting = update_type == INSERT
         try:
-            (self._switch.table_insert if inserting else self._switch.table_modify)(table.name, entry)
+            held = self._switch.table(table.name)
+            (held.insert if inserting else held.modify)(entry)
         except RuntimeApiError as error:
             if table.profile_id:
                 delete_oneshot(self._state, table.profile_id, entry.action)
@@ -126,7 +127,7 @@ class TableHandler:
         if table.is_const:
             raise no_entry()
         try:
-            found = self._switch.table_get(table.name, match, priority)
+            found = self._switch.table(table.name).get(match, priority)
         except RuntimeApiError:
             raise no_entry() from None
         if found.is_const:
@@ -137,7 +138,7 @@ class TableHandler:
         notes = self._state.entries.get(key) or self._adopt(key, table)
         _, match, priority = key
         try:
-            self._switch.table_delete(table.name, match, priority)
+            self._switch.table(table.name).delete(match, priority)
         except RuntimeApiError as error:
             raise target_error("Error when deleting match entry in target", error) from error
         self._state.entries.pop(key, None)
@@ -163,7 +164,7 @@ class TableHandler:
 
         def apply() -> None:
             try:
-                self._switch.table_set_default(table.name, None if action is None else action())
+                self._switch.table(table.name).set_default(None if action is None else action())
             except RuntimeApiError as error:
                 raise target_error("Error when modifying match entry in target", error) from error
             self._state.defaults[table.id] = (
@@ -269,19 +270,19 @@ class TableHandler:
         if wanted.match:
             found = self._fetch_one(table, key_from_proto(wanted, table), wanted.priority)
         else:
-            found = self._switch.run(lambda: self._switch.table_entries(table.name))
+            found = self._switch.run(lambda: self._switch.table(table.name).entries())
         for entry in found:
             yield p4r.Entity(table_entry=self._entry_to_proto(entry, table, wanted))
 
     def read_written(self, wanted: p4r.TableEntry, table: Table) -> Iterator[p4r.Entity]:
         """Yield the entries of one table that a controller wrote, with the resources that `wanted` names."""
-        for entry in self._switch.run(lambda: self._switch.table_entries(table.name)):
+        for entry in self._switch.run(lambda: self._switch.table(table.name).entries()):
             if (table.id, entry.match, entry.priority) in self._state.entries:
                 yield p4r.Entity(table_entry=self._entry_to_proto(entry, table, wanted))
 
     def _fetch_one(self, table: Table, match: MatchKey, priority: int) -> list[TableEntry]:
         try:
-            return [self._switch.run(lambda: self._switch.table_get(table.name, match, priority))]
+            return [self._switch.run(lambda: self._switch.table(table.name).get(match, priority))]
         except RuntimeApiError:
             return []
 
@@ -321,7 +322,7 @@ class TableHandler:
                 "Default table entries do not support entry ageing, do not set 'time_since_last_hit' "
                 "in your ReadRequest"
             )
-        entry = self._switch.run(lambda: self._switch.table_default(table.name))
+        entry = self._switch.run(lambda: self._switch.table(table.name).default_entry())
         message = p4r.TableEntry(table_id=table.id, is_default_action=True)
         if entry is not None:
             self._set_action(message, entry.action, table)
