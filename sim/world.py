@@ -258,6 +258,10 @@ class SimWorld:
         """What a report says of it."""
         return {"world": "virtual time", "target": "virtual time", "real_time": True, "bring_up_seconds": 0.0}
 
+    def history_since(self, number: int) -> list[str]:
+        """The records that were written after the first `number`, as JSON lines, in the order of writing."""
+        return [line for _, line in self._lines[number:]]
+
     def collect(self, directory: Path) -> None:
         """Write what it was made of and what happened: fabric.yaml, node/, log/, history.jsonl."""
         for folder in ("node", "log"):

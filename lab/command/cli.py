@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,19 +17,18 @@ from typer.core import TyperGroup
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
-from mrclab.lab.command import capture, execute, operations, sink, suitecli, terminal, ui
+from mrclab.lab.command import capture, execute, operations, sink, suitecli, terminal, ui, up
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command import progress as progressbar
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
 from mrclab.lab.report import suitereport
-from mrclab.lab.run import runner, size, suite, worlds
+from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.run.attach import RUN_DIR, attach
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
 from mrclab.lab.run.world import Clock, Progress
 from mrclab.lab.scenario import scenario
-from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.errors import TopoError
@@ -67,6 +65,7 @@ app.add_typer(suitecli.app)
 app.add_typer(capture.app)
 app.add_typer(ui.app)
 app.add_typer(execute.app)
+app.add_typer(up.app)
 out = Console(width=None if sys.stdout.isatty() else 120)
 err = Console(stderr=True)
 
@@ -143,32 +142,6 @@ def plan(
     loaded = scenario.in_world(scenario.load(suite.find_one(path)), world)
     worlds.check(*loaded.runs)
     planning.show(loaded.fabric, loaded.scenario, out, entries)
-
-
-@app.command()
-def up(
-    context: typer.Context,
-    path: OptionalScenario = None,
-    target: Target = None,
-    mapper: Annotated[bool, typer.Option("--mapper", help="hosts probe every link: see `mrclab map`")] = False,
-    force: Force = False,
-) -> None:
-    """Bring a lab up and open a prompt; the lab goes when the prompt ends."""
-    loaded = scenario.load(suite.find_one(path)) if path else None
-    fabric = loaded.fabric if loaded else Fabric(FabricSpec())
-    probing = getattr(loaded and loaded.scenario, "mapper", None) or (MapperSpec() if mapper else None)
-    worlds.check_machine_for("wire")
-    _warn([size.check(fabric.spec, force=force)])
-    from mrclab.lab.command.shell import Shell  # noqa: PLC0415 - only the wire has a prompt
-    from mrclab.lab.run import session  # noqa: PLC0415
-
-    with ExitStack() as stack:
-        with progressbar.shown(err) as progress:
-            lab = stack.enter_context(
-                session.lab_session(fabric, progress, target=target, run_dir=context.obj, mapper=probing)
-            )
-        out.print(f"verified in {lab.bring_up_seconds:.1f} s")
-        Shell(lab, out).cmdloop()
 
 
 @app.command()

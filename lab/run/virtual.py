@@ -91,6 +91,10 @@ class VirtualWorld:
             raise RunError(f"{node} could not {op}: {error.message}") from None
         return answer or {}
 
+    def history_since(self, number: int) -> list[str]:
+        """The records that were written after the first `number`, as JSON lines, in the order of writing."""
+        return self._sim.history_since(number)
+
     def lead(self, hosts: int) -> float:
         """Everybody is told in the same moment."""
         del hosts

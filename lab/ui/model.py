@@ -87,6 +87,7 @@ class PageModel:
                 {"name": link.name, "plane": link.plane, "ends": [e.node for e in link.ends]} for link in fabric.links
             ],
             "payload": fabric.spec.path_mtu,
+            "line_rate": fabric.spec.path_mtu * self._line,
         }
 
     def take(self, record: Record) -> None:

@@ -17,6 +17,7 @@ from mrclab.lab.ui import model
 from mrclab.lab.ui.model import FRAME_SECONDS, PageModel
 
 _LOOK = 0.1  # seconds between two looks at growing files
+_QUIET = 60.0  # seconds; a record further from the machine's clock is of another clock
 _MOST = 20_000  # frames kept of a lab that goes on: half an hour
 _REPLAY_FRAMES = 600  # of a run in virtual time, however short it was
 
@@ -80,6 +81,7 @@ class Live:
         self._files: dict[Path, _Tail] = {}
         self._frames: list[dict[str, Any]] = []
         self._dropped = 0
+        self._last: float | None = None  # time of the last record
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._ended = False
@@ -108,13 +110,18 @@ class Live:
         while not self._end.is_set():
             now = time.monotonic()
             self._read()
-            self._add(self._model.frame(now))
+            self._add(self._model.frame(self._shown()))
             if not self._alive():
                 self._read()
-                self._add(self._model.frame(time.monotonic()))
+                self._add(self._model.frame(self._shown()))
                 self._ended = True
                 return
             self._end.wait(max(0.0, now + FRAME_SECONDS - time.monotonic()))
+
+    def _shown(self) -> float:
+        """The time of a frame: the machine's, or in virtual time that of the last record."""
+        now = time.monotonic()
+        return now if self._last is None or abs(now - self._last) < _QUIET else self._last
 
     def _add(self, frame: dict[str, Any]) -> None:
         with self._lock:
@@ -130,6 +137,7 @@ class Live:
                     self._files[path] = _Tail(path)
         for record in heapq.merge(*(tail.new() for tail in self._files.values()), key=lambda record: record.t):
             self._model.take(record)
+            self._last = record.t
 
 
 class _Tail:

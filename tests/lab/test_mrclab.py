@@ -147,17 +147,17 @@ def test_the_prompt_sends_cuts_and_shows(mrclab, tmp_path):
     for text in (
         "4 of 4 ready",
         "6 of 6 verified both ways",
-        "cut       nothing",
+        "faults    none",
         "t0-p1-1/t1-p1-1 is down",
         "64 KiB in ",
         "intact",
         "t0-p1-1/t1-p1-1 is up",
         "t0-p1-1: nothing dropped",
-        "h2 has no QP now",
+        "h2 has sent nothing yet",
         "h1-p2@",
         "no cable is called 'h9-p1'; did you mean 'h",
-        "send needs a source, a destination and a file or size",
-        "no such word: sned; type help",
+        "write: send HOST HOST WHAT",
+        "sned: no such word; did you mean send?",
     ):
         assert text in shown
     assert not mrclab.run_dir.parent.exists()

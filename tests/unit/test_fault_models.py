@@ -8,9 +8,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.faults.chaos import ALL_KINDS, Chaos
-from mrclab.lab.faults.live import parse, values
+from mrclab.lab.faults.live import parse
 from mrclab.lab.faults.models import MODELS, Fault
 from mrclab.lab.faults.timeline import act
+from mrclab.lab.prompt import words
 from mrclab.lab.scenario.scenario import loads
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
@@ -220,10 +221,10 @@ class Lab:
 
 
 def test_a_fault_is_typed_as_a_kind_and_its_fields():
-    entry = parse("transceiver", values("name=optics links=[h1-p1,h1-p2]"), Lab())
+    entry = parse("transceiver", words.fields(["name=optics", "links=[h1-p1,h1-p2]"]), Lab())
     assert entry.name == "optics"
     assert entry.links(FABRIC) == ("h1-p1/t0-p1-1", "h1-p2/t0-p2-1")
-    assert parse("loss", values("name=gray link=h1-p1 rate=1%"), Lab()).rate == 0.01
+    assert parse("loss", words.fields(["name=gray", "link=h1-p1", "rate=1%"]), Lab()).rate == 0.01
 
 
 @pytest.mark.parametrize(
@@ -238,4 +239,4 @@ def test_a_fault_is_typed_as_a_kind_and_its_fields():
 )
 def test_what_is_typed_wrong_is_told(kind, fields, said):
     with pytest.raises(ValueError, match=re.escape(said)):
-        parse(kind, {"name": "it", **values(fields)}, Lab())
+        parse(kind, {"name": "it", **words.fields(fields.split())}, Lab())

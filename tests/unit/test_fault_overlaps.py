@@ -7,7 +7,7 @@ import pytest
 from mrclab.lab.errors import RunError, ScenarioError
 from mrclab.lab.faults import timeline
 from mrclab.lab.faults.action import Action
-from mrclab.lab.faults.live import LiveFaults
+from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.scenario.scenario import loads
 
 HEAD = """\
@@ -94,7 +94,7 @@ class Session:
             tmp_path,
             None,
         )
-        self.launch = self.excuse = self.expect_alive = self.pause = None
+        self.launch = self.excuse = self.expect_alive = self.pause = self.kinds = None
 
     @property
     def now(self):
@@ -113,11 +113,11 @@ def test_the_prompt_refuses_the_same_and_takes_it_once_the_first_is_healed(tmp_p
             pass
 
     monkeypatch.setattr(timeline, "act", Nothing)
-    prompt = LiveFaults(Session(tmp_path))
-    prompt.strike("delay", "link=h1-p1 delay=5ms name=slow")
-    with pytest.raises(RunError, match="cannot strike while slow is in force: both concern the way of frames through"):
-        prompt.strike("delay", "link=h1-p1 delay=5ms direction=up")
-    prompt.heal("slow")
-    prompt.strike("delay", "link=h1-p1 delay=5ms direction=up name=again")
-    assert list(prompt.active) == ["again"]
-    prompt.close()
+    with Desk(Session(tmp_path)).open() as desk:
+        slow = {"link": "h1-p1", "delay": "5ms"}
+        desk.strike("delay", {**slow, "name": "slow"})
+        with pytest.raises(RunError, match="cannot strike while slow is in force: both concern the way of frames"):
+            desk.strike("delay", {**slow, "direction": "up"})
+        desk.heal("slow")
+        desk.strike("delay", {**slow, "direction": "up", "name": "again"})
+        assert list(desk.faults) == ["again"]

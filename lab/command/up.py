@@ -1,0 +1,251 @@
+"""The command `mrclab up`: a lab with a prompt; and each of the prompt's words as a command for a second terminal."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from mrclab.lab.command import operations
+from mrclab.lab.command import progress as progressbar
+from mrclab.lab.command.worldoption import World
+from mrclab.lab.errors import Interrupted, LabError
+from mrclab.lab.prompt import service
+from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.prompt import Prompt
+from mrclab.lab.prompt.words import WORDS
+from mrclab.lab.run import size, suite, worlds
+from mrclab.lab.run.attach import RUN_DIR, store_fabric
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+app = typer.Typer()
+out = Console(width=None if sys.stdout.isatty() else 120)
+err = Console(stderr=True)
+
+OptionalScenario = Annotated[
+    Path | None, typer.Argument(metavar="[SCENARIO]", help="take fabric, transport and seed of this scenario")
+]
+Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
+Mapper = Annotated[bool, typer.Option("--mapper", help="hosts probe every link: see `mrclab map`")]
+Script = Annotated[
+    Path | None, typer.Option(help="carry out the words of a file instead of asking; - for standard input")
+]
+Force = Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")]
+Pace = Annotated[float, typer.Option(min=1e-9, help="virtual time: seconds of it per second here")]
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="[WORDS]...", help="what follows the word; see `mrclab up`, help")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print what a program can read")]
+
+
+@app.command()
+def up(
+    context: typer.Context,
+    path: OptionalScenario = None,
+    target: Target = None,
+    world: World = None,
+    mapper: Mapper = False,
+    script: Script = None,
+    pace: Pace = 1.0,
+    force: Force = False,
+) -> None:
+    """Bring a lab up and open a prompt; the lab goes when the prompt ends."""
+    loaded = scenario.load(suite.find_one(path)) if path else None
+    asked = loaded.scenario if loaded else None
+    fabric = loaded.fabric if loaded else Fabric(FabricSpec())
+    chosen: Any = world or (asked.world if asked else "wire")
+    probing = (asked and asked.mapper) or (MapperSpec() if mapper else None)
+    lines = _lines(script) if script else None
+    worlds.check_machine_for(chosen)
+    if chosen == "wire" and (warning := size.check(fabric.spec, force=force)):
+        err.print(f"mrclab: {warning}", soft_wrap=True, highlight=False, markup=False)
+    with ExitStack() as stack:
+        with progressbar.shown(err) as progress:
+            lab: Any = stack.enter_context(
+                worlds.world_up(
+                    chosen, fabric, progress, target=target, seed=asked.seed if asked else 1, run_dir=context.obj,
+                    mapper=probing, transport=asked.transport if asked else None,
+                )
+            )  # fmt: skip
+        out.print(lab.greeting)
+        virtual = chosen == "sim"
+        if not virtual:
+            lab.forgiving = True
+        run_dir = stack.enter_context(_place(lab)) if virtual else context.obj
+        mirror = _mirror(lab, run_dir) if virtual else (lambda: None)
+        controller = None if virtual else partial(operations.ask, lab)
+        desk = stack.enter_context(Desk(lab, pace if virtual else None, mirror, controller).open())
+        stack.enter_context(service.served(desk, run_dir))
+        prompt = Prompt(desk, out, _tools(lab, run_dir, virtual))
+        if lines is not None:
+            prompt.script(lines)
+        else:
+            prompt.interact()
+        if desk.interrupted:
+            raise Interrupted("interrupted; the lab is down")
+
+
+def _lines(script: Path) -> list[str]:
+    try:
+        text = sys.stdin.read() if str(script) == "-" else script.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"cannot read the script {script}: {error.strerror}") from None
+    return text.splitlines()
+
+
+# --- virtual time: a place for its socket and history, which needs no root --------------------------------------------
+
+
+def virtual_run_dir() -> Path:
+    """Where this user's lab in virtual time keeps its socket and history."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(base) / "mrclab" if base else Path(f"/tmp/mrclab-{os.getuid()}")
+
+
+@contextmanager
+def _place(lab: Any) -> Iterator[Path]:
+    place = virtual_run_dir()
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if place.stat().st_uid != os.getuid():
+            raise LabError(f"{place} belongs to somebody else; remove it, or set XDG_RUNTIME_DIR")
+        (place / "history").mkdir(exist_ok=True)
+    except OSError as error:
+        raise LabError(f"cannot make {place}: {error.strerror}; set XDG_RUNTIME_DIR") from None
+    if (place / service.SOCKET).exists() and _answers(place):
+        raise LabError("a lab in virtual time has its prompt in another terminal; end that one first")
+    store_fabric(lab.fabric.spec, place / "fabric.yaml")
+    (place / "history" / "lab.jsonl").write_text("")
+    try:
+        yield place
+    finally:
+        for name in ("fabric.yaml", "history/lab.jsonl"):
+            (place / name).unlink(missing_ok=True)
+
+
+def _answers(place: Path) -> bool:
+    try:
+        service.ask(place, "word", line="nodes")
+    except LabError:
+        (place / service.SOCKET).unlink(missing_ok=True)  # of one that died
+        return False
+    return True
+
+
+def _mirror(lab: Any, place: Path) -> Callable[[], None]:
+    """Writes what is new in the history, for who watches."""
+    written = 0
+    file = (place / "history" / "lab.jsonl").open("a", encoding="utf-8")
+
+    def write() -> None:
+        nonlocal written
+        lines = lab.history_since(written)
+        written += len(lines)
+        file.writelines(line + "\n" for line in lines)
+        file.flush()
+
+    return write
+
+
+# --- words for this terminal, and for another ------------------------------------------------------------------------
+
+
+def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequence[str]], None]]:
+    def watch(_arguments: Sequence[str]) -> None:
+        _watch(run_dir, lambda: True)
+
+    def none(_arguments: Sequence[str]) -> None:
+        raise LabError("virtual time has no processes to open; start this lab with --world wire")
+
+    if virtual:
+        return {"watch": watch, "p4sh": none, "mininet": none, "run": none}
+
+    def p4sh(arguments: Sequence[str]) -> None:
+        from mrclab.lab.command import p4sh as tool  # noqa: PLC0415 - the wire's
+
+        if len(arguments) != 1:
+            raise ValueError("write: p4sh SWITCH")
+        tool.attach(lab, arguments[0])
+
+    def mininet(_arguments: Sequence[str]) -> None:
+        from mininet.cli import CLI  # noqa: PLC0415 - wanted by this one word only
+
+        CLI(lab.emulation.network)
+
+    def run(arguments: Sequence[str]) -> None:
+        from mrclab.lab.run import programs  # noqa: PLC0415 - the wire's
+
+        if len(arguments) < 2:
+            raise ValueError("write a node and a command: h1 ip -br link show h1-p1")
+        node = lab.fabric.node(arguments[0]).name
+        if node in {host.name for host in lab.fabric.hosts} and programs.LIBRARY.exists():
+            programs.run(lab, node, arguments[1:])
+        else:
+            subprocess.run(["mnexec", "-a", str(lab.emulation.pid(node)), *arguments[1:]], check=False)
+
+    return {"watch": watch, "p4sh": p4sh, "mininet": mininet, "run": run}
+
+
+def _watch(run_dir: Path, alive: Callable[[], bool]) -> None:
+    from mrclab.lab.prompt import watch as watching  # noqa: PLC0415 - only who watches pays for it
+    from mrclab.lab.ui.sources import Live  # noqa: PLC0415
+
+    source = Live(run_dir, alive)
+    try:
+        watching.watch(source, Console())
+    finally:
+        source.stop()
+
+
+def held_run_dir(run_dir: Path) -> Path:
+    """Where the lab that somebody holds has its socket: the given one, else this user's virtual one."""
+    places = [run_dir] if run_dir != RUN_DIR else [run_dir, virtual_run_dir()]
+    return next((place for place in places if (place / service.SOCKET).exists()), run_dir)
+
+
+@app.command("watch")
+def watch_command(context: typer.Context) -> None:
+    """Show the lab at a glance until Ctrl-C: goodput by plane, EV states, losses, last events."""
+    place = held_run_dir(context.obj)
+    if not (place / "fabric.yaml").exists():
+        operations.running_lab(context.obj)  # says what is wrong
+    _watch(place, (place / "fabric.yaml").exists)
+
+
+@app.command("do")
+def do(context: typer.Context, line: Words = None, as_json: AsJson = False) -> None:
+    """Carry out any line of words at the prompt that holds the lab, e.g. mrclab do up h1-p2."""
+    _say(context.obj, line or ["help"], as_json)
+
+
+def _say(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
+    told = service.ask(held_run_dir(run_dir), "word", line=shlex.join(words), width=out.width)
+    sys.stdout.write(json.dumps(told["data"]) + "\n" if as_json else told["text"])
+
+
+def _register(name: str, meaning: str) -> None:
+    def command(context: typer.Context, arguments: Words = None, as_json: AsJson = False) -> None:
+        _say(context.obj, [name, *(arguments or ())], as_json)
+
+    command.__doc__ = f"At the prompt that holds the lab: {meaning}."
+    app.command(name, rich_help_panel="Words of the prompt")(command)
+
+
+_OWN = frozenset(
+    command.name or command.callback.__name__ for command in operations.app.registered_commands if command.callback
+)
+_OTHERS = frozenset({"up", "send", "help"})  # these are commands of their own; `mrclab do` has the words
+for _word in WORDS.values():
+    if _word.name not in _OWN | _OTHERS:
+        _register(_word.name, _word.meaning)

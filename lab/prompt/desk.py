@@ -1,0 +1,178 @@
+"""What is done to a lab that somebody holds, and what goes on in it meanwhile: faults, traffic, and time itself.
+
+One lock guards everything: words take it for each step, a thread of the desk's own takes it to drive what is due. On
+the wire that thread follows the machine's clock; in virtual time it makes time pass, at a pace that can be set.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.faults.live import parse
+from mrclab.lab.faults.timeline import TimeLine
+from mrclab.lab.prompt.flows import Flows
+from mrclab.lab.run.world import World
+from mrclab.topo.errors import TopoError
+
+T = TypeVar("T")
+
+_REST = 0.05  # seconds of the machine's clock between two looks
+_SLICE = 0.01  # seconds of virtual time, at a pace of one, between two chances for words
+
+
+class Desk:
+    """A lab's faults and traffic. `pace` is seconds of virtual time per second here; None on the wire.
+
+    `mirror` is called after each step: what shows the lab elsewhere. `controller` asks the controller over a connection
+    of its own, so that the lab goes on while it takes its time; without it, it is asked as any node of the world.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        pace: float | None = None,
+        mirror: Callable[[], None] = lambda: None,
+        controller: Callable[..., dict[str, Any]] | None = None,
+    ) -> None:
+        self.world = world
+        self.lock = threading.RLock()
+        self.flows = Flows(world)
+        self.trouble: list[str] = []  # what went wrong while nobody asked
+        self._line = TimeLine(world, [])
+        self._began = world.now
+        self._count = 0
+        self._pace = pace
+        self._anchor = time.monotonic(), world.now
+        self.interrupted = False  # by a signal that virtual time heard
+        self._mirror = mirror
+        self._controller = controller
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
+        self._thread.start()
+
+    # --- faults -----------------------------------------------------------------------------------------------------
+
+    def strike(self, kind: str, fields: dict[str, Any]) -> str:
+        """Strike a fault given by kind and fields; returns a phrase. ValueError says what is wrong."""
+        with self.lock:
+            self._count += 1
+            fault = parse(kind, {"name": f"fault-{self._count}", **fields}, self.world)
+            if self.world.kinds is not None and kind not in self.world.kinds:
+                raise ValueError(
+                    f"{kind} is nothing that virtual time knows; it has no processes and no control channels"
+                )
+            if fault.name in self.faults:
+                raise ValueError(f"{fault.name} is in force already; heal it, or give another name=")
+            phrase = self._line.strike(fault)
+            self._line.advance(self.world.now - self._began, {})
+            return phrase
+
+    def heal(self, name: str = "") -> list[str]:
+        """Heal one fault, or all, the last first; returns a phrase for each. LabError where none has this name."""
+        with self.lock:
+            return self._line.heal_all() if not name else [self._line.heal(name)]
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """Name and phrase of each fault in force."""
+        with self.lock:
+            return {fault.name: fault.text(self.world.fabric) for fault in self._line.active}
+
+    def down(self) -> dict[str, list[str]]:
+        """Cables that a fault holds down or spoils, and which faults do."""
+        with self.lock:
+            found: dict[str, list[str]] = {}
+            for fault in self._line.active:
+                for link in fault.links(self.world.fabric):
+                    found.setdefault(link, []).append(f"{fault.name} ({fault.kind_name})")
+            return found
+
+    def ask(self, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
+        """Ask the lab's controller; `seconds` is what the operation itself may take. RunError with its sentence."""
+        if self._controller is not None:
+            return self._controller(op, seconds, **arguments)
+        with self.lock:
+            return self.world.call("controller", op, **arguments)
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    @property
+    def pace(self) -> float | None:
+        """Seconds of virtual time per second here; None on the wire."""
+        return self._pace
+
+    @pace.setter
+    def pace(self, value: float) -> None:
+        with self.lock:
+            self._pace = value
+            self._anchor = time.monotonic(), self.world.now
+
+    def wait_until(self, happened: Callable[[], T | None], seconds: float = math.inf) -> T | None:
+        """Let the lab go on until something is not None, at most so many seconds of its clock.
+
+        Virtual time passes as fast as it can meanwhile, whatever the pace.
+        """
+        with self.lock:
+            deadline = self.world.now + seconds
+        while True:
+            with self.lock:
+                found = happened()
+                if found is not None or self.world.now >= deadline:
+                    return found
+                if self._pace is not None:
+                    self._advance(min(deadline, self.world.now + _SLICE))
+                    self._anchor = time.monotonic(), self.world.now
+                    continue
+            time.sleep(_REST / 5)
+
+    @contextmanager
+    def open(self) -> Iterator["Desk"]:
+        """The desk while it is used; afterwards everything is healed and ended."""
+        try:
+            yield self
+        finally:
+            self._ended.set()
+            self._thread.join()
+            with self.lock:
+                self.flows.close()
+                self._line.heal_all()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            with self.lock:
+                try:
+                    self._step()
+                except (LabError, TopoError) as error:
+                    self.trouble.append(str(error))
+                except KeyboardInterrupt:
+                    self.interrupted = True
+                    return
+                self._mirror()
+            self._ended.wait(_REST)
+
+    def _step(self) -> None:
+        if self._pace is None:
+            self._due()
+            return
+        since, began = self._anchor
+        target = began + (time.monotonic() - since) * self._pace
+        limit = time.monotonic() + _REST  # words wait no longer than this
+        while self.world.now < target and time.monotonic() < limit:
+            self._advance(min(target, self.world.now + _SLICE * self._pace))
+        if self.world.now < target:  # this machine is slower than the pace: go on from here
+            self._anchor = time.monotonic(), self.world.now
+
+    def _advance(self, until: float) -> None:
+        """Let virtual time pass, doing what is due on the way."""
+        while self.world.now < until:
+            step = min(until, max(self._line.next_due(), self.world.now + 1e-9))
+            self.world.pause(step - self.world.now)
+            self._due()
+
+    def _due(self) -> None:
+        self._line.advance(self.world.now - self._began, {})
+        self.flows.advance()

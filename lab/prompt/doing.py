@@ -1,0 +1,207 @@
+"""Words that do: denials and drains, cables, faults, traffic, time, a report of what happened."""
+
+import math
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.markup import escape
+
+from mrclab.lab.command import views
+from mrclab.lab.errors import LabError
+from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.flows import Background
+from mrclab.lab.prompt.words import Answer, fields, word, wrong
+from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
+from mrclab.topo.model import Link
+from mrclab.topo.spec import parse_duration
+
+_DRAIN = 30.0  # seconds until traffic must be gone, or be back
+_PRECHECK = 10.0
+_LONGEST_SEND = 3600.0
+
+
+@word("deny WHAT", "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1")
+def deny(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Deny an element."""
+    if not arguments:
+        wrong("deny")
+    told = desk.ask("deny", what=" ".join(arguments))
+    return Answer(views.denied(told), told)
+
+
+@word("undeny WHAT", "lift that")
+def undeny(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Lift a denial."""
+    if not arguments:
+        wrong("undeny")
+    told = desk.ask("undeny", what=" ".join(arguments))
+    return Answer(views.denied(told, "allowed again"), told)
+
+
+@word("drain SWITCH", "take a switch out of service without losing a packet")
+def drain(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Drain a switch."""
+    if len(arguments) != 1:
+        wrong("drain")
+    told = desk.ask("drain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
+    return Answer(views.drained(told), told)
+
+
+@word("undrain SWITCH", "let traffic back over it")
+def undrain(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Undrain a switch."""
+    if len(arguments) != 1:
+        wrong("undrain")
+    told = desk.ask("undrain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
+    return Answer(views.undrained(told), told)
+
+
+@word("precheck", "whether a job may start")
+def precheck(desk: Desk, _arguments: Sequence[str]) -> Answer:
+    """All checks before a job."""
+    told = desk.ask("precheck", _PRECHECK, timeout=_PRECHECK)
+    return Answer(views.precheck(told), told)
+
+
+@word("down CABLE", "cut a cable, e.g. down t0-p1-1/t1-p1-2, or down h1-p2")
+def down(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Cut a cable."""
+    link = _link(desk, arguments, "down")
+    desk.strike("link_down", {"link": link.name, "name": _cut_name(link)})
+    return Answer(f"{link.name} is down", {"link": link.name, "up": False})
+
+
+@word("up CABLE", "bring it back")
+def up(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Bring a cable back."""
+    link = _link(desk, arguments, "up")
+    if _cut_name(link) in desk.faults:
+        desk.heal(_cut_name(link))
+    if held := desk.down().get(link.name):
+        raise LabError(f"{link.name} is still held by {', '.join(held)}; `heal NAME` ends a fault")
+    return Answer(f"{link.name} is up", {"link": link.name, "up": True})
+
+
+@word(
+    "fault KIND FIELD=…",
+    "strike a fault, e.g. fault loss link=h1-p2 rate=5%, fault switch_crash switch=t1-p1-1",
+    "name=NAME names it. docs/faults.md has every kind with its fields.",
+)
+def fault(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Strike a fault."""
+    if not arguments:
+        wrong("fault")
+    said = desk.strike(arguments[0], fields(arguments[1:]))
+    return Answer(escape(said), {"said": said})
+
+
+@word("heal [FAULT]", "heal a fault, or all of them, the last first")
+def heal(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Heal."""
+    said = desk.heal(arguments[0] if arguments else "")
+    return Answer(escape("\n".join(said) or "nothing to heal"), {"healed": said})
+
+
+@word(
+    "traffic KIND FIELD=…",
+    "start a scenario's kind of traffic in the background, e.g. traffic stream from=h1 to=h3 size=1GiB",
+    "name=NAME names it; `flows` shows it, `stop NAME` ends it. docs/scenarios.md has every kind with its fields.",
+)
+def traffic(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Start traffic."""
+    if not arguments:
+        wrong("traffic")
+    with desk.lock:
+        background = desk.flows.start({**fields(arguments[1:]), "kind": arguments[0]})
+    name = background.running.name
+    return Answer(f"{name} runs", {"name": name})
+
+
+@word("stop FLOW", "end a traffic before its time")
+def stop(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Stop traffic."""
+    if len(arguments) != 1:
+        wrong("stop")
+    with desk.lock:
+        if arguments[0] not in desk.flows.all:
+            raise ValueError(f"no traffic is named {arguments[0]!r}; `flows` lists all")
+        desk.flows.stop(arguments[0])
+    return Answer(f"{arguments[0]} is stopped", {"name": arguments[0]})
+
+
+@word("send HOST HOST WHAT", "write a file, or so many random bytes, and wait for it, e.g. send h1 h3 16MiB")
+def send(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """One transfer, waited for."""
+    if len(arguments) != 3:
+        wrong("send")
+    source, destination, what = arguments
+    with desk.lock:
+        background = _sent(desk, source, destination, what)
+    running = background.running
+    desk.wait_until(lambda: running.ended, _LONGEST_SEND)
+    if running.ended is None or running.began is None:
+        raise LabError(f"{running.name} did not arrive within {_LONGEST_SEND:g} s; it goes on, `flows` shows it")
+    seconds, size = running.ended - running.began, running.size or 0
+    rate = show_rate(size / seconds) if seconds else "–"
+    line = f"{show_bytes(size)} in {show_seconds(seconds)} ({rate}), {background.state}"
+    return Answer(escape(line), {"bytes": size, "seconds": seconds, "state": background.state, "name": running.name})
+
+
+@word("wait [FLOW or TIME]", "wait until a traffic, or all, is over, or so long: wait 2s")
+def wait(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Let the lab go on."""
+    name = arguments[0] if arguments else ""
+    if name and name not in desk.flows.all:
+        seconds = parse_duration(name)
+        assert isinstance(seconds, float)
+        desk.wait_until(lambda: None, seconds)
+    else:
+        wanted = [desk.flows.all[name]] if name else desk.flows.active
+        desk.wait_until(lambda: all(each.running.ended is not None for each in wanted) or None)
+    states = {each: background.state for each, background in desk.flows.all.items()}
+    return Answer("\n".join(f"{each}: {state}" for each, state in states.items()), {"flows": states})
+
+
+@word("pace [NUMBER]", "virtual time: seconds of it per second here; 0.001 shows milliseconds as seconds")
+def pace(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Set the pace of virtual time."""
+    if desk.pace is None:
+        raise ValueError("this lab runs in real time; only mrclab up --world sim has a pace")
+    if arguments:
+        try:
+            value = float(arguments[0])
+        except ValueError:
+            raise ValueError(f"{arguments[0]!r} is no number; write for example pace 0.001") from None
+        if not (value > 0 and math.isfinite(value)):
+            raise ValueError("a pace is above 0")
+        desk.pace = value
+    return Answer(f"{desk.pace:g} s of virtual time per second", {"pace": desk.pace})
+
+
+def _sent(desk: Desk, source: str, destination: str, what: str) -> Background:
+    fabric = desk.world.fabric
+    here, there = fabric.host(source).name, fabric.host(destination).name
+    name = next(f"send-{n}" for n in range(1, len(desk.flows.all) + 2) if f"send-{n}" not in desk.flows.all)
+    path = Path(what)
+    if path.is_file():
+        target = desk.world.files / here / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+        size: object = target.stat().st_size
+    elif not what[:1].isdigit():
+        raise ValueError(f"there is no file {what}; name one that is there, or a size such as 16MiB")
+    else:
+        size = parse_size(what)
+    return desk.flows.start({"kind": "write", "name": name, "from": here, "to": there, "size": size})
+
+
+def _link(desk: Desk, arguments: Sequence[str], name: str) -> Link:
+    if not arguments:
+        wrong(name)
+    return desk.world.fabric.link(" ".join(arguments))
+
+
+def _cut_name(link: Link) -> str:
+    """Name of the fault that `down` strikes."""
+    return f"cut-{link.name.replace('/', '-')}"

@@ -1,0 +1,121 @@
+"""Traffic at a prompt: any kind that a scenario may have, in the background, as many at once as wanted.
+
+The QPs of a host's last traffic stay until it sends again, so that the EVs of what is over can still be looked at.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from mrclab.lab.errors import RunError
+from mrclab.lab.run.flows import Running
+from mrclab.lab.run.world import GONE, Hearing, World
+from mrclab.lab.scenario.traffic import Traffic, TrafficBase
+from mrclab.lab.scenario.yamlfile import nearest
+from mrclab.topo.spec import explain
+
+MODELS: dict[str, type[TrafficBase]] = {
+    get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(get_args(Traffic)[0])
+}
+
+
+@dataclass
+class Background:
+    """One traffic, and the events of its hosts."""
+
+    running: Running
+    hearing: Hearing
+
+    @property
+    def state(self) -> str:
+        """`runs`, `intact`, or what went wrong."""
+        outcome = self.running.outcome
+        if self.running.ended is None:
+            return "runs"
+        if outcome.get("error"):
+            return str(outcome["error"])
+        return "intact" if outcome["sent_sha256"] == outcome["received_sha256"] else "NOT INTACT"
+
+
+class Flows:
+    """All traffics since the lab is up, by name; `advance` takes in what their hosts tell."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.all: dict[str, Background] = {}
+
+    def start(self, fields: Mapping[str, Any]) -> Background:
+        """Start a traffic given as in a scenario; its name may be left out. ValueError says what is wrong."""
+        entry = self._entry(fields)
+        self._release(entry)
+        running = Running(self._world, entry, entry.qps or 1, self._world.seed)
+        background = Background(running, self._world.hear(running.hosts))
+        try:
+            running.prepare()
+            running.start(self._world.now + self._world.lead(len(running.hosts)))
+        except BaseException:
+            background.hearing.close()
+            raise
+        self.all[entry.name] = background
+        return background
+
+    def stop(self, name: str) -> Background:
+        """End a traffic before its time. KeyError where none has this name, ValueError where it is over."""
+        background = self.all[name]
+        if background.running.ended is not None:
+            raise ValueError(f"{name} is over already")
+        self._finish(background, "it was stopped")
+        return background
+
+    def advance(self) -> None:
+        """Take in what has come; end what is over."""
+        for background in self.active:
+            running = background.running
+            for host, event in background.hearing.wait(self._world.now):
+                if event["kind"] == GONE:
+                    running.lose(host, f"the agent of {host} ended")
+                elif event.get("traffic") == running.name:
+                    running.take(host, event)
+            if running.over:
+                self._finish(background)
+
+    @property
+    def active(self) -> list[Background]:
+        """Those that run."""
+        return [background for background in self.all.values() if background.running.ended is None]
+
+    def close(self) -> None:
+        """End what runs."""
+        for background in self.active:
+            self._finish(background, "the lab was taken down")
+
+    def _entry(self, fields: Mapping[str, Any]) -> TrafficBase:
+        free = (f"flow-{n}" for n in range(1, len(self.all) + 2) if f"flow-{n}" not in self.all)
+        name = fields.get("name") or next(free)
+        if name in self.all and self.all[name].running.ended is None:
+            raise ValueError(f"{name} runs already; give another name=")
+        kind = fields.get("kind")
+        if kind not in MODELS:
+            raise ValueError(f"no kind of traffic is called {kind!r}; {nearest(str(kind), list(MODELS))}")
+        try:
+            return MODELS[kind].model_validate({**fields, "name": name}, context={"fabric": self._world.fabric})
+        except ValidationError as error:
+            raise ValueError("; ".join(explain(error, MODELS[kind], kind))) from None
+
+    def _release(self, entry: TrafficBase) -> None:
+        """Let go of what is over and shares a host with what comes."""
+        hosts = set(entry.hosts_in(self._world.fabric, self._world.seed))
+        for name, background in list(self.all.items()):
+            if background.running.ended is not None and hosts & set(background.running.hosts):
+                for host in background.running.hosts:
+                    self._world.call(host, "release_workload", name=name)
+
+    def _finish(self, background: Background, error: str = "") -> None:
+        try:
+            background.running.finish(error)
+        except RunError as trouble:
+            background.running.outcome = {"error": str(trouble)}
+            background.running.ended = self._world.now
+        background.hearing.close()

@@ -1,0 +1,333 @@
+"""Words that look: nodes, cables, paths, EVs, tables, counters, faults, traffic; one probe hop by hop."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from rich.console import Group
+from rich.markup import escape
+
+from mrclab.controller.provisioning import intent
+from mrclab.lab.command import views
+from mrclab.lab.errors import RunError
+from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.words import WORDS, Answer, rows, table, unknown, word, wrong
+from mrclab.lab.scenario.units import show_bytes, show_rate
+from mrclab.topo import srv6
+from mrclab.topo.model import Fabric, Host, Link, Switch
+
+PROBE_TIMEOUT = 1.0  # seconds, or as many of virtual time
+
+
+@word("help [WORD]", "all words, or one")
+def help_(_desk: Desk, arguments: Sequence[str]) -> Answer:
+    """All words, or one with its help."""
+    if not arguments:
+        made = table("word", "does")
+        for each in WORDS.values():
+            made.add_row(escape(each.usage), escape(each.meaning))
+        return Answer(made, {each.name: each.meaning for each in WORDS.values()})
+    if arguments[0] not in WORDS:
+        raise ValueError(unknown(arguments[0], WORDS))
+    found = WORDS[arguments[0]]
+    return Answer(escape("\n".join(filter(None, (found.usage, found.meaning, found.more)))), {"usage": found.usage})
+
+
+@word("status", "switches, cables, hosts, denials, faults and traffic")
+def status(desk: Desk, _arguments: Sequence[str]) -> Answer:
+    """How everything is."""
+    told = desk.ask("status")
+    lines = [f"faults    {', '.join(desk.faults) or 'none'}"]
+    lines.append(f"traffic   {', '.join(each.running.name for each in desk.flows.active) or 'none'}")
+    if desk.pace is not None:
+        lines.append(f"time      {desk.world.now:.6f} s of virtual time, {desk.pace:g} s per second")
+    return Answer(Group(views.status(told), escape("\n".join(lines))), {**told, "faults": desk.faults})
+
+
+@word("nodes", "switches and hosts")
+def nodes(desk: Desk, _arguments: Sequence[str]) -> Answer:
+    """Every node, by kind."""
+    fabric = desk.world.fabric
+    told = {
+        "hosts": [host.name for host in fabric.hosts],
+        "t0": [switch.name for switch in fabric.switches if switch.tier == "t0"],
+        "t1": [switch.name for switch in fabric.switches if switch.tier == "t1"],
+    }
+    return Answer("\n".join(f"{kind:6}{' '.join(names)}" for kind, names in told.items()), told)
+
+
+@word("net", "every node with its ports and where they lead")
+def net(desk: Desk, _arguments: Sequence[str]) -> Answer:
+    """Ports and their far ends."""
+    fabric = desk.world.fabric
+    ports = {node.name: {port.interface: port.peer.interface for port in node.ports} for node in all_nodes(fabric)}
+    text = "\n".join(f"{name}  " + "  ".join(f"{a}:{b}" for a, b in ends.items()) for name, ends in ports.items())
+    return Answer(text, ports)
+
+
+@word("links", "every cable and what is done to it")
+def links(desk: Desk, _arguments: Sequence[str]) -> Answer:
+    """Cables."""
+    spoilt = desk.down()
+    entries = [
+        {"cable": link.name, "plane": link.plane, "faults": ", ".join(spoilt.get(link.name, [])) or "–"}
+        for link in desk.world.fabric.links
+    ]
+    return Answer(rows(("cable", "plane", "faults"), entries), {"links": entries})
+
+
+@word("map", "Clustermapper's map: health of every cable, and what is at fault (after mrclab up --mapper)")
+def link_map(desk: Desk, _arguments: Sequence[str]) -> Answer:
+    """Clustermapper's map."""
+    told = desk.ask("map")
+    return Answer(views.link_map(told), told)
+
+
+@word("paths HOST HOST", "every path between two hosts: its uSIDs hop by hop, and its state")
+def paths(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Paths with the addresses that name them."""
+    source, destination = _two_hosts(desk.world.fabric, arguments, "paths")
+    fabric, spoilt = desk.world.fabric, desk.down()
+    states = {(row["plane"], row["uplink"]): row["state"] for row in _rows_to(desk, source, destination)}
+    entries = []
+    for plane, uplink in fabric.paths(source, destination):
+        crossed = fabric.path_links(source, destination, plane, uplink)
+        entry = {
+            "plane": plane,
+            "uplink": uplink,
+            "address": srv6.text(fabric.outer_address(source, destination, srv6.ev(plane, uplink, 0))),
+            "hops": [f"{usid:04x} {name}" for usid, name in _hops(fabric, source, destination, plane, uplink)],
+            "state": states.get((plane, uplink), "unused"),
+            "faults": [name for link in crossed for name in spoilt.get(link.name, [])],
+        }
+        entries.append(entry)
+    made = table("plane", "uplink", "destination address", "hop by hop", "state", "faults")
+    for entry in entries:
+        made.add_row(
+            str(entry["plane"]), str(entry["uplink"] or "–"), str(entry["address"]), " → ".join(entry["hops"]),
+            str(entry["state"]), ", ".join(entry["faults"]) or "–",
+        )  # fmt: skip
+    return Answer(made, {"source": source, "destination": destination, "paths": entries})
+
+
+@word("evs HOST", "state of every EV of a host's QPs, also of its last traffic that is over")
+def evs(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """EVs of a host."""
+    if len(arguments) != 1:
+        wrong("evs")
+    host = desk.world.fabric.host(arguments[0]).name
+    found = _call(desk, host, "stats").get("paths", [])
+    entries = [{**row, "EV": f"{row['ev']:08x}", "QP": row["qp"]} for row in found]
+    for entry in entries:
+        entry["sent"], entry["lost"] = entry.get("sent_packets", 0), entry.get("lost_packets", 0)
+    columns = ("QP", "EV", "plane", "uplink", "state", "sent", "lost")
+    shown = rows(columns, entries, ("sent", "lost")) if entries else f"{host} has sent nothing yet"
+    return Answer(shown, {"host": host, "evs": found})
+
+
+@word(
+    "trace HOST HOST [EV]",
+    "one probe over one path, hop by hop",
+    "EV is hexadecimal as `evs` and `paths` have it, or PLANE/UPLINK as 1/2; without it the first path is taken.",
+)
+def trace(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Send one EV probe and say how each hop turns its address; `sent` is all that the port out sent meanwhile."""
+    fabric = desk.world.fabric
+    source, destination = _two_hosts(fabric, arguments[:2], "trace")
+    plane, uplink = _path(fabric, source, destination, arguments[2] if len(arguments) > 2 else "")
+    ev = srv6.ev(plane, uplink, srv6.ev_tag(0))
+    before = _sent(desk)
+    result = probe(desk, source, destination, [ev])[0]
+    after = _sent(desk)
+    entries = []
+    address = fabric.outer_address(source, destination, ev)
+    for switch, entered, left in _switches(fabric, source, destination, plane, uplink):
+        shifted = srv6.shift_usid(address)
+        entries.append({
+            "switch": switch.name, "in": entered, "out": left, "before": srv6.text(address),
+            "after": srv6.text(shifted),
+            "sent": after.get(left, 0) - before.get(left, 0),
+        })  # fmt: skip
+        address = shifted
+    columns = ("switch", "in", "out", "before", "after", "sent")
+    rtt = result["rtt"]
+    verdict = f"answered after {1000 * rtt:.3f} ms" if rtt is not None else "no answer"
+    line = f"{source} → {destination}, plane {plane}, uplink {uplink or '–'}, EV {ev:08x}: {verdict}"
+    return Answer(Group(line, rows(columns, entries, ("sent",))), {"ev": ev, "rtt": rtt, "hops": entries})
+
+
+@word("pingall", "an EV probe over every path between all pairs of hosts")
+def pingall(desk: Desk, _arguments: Sequence[str]) -> Answer:
+    """Every path of every pair."""
+    fabric = desk.world.fabric
+    lost: list[dict[str, Any]] = []
+    sent = 0
+    for source in fabric.hosts:
+        for destination in fabric.hosts:
+            if source is destination:
+                continue
+            known = fabric.paths(source.name, destination.name)
+            values = [srv6.ev(plane, uplink, srv6.ev_tag(0)) for plane, uplink in known]
+            told = probe(desk, source.name, destination.name, values)
+            sent += len(values)
+            lost += [
+                {"source": source.name, "destination": destination.name, "plane": path[0], "uplink": path[1]}
+                for path, row in zip(known, told, strict=True)
+                if row["rtt"] is None
+            ]
+    line = f"{sent - len(lost)} of {sent} paths answer"
+    made = rows(("source", "destination", "plane", "uplink"), lost) if lost else None
+    return Answer(Group(line, made) if made else line, {"sent": sent, "lost": lost})
+
+
+@word("tables SWITCH", "the entries that a switch has, and which are not as they should be")
+def tables(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Table entries."""
+    if len(arguments) != 1:
+        wrong("tables")
+    fabric = desk.world.fabric
+    switch = fabric.switch(arguments[0])
+    entries = [
+        {"table": entry.table, "entry": intent.describe(fabric, switch, entry)}
+        for entry in intent.entries(fabric, switch)
+    ]
+    odd = [each for each in desk.ask("audit")["entries"] if each.get("switch") == switch.name]
+    line = f"{len(odd)} of them wrong: {odd}" if odd else "read back: all as they should be"
+    return Answer(Group(rows(("table", "entry"), entries), escape(line)), {"entries": entries, "wrong": odd})
+
+
+@word("counters [SWITCH]", "packets dropped by switches, by reason; of one switch also by port")
+def counters(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Switch counters."""
+    told = desk.ask("counters")["switches"]
+    names = [desk.world.fabric.switch(arguments[0]).name] if arguments else list(told)
+    lines = []
+    for name in names:
+        drops = {reason: count for reason, count in told[name].get("drops", {}).items() if count}
+        lines.append(f"{name}: " + (", ".join(f"{reason} {n}" for reason, n in drops.items()) or "nothing dropped"))
+        for number, port in told[name].get("ports", {}).items() if arguments else ():
+            lines.append(f"  port {number}: in {port.get('rx_packets', 0)}, out {port.get('tx_packets', 0)} packets")
+    return Answer("\n".join(lines), {name: told[name] for name in names})
+
+
+@word("faults", "what is in force; docs/faults.md lists every kind and its fields")
+def faults(desk: Desk, _arguments: Sequence[str]) -> Answer:
+    """Faults in force, and trouble that nobody asked for."""
+    active = desk.faults
+    trouble, desk.trouble[:] = list(desk.trouble), []
+    lines = [f"{name}: {text}" for name, text in active.items()] or ["none"]
+    return Answer(escape("\n".join([*lines, *trouble])), {"faults": active, "trouble": trouble})
+
+
+@word("flows", "traffic that runs, and that is over")
+def flows(desk: Desk, _arguments: Sequence[str]) -> Answer:
+    """Background traffic."""
+    with desk.lock:
+        entries = [_flow(desk, name) for name in desk.flows.all]
+    columns = ("name", "kind", "done", "bytes", "goodput", "state")
+    return Answer(rows(columns, entries, ("done", "bytes")) if entries else "none yet", {"flows": entries})
+
+
+def _flow(desk: Desk, name: str) -> dict[str, Any]:
+    background = desk.flows.all[name]
+    running = background.running
+    share = running.share(desk.world.now)
+    began, ended = running.began, running.ended
+    done = int(running.outcome.get("bytes", share * (running.size or 0)))
+    seconds = (ended or desk.world.now) - began if began is not None else 0.0
+    return {
+        "name": name, "kind": running.entry.kind_name, "done": f"{share:.0%}", "bytes": show_bytes(done),
+        "goodput": show_rate(done / seconds) if seconds > 0 else "–", "state": background.state,
+    }  # fmt: skip
+
+
+# --- what these share -----------------------------------------------------------------------------------------------
+
+
+def all_nodes(fabric: Fabric) -> list[Host | Switch]:
+    """Hosts, then switches."""
+    return [*fabric.hosts, *fabric.switches]
+
+
+def probe(desk: Desk, source: str, destination: str, values: Sequence[int]) -> list[dict[str, Any]]:
+    """Results of one batch of EV probes, in order."""
+    batch = _call(desk, source, "probe_evs", peer=destination, evs=list(values), timeout=PROBE_TIMEOUT)["batch"]
+
+    def told() -> list[dict[str, Any]] | None:
+        try:
+            return list(_call(desk, source, "poll_probes", batch=batch)["results"])
+        except RunError:  # not yet
+            return None
+
+    found = desk.wait_until(told, 3 * PROBE_TIMEOUT)
+    if found is None:
+        raise ValueError(f"{source} gave no result of its probes")
+    return found
+
+
+def _call(desk: Desk, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
+    with desk.lock:
+        return desk.world.call(node, op, **arguments)
+
+
+def _sent(desk: Desk) -> dict[str, int]:
+    """Packets that each switch port has sent, by interface."""
+    fabric = desk.world.fabric
+    return {
+        fabric.switch(name).port(int(number)).interface: int(port.get("tx_packets", 0))
+        for name, told in desk.ask("counters")["switches"].items()
+        for number, port in told.get("ports", {}).items()
+    }
+
+
+def _two_hosts(fabric: Fabric, arguments: Sequence[str], name: str) -> tuple[str, str]:
+    if len(arguments) != 2:
+        wrong(name)
+    source, destination = (fabric.host(each).name for each in arguments)
+    if source == destination:
+        raise ValueError(f"{source} cannot reach itself over the fabric; name two hosts")
+    return source, destination
+
+
+def _rows_to(desk: Desk, source: str, destination: str) -> list[dict[str, Any]]:
+    """What a host's QPs to another say of their paths."""
+    told = _call(desk, source, "stats")
+    address = desk.world.fabric.host(destination).address
+    own = {qp["qp"] for qp in told.get("qps", []) if qp.get("peer") in {address, destination}}
+    return [row for row in told.get("paths", []) if row["qp"] in own]
+
+
+def _path(fabric: Fabric, source: str, destination: str, text: str) -> tuple[int, int]:
+    known = fabric.paths(source, destination)
+    if not text:
+        return known[0]
+    try:
+        plane, slash, uplink = text.partition("/")
+        wanted = (int(plane), int(uplink)) if slash else srv6.ev_fields(int(text, 16))[:2]
+    except ValueError:
+        raise ValueError(f"{text!r} is no EV; write it in hexadecimal, or PLANE/UPLINK as 1/2") from None
+    if wanted not in known:
+        raise ValueError(
+            f"there is no path over plane {wanted[0]}, uplink {wanted[1]}; `paths {source} {destination}` lists them"
+        )
+    return wanted
+
+
+def _switches(fabric: Fabric, source: str, destination: str, plane: int, uplink: int) -> list[tuple[Switch, str, str]]:
+    """The switches of a path with the ports in and out."""
+    crossed: Sequence[Link] = fabric.path_links(source, destination, plane, uplink)
+    found = []
+    at = source
+    for link, following in pairwise(crossed):
+        far = link.b if link.a.node == at else link.a
+        near = following.a if following.a.node == far.node else following.b
+        found.append((fabric.switch(far.node), far.interface, near.interface))
+        at = far.node
+    return found
+
+
+def _hops(fabric: Fabric, source: str, destination: str, plane: int, uplink: int) -> list[tuple[int, str]]:
+    """The uSIDs of a path's address in order, with what each names."""
+    values = srv6.usids(fabric.outer_address(source, destination, srv6.ev(plane, uplink, 0)))
+    names = [switch.name for switch, _, _ in _switches(fabric, source, destination, plane, uplink)] + [destination]
+    return list(zip((value for value in values if value), names, strict=False))

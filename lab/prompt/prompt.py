@@ -1,0 +1,141 @@
+"""The prompt itself: lines from a terminal with completion and history, from a file, or from a pipe."""
+
+import json
+import os
+import select
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO, get_args
+
+from rich.console import Console
+from rich.markup import escape
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.faults.models import MODELS as FAULTS
+from mrclab.lab.prompt import doing, looking, words
+from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.flows import MODELS as TRAFFICS
+from mrclab.topo.errors import TopoError
+
+HISTORY = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "mrclab" / "history"
+_LOOK = 0.2  # seconds between two looks whether the lab was interrupted
+_PARTS = (looking, doing)  # importing them makes their words known
+
+LOCAL = {
+    "NODE COMMAND": "run a program inside a node, e.g. h1 ip -br link show h1-p1",
+    "p4sh SWITCH": "p4runtime-shell on a switch, as a backup controller: it may read everything and write nothing",
+    "mininet": "Mininet's own prompt",
+    "watch": "the lab at a glance, until Ctrl-C",
+    "quit": "take the lab down",
+}
+
+
+class Prompt:
+    """Reads lines until `quit` or their end. Mistakes are answered with a sentence; a script ends at the first."""
+
+    def __init__(self, desk: Desk, console: Console, tools: dict[str, Callable[[Sequence[str]], None]]) -> None:
+        self._desk = desk
+        self._console = console
+        self._tools = tools  # words that need this terminal
+        self._nodes = {node.name for node in looking.all_nodes(desk.world.fabric)}
+
+    def interact(self) -> None:
+        """Read from standard input: a terminal with completion and history, else line by line."""
+        lines = self._typed() if sys.stdin.isatty() else piped(sys.stdin, self._desk)
+        if sys.stdin.isatty():
+            self._console.print("[dim]help lists all words; Tab completes, quit takes the lab down[/]")
+        for line in lines:
+            if not self.line(line):
+                return
+
+    def script(self, lines: Iterable[str]) -> None:
+        """Carry out the lines of a file; LabError names the first that failed, with its number."""
+        for number, line in enumerate(lines, 1):
+            text = line.split("#", 1)[0].strip()
+            if text:
+                self._console.print(f"[bold]mrclab> {escape(text)}[/]")
+                try:
+                    if not self.carry_out(text):
+                        return
+                except (LabError, TopoError, ValueError) as error:
+                    raise LabError(f"line {number} of the script, {text!r}: {error}") from None
+
+    def line(self, text: str) -> bool:
+        """Carry out one line, say what went wrong with it; False where it was the last."""
+        try:
+            return self.carry_out(text)
+        except (LabError, TopoError, ValueError) as error:
+            self._console.print(f"[red]{escape(str(error))}[/]")
+        return True
+
+    def carry_out(self, text: str) -> bool:
+        """The same, but errors come out."""
+        parts = text.split()
+        if not parts or parts[0].startswith("#"):
+            return True
+        name, rest = parts[0], text.strip()[len(parts[0]) :].strip()
+        if name in {"quit", "exit"}:
+            return False
+        if name in self._tools:
+            self._tools[name](shlex.split(rest))
+        elif name in self._nodes or name == "run":
+            self._tools["run"](shlex.split(text if name in self._nodes else rest))
+        elif name == "help" and not rest:
+            self._console.print(words.run(self._desk, "help").shown)
+            for usage, meaning in LOCAL.items():
+                self._console.print(f"{escape(usage)}: {escape(meaning)}", highlight=False)
+        else:
+            self._word(text)
+        return True
+
+    def _word(self, text: str) -> None:
+        as_json = text.rsplit(maxsplit=1)[-1] == "--json"
+        answer = words.run(self._desk, text.strip().removesuffix("--json"))
+        if as_json:
+            self._console.out(json.dumps(answer.data, default=str), highlight=False)
+        else:
+            self._console.print(answer.shown, highlight=False)
+
+    def _typed(self) -> Iterator[str]:
+        from prompt_toolkit import PromptSession  # noqa: PLC0415 - a terminal's, not a script's
+        from prompt_toolkit.history import FileHistory  # noqa: PLC0415
+
+        from mrclab.lab.prompt.completion import WordCompleter  # noqa: PLC0415
+
+        HISTORY.parent.mkdir(parents=True, exist_ok=True)
+        completer = WordCompleter(self._desk, [*self._tools, "quit", *sorted(self._nodes)])
+        session: PromptSession[str] = PromptSession(history=FileHistory(str(HISTORY)), completer=completer)
+        while True:
+            try:
+                yield session.prompt("mrclab> ")
+            except KeyboardInterrupt:  # the line is given up, the lab stays
+                continue
+            except EOFError:
+                return
+
+
+def piped(source: TextIO, desk: Desk) -> Iterator[str]:
+    """Lines of a pipe, as they come, until its end or until the lab is interrupted."""
+    while not desk.interrupted:
+        try:
+            ready, _, _ = select.select([source], (), (), _LOOK)
+        except (OSError, ValueError):  # no descriptor to wait for
+            ready = [source]
+        if ready:
+            line = source.readline()
+            if not line:
+                return
+            yield line
+
+
+def kinds_and_fields() -> dict[str, dict[str, list[str]]]:
+    """For `fault` and `traffic`: every kind with its fields, as they are written."""
+
+    def names(model: Any) -> list[str]:
+        fields = ((field.alias or name) for name, field in model.model_fields.items())
+        return sorted(each for each in fields if each not in {"kind", "at", "until", "start"})
+
+    faults = {str(get_args(model.model_fields["kind"].annotation)[0]): names(model) for model in FAULTS}
+    return {"fault": faults, "traffic": {kind: names(model) for kind, model in TRAFFICS.items()}}

@@ -1,0 +1,112 @@
+"""The words of the prompt: each one function of a desk and its arguments, with what it gives as text and as data."""
+
+import difflib
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from mrclab.lab.prompt.desk import Desk
+
+Action = Callable[[Desk, Sequence[str]], "Answer"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a word gives: for people, and as data for programs."""
+
+    shown: RenderableType
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word: how it is written (capitals stand for what is to be named), what it does, its help."""
+
+    usage: str
+    meaning: str
+    action: Action
+    more: str = ""
+
+    @property
+    def name(self) -> str:
+        """The word itself."""
+        return self.usage.split(maxsplit=1)[0]
+
+
+WORDS: dict[str, Word] = {}
+
+_MEANT = {  # what people say who come from elsewhere
+    "ping": "pingall", "ls": "nodes", "dump": "net", "route": "paths", "routes": "paths", "traceroute": "trace",
+    "cut": "down", "break": "fault", "fix": "heal", "undo": "heal", "flow": "flows", "iperf": "traffic",
+}  # fmt: skip
+
+
+def word(usage: str, meaning: str, more: str = "") -> Callable[[Action], Action]:
+    """Make a function a word."""
+
+    def register(action: Action) -> Action:
+        made = Word(usage, meaning, action, more)
+        WORDS[made.name] = made
+        return action
+
+    return register
+
+
+def run(desk: Desk, line: str) -> Answer:
+    """Carry out one line. ValueError, LabError or TopoError say in a sentence what was wrong with it."""
+    try:
+        name, *arguments = shlex.split(line)
+    except ValueError as error:
+        raise ValueError(f"the line cannot be read: {error}") from None
+    if name not in WORDS:
+        raise ValueError(unknown(name, WORDS))
+    return WORDS[name].action(desk, arguments)
+
+
+def unknown(name: str, known: Mapping[str, object]) -> str:
+    """No such word; did you mean …?"""
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    meant = near[0] if near else _MEANT.get(name.lower())
+    return f"{name}: no such word; " + (f"did you mean {meant}?" if meant else "help lists all")
+
+
+def wrong(name: str) -> NoReturn:
+    """The arguments are not what the word takes."""
+    raise ValueError(f"write: {WORDS[name].usage}")
+
+
+def fields(words: Sequence[str]) -> dict[str, Any]:
+    """`link=h1-p1 rate=1%` as a dict; values are YAML. ValueError where something is neither."""
+    found: dict[str, Any] = {}
+    for each in words:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise ValueError(f"{each!r} is no field; write for example link=h1-p1 rate=1%")
+        try:
+            found[name] = YAML(typ="safe", pure=True).load(value)
+        except YAMLError:
+            raise ValueError(f"{name} cannot be read from {value!r}; write for example links=[h1-p1,h1-p2]") from None
+    return found
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """An empty table."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def rows(columns: Sequence[str], entries: Sequence[Mapping[str, Any]], right: tuple[str, ...] = ()) -> Table:
+    """A table of some fields of dicts."""
+    made = table(*columns, right=right)
+    for entry in entries:
+        made.add_row(*(str(entry[column]) for column in columns))
+    return made

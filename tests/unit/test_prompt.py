@@ -1,0 +1,233 @@
+"""The prompt in virtual time: every word on a lab that is up, in a script, from another terminal, with completion."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.document import Document
+from rich.console import Console
+
+from mrclab.lab.errors import LabError, RunError
+from mrclab.lab.prompt import service, words
+from mrclab.lab.prompt.completion import WordCompleter
+from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.prompt import Prompt
+from mrclab.lab.run.virtual import virtual_world
+from mrclab.topo.model import Fabric, UnknownName
+from mrclab.topo.spec import FabricSpec
+
+SPEC = {
+    "planes": 2,
+    "t0s": 2,
+    "t1s": 2,
+    "hosts_per_t0": 1,
+    "path_mtu": 1024,
+    "link": {"rate_pps": 2000, "delay": "1ms"},
+}
+CABLE = "t0-p1-1/t1-p1-2"
+
+
+@pytest.fixture
+def desk():
+    with virtual_world(Fabric(FabricSpec.model_validate(SPEC))) as world, Desk(world, pace=1e-6).open() as made:
+        yield made  # so slow that time passes only where a word waits
+
+
+def told(desk: Desk, line: str) -> dict:
+    return dict(words.run(desk, line).data)
+
+
+def test_paths_name_every_hop_and_their_state(desk):
+    found = told(desk, "paths h1 h2")["paths"]
+    assert [(path["plane"], path["uplink"]) for path in found] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert found[1]["hops"] == ["2101 t0-p1-1", "1102 t1-p1-2", "2102 t0-p1-2", "3101 h2"]
+    assert found[1]["address"] == "fcbb:bb00:2101:1102:2102:3101::"
+    assert {path["state"] for path in found} == {"unused"}
+    told(desk, f"down {CABLE}")
+    assert [bool(path["faults"]) for path in told(desk, "paths h1 h2")["paths"]] == [False, True, False, False]
+
+
+def test_traffic_runs_in_the_background_while_a_cable_fails_and_evs_outlive_it(desk):
+    told(desk, "traffic write from=h1 to=h2 size=4MiB name=big")
+    told(desk, "wait 100ms")
+    assert told(desk, "flows")["flows"][0]["state"] == "runs"
+    told(desk, f"down {CABLE}")
+    told(desk, "wait 200ms")
+    states = {(row["plane"], row["uplink"]): row["state"] for row in told(desk, "evs h1")["evs"]}
+    assert states[1, 2] == "ASSUMED_BAD"
+    assert set(states.values()) == {"ASSUMED_BAD", "GOOD"}
+    assert told(desk, "wait big")["flows"] == {"big": "intact"}
+    assert len(told(desk, "evs h1")["evs"]) == 4  # also now that it is over
+    assert told(desk, f"up {CABLE}") == {"link": CABLE, "up": True}
+
+
+def test_send_waits_and_says_how_it_went(desk, tmp_path):
+    file = tmp_path / "a file"
+    file.write_bytes(os.urandom(5001))
+    assert told(desk, f"send h1 h2 '{file}'")["state"] == "intact"
+    answer = told(desk, "send h2 h1 64KiB")
+    assert (answer["bytes"], answer["state"]) == (65536, "intact")
+    assert answer["seconds"] > 0
+
+
+def test_trace_shows_each_shift_and_loses_its_probe_on_a_dead_path(desk):
+    answer = told(desk, "trace h1 h2 1/2")
+    assert answer["rtt"] == pytest.approx(0.008, rel=0.5)
+    hops = answer["hops"]
+    assert [hop["switch"] for hop in hops] == ["t0-p1-1", "t1-p1-2", "t0-p1-2"]
+    assert hops[0]["after"] == hops[1]["before"] == "fcbb:bb00:1102:2102:3101::"
+    assert all(hop["sent"] >= 1 for hop in hops)
+    told(desk, f"down {CABLE}")
+    assert told(desk, "trace h1 h2 10208000")["rtt"] is None
+    answer = told(desk, "pingall")
+    assert answer["sent"] == 8
+    assert {(row["plane"], row["uplink"]) for row in answer["lost"]} >= {(1, 2)}
+    assert {row["plane"] for row in answer["lost"]} == {1}  # answers come back over paths of the same plane
+
+
+def test_faults_are_listed_and_healed(desk):
+    told(desk, "fault loss link=h1-p1 rate=50% name=gray")
+    told(desk, "fault switch_crash switch=t1-p2-1 name=crash")
+    assert list(told(desk, "faults")["faults"]) == ["gray", "crash"]
+    assert told(desk, "heal gray")["healed"][0].startswith("gray: healed")
+    assert len(told(desk, "heal")["healed"]) == 1
+    assert told(desk, "faults")["faults"] == {}
+
+
+def test_what_is_denied_is_seen_by_the_paths(desk):
+    told(desk, "deny t1-p1-2")
+    told(desk, "traffic stream from=h1 to=h2 size=256KiB name=s")
+    told(desk, "wait")
+    assert {row["state"] for row in told(desk, "evs h1")["evs"] if (row["plane"], row["uplink"]) == (1, 2)} <= {
+        "DENIED"
+    }
+    assert told(desk, "undeny t1-p1-2")["changed"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("pingal", "pingal: no such word; did you mean pingall?"),
+        ("traceroute h1", "traceroute: no such word; did you mean trace?"),
+        ("paths h1", "write: paths HOST HOST"),
+        ("paths h1 h1", "h1 cannot reach itself over the fabric; name two hosts"),
+        ("paths h1 h9", "no host is called 'h9'"),
+        ("trace h1 h2 3/1", "there is no path over plane 3, uplink 1"),
+        ("trace h1 h2 zz", "'zz' is no EV"),
+        ("fault losss link=h1-p1", "no kind of fault is called 'losss'; did you mean 'loss'?"),
+        ("fault loss link=h1-p1 rat=1%", "rat"),
+        ("fault controller_slow", "virtual time"),
+        ("fault loss h1-p1", "'h1-p1' is no field"),
+        ("traffic writ from=h1 to=h2 size=1", "no kind of traffic is called 'writ'; did you mean 'write'?"),
+        ("traffic write from=h1 to=h2 sise=1", "sise"),
+        ("send h1 h2 /nonexistent", "there is no file /nonexistent"),
+        ("stop it", "no traffic is named 'it'"),
+        ("pace never", "'never' is no number"),
+        ("wait soon", "'soon' is no duration"),
+        ("heal it", "no fault named 'it' is in force"),
+        ("send h1 'h2", "the line cannot be read"),
+    ],
+)
+def test_mistakes_get_a_sentence(desk, line, said):
+    with pytest.raises((ValueError, LabError, RunError, UnknownName)) as raised:
+        words.run(desk, line)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def completions(desk: Desk, text: str) -> list[str]:
+    completer = WordCompleter(desk, ["quit", "h1"])
+    return [each.text for each in completer.get_completions(Document(text, len(text)), None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "some"),
+    [
+        ("pa", ["pace", "paths"]),
+        ("paths ", ["h1", "h2"]),
+        ("paths h1 h", ["h1", "h2"]),
+        ("tables t1-p2", ["t1-p2-1", "t1-p2-2"]),
+        ("down t0-p1-1/", ["t0-p1-1/t1-p1-1", CABLE]),
+        ("fault swi", ["switch_crash"]),
+        ("fault loss ", ["link=", "rate="]),
+        ("fault loss link=h1-p1", ["link=h1-p1/t0-p1-1"]),
+        ("traffic write from=", ["from=h1", "from=h2"]),
+        ("evs h1 --", ["--json"]),
+    ],
+)
+def test_tab_completes_words_nodes_cables_and_fields(desk, text, some):
+    assert set(some) <= set(completions(desk, text))
+
+
+def test_a_script_stops_at_its_first_mistake_and_says_where(desk, capsys):
+    prompt = Prompt(desk, Console(width=120), {})
+    prompt.script(["# a comment", "", "nodes --json", "quit", "never reached"])
+    assert json.loads(capsys.readouterr().out.splitlines()[1])["hosts"] == ["h1", "h2"]
+    with pytest.raises(LabError, match="line 2 of the script, 'dance': dance: no such word"):
+        prompt.script(["nodes", "dance", "nodes"])
+
+
+def test_words_work_over_the_socket_beside_the_prompt(desk, tmp_path):
+    with service.served(desk, tmp_path):
+        answer = service.ask(tmp_path, "word", line="nodes")
+        assert answer["data"]["hosts"] == ["h1", "h2"]
+        assert "h1 h2" in answer["text"]
+        assert service.ask(tmp_path, "strike", kind="link_down", fields={"link": CABLE})["said"].endswith("down")
+        assert service.ask(tmp_path, "traffic", traffic={"kind": "write", "from": "h1", "to": "h2", "size": "1 KiB"})
+        assert "healed" in service.ask(tmp_path, "heal")["said"]
+        with pytest.raises(LabError, match="no such word"):
+            service.ask(tmp_path, "word", line="dance")
+    with pytest.raises(LabError, match="no prompt holds a lab"):
+        service.ask(tmp_path, "word", line="nodes")
+
+
+def mrclab(*arguments: str, place: Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    code = "from mrclab.lab.command.cli import main; main()"
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(place), "COLUMNS": "120"}
+    argv = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(argv, input=text, capture_output=True, text=True, timeout=120, check=False, env=environment)
+
+
+def test_up_takes_words_from_a_pipe_and_other_terminals_and_leaves_nothing(tmp_path):
+    code = "from mrclab.lab.command.cli import main; main()"
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    argv = [sys.executable, "-c", code, "up", "--world", "sim"]
+    up = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    assert up.stdin is not None
+    assert up.stdout is not None
+    watchdog = threading.Timer(120, up.kill)
+    watchdog.start()
+    try:
+        up.stdin.write("nodes\n")
+        up.stdin.flush()
+        while not up.stdout.readline().startswith("hosts h1"):
+            assert up.poll() is None
+        assert "hosts h1 h2 h3 h4" in mrclab("nodes", place=tmp_path).stdout
+        told = mrclab("paths", "h1", "h3", "--json", place=tmp_path)
+        assert len(json.loads(told.stdout)["paths"]) == 8
+        assert "h1-p1" in mrclab("do", "down", "h1-p1", place=tmp_path).stdout
+        second = mrclab("up", "--world", "sim", place=tmp_path)
+        assert (second.returncode, "in another terminal" in second.stderr) == (2, True)
+        said, _ = up.communicate("faults\nquit\n", timeout=60)
+    finally:
+        watchdog.cancel()
+        up.kill()
+        up.wait()
+    assert "cut-h1-p1-t0-p1-1: h1-p1/t0-p1-1 down" in said
+    assert up.returncode == 0
+    assert list((tmp_path / "mrclab").rglob("*.sock")) == []
+    gone = mrclab("nodes", place=tmp_path)
+    assert (gone.returncode, "no prompt holds a lab" in gone.stderr) == (2, True)
+
+
+def test_a_script_file_that_fails_gives_the_exit_status(tmp_path):
+    script = tmp_path / "script"
+    script.write_text("send h1 h3 64KiB\npaths h1\n")
+    done = mrclab("up", "--world", "sim", "--script", str(script), place=tmp_path)
+    assert done.returncode == 2
+    assert "intact" in done.stdout
+    assert "line 2 of the script, 'paths h1': write: paths HOST HOST" in done.stderr
