@@ -7,6 +7,7 @@ way, or was sent, while the cable was down is lost.
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heappush
 from typing import TYPE_CHECKING, Protocol
 
 from mrclab.topo.model import Link
@@ -29,10 +30,14 @@ class Fault(Protocol):
 class Way:
     """One direction of a cable. `far` takes frames with the number of the port they come in by."""
 
-    __slots__ = ("_clock", "_far", "_far_port", "clear_since", "crossed", "delay", "detour", "faults", "lost", "port")
+    __slots__ = (
+        "_clock", "_far", "_far_port", "arriving", "clear_since", "crossed", "delay", "detour", "faults", "lost",
+        "port",
+    )  # fmt: skip
 
     def __init__(self, clock: Clock, delay: int) -> None:
         self._clock = clock
+        self.arriving = self._arrive  # bound once
         self.delay = delay
         self.port: Port | None = None  # of a switch, that sends into this way
         self.clear_since = -_NEVER  # when carrier came; frames sent before that are lost
@@ -52,17 +57,27 @@ class Way:
 
     def enter(self, frame: Frame, at: int) -> None:
         """A frame leaves a port at this time, now or later."""
-        self._clock.at(at + self.delay, self._arrive, frame)
+        clock = self._clock
+        clock.serial += 1
+        heappush(clock.heap, (at + self.delay, clock.serial, self.arriving, frame))
 
     def _arrive(self, frame: Frame) -> None:
-        port = self.port
-        if port is not None and port.waiting and port.waiting[0].leave <= self._clock.now:
-            port.settle()
-        if frame.gone:
-            return
-        if self._clock.now - self.delay < self.clear_since:
+        now, port = self._clock.now, self.port
+        if port is not None:
+            waiting = port.waiting
+            if waiting and waiting[0].leave <= now:
+                port.settle()
+            if frame.gone:
+                return
+        if now - self.delay < self.clear_since:
             self.lost += 1
-            return
+        elif self.faults or self.detour is not None:
+            self._meet_faults(frame)
+        else:
+            self.crossed += 1
+            self._far(frame, self._far_port)
+
+    def _meet_faults(self, frame: Frame) -> None:
         for fault in self.faults:
             met = fault.meet(frame, self)
             if met is None:

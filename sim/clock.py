@@ -23,15 +23,18 @@ def ticks(seconds: float) -> int:
 
 
 class Clock:
-    """What will happen, and when. `now` is in picoseconds since the world began."""
+    """What will happen, and when. `now` is in picoseconds since the world began.
 
-    __slots__ = ("_serial", "halted", "heap", "now")
+    Entries of `heap` are (time, serial number, work, about); whoever pushes one by itself takes the next `serial`.
+    """
+
+    __slots__ = ("halted", "heap", "now", "serial")
 
     def __init__(self) -> None:
         self.now = 0
         self.halted = False  # set it to have `run` return
         self.heap: list[_Event] = []
-        self._serial = 0
+        self.serial = 0
 
     @property
     def seconds(self) -> float:
@@ -42,8 +45,8 @@ class Clock:
         """Call `work(about)` at a time; ValueError where that has gone by."""
         if when < self.now:
             raise ValueError(f"{when} ps has gone by: it is {self.now} ps")
-        self._serial += 1
-        heappush(self.heap, (when, self._serial, work, about))
+        self.serial += 1
+        heappush(self.heap, (when, self.serial, work, about))
 
     def run(self, until: int) -> None:
         """Let everything happen that is due up to a time, which it is then; or less, where somebody set `halted`."""

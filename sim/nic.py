@@ -27,7 +27,7 @@ class Port:
     """One NIC port: when its link is free again, its counters, and what is to be sent before the transport's frames."""
 
     __slots__ = (
-        "cable", "config", "foreign", "free_at", "injected", "number", "rx_bytes", "rx_packets", "tx_bytes",
+        "armed", "cable", "config", "foreign", "free_at", "injected", "number", "rx_bytes", "rx_packets", "tx_bytes",
         "tx_packets", "up", "way",
     )  # fmt: skip
 
@@ -38,6 +38,7 @@ class Port:
         self.way = way
         self.up = False
         self.free_at = 0
+        self.armed = False  # somebody comes when it is free
         self.injected: deque[seam.Frame] = deque()
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.foreign = 0
 
@@ -168,7 +169,7 @@ class SimNic:
         if [port.config for port in self.ports] != list(config.ports) or config.path_mtu != self._path_mtu:
             raise ValueError("ports and path_mtu of a running NIC cannot change; restart the agent")
         self._set_rate(config)
-        self._clock.at(self._clock.now, self._is_free)  # what the transport makes of it may be to send
+        self._clock.at(self._clock.now, self._look)  # what the transport makes of it may be to send
 
     def strain(self) -> dict[str, Any]:
         """Nothing strains a NIC in virtual time."""
@@ -217,7 +218,7 @@ class SimNic:
     def _transmit(self) -> None:
         """Give every free port a frame. One that had none is asked again after another got one: planes keep step."""
         soon, clock = self._soon, self._clock
-        next_frame = self._transport.next_frame
+        next_frame, has_work = self._transport.next_frame, self._transport.has_work
         now = clock.now
         seconds = now / SECOND
         sent = True
@@ -231,6 +232,10 @@ class SimNic:
                     if frame is not None:
                         sent = True
                         self._send(port, frame, now)
+        for port in self._up:
+            if not port.armed and port.free_at > now and (port.injected or has_work(port.number, seconds)):
+                port.armed = True
+                clock.at(port.free_at, self._is_free, port)
 
     def _send(self, port: Port, frame: seam.Frame, now: int) -> None:
         size = frame.wire_len
@@ -238,11 +243,15 @@ class SimNic:
             frame = of_bytes(b"".join((frame.header, frame.payload or b"", frame.trailer)))
         port.tx_packets += 1
         port.tx_bytes += size
-        port.free_at = free_at = now + size * SECOND // self._bytes_per_second
-        port.way.enter(frame, free_at if self._stores else now)
-        self._clock.at(free_at, self._is_free)
+        port.free_at = now + size * SECOND // self._bytes_per_second
+        port.way.enter(frame, port.free_at if self._stores else now)
 
-    def _is_free(self, _about: object) -> None:
+    def _is_free(self, port: Port) -> None:
+        port.armed = False
+        if self._on:
+            self.serve()
+
+    def _look(self, _about: object) -> None:
         if self._on:
             self.serve()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from heapq import heappush
 from typing import TYPE_CHECKING
 
 from mrclab.sim.clock import SECOND
@@ -83,7 +84,9 @@ class Port:
                 dscp = frame.dscp
         if not _IN_DATA_QUEUE[dscp]:
             frame.leave = now if not self._bits_per_second else self._control_leaves(frame, now)
-            self._count(frame, _CLASSES[dscp])
+            kind = _CLASSES[dscp]
+            self.tx_packets[kind] += 1
+            self.tx_bytes[kind] += frame.size
         elif len(waiting) >= self._depth:
             self.dropped += 1
             return
@@ -99,7 +102,9 @@ class Port:
             else:
                 waiting.append(frame)
             self._last = frame.leave = leave
-        self.way.enter(frame, frame.leave)
+        clock, way = self._clock, self.way
+        clock.serial += 1
+        heappush(clock.heap, (frame.leave + way.delay, clock.serial, way.arriving, frame))
 
     def _control_leaves(self, frame: Frame, now: int) -> int:
         """When a frame of the control queue has left: behind those before it, ahead of all data but what it delays.
@@ -127,7 +132,9 @@ class Port:
             if above > 0 and self._ecn_span and frame.ecn != _ECN_NOT_ECT and above > self._draw(self._ecn_span):
                 frame.mark()
                 self.marks += 1
-            self._count(frame, _CLASSES[frame.dscp])
+            kind = _CLASSES[frame.dscp]
+            self.tx_packets[kind] += 1
+            self.tx_bytes[kind] += frame.size
 
     def _draw(self, count: int) -> int:
         """A number below `count`."""
