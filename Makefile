@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHONS ?= 3.10 3.11
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help demo test test-pythons test-debian13 paper lint bench libmrc p4 setup lock clean
+.PHONY: help demo test test-pythons test-debian13 paper drill lint bench libmrc p4 setup lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-pythons only the unit tests, under those of PYTHONS=\"3.10 3.11 3.12 3.13 3.14\" that are here"
 	@echo "sudo make test-debian13  set up, demo and unit tests on a bare Debian 13 in a folder (needs mmdebstrap)"
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
+	@echo "sudo make drill   kill, stop, fill, remove and flood the parts of a running lab, fifty times (half an hour)"
 	@echo "make lint         ruff and mypy only"
 	@echo "sudo make bench   how fast the parts are on this machine"
 	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (needs gcc, libibverbs-dev; OCP=DIR: those headers)"
@@ -24,6 +25,9 @@ setup:
 
 demo: setup
 	@$(BIN)/mrclab run scenarios/link-failure.yaml $(target_flag) $(ARGS)
+
+drill: setup
+	@$(BIN)/python -m mrclab.experiments.drill $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

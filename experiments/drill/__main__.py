@@ -1,0 +1,210 @@
+"""`make drill`: runs a small scenario again and again, and does something to it at a random moment each time.
+
+What must hold each time: the exit status is a documented one, no traceback, one clear reason within five seconds where
+the run ends by it, nothing left on the machine (after `mrclab clean`, where the lab itself was killed), and the next
+run holds. Needs root. Seeded; moments are random, and so is what each kind of thing is done to.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from mrclab.experiments.drill import mischief
+from mrclab.experiments.drill.mischief import Mischief, Scene
+from mrclab.topo.linux import processes, state
+
+SCENARIO = """\
+name: drill
+max_wait: {max_wait}
+fabric: {{planes: 2, t0s: 2, t1s: 1, hosts_per_t0: 1, path_mtu: 1024, link: {{rate_pps: 200, delay: 5ms}}}}
+traffic:
+  - {{name: stream, kind: stream, from: h1, to: h2, duration: {seconds}s}}
+"""
+REASON_S = 5.0  # seconds in which the reason must be said
+_END_S = 90.0  # seconds after which a run that has not ended hangs
+_STATUSES = {0, 1, 2, 3, 4, 130}
+_SECONDS = 3.0  # of traffic
+_PARTS = 9  # processes of the scenario's lab
+_DISK_MIB = 40
+_AGAIN = 3  # attempts of the next run that a busy machine makes invalid
+
+
+@dataclass
+class Round:
+    """One run and what became of it; `wrong` is empty where all was as it must be."""
+
+    what: str
+    to: str
+    moment: float  # seconds after the command began
+    during: str
+    status: int | None = None
+    reason: str = ""
+    after: float | None = None  # seconds from the deed to the reason
+    wrong: list[str] = field(default_factory=list)
+
+
+class Drill:
+    """Makes rounds in a place of its own."""
+
+    def __init__(self, home: Path, seed: int) -> None:
+        self._home, self._draw = home, random.Random(seed)
+        self._run_dir = Path(f"/run/mrclab-drill-{os.getpid()}/lab")
+        self._results = home / "results"
+        self._strict, self._loose = home / "strict.yaml", home / "loose.yaml"
+        self._strict.write_text(SCENARIO.format(max_wait="1s", seconds=_SECONDS))
+        self._loose.write_text(SCENARIO.format(max_wait="10s", seconds=1))
+
+    def round(self, one: Mischief) -> Round:
+        """Run, do it at a random moment, look at what comes of it, and run once more."""
+        with mischief.small_disk(self._run_dir.parent, _DISK_MIB), mischief.small_disk(self._results, _DISK_MIB):
+            made = self._disturbed(one)
+            self._tidy(made)
+        self._next(made)
+        return made
+
+    def _argv(self, *words: object) -> list[str]:
+        code = "from mrclab.lab.command.cli import main; main()"
+        return [sys.executable, "-u", "-c", code, "--run-dir", str(self._run_dir), *map(str, words)]
+
+    def _disturbed(self, one: Mischief) -> Round:
+        said = self._home / "said"
+        with said.open("wb") as file:
+            argv = self._argv("run", self._strict, "--results", self._results)
+            process = subprocess.Popen(argv, stdout=file, stderr=file, start_new_session=True)
+        began = time.monotonic()
+        made = Round(one.name, "", 0.0, "")
+        try:
+            done = self._at_a_moment(one, process, made)
+            made.moment = round(done - began, 2)
+            made.after = self._wait_reason(one, process, said, done)
+            made.status = process.wait(max(1.0, done + _END_S - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            made.wrong.append(f"it did not end within {_END_S:.0f} s")
+        finally:
+            process.kill()
+            process.wait()
+        self._judge(one, made, said.read_text(errors="replace"))
+        return made
+
+    def _at_a_moment(self, one: Mischief, process: "subprocess.Popen[bytes]", made: Round) -> float:
+        """Wait for a random moment of bring-up or traffic, and do it; returns when it was done."""
+        scene = Scene(self._run_dir, process.pid, self._results)
+        in_traffic = self._draw.random() < 0.7
+        made.during = "traffic" if in_traffic else "bring-up"
+        log = self._run_dir / "history" / "lab.jsonl"
+        deadline = time.monotonic() + _END_S
+        while process.poll() is None and time.monotonic() < deadline:
+            there = (
+                len(mischief.parts(scene)) >= 9
+                if not in_traffic
+                else log.exists() and "traffic.start" in log.read_text()
+            )
+            if there:
+                break
+            time.sleep(0.02)
+        time.sleep(self._draw.uniform(0.0, 0.8 * _SECONDS if in_traffic else 0.3))
+        begun = time.monotonic()
+        if process.poll() is None:
+            made.to = one.do(scene, self._draw)
+        return time.monotonic() if not one.fatal else begun
+
+    def _wait_reason(self, one: Mischief, process: "subprocess.Popen[bytes]", said: Path, done: float) -> float | None:
+        """Seconds until one of the words of the reason was said; None where none is, or needs to be."""
+        while one.says and time.monotonic() < done + _END_S:
+            ended = process.poll() is not None
+            if any(word in said.read_text(errors="replace") for word in one.says):
+                return round(time.monotonic() - done, 2)
+            if ended:
+                break
+            time.sleep(0.02)
+        return None
+
+    def _judge(self, one: Mischief, made: Round, said: str) -> None:
+        lines = [line.strip() for line in said.splitlines() if any(word in line for word in one.says)]
+        made.reason = lines[0][:300] if lines else ""
+        if not made.to:
+            made.reason = "the run had ended before"
+            return
+        if "Traceback" in said or "mistake of the lab's own" in said:
+            made.wrong.append("a traceback: " + said[-800:])
+        killed = one.name == "kill the lab"
+        if not killed and made.status not in _STATUSES:
+            made.wrong.append(f"exit status {made.status}")
+        if one.fatal and one.says and made.after is None:
+            made.wrong.append(f"no reason was given: {said[-800:]}")
+        if made.after is not None and made.after > REASON_S:
+            made.wrong.append(f"the reason came after {made.after:.1f} s")
+        if one.fatal and made.status == 0:
+            made.wrong.append("it held though it could not")
+        if not one.fatal and made.status not in {0, 1, 3}:
+            made.wrong.append(f"exit status {made.status}: {said[-800:]}")
+
+    def _tidy(self, made: Round) -> None:
+        """Nothing may be left; what a killed lab left, `mrclab clean` removes."""
+        if made.what == "kill the lab":
+            subprocess.run(self._argv("clean"), capture_output=True, check=False)
+        left = processes.of_labs().get(self._run_dir.parent.resolve(), set())
+        if left:
+            made.wrong.append(f"{len(left)} processes were left")
+            state.clean(self._run_dir.parent)
+        name = state.namespace(self._run_dir.parent, "cables")
+        if Path(f"/run/netns/{name}").exists():
+            made.wrong.append(f"the namespace {name} was left")
+            state.clean(self._run_dir.parent)
+
+    def _next(self, made: Round) -> None:
+        for _ in range(_AGAIN):
+            argv = self._argv("run", self._loose, "--results", self._home / "next")
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            if done.returncode != 3:
+                break
+        if done.returncode == 3:
+            made.reason += " (the machine is too busy for the next run)"
+        elif done.returncode:
+            made.wrong.append(f"the next run ended with {done.returncode}: {done.stderr[-600:]} {done.stdout[-300:]}")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Make the rounds; exit status 1 where one was not as it must be."""
+    parser = argparse.ArgumentParser(prog="drill", description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after so many seconds")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="only what has this in its name")
+    parser.add_argument("--report", type=Path, help="write all rounds as JSON to this file")
+    options = parser.parse_args(words)
+    if os.geteuid() != 0:
+        sys.stderr.write("drill: it needs root, as the lab does; run it with sudo\n")
+        return 2
+    kinds = [one for one in mischief.ALL if options.only in one.name]
+    end = time.monotonic() + options.seconds
+    made: list[Round] = []
+    with tempfile.TemporaryDirectory(prefix="mrclab-drill-") as home:
+        drill = Drill(Path(home), options.seed)
+        for number in range(options.rounds):
+            if time.monotonic() > end:
+                break
+            result = drill.round(kinds[number % len(kinds)])
+            made.append(result)
+            verdict = "; ".join(result.wrong) or "as it must be"
+            after = "" if result.after is None else f", reason after {result.after:.2f} s"
+            what = f"{number + 1}: {result.what} ({result.to}) in {result.during} at {result.moment:.1f} s"
+            sys.stdout.write(f"{what}: status {result.status}{after}: {verdict}\n")
+            sys.stdout.flush()
+            if options.report:
+                options.report.write_text(json.dumps([asdict(one) for one in made], indent=1) + "\n")
+    wrong = sum(bool(one.wrong) for one in made)
+    sys.stdout.write(f"{len(made)} rounds, {wrong} of them not as they must be\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
