@@ -26,11 +26,9 @@ NS = 1000  # ticks
 
 
 def fabric(**more):
-    return Fabric(
-        FabricSpec(
-            planes=1, t0s=3, t1s=4, hosts_per_t0=2, link=LinkSpec(rate_pps=RATE_PPS, delay=0), queue=QUEUE, **more
-        )
-    )
+    link = LinkSpec(rate_pps=RATE_PPS, delay=0)
+    spec = {"planes": 1, "t0s": 3, "t1s": 4, "hosts_per_t0": 2, "queue": QUEUE, "switch_latency": 0}
+    return Fabric(FabricSpec(link=link, **spec, **more))
 
 
 class Middle(random.Random):
