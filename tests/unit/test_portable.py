@@ -33,8 +33,6 @@ WIRE = (
     "controller.provisioning.prober",
     "controller.provisioning.program",
     "controller.provisioning.provision",
-    "lab.command.shell",
-    "lab.faults.live",
     "lab.faults.selftest",
     "lab.run.programs",
     "lab.run.session",
