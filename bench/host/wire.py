@@ -100,23 +100,30 @@ def transfer(names: tuple[str, str], directory: Path, load: Load) -> tuple[Cost,
 
     RuntimeError where the file did not arrive bit for bit, or a port does not come up.
     """
-    agents: list[subprocess.Popen[str]] = []
     source = directory / "source"
     source.write_bytes(os.urandom(load.packets * PATH_MTU))
+    with agents(names, directory, load) as clients:
+        return _measure(clients, source, directory / "target", load)
+
+
+@contextlib.contextmanager
+def agents(names: tuple[str, str], directory: Path, load: Load) -> Iterator[list[Client]]:
+    """Both agents, up, as their clients; ended afterwards."""
+    started: list[subprocess.Popen[str]] = []
     try:
         for host in (1, 2):
             stem = directory / f"h{host}"
             stem.with_suffix(".json").write_text(node_config(host, load).model_dump_json())
-            agents.append(
+            started.append(
                 spawn(names[host - 1], "mrclab.hosts.agent", "--log-level", "WARNING", "--node-config", f"{stem}.json",
                       "--socket", f"{stem}.sock", "--history", f"{stem}.jsonl")
             )  # fmt: skip
         clients = [Client.wait_for(directory / f"h{host}.sock", PATIENCE_S) for host in (1, 2)]
         for client in clients:
             _wait_until_up(client)
-        return _measure(clients, source, directory / "target", load)
+        yield clients
     finally:
-        for agent in agents:
+        for agent in started:
             agent.send_signal(signal.SIGTERM)
             agent.communicate()
 

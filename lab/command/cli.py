@@ -77,7 +77,12 @@ Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (d
 Force = Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")]
 Results = Annotated[Path, typer.Option(help="where result directories go")]
 
-_BENCHMARKS = {"host": "mrclab.bench.host", "controller": "mrclab.bench.controller", "switch": "mrclab.bench.switch"}
+_BENCHMARKS = {
+    "host": "mrclab.bench.host",
+    "controller": "mrclab.bench.controller",
+    "switch": "mrclab.bench.switch",
+    "verbs": "mrclab.bench.verbs",
+}
 _KNOWN = (LabError, TopoError, SpecError, UnknownName, RpcError)
 
 
@@ -205,7 +210,7 @@ def doctor(
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def bench(
-    part: Annotated[str, typer.Argument(help="host, controller or switch; all where it is left out")] = "",
+    part: Annotated[str, typer.Argument(help="host, controller, switch or verbs; all where it is left out")] = "",
     options: Annotated[list[str] | None, typer.Argument(help="options of that benchmark, e.g. --help")] = None,
 ) -> None:
     """Measure how fast the parts of the lab are on this machine."""

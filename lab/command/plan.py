@@ -127,6 +127,8 @@ def _traffic(fabric: Fabric, scenario: Scenario) -> Table:
 def _what(fabric: Fabric, entry: TrafficBase, qps: int) -> str:
     """What the agents of a traffic will do."""
     done = entry.workload(fabric, entry.hosts_in(fabric, 0)[0], qps)
+    if done["kind"] == "program":
+        return "; ".join(done["commands"])
     if done["kind"] == "write":
         return f"{show_bytes(done['size'])} as one RDMA write"
     if done["kind"] == "pingpong":

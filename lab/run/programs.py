@@ -52,8 +52,12 @@ def run(lab: Lab, host: str, argv: Sequence[str]) -> int:
     return subprocess.run(command, env=made, check=False).returncode
 
 
-def _join(lab: Lab, host: str, pid: int) -> None:
+def join(lab: Lab, host: str) -> None:
     """Put a host onto the management network, if it is not there yet."""
+    _join(lab, host, int(lab.call(host, "hello")["pid"]))
+
+
+def _join(lab: Lab, host: str, pid: int) -> None:
     if f"{_BRIDGE}:" in Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii"):
         return
     number = lab.fabric.host(host).number

@@ -16,6 +16,7 @@ from mrclab.lab.report import results
 from mrclab.lab.report.summary import Facts, state
 from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.flows import Running
+from mrclab.lab.run.runningprograms import running
 from mrclab.lab.run.transfer import GOOD_STATES
 from mrclab.lab.run.world import GONE, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
@@ -60,7 +61,7 @@ class Run:
         self._say = say
         self._progress = progress
         qps, seed = loaded.scenario.transport.qps, loaded.scenario.seed
-        self._traffics = [Running(world, entry, qps, seed) for entry in loaded.scenario.traffic]
+        self._traffics = [running(world, entry, qps, seed) for entry in loaded.scenario.traffic]
         self._time_line = TimeLine(world, loaded.scenario.faults)
         self._hearing = world.hear(sorted({host for traffic in self._traffics for host in traffic.hosts}))
         self._mortal = {name for fault in loaded.scenario.faults for name in fault.processes(world.fabric)}

@@ -74,6 +74,9 @@ def check(*runs: Loaded) -> None:
 def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
     from mrclab.lab.run import virtual  # noqa: PLC0415 - only who wants it pays for it
 
+    for entry in loaded.scenario.traffic:
+        if entry.kind_name == "program":
+            yield f"{loaded.source}: traffic {entry.name}: programs need real hosts; run it with --world wire"
     for fault in loaded.scenario.faults:
         if fault.kind_name not in virtual.FAULTS:
             yield (

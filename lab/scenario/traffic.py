@@ -5,11 +5,13 @@ A flow is what one host sends another, over one or several QPs. Sizes are bytes 
 
 import math
 import random
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from mrclab.lab.faults.cablemodels import PathName
 from mrclab.lab.scenario.base import Strict
@@ -365,8 +367,69 @@ class SendRecvRing(_Collective):
         return [Flow(self.name, a, b, self.in_all(self.size)) for a, b in self._ring()]
 
 
+class ProgramSpec(Strict):
+    """One program of somebody else, written to OCP's MRC headers, on one host."""
+
+    host: HostName
+    command: Annotated[str, Field(min_length=1)] = Field(
+        description="as a shell would split it; {h3} is h3's address for TCP, e.g. ./mrc_example -d mrc0 {h3}"
+    )
+    ready: str | None = Field(default=None, description="what it says before the next one starts, a regular expression")
+
+    @field_validator("command")
+    @classmethod
+    def _can_be_split(cls, command: str) -> str:
+        if not shlex.split(command):  # ValueError where a quote is not closed
+            raise ValueError("the command has no words")
+        return command
+
+    @field_validator("ready")
+    @classmethod
+    def _is_a_pattern(cls, ready: str | None) -> str | None:
+        try:
+            re.compile(ready or "")
+        except re.error as error:
+            raise ValueError(f"{ready!r} is no regular expression: {error}") from None
+        return ready
+
+
+class Programs(TrafficBase):
+    """Programs of other people on lib_mrc.so, each started when the one before is ready; the first one receives."""
+
+    kind: Literal["program"]
+    programs: Annotated[list[ProgramSpec], Field(min_length=1)]
+    files: list[str] = Field(
+        default=[], description="patterns of what they leave in $MRCLAB_FILES, taken into the results, e.g. ['*.csv']"
+    )
+
+    @model_validator(mode="after")
+    def _own_qps(self) -> "Programs":
+        if self.qps is not None or self.paths or self.attributes:
+            raise ValueError(f"{self.name} makes its QPs by itself; leave qps, paths and attributes out")
+        if len({one.host for one in self.programs}) < 2:
+            raise ValueError(f"{self.name} has programs on one host alone; a flow needs two hosts")
+        return self
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """From each host to that of the first program."""
+        del fabric, seed
+        first = self.programs[0].host
+        senders = dict.fromkeys(one.host for one in self.programs if one.host != first)
+        return [Flow(self.name, source, first, None) for source in senders]
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """Nothing that an agent does by itself."""
+        del fabric, host, qps
+        return {"kind": "program", "commands": [f"{one.host}: {one.command}" for one in self.programs]}
+
+    @property
+    def together(self) -> bool:
+        """One that fails leaves the others waiting."""
+        return True
+
+
 Traffic = Annotated[
-    Write | Stream | PingPong | Permutation | Incast | AllToAll | RingAllReduce | SendRecvRing,
+    Write | Stream | PingPong | Permutation | Incast | AllToAll | RingAllReduce | SendRecvRing | Programs,
     Field(discriminator="kind"),
 ]
 

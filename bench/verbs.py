@@ -1,0 +1,185 @@
+"""What a write by lib_mrc.so costs beside the same by the agents' workload: ``sudo python -m mrclab.bench.verbs``.
+
+Two agents on a veth pair, as in the benchmark of hosts. First as fast as they go, in messages of one packet: what
+mrc_post_send costs the program, and what a message costs the agents. Then at the rate of a lab, in messages of 1 MiB:
+how much of the bandwidth of the agent's own stream a program gets.
+"""
+
+import argparse
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mrclab.bench.host.parts import Cost
+from mrclab.bench.host.wire import PATH_MTU, PATIENCE_S, Load, agents, wire
+from mrclab.hosts.agent.provider.server import SUFFIX
+from mrclab.rpc.client import Client
+
+log = logging.getLogger("mrclab.bench.verbs")
+
+PROGRAM = Path(__file__).parents[1] / "hosts" / "libmrc" / "build" / "verbs_bench"
+LARGE = 1 << 20  # bytes
+_ATTRIBUTES = {"cc_profile": "none", "mpr": 2}
+_DEPTH = 128
+_PACED_PLANES, _PACED_RATE, _PACED_DELAY_S = 4, 400.0, 0.002
+_ROUNDS = 3  # by turns; the best of each counts, since others may share the machine
+
+
+@dataclass(frozen=True)
+class Run:
+    """Messages in a time, CPU time of both agents, and of a program the nanoseconds of one mrc_post_send."""
+
+    sender: Cost
+    receiver: Cost
+    post_ns: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Messages per second."""
+        return self.sender.rate
+
+
+@dataclass(frozen=True)
+class Result:
+    """By the program and by the agents' own workload: one packet a message at full speed, and 1 MiB at a lab's rate."""
+
+    program: Run
+    own: Run
+    paced_program: Run
+    paced_own: Run
+
+
+def run(messages: int = 20_000, large: int = 24) -> Result:
+    """Measure everything; needs root and the built library. Raises RuntimeError with the words of what failed."""
+    if not PROGRAM.exists():
+        raise RuntimeError(f"{PROGRAM.name} is not built; run make libmrc")
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
+        fast = _both(Path(name), Load(1, 0, _ATTRIBUTES), messages, PATH_MTU)
+        slow = _both(Path(name), Load(_PACED_PLANES, 0, {}, _PACED_RATE, _PACED_DELAY_S), large, LARGE)
+    return Result(*fast, *slow)
+
+
+def _both(directory: Path, load: Load, count: int, size: int) -> tuple[Run, Run]:
+    found: dict[Callable[..., Run], list[Run]] = {_by_program: [], _by_workload: []}
+    with wire(load.planes) as names:
+        for _ in range(_ROUNDS):
+            for kind, runs in found.items():
+                with agents(names, directory, load) as clients:
+                    runs.append(kind(names, clients, load, count, size))
+    programs, own = (max(runs, key=lambda one: one.rate) for runs in found.values())
+    return programs, own
+
+
+def _by_program(names: tuple[str, str], clients: list[Client], load: Load, count: int, size: int) -> Run:
+    del load
+    ends = []
+    for name, client, role in zip(names, clients, ("send", "receive"), strict=True):
+        environment = {**os.environ, "MRCLAB_VERBS": str(Path(client.path).with_suffix(SUFFIX))}
+        command = ["ip", "netns", "exec", name, str(PROGRAM), role, str(count), str(size)]
+        ends.append(subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        ))  # fmt: skip
+    try:
+        sides = [_line(end) for end in ends]
+        for end, peer in zip(ends, reversed(sides), strict=True):
+            _say(end, peer)
+        for end in ends:
+            _line(end)
+        before = _cpu(clients)
+        _say(ends[0], "go")
+        elapsed, post_ns = map(float, _line(ends[0]).split())
+        after = _cpu(clients)
+        return Run(*_costs(count, elapsed, before, after), post_ns)
+    finally:
+        for end in ends:
+            end.kill()
+            end.communicate()
+
+
+def _by_workload(names: tuple[str, str], clients: list[Client], load: Load, count: int, size: int) -> Run:
+    del names
+    spec = {"kind": "stream", "message": size, "size": count * size, "depth": min(_DEPTH, count), "seed": "bench"}
+    infos = []
+    for client, role, peer in zip(clients, ("send", "recv"), ("h2", "h1"), strict=True):
+        flow = {"name": "flow", "role": role, "peer": peer, "qps": 1, "attributes": load.attributes}
+        infos.append(client.call("prepare_workload", name="bench", spec=spec, flows=[flow])["flows"])
+    for client, theirs in zip(clients, reversed(infos), strict=True):
+        client.call("connect_workload", name="bench", flows={"flow": theirs["flow"]})
+    before = _cpu(clients)
+    at = clients[0].call("hello")["now"] + 0.05
+    for client in clients:
+        client.call("start_workload", name="bench", at=at)
+    done: dict[str, Any] = next(e for e in clients[0].events(PATIENCE_S) if e["kind"] == "flow.done")
+    return Run(*_costs(count, done["ended"] - at, before, _cpu(clients)))
+
+
+def _costs(count: int, elapsed: float, before: list[float], after: list[float]) -> tuple[Cost, Cost]:
+    sender, receiver = (Cost(count, elapsed, b - a) for a, b in zip(before, after, strict=True))
+    return sender, receiver
+
+
+def _cpu(clients: list[Client]) -> list[float]:
+    return [float(client.call("stats")["cpu"]) for client in clients]
+
+
+def _line(end: "subprocess.Popen[str]") -> str:
+    assert end.stdout is not None
+    line = end.stdout.readline()
+    if not line:
+        raise RuntimeError("verbs_bench ended early; its words are above")
+    return line.strip()
+
+
+def _say(end: "subprocess.Popen[str]", text: str) -> None:
+    assert end.stdin is not None
+    end.stdin.write(text + "\n")
+    end.stdin.flush()
+
+
+def table(result: Result) -> str:
+    """The result for people."""
+    fast, own = result.program, result.own
+    program, agents_own = _mbit(result.paced_program), _mbit(result.paced_own)
+    rates = f"{program:.2f} Mb/s by a program, {agents_own:.2f} by the agents' workload"
+    lines = [
+        f"{PATH_MTU} B messages           messages/s  agent sends µs  agent receives µs",
+        f"  by a program             {fast.rate:10,.0f}  {fast.sender.cpu_us:14.1f}  {fast.receiver.cpu_us:17.1f}",
+        f"  by the agents' workload  {own.rate:10,.0f}  {own.sender.cpu_us:14.1f}  {own.receiver.cpu_us:17.1f}",
+        f"mrc_post_send              {fast.post_ns / 1000:10.2f} µs a request (goal: under 5)",
+        f"1 MiB messages, {_PACED_PLANES} links    {rates}: {program / agents_own:.1%} (goal: within 3 %)",
+    ]
+    return "\n".join(lines)
+
+
+def _mbit(one: Run) -> float:
+    return one.rate * LARGE * 8 / 1e6
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark and print the table, or JSON; return the exit status."""
+    parser = argparse.ArgumentParser(prog="mrclab.bench.verbs", description="what a write by lib_mrc.so costs")
+    parser.add_argument("--messages", type=int, default=20_000)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.WARNING)
+    if os.geteuid() != 0:
+        log.error("the verbs benchmark needs root for network namespaces")
+        return 1
+    try:
+        result = run(options.messages)
+    except RuntimeError as error:
+        log.error("%s", error)
+        return 1
+    sys.stdout.write((json.dumps(asdict(result)) if options.json else table(result)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""A traffic that is other people's programs: started one after the other, watched, and judged by how they end.
+
+It looks to the runner like any other traffic. What its QPs did is in the hosts' samples; which ones they are is seen
+while they live, and written with the record of the start once that is known.
+"""
+
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab.errors import RunError
+from mrclab.lab.run import programs
+from mrclab.lab.run.attach import Lab
+from mrclab.lab.run.flows import Running
+from mrclab.lab.run.world import World
+from mrclab.lab.scenario.traffic import Programs, ProgramSpec, TrafficBase
+
+_READY_LIMIT = 30.0  # seconds until a program has said that it is ready
+_POLL = 0.02
+_GRACE = 2.0  # seconds that programs get to end by themselves when one has failed
+
+
+@dataclass
+class _Process:
+    spec: ProgramSpec
+    process: "subprocess.Popen[bytes]"
+    output: Path
+
+    def said(self) -> str:
+        return self.output.read_text(errors="replace")
+
+
+def running(world: World, entry: TrafficBase, qps: int, seed: int) -> Running:
+    """A traffic as the runner drives it."""
+    if isinstance(entry, Programs):
+        return RunningPrograms(world, entry, seed)
+    return Running(world, entry, qps, seed)
+
+
+class RunningPrograms(Running):
+    """Programs from start to end."""
+
+    entry: Programs
+
+    def __init__(self, world: World, entry: Programs, seed: int) -> None:
+        super().__init__(world, entry, 0, seed)
+        if not isinstance(world, Lab):
+            raise RunError(f"{entry.name}: programs need hosts that are processes; run it on the wire")
+        self._lab: Lab = world
+        self._processes: list[_Process] = []
+        self._pairs: dict[str, set[tuple[int, int]]] = {}  # flow → QPs at both ends
+        self._error = ""
+        self._failed_at: float | None = None
+
+    def prepare(self) -> None:
+        """Make the folder that they may leave files in."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.ready = True
+
+    @property
+    def _folder(self) -> Path:
+        return self._lab.files.absolute() / self.name
+
+    def start(self, at: float) -> None:
+        """Start all, each when the one before has said that it is ready; the traffic begins with the last."""
+        for place, spec in enumerate(self.entry.programs):
+            self._launch(place, spec)
+            if spec.ready is not None and not self._becomes_ready(self._processes[-1]):
+                self._error = f"{spec.host}: {spec.command} did not say {spec.ready!r}"
+                break
+        self.began = max(at, self._world.now)
+
+    def _launch(self, place: int, spec: ProgramSpec) -> None:
+        words = shlex.split(spec.command)
+        for host in self._lab.fabric.hosts:
+            words = [word.replace(f"{{{host.name}}}", programs.address(host.number)) for word in words]
+        for host_name in {one.host for one in self.entry.programs}:
+            programs.join(self._lab, host_name)
+        command, environment = programs.prepare(self._lab, spec.host, words)
+        output = self._lab.run_dir / "log" / f"{self.name}-{place + 1}-{spec.host}.log"
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                command, env={**environment, "MRCLAB_FILES": str(self._folder)}, stdin=subprocess.DEVNULL,
+                stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        self._processes.append(_Process(spec, process, output))
+
+    def _becomes_ready(self, started: _Process) -> bool:
+        pattern = re.compile(started.spec.ready or "")
+        deadline = self._world.now + _READY_LIMIT * self._lab.pace.stretch
+        while not pattern.search(started.said()):
+            if started.process.poll() is not None or self._world.now > deadline:
+                return bool(pattern.search(started.said()))
+            self._world.pause(_POLL)
+        return True
+
+    @property
+    def over(self) -> bool:
+        """Whether all have ended, or one has failed and the others had their time."""
+        if all(one.process.poll() is not None for one in self._processes):
+            return True
+        failed = bool(self._error) or any(one.process.poll() for one in self._processes)
+        if failed and self._failed_at is None:
+            self._failed_at = self._world.now
+        return self._failed_at is not None and self._world.now > self._failed_at + _GRACE
+
+    def share(self, now: float) -> float:
+        """Nobody knows how far they are; 1 at the end. Their QPs are noted on the way."""
+        del now
+        if self.running:
+            self._note_qps()
+        return 1.0 if self.ended is not None else 0.0
+
+    def _note_qps(self) -> None:
+        """QPs of the programs' hosts that lead to each other."""
+        addresses = {host.name: host.address for host in self._lab.fabric.hosts}
+        rows = {name: self._rows(name) for name in self.hosts}
+        for flow in self.entry.flows(self._lab.fabric, 0):
+            here = [row for row in rows[flow.source] if row["peer"] == addresses[flow.destination]]
+            there = {row["qp"]: row for row in rows[flow.destination] if row["peer"] == addresses[flow.source]}
+            for mine, theirs in zip(here, there, strict=False):
+                self._pairs.setdefault(flow.name, set()).add((mine["qp"], theirs))
+
+    def _rows(self, host: str) -> list[dict[str, Any]]:
+        try:
+            return list(self._world.call(host, "stats").get("qps", []))
+        except RunError:
+            return []  # its agent is gone; `lose` says so
+
+    def take(self, host: str, event: Mapping[str, Any]) -> None:
+        """Agents say nothing of programs."""
+
+    def lose(self, host: str, why: str) -> None:
+        """An agent is gone: its program notices by itself."""
+        del why
+        self.ready = self.ready and host not in self.hosts
+
+    def finish(self, error: str = "") -> None:
+        """End what still runs, take the files, and write how it was."""
+        self._note_qps()
+        for one in self._processes:
+            if one.process.poll() is None:
+                error = error or self._error or "another program of this traffic failed"
+                one.process.kill()
+                one.process.wait()
+        ended = self.ended = self._world.now
+        began = ended if self.began is None else self.began
+        self._collect()
+        worst = next((one for one in self._processes if one.process.returncode), None)
+        if worst is not None and not self._error:
+            status = worst.process.returncode
+            lines = worst.said().strip().splitlines()
+            self._error = f"{worst.spec.host}: {worst.spec.command} ended with status {status}: {(lines or [''])[-1]}"
+        error = self._error or error
+        flows = self.entry.flows(self._lab.fabric, 0)
+        self._world.record(
+            "traffic.start", began, traffic=self.name, traffic_kind="program", source=flows[0].source,
+            destination=flows[0].destination, size=0,
+            flows=[
+                {"flow": flow.name, "source": flow.source, "destination": flow.destination, "size": 0,
+                 "qps": [{"source_qp": a, "destination_qp": b} for a, b in sorted(self._pairs.get(flow.name, ()))]}
+                for flow in flows
+            ],
+        )  # fmt: skip
+        said = {"exit_status": max((abs(one.process.returncode or 0) for one in self._processes), default=0)}
+        wrong = {"error": error} if error else {}
+        for flow in flows:
+            self._world.record(
+                "flow.end", ended, traffic=self.name, flow=flow.name, bytes=0, seconds=round(ended - began, 9),
+                error=error, **said,
+            )  # fmt: skip
+        self.outcome = {"bytes": 0, "sent_sha256": "", "received_sha256": "", "iterations": [], **said, **wrong}
+        self._world.record("traffic.end", ended, traffic=self.name, **self.outcome)
+
+    def _collect(self) -> None:
+        """What the programs left goes beside their output."""
+        for pattern in self.entry.files:
+            for path in sorted(self._folder.glob(pattern)):
+                (self._lab.run_dir / "log" / f"{self.name}-{path.name}").write_bytes(path.read_bytes())
+
+    def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]], good: frozenset[str]) -> int:
+        """Their QPs are gone with them."""
+        del rows, good
+        return 0

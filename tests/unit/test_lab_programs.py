@@ -1,0 +1,106 @@
+"""Traffic that is other people's programs: how they are started, told ready, judged and ended."""
+
+import os
+import re
+
+import pytest
+
+from mrclab.lab.errors import ScenarioError
+from mrclab.lab.run import programs, runningprograms, worlds
+from mrclab.lab.run.attach import Lab
+from mrclab.lab.scenario import scenario
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+TEXT = """
+name: theirs-run
+title: a program of somebody else
+traffic:
+  - name: theirs
+    kind: program
+    programs:
+      - {host: h3, command: "sh -c 'echo listening; read x < $MRCLAB_FILES/pipe; exit 0'", ready: listen}
+      - {host: h1, command: "sh -c 'echo to {h3} > $MRCLAB_FILES/said.txt; echo go > $MRCLAB_FILES/pipe; exit STATUS'"}
+    files: ["*.txt"]
+expect: [{kind: integrity}]
+"""
+
+
+class World(Lab):
+    """A lab of plain processes, whose hosts have one QP each."""
+
+    def __init__(self, run_dir):
+        super().__init__(run_dir, Fabric(FabricSpec()))
+        (run_dir / "log").mkdir()
+        self.records = []
+
+    def call(self, node, op, /, **_):
+        peer = {"h1": "h3", "h3": "h1"}.get(node, "h1")
+        return {"qps": [{"qp": 256, "peer": self.fabric.host(peer).address}]} if op == "stats" else {"pid": os.getpid()}
+
+    def record(self, kind, t=None, **fields):
+        self.records.append({"kind": kind, "t": t, **fields})
+        return t or self.now
+
+    def of(self, kind):
+        return [record for record in self.records if record["kind"] == kind]
+
+
+def driven(tmp_path, monkeypatch, status):
+    path = tmp_path / "x.yaml"
+    path.write_text(TEXT.replace("STATUS", str(status)))
+    entry = scenario.load(path).scenario.traffic[0]
+    world = World(tmp_path)
+    monkeypatch.setattr(programs, "join", lambda *_: None)
+    monkeypatch.setattr(programs, "prepare", lambda _lab, _host, argv: (list(argv), dict(os.environ)))
+    made = runningprograms.running(world, entry, 1, 1)
+    made.prepare()
+    os.mkfifo(world.files / "theirs" / "pipe")
+    made.start(world.now)
+    while not made.over:
+        made.share(world.now)
+        world.pause(0.01)
+    made.finish()
+    return world, made
+
+
+def test_programs_that_end_well_leave_their_output_their_files_and_their_qps(tmp_path, monkeypatch):
+    world, made = driven(tmp_path, monkeypatch, 0)
+    assert made.outcome["exit_status"] == 0
+    assert "error" not in made.outcome
+    (start,) = world.of("traffic.start")
+    assert start["flows"][0]["flow"] == "theirs/h1>h3"
+    assert start["flows"][0]["qps"] == [{"source_qp": 256, "destination_qp": 256}]
+    assert (tmp_path / "log" / "theirs-said.txt").read_text() == f"to {programs.address(3)}\n"
+    assert (tmp_path / "log" / "theirs-1-h3.log").read_text() == "listening\n"
+
+
+def test_a_program_that_fails_fails_the_traffic_and_says_how(tmp_path, monkeypatch):
+    world, made = driven(tmp_path, monkeypatch, 4)
+    assert re.search(r"^h1: sh -c .* ended with status 4", made.outcome["error"])
+    assert world.of("flow.end")[0]["exit_status"] == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("host: h1", "host: h3"), "two hosts"),
+        (("ready: listen", 'ready: "("'), "no regular expression"),
+        (("exit STATUS'", "exit"), "quotation"),
+        (("files:", "qps: 2\n    files:"), "makes its QPs by itself"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path, change, said):
+    path = tmp_path / "x.yaml"
+    path.write_text(TEXT.replace(*change))
+    with pytest.raises(ScenarioError) as error:
+        scenario.load(path)
+    assert said in " ".join(error.value.mistakes)
+
+
+def test_virtual_time_refuses_programs(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text("world: sim\n" + TEXT)
+    with pytest.raises(ScenarioError) as error:
+        worlds.check(scenario.load(path))
+    assert "--world wire" in " ".join(error.value.mistakes)
