@@ -1,5 +1,6 @@
 """The command `mrclab`. Known errors become one sentence on stderr and an exit status; nothing here does any work."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -28,6 +29,7 @@ from mrclab.lab.run.attach import RUN_DIR, attach
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
 from mrclab.lab.run.world import Clock, Progress
+from mrclab.lab.run.world import World as LiveWorld
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.rpc.errors import RpcError
@@ -176,7 +178,9 @@ def send(
             with guarded():
                 _send(running, names, file, output, progress, timeout)
         else:
-            with worlds.world_up(where, fabric, progress, target=target, run_dir=context.obj) as lab:
+            with worlds.world_up(
+                where, fabric, progress, target=target, run_dir=context.obj, on_failure=_keep_logs
+            ) as lab:
                 _send(lab, names, file, output, progress, timeout)
 
 
@@ -329,6 +333,14 @@ def _check_output(output: Path | None) -> None:
     if output.is_dir() or not place.exists() or not os.access(place, os.W_OK):
         why = "is a directory" if output.is_dir() else "cannot be written"
         raise LabError(f"the output {output} {why}; name a file in a directory that is there and can be written")
+
+
+def _keep_logs(failed: LiveWorld, _error: Exception) -> None:
+    """Keep what a lab that did not come up wrote; a run keeps it with its results."""
+    with contextlib.suppress(OSError):
+        directory = Path(tempfile.mkdtemp(prefix="mrclab-logs-"))
+        failed.collect(directory)
+        err.print(f"the lab did not come up; all logs are in {directory / 'log'}", soft_wrap=True, highlight=False)
 
 
 def _warn(warnings: list[str]) -> None:
