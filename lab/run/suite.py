@@ -99,7 +99,11 @@ def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
     for word in words or [str(home)]:
         found = list(_files(word, home))
         if not found:
-            known = ", ".join(sorted({path.stem for path in _below(home)} | {p.name for p in home.glob("*/")}))
+            known = ", ".join(
+                sorted(
+                    {path.stem for path in _below(home)} | {place.name for place in home.iterdir() if place.is_dir()}
+                )
+            )
             raise ScenarioError([f"{word} is no scenario file, and none of those in {home.name}: {known}"])
         paths += [path for path in found if path not in paths]
     return paths

@@ -44,21 +44,15 @@ WIRE = (
 _LOAD = """
 import importlib, json, pkgutil, socket, sys
 
-ABSENT = {"fcntl", "resource", "mininet", "pyroute2", "finsy", "grpc", "google", "scapy", "starlette", "uvicorn"}
-
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ABSENT:
-            raise ImportError(f"{name} is not here")
-
-sys.meta_path.insert(0, Absent())
+for name in ("fcntl", "resource", "mininet", "pyroute2", "finsy", "grpc", "google", "scapy", "starlette", "uvicorn"):
+    sys.modules[name] = None  # its import fails, also where the interpreter has loaded it for itself
 if hasattr(socket, "AF_PACKET"):
     del socket.AF_PACKET
 failed = {}
 for top in ("controller", "experiments", "hosts", "lab", "rpc", "sim", "topo"):
     package = importlib.import_module(f"mrclab.{top}")
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda _: None):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith(("__main__", "libmrc.example")):  # these are programs
             try:
                 importlib.import_module(module.name)
             except ImportError as error:

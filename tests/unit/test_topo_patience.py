@@ -71,7 +71,10 @@ def test_limits_stretch_by_how_slowly_the_first_processes_started(machine):
 @pytest.mark.parametrize(("idle", "kind"), [(0.02, TooSlow), (1.0, RunError)])
 def test_a_process_that_does_not_get_ready_ends_the_bring_up_with_the_reason(machine, idle, kind):
     lab = SimpleNamespace(
-        emulation=SimpleNamespace(processes=lambda: {"h1": 1}), pace=Pace(), last_words=lambda _name: "it said nothing"
+        emulation=SimpleNamespace(processes=lambda: {"h1": 1}),
+        pace=Pace(),
+        check=lambda: None,
+        last_words=lambda _name: "it said nothing",
     )
 
     def never():
