@@ -31,7 +31,9 @@ class Span:
         return self._length
 
     def __getitem__(self, part: slice) -> bytes:
-        start, stop, _ = part.indices(self._length)
+        start, stop = part.start or 0, part.stop
+        if stop is None or stop > self._length:
+            stop = self._length
         return self._of.read(self._at + start, stop - start)
 
     def release(self) -> None:
@@ -39,7 +41,10 @@ class Span:
 
 
 class RegionView:
-    """A region's bytes. Where the memory is gone it reads as zeros and the region's `fault` says so."""
+    """A region's bytes. Where the memory is gone it reads as zeros and the region's `fault` says so.
+
+    Parts are taken by bounds that the table of regions has checked, never open or negative.
+    """
 
     def __init__(self, descriptor: int, address: int, length: int) -> None:
         if not 0 <= address <= address + length <= _TOP:
@@ -51,11 +56,10 @@ class RegionView:
         return self._length
 
     def __getitem__(self, part: slice) -> Span:
-        start, stop, _ = part.indices(self._length)
-        return Span(self, start, max(0, stop - start))
+        return Span(self, part.start, part.stop - part.start)
 
     def __setitem__(self, part: slice, data: memoryview) -> None:
-        start, _, _ = part.indices(self._length)
+        start = part.start
         try:
             if os.pwrite(self._descriptor, data, self._address + start) == len(data):
                 return

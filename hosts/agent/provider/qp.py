@@ -291,11 +291,12 @@ class ProgramQp:
 
     def pump(self) -> None:
         """Give what the program posted to the transport, as far as that takes it."""
+        rings = self.rings
         try:
-            for _ in range(self.rings.waiting_receives()):
+            for _ in range(rings.waiting_receives()):
                 if not self._receive():
                     break
-            for _ in range(self.rings.waiting_sends()):
+            for _ in range(rings.waiting_sends()):
                 if not self._next():
                     break
         except VerbsError as error:
@@ -359,6 +360,10 @@ class ProgramQp:
         if parts > wire.MAX_SGE:
             raise VerbsError("EINVAL", f"a scatter list of {parts} entries is longer than {wire.MAX_SGE}")
         memory = self._verbs.memory
+        if parts == 1:
+            address, length, lkey = wire.SGE.unpack_from(slot, wire.SEND_DATA)
+            if length:
+                return memory.local(lkey, address - memory.region(lkey).va, length, self.pd)
         found = []
         for place in range(parts):
             address, length, lkey = wire.SGE.unpack_from(slot, wire.SEND_DATA + place * wire.SGE.size)

@@ -1,0 +1,59 @@
+"""Somebody else's programs on a small real fabric: a C program of ours at both ends while a cable is cut, and exec."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from mrclab_command import Command
+from topo_helpers import run_dir
+
+from mrclab.topo.linux import state
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+from verbs_ground import LIBMRC, PROGRAMS, build, compiled, needs_compiler
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+    needs_compiler,
+]
+
+SCENARIO = """\
+name: theirs
+max_wait: 1s
+fabric: {planes: 2, t0s: 2, t1s: 1, hosts_per_t0: 1, path_mtu: 1024, link: {rate_pps: 500, delay: 5ms}}
+traffic:
+  - name: writes
+    kind: program
+    programs:
+      - host: h2
+        command: "sh -c 'cd $MRCLAB_FILES; mkfifo a b; echo listening; exec PROGRAM receive b a'"
+        ready: listening
+      - {host: h1, command: "sh -c 'cd $MRCLAB_FILES; exec PROGRAM send a b'"}
+faults:
+  - {name: cut, kind: link_down, link: h1-p2, at: writes + 100ms, until: writes + 500ms}
+expect:
+  - {kind: integrity, traffic: writes}
+  - {kind: qp_errors}
+  - {kind: retransmitted}
+"""
+
+
+@pytest.fixture
+def mrclab(request):
+    command = Command(run_dir(f"-{abs(hash(request.node.name)) % 10000}"))
+    yield command
+    state.clean(command.run_dir.parent)
+
+
+def test_a_program_of_somebody_else_runs_while_a_cable_is_cut_and_is_judged(mrclab, tmp_path):
+    build(LIBMRC / "build")
+    program = compiled(PROGRAMS / "writes.c", build(tmp_path / "build"))
+    path = tmp_path / "theirs.yaml"
+    path.write_text(SCENARIO.replace("PROGRAM", str(program)))
+    done = mrclab.run("run", path, "--results", tmp_path / "results")
+    assert done.returncode in {0, 3}, done.stdout + done.stderr  # 3: the machine was too slow for a result
+    logs = {log.name: log.read_text() for log in (tmp_path / "results").rglob("writes-*.log")}
+    assert "receive done" in logs["writes-1-h2.log"]
+    assert "send done" in logs["writes-2-h1.log"]
