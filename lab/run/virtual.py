@@ -26,6 +26,7 @@ from mrclab.topo.transport import TransportSpec
 NAME = "sim"
 FAULTS = frozenset(FAULT_KINDS) | {"chaos"}
 
+_MOMENT = 1e-9  # seconds that pass at least where somebody waits
 _SLICES = 2  # looks whether somebody wants to end it, in the time between two samples of a host
 
 
@@ -75,7 +76,8 @@ class VirtualWorld:
         if self._interrupts.seen and not self._interrupted:
             self._interrupted = True
             raise KeyboardInterrupt
-        for host, event in self._sim.run(max(self.now, min(until, self.now + self._slice))):
+        least = self.now + _MOMENT  # what was due a rounding error ago is due then
+        for host, event in self._sim.run(max(least, min(until, self.now + self._slice))):
             for hearing in self._hearings:
                 hearing.take(host, event)
 

@@ -182,3 +182,17 @@ def test_the_wire_refuses_a_line_rate_that_it_cannot_carry_and_says_what_it_coul
         runner.run_scenario(loaded, tmp_path, quiet, quiet)
     slower = TRUE_SPEED.replace("100 Gb/s", "5 Mb/s").replace("600 ns", "5ms")
     worlds.check(scenario.in_world(scenario.loads(slower), "wire"))
+
+
+def test_what_is_due_at_a_time_that_no_float_meets_happens_all_the_same(tmp_path):
+    starts = ["0.01", "0.15", "0.16", "0.17", "0.21", "0.22", "0.23", "0.99"]  # (0.017 + 0.15) - 0.017 < 0.15
+    traffic = [
+        f"  - {{name: part-{n}, kind: write, from: h1, to: h2, size: 2 KiB, start: {at}s}}\n"
+        for n, at in enumerate(starts)
+    ]
+    fabric = SMALL.split("traffic:", maxsplit=1)[0].replace("path_mtu: 1024", "path_mtu: 1024, link: {delay: 7ms}")
+    text = fabric + "traffic:\n" + "".join(traffic) + "expect: [{kind: integrity}]\n"
+    outcome = run(text, tmp_path)
+    assert outcome.state == "held"
+    began = [record.t for record in outcome.measures.history.of("traffic.start")]
+    assert [t - began[0] for t in began] == pytest.approx([float(at) - 0.01 for at in starts], abs=1e-6)
