@@ -263,7 +263,7 @@ class SimWorld:
         return [line for _, line in self._lines[number:]]
 
     def collect(self, directory: Path) -> None:
-        """Write what it was made of and what happened: fabric.yaml, node/, log/, history.jsonl."""
+        """Write what it was made of and what happened, once: fabric.yaml, node/, log/, history.jsonl."""
         for folder in ("node", "log"):
             (directory / folder).mkdir(exist_ok=True)
         with (directory / "fabric.yaml").open("w", encoding="utf-8") as file:
@@ -273,6 +273,7 @@ class SimWorld:
         self._lines.sort(key=lambda line: line[0])
         with (directory / "history.jsonl").open("w", encoding="utf-8") as history:
             history.writelines(line + "\n" for _, line in self._lines)
+        self._lines.clear()  # it can be hundreds of megabytes, and whoever reads the file makes more of it
 
 
 def _nic(host: Host) -> SimNic:

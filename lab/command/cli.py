@@ -84,6 +84,7 @@ _BENCHMARKS = {
     "controller": "mrclab.bench.controller",
     "switch": "mrclab.bench.switch",
     "verbs": "mrclab.bench.verbs",
+    "sim": "mrclab.bench.sim",
 }
 _KNOWN = (LabError, TopoError, SpecError, UnknownName, RpcError)
 
@@ -214,7 +215,7 @@ def doctor(
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def bench(
-    part: Annotated[str, typer.Argument(help="host, controller, switch or verbs; all where it is left out")] = "",
+    part: Annotated[str, typer.Argument(help="host, controller, switch, verbs or sim; all where it is left out")] = "",
     options: Annotated[list[str] | None, typer.Argument(help="options of that benchmark, e.g. --help")] = None,
 ) -> None:
     """Measure how fast the parts of the lab are on this machine."""
