@@ -20,7 +20,6 @@ from mrclab.lab.run.world import World
 from mrclab.lab.scenario.traffic import Programs, ProgramSpec, TrafficBase
 
 _READY_LIMIT = 30.0  # seconds until a program has said that it is ready
-_POLL = 0.02
 _GRACE = 2.0  # seconds that programs get to end by themselves when one has failed
 
 
@@ -29,6 +28,7 @@ class _Process:
     spec: ProgramSpec
     process: "subprocess.Popen[bytes]"
     output: Path
+    began: float  # on the world's clock
 
     def said(self) -> str:
         return self.output.read_text(errors="replace")
@@ -57,8 +57,10 @@ class RunningPrograms(Running):
         self._failed_at: float | None = None
 
     def prepare(self) -> None:
-        """Make the folder that they may leave files in."""
+        """Make the folder that they may leave files in, and have their hosts reach each other over TCP."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        for host in {one.host for one in self.entry.programs}:
+            programs.join(self._lab, host)
         self.ready = True
 
     @property
@@ -66,20 +68,16 @@ class RunningPrograms(Running):
         return self._lab.files.absolute() / self.name
 
     def start(self, at: float) -> None:
-        """Start all, each when the one before has said that it is ready; the traffic begins with the last."""
-        for place, spec in enumerate(self.entry.programs):
-            self._launch(place, spec)
-            if spec.ready is not None and not self._becomes_ready(self._processes[-1]):
-                self._error = f"{spec.host}: {spec.command} did not say {spec.ready!r}"
-                break
+        """Start the first; each of the others follows, as the runner looks, when the one before is ready."""
         self.began = max(at, self._world.now)
+        self._launch()
 
-    def _launch(self, place: int, spec: ProgramSpec) -> None:
+    def _launch(self) -> None:
+        place = len(self._processes)
+        spec = self.entry.programs[place]
         words = shlex.split(spec.command)
         for host in self._lab.fabric.hosts:
             words = [word.replace(f"{{{host.name}}}", programs.address(host.number)) for word in words]
-        for host_name in {one.host for one in self.entry.programs}:
-            programs.join(self._lab, host_name)
         command, environment = programs.prepare(self._lab, spec.host, words)
         output = self._lab.run_dir / "log" / f"{self.name}-{place + 1}-{spec.host}.log"
         with output.open("wb") as file:
@@ -87,21 +85,24 @@ class RunningPrograms(Running):
                 command, env={**environment, "MRCLAB_FILES": str(self._folder)}, stdin=subprocess.DEVNULL,
                 stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
-        self._processes.append(_Process(spec, process, output))
+        self._processes.append(_Process(spec, process, output, self._world.now))
 
-    def _becomes_ready(self, started: _Process) -> bool:
-        pattern = re.compile(started.spec.ready or "")
-        deadline = self._world.now + _READY_LIMIT * self._lab.pace.stretch
-        while not pattern.search(started.said()):
-            if started.process.poll() is not None or self._world.now > deadline:
-                return bool(pattern.search(started.said()))
-            self._world.pause(_POLL)
-        return True
+    def _go_on(self) -> None:
+        """Start the next if the one before is ready; where it will not be, the traffic has failed."""
+        while len(self._processes) < len(self.entry.programs) and not self._error:
+            last = self._processes[-1]
+            if not re.search(last.spec.ready or "", last.said()):
+                too_long = self._world.now > last.began + _READY_LIMIT * self._lab.pace.stretch
+                if last.process.poll() is not None or too_long:
+                    self._error = f"{last.spec.host}: {last.spec.command} did not say {last.spec.ready!r}"
+                return
+            self._launch()
 
     @property
     def over(self) -> bool:
         """Whether all have ended, or one has failed and the others had their time."""
-        if all(one.process.poll() is not None for one in self._processes):
+        started = len(self._processes) == len(self.entry.programs)
+        if started and all(one.process.poll() is not None for one in self._processes):
             return True
         failed = bool(self._error) or any(one.process.poll() for one in self._processes)
         if failed and self._failed_at is None:
@@ -112,6 +113,7 @@ class RunningPrograms(Running):
         """Nobody knows how far they are; 1 at the end. Their QPs are noted on the way."""
         del now
         if self.running:
+            self._go_on()
             self._note_qps()
         return 1.0 if self.ended is not None else 0.0
 

@@ -146,3 +146,17 @@ def test_rogue_calls_are_refused_and_the_agent_lives(library, ground):
             assert answer(wire.HEAD.pack(77, 5)) == errno.EINVAL
     ground.turn()
     assert "receive done" in ends(ground, program("writes", library), "send", "receive")[1]
+
+
+def test_a_qp_that_somebody_else_destroys_costs_its_program_and_not_the_agent(library, ground):
+    binary = program("life", library)
+    a, b = ground.folder / "a", ground.folder / "b"
+    both = [ground.start("h1", binary, "writer", a, b), ground.start("h3", binary, "writer", b, a)]
+    h1, _ = ground.simulation.hosts.values()
+    ground.until(lambda: any(qp.stats.acked_bytes > 100_000 for qp in h1.qps.values()))
+    h1.destroy_qp(next(iter(h1.qps)))
+    for _ in range(50):
+        ground.turn()
+    for process in both:
+        process.kill()
+    ground.until(ground.nothing_left)

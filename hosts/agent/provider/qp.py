@@ -264,9 +264,9 @@ class ProgramQp:
         self.rings.set_state(state)
 
     def _unmake(self) -> None:
-        if self.made:
+        if self.made and self.number in self._verbs.qps:  # the agent's other operations can destroy it, too
             self._verbs.destroy_qp(self.number)
-            self.made = False
+        self.made = False
 
     def query(self) -> tuple[list[int], bytes]:
         """Numbers in the order of NUMBERS, and the peer's GID."""
@@ -382,7 +382,7 @@ class ProgramQp:
         return True
 
     def _fail(self, status: str, reason: str) -> None:
-        if self.made:
+        if self.made and self.number in self._verbs.qps:
             self._verbs.qp(self.number).fail(status, reason, at_fault=False)
         self._enter(State.ERR)
 
