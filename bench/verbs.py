@@ -19,7 +19,7 @@ from typing import Any
 
 from mrclab.bench.host.parts import Cost
 from mrclab.bench.host.wire import PATH_MTU, PATIENCE_S, Load, agents, wire
-from mrclab.hosts.agent.provider.server import SUFFIX
+from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.rpc.client import Client
 
 log = logging.getLogger("mrclab.bench.verbs")

@@ -21,7 +21,8 @@ from mrclab.hosts.agent.api import checked
 from mrclab.hosts.agent.history import History
 from mrclab.hosts.agent.host import Host
 from mrclab.hosts.agent.process import ProcessOperations
-from mrclab.hosts.agent.provider.server import SUFFIX, Provider
+from mrclab.hosts.agent.provider import SUFFIX
+from mrclab.hosts.agent.provider.server import Provider
 from mrclab.hosts.agent.punctual import be_punctual
 from mrclab.hosts.memory.regions import Mapped
 from mrclab.hosts.mrc.endpoint import Endpoint as MrcEndpoint

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mrclab.hosts.agent.provider.server import SUFFIX
+from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.attach import Lab
 from mrclab.topo.linux.processes import TOKEN_VARIABLE

@@ -34,7 +34,6 @@ WIRE = (
     "controller.provisioning.program",
     "controller.provisioning.provision",
     "lab.faults.selftest",
-    "lab.run.programs",
     "lab.run.session",
     "lab.run.wirebreakage",
     "lab.ui.server",  # the page, an extra of its own

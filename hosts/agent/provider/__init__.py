@@ -1,1 +1,6 @@
 """The agent's side of lib_mrc.so: programs of other people on this host's NIC. See docs/ocp-api.md."""
+
+from typing import Final
+
+SUFFIX: Final = ".verbs"
+"""Of the name of an agent's socket for such programs, after the host's."""

@@ -22,7 +22,6 @@ from mrclab.rpc.paths import check_length
 
 log = logging.getLogger(__name__)
 
-SUFFIX: Final = ".verbs"
 _PORT_INTERVAL_S: Final = 0.05  # how often one looks whether a port came or went
 _MAX_FDS: Final = 4
 _ROOM: Final = wire.MAX_BYTES + 1024
