@@ -72,25 +72,37 @@ class HostOperations:
         return {"version": self._config.version}
 
 
-def checked(parts: Iterable[object], transport: Endpoint, loop: Loop) -> dict[str, Callable[..., Any]]:
+def checked(parts: Iterable[Any], transport: Endpoint, loop: Loop) -> dict[str, Callable[..., Any]]:
     """The operations of all parts by name: arguments checked, each done at the loop's time."""
     return {
-        name: _checked(name, method, transport, loop)
+        name: _checked(name, function, part, transport, loop)
         for part in parts
-        for name, method in inspect.getmembers(part, inspect.ismethod)
-        if not name.startswith("_")
+        for name, function in _operations(type(part)).items()
     }
 
 
-def _checked(name: str, method: Callable[..., Any], transport: Endpoint, loop: Loop) -> Callable[..., Any]:
-    """Return a method with its arguments' types checked and refusals of the transport turned into answers."""
-    validated = validate_call(config=ConfigDict(strict=True))(method)
+@functools.cache
+def _operations(part: type) -> dict[str, Callable[..., Any]]:
+    """Methods without underscore of a class; made once, however many hosts a process has."""
+    return {name: found for name, found in inspect.getmembers(part, inspect.isfunction) if not name.startswith("_")}
 
-    @functools.wraps(method)
+
+@functools.cache
+def _validated(function: Callable[..., Any]) -> Callable[..., Any]:
+    return validate_call(config=ConfigDict(strict=True))(function)
+
+
+def _checked(
+    name: str, function: Callable[..., Any], part: object, transport: Endpoint, loop: Loop
+) -> Callable[..., Any]:
+    """Return a part's method with its arguments' types checked and refusals of the transport turned into answers."""
+    validated = _validated(function)
+
+    @functools.wraps(function)
     def operation(**arguments: Any) -> Any:
         transport.advance(loop.now)
         try:
-            return validated(**arguments)
+            return validated(part, **arguments)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"])

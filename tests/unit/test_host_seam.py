@@ -7,6 +7,7 @@ import sys
 import pytest
 from mrc_sim import node_config
 
+from mrclab.hosts.agent import api
 from mrclab.hosts.agent.host import Host
 from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.nic.seam import PortCounters
@@ -128,3 +129,13 @@ def test_a_host_needs_nothing_of_linux():
     blocked = f"import sys; sys.modules.update(dict.fromkeys({LINUX!r})); import mrclab.hosts.agent.host"
     done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_hosts_of_one_process_share_what_checks_their_arguments(host, monkeypatch):
+    def refuse(*_arguments, **_options):
+        raise AssertionError("made anew")
+
+    monkeypatch.setattr(api, "validate_call", refuse)
+    another = Host(node_config(3), random.Random(1), HandNic, Plain(), lambda _now, entry: entry, lambda *_: None)
+    assert another.call("hello")["host"] == "h3"
+    assert host.call("hello")["host"] == "h1"
