@@ -77,7 +77,7 @@ def checked(parts: Iterable[Any], transport: Endpoint, loop: Loop) -> dict[str, 
     return {
         name: _checked(name, function, part, transport, loop)
         for part in parts
-        for name, function in _operations(type(part)).items()
+        for name, function in _operations(part.__class__).items()
     }
 
 
