@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHONS ?= 3.10 3.11
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help demo test test-pythons test-debian13 paper drill lint bench libmrc p4 setup lock clean
+.PHONY: help demo test test-pythons test-debian13 paper drill lint bench libmrc p4 pictures setup lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -18,6 +18,7 @@ help:
 	@echo "sudo make bench   how fast the parts are on this machine"
 	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (needs gcc, libibverbs-dev; OCP=DIR: those headers)"
 	@echo "make p4           compile p4src/ (needs p4c)"
+	@echo "make pictures     make the pictures of the live page in docs/ again (needs Chromium, and playwright in .venv)"
 	@echo "make setup        only set up; make lock rewrites requirements.lock"
 
 setup:
@@ -55,6 +56,9 @@ libmrc:
 
 p4: setup
 	@$(BIN)/python -m mrclab.lab.command.p4build
+
+pictures: setup
+	@$(BIN)/python docs/pictures.py
 
 lock:
 	@setup/lock.sh

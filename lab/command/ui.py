@@ -1,22 +1,20 @@
 """The command `mrclab ui`: the page of the running lab, or of a finished run. It only reads words and calls others."""
 
 import socket
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mrclab.lab.command.operations import out, running_lab
-from mrclab.lab.errors import LabError, RunError
-from mrclab.lab.run.attach import Lab
+from mrclab.lab.command.up import held_run_dir
+from mrclab.lab.errors import LabError
+from mrclab.lab.prompt import service
 from mrclab.lab.ui.sources import Live, Replay
-from mrclab.rpc.client import Client
-from mrclab.rpc.errors import RpcError
 
 app = typer.Typer()
-
-_REPLY = 60.0  # seconds an operation may take
-_DESK = "lab.sock"  # of the process that owns the lab
 
 Results = Annotated[
     Path | None, typer.Argument(metavar="[RESULT_DIR]", help="a finished run; default: the running lab")
@@ -30,14 +28,22 @@ def ui(context: typer.Context, results: Results = None, port: Port = 0) -> None:
     if results is not None:
         serve(Replay(results), None, port)
         return
-    from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
-
-    lab = running_lab(context.obj)
-    source = Live(lab.run_dir, lambda: state.running(lab.run_dir.parent) is not None)
+    place = held_run_dir(context.obj)
+    source = Live(place, alive(context.obj, place))
     try:
-        serve(source, lambda operation, arguments: operate(lab, operation, arguments), port)
+        serve(source, partial(service.ask, place), port)
     finally:
         source.stop()
+
+
+def alive(run_dir: Path, place: Path) -> Callable[[], bool]:
+    """Whether the lab at a place is still there; LabError where none is."""
+    if place == run_dir:
+        from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
+
+        running_lab(run_dir)
+        return lambda: state.running(run_dir.parent) is not None
+    return (place / "fabric.yaml").exists
 
 
 def serve(source: Live | Replay, operate: Any, port: int) -> None:
@@ -56,15 +62,7 @@ def serve(source: Live | Replay, operate: Any, port: int) -> None:
         listener.bind(("127.0.0.1", port))
     except OSError as error:
         raise LabError(f"cannot listen on port {port}: {error.strerror}; choose another with --port") from None
+    listener.listen()
     out.print(page.address(listener.getsockname()[1]), soft_wrap=True)
     config = uvicorn.Config(page.app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
     uvicorn.Server(config).run(sockets=[listener])
-
-
-def operate(lab: Lab, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Ask the process that owns the lab; RunError says why it would not."""
-    try:
-        with Client(lab.run_dir / _DESK, _REPLY) as client:
-            return client.call(operation, **arguments)
-    except RpcError as error:
-        raise RunError(error.message) from None

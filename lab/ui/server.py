@@ -27,7 +27,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.sources import Source
 
-Operate = Callable[[str, dict[str, Any]], dict[str, Any]]
+Operate = Callable[..., dict[str, Any]]  # (operation, **arguments)
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 STATIC = Path(__file__).parent / "static"
@@ -122,7 +122,7 @@ class Page:
         except (LabError, ValueError, KeyError, TypeError):
             return JSONResponse({"error": "send an object with operation and arguments, of a megabyte at most"}, 400)
         try:
-            return JSONResponse(await run_in_threadpool(self._operate, operation, arguments))
+            return JSONResponse(await run_in_threadpool(self._operate, operation, **arguments))
         except LabError as error:
             return JSONResponse({"error": str(error)}, 422)
 

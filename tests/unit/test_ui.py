@@ -172,7 +172,7 @@ def test_wrong_tokens_other_sites_and_other_names_are_refused(page, path, header
 def test_operations_reach_the_lab_and_its_refusals_the_page(tmp_path):
     asked = []
 
-    def operate(operation: str, arguments: dict) -> dict:
+    def operate(operation: str, **arguments: object) -> dict:
         asked.append((operation, arguments))
         if operation != "strike":
             raise RunError("no such word")

@@ -2,6 +2,8 @@
 
 const PLANES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555"];
 const STATES = { GOOD: "#009e73", SKIP: "#f0e442", ASSUMED_BAD: "#d55e00", PORT_DOWN: "#7a3b12", DENIED: "#0072b2", STANDBY: "#c3cad3" };
+const HEIGHT = 190;
+const FROM_ZERO = { range: (_, __, most) => [0, Math.max(most ?? 0, 1e-6) * 1.08] };
 const AXIS = { stroke: "#5b6675", grid: { stroke: "#eceff3" }, size: 46 };
 
 function marks(faults) {
@@ -29,7 +31,7 @@ export class Goodput {
     this.planes = planes;
     // Stacked: the sum is drawn first and the lower planes over it.
     const series = [...planes].reverse().map((plane) => ({ label: `plane ${plane}`, stroke: PLANES[(plane - 1) % 8], fill: PLANES[(plane - 1) % 8] + "cc", width: 1, points: { show: false } }));
-    this.plot = new uPlot({ width: root.clientWidth, height: 190, cursor: { show: false }, legend: { show: false }, scales: { x: { time: false }, y: { range: (_, __, most) => [0, Math.max(most, 1e-6) * 1.08] } }, axes: [{ ...AXIS, size: 30 }, AXIS], series: [{}, ...series], plugins: [marks(faults)] }, [[], ...planes.map(() => [])], root);
+    this.plot = new uPlot({ width: root.clientWidth, height: HEIGHT, cursor: { show: false }, legend: { show: false }, scales: { x: { time: false }, y: FROM_ZERO }, axes: [{ ...AXIS, size: 30 }, AXIS], series: [{}, ...series], plugins: [marks(faults)] }, [[], ...planes.map(() => [])], root);
   }
 
   update(times, rows) {
@@ -40,14 +42,19 @@ export class Goodput {
     }
     this.plot.setData([times, ...sums.reverse()]);
   }
+
+  fit() { this.plot.setSize({ width: this.root.clientWidth, height: HEIGHT }); }
 }
 
 export class Transport {
   constructor(root, faults) {
-    this.plot = new uPlot({ width: root.clientWidth, height: 190, cursor: { show: false }, legend: { show: false }, scales: { x: { time: false } }, axes: [{ ...AXIS, size: 30 }, AXIS, { ...AXIS, scale: "w", side: 1, grid: { show: false } }], series: [{}, { label: "round trip", stroke: "#0072b2", width: 2, points: { show: false } }, { label: "window", stroke: "#cc79a7", width: 2, dash: [6, 3], scale: "w", points: { show: false } }], plugins: [marks(faults)] }, [[], [], []], root);
+    this.root = root;
+    this.plot = new uPlot({ width: root.clientWidth, height: HEIGHT, cursor: { show: false }, legend: { show: false }, scales: { x: { time: false }, y: FROM_ZERO, w: FROM_ZERO }, axes: [{ ...AXIS, size: 30 }, AXIS, { ...AXIS, scale: "w", side: 1, grid: { show: false } }], series: [{}, { label: "round trip", stroke: "#0072b2", width: 2, points: { show: false } }, { label: "window", stroke: "#cc79a7", width: 2, dash: [6, 3], scale: "w", points: { show: false } }], plugins: [marks(faults)] }, [[], [], []], root);
   }
 
   update(times, rtts, windows) { this.plot.setData([times, rtts, windows]); }
+
+  fit() { this.plot.setSize({ width: this.root.clientWidth, height: HEIGHT }); }
 }
 
 export class EvMap {

@@ -90,7 +90,8 @@ function showPaths() {
   const table = document.createElement("table");
   for (const [ev, plane, uplink, state] of qp.evs) {
     const row = table.insertRow();
-    for (const text of [`plane ${plane}`, uplink ? `T1 ${uplink}` : "local", state, ev.toString(16)]) row.insertCell().textContent = text;
+    row.title = `EV ${ev.toString(16)}`;
+    for (const text of [`plane ${plane}`, uplink ? `T1 ${uplink}` : "local", state]) row.insertCell().textContent = text;
   }
   at("selection").append(table);
 }
@@ -120,26 +121,25 @@ function show(again = false) {
   events();
 }
 
-function clock(seconds) {
-  return seconds < 0.1 ? `${(seconds * 1e6).toFixed(1)} µs` : `${seconds.toFixed(1)} s`;
+function clock(since) {
+  const seconds = Math.max(since, 0);
+  return frames.length > 1 && frames[1].t - frames[0].t < 1e-3 ? `${(seconds * 1e6).toFixed(1)} µs` : `${seconds.toFixed(1)} s`;
 }
 
 let told = 0;
 function events() {
   const log = at("events");
   if (cursor + 1 < told) { log.replaceChildren(); told = 0; }
-  const stick = log.scrollTop + log.clientHeight >= log.scrollHeight - 8;
   for (; told <= cursor; told++) {
     for (const event of frames[told].events) {
       const item = document.createElement("li"), time = document.createElement("time");
       item.className = event.kind.startsWith("fault") ? "fault" : "";
       time.textContent = clock(event.t - frames[0].t);
       item.append(time, ` ${event.node} `, event.text);
-      log.append(item);
+      log.prepend(item); // the newest on top
     }
   }
-  while (log.childElementCount > 2000) log.firstChild.remove();
-  if (stick) log.scrollTop = log.scrollHeight;
+  while (log.childElementCount > 2000) log.lastChild.remove();
 }
 
 function add(frame) {
@@ -203,6 +203,7 @@ function wire() {
     at("checked").textContent = said.ok ? `“${said.name}” is in order` : said.mistakes.join(" · ");
     at("checked").className = said.ok ? "held" : "mistake";
   });
+  addEventListener("resize", () => { goodput.fit(); transport.fit(); show(true); });
   document.addEventListener("keydown", (event) => {
     if (/^(TEXTAREA|INPUT|SELECT)$/.test(event.target.tagName) || event.ctrlKey || event.metaKey) return;
     const keys = {
@@ -220,6 +221,9 @@ function wire() {
 function projector() {
   const large = document.documentElement.classList.toggle("projector");
   at("projector").setAttribute("aria-pressed", String(large));
+  goodput.fit();
+  transport.fit();
+  show(true);
 }
 
 // --- start -----------------------------------------------------------------------------------------------------------------
