@@ -160,3 +160,9 @@ def test_a_qp_that_somebody_else_destroys_costs_its_program_and_not_the_agent(li
     for process in both:
         process.kill()
     ground.until(ground.nothing_left)
+
+
+def test_what_the_published_documents_show_works_with_their_numbers(library, ground):
+    said = ends(ground, program("examples", library), "send", "receive")
+    assert "send done" in said[0]
+    assert "receive done" in said[1]
