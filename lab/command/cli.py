@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
-from mrclab.lab.command import capture, execute, operations, sink, suitecli, terminal, ui, up
+from mrclab.lab.command import capture, execute, grade, operations, sink, suitecli, terminal, ui, up
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command import progress as progressbar
 from mrclab.lab.command.worldoption import World
@@ -68,6 +68,7 @@ app.add_typer(capture.app)
 app.add_typer(ui.app)
 app.add_typer(execute.app)
 app.add_typer(up.app)
+app.add_typer(grade.app)
 out = Console(width=None if sys.stdout.isatty() else 120)
 err = Console(stderr=True)
 

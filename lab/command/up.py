@@ -87,7 +87,7 @@ def up(
         controller = None if virtual else partial(operations.ask, lab)
         desk = stack.enter_context(Desk(lab, pace if virtual else None, mirror, controller).open())
         stack.enter_context(service.served(desk, run_dir))
-        prompt = Prompt(desk, out, _tools(lab, run_dir, virtual))
+        prompt = Prompt(desk, out, _tools(lab, run_dir, virtual) | {"grade": partial(_grade, desk, mirror, run_dir)})
         if lines is not None:
             prompt.script(lines)
         else:
@@ -195,6 +195,19 @@ def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequen
             subprocess.run(["mnexec", "-a", str(lab.emulation.pid(node)), *arguments[1:]], check=False)
 
     return {"watch": watch, "p4sh": p4sh, "mininet": mininet, "run": run}
+
+
+def _grade(desk: Desk, mirror: Callable[[], None], run_dir: Path, arguments: Sequence[str]) -> None:
+    from mrclab.lab.lessons.grading import graded  # noqa: PLC0415 - only learners pay for it
+
+    if not arguments or not arguments[0].isdigit() or len(arguments) > 2:
+        raise ValueError("write: grade N [FILE]")
+    with desk.lock:
+        mirror()
+    lines, done = graded(int(arguments[0]), Path(arguments[1]) if len(arguments) > 1 else None, run_dir)
+    if not done:
+        raise LabError("\n".join(lines))
+    out.print("\n".join(lines), highlight=False, markup=False)
 
 
 def _watch(run_dir: Path, alive: Callable[[], bool]) -> None:

@@ -28,6 +28,7 @@ LOCAL = {
     "p4sh SWITCH": "p4runtime-shell on a switch, as a backup controller: it may read everything and write nothing",
     "mininet": "Mininet's own prompt",
     "watch": "the lab at a glance, until Ctrl-C",
+    "grade N [FILE]": "whether a lesson is done (docs/lessons), and what is missing",
     "quit": "take the lab down",
 }
 

@@ -1,0 +1,31 @@
+"""The command `mrclab grade`: whether a lesson is done, and what is still missing."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mrclab.lab.command.up import held_run_dir
+from mrclab.lab.lessons.grading import graded
+from mrclab.lab.lessons.lessons import LESSONS
+
+app = typer.Typer()
+out = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+@app.command()
+def grade(
+    context: typer.Context,
+    number: Annotated[int, typer.Argument(metavar="N", help=f"the lesson, {min(LESSONS)} to {max(LESSONS)}")],
+    file: Annotated[
+        Path | None, typer.Argument(help="your file; for lessons 5 and 7 a result directory, else the running lab")
+    ] = None,
+) -> None:
+    """Check a lesson on your file or on the running lab, and say what is missing; exit status 1 where something is."""
+    lines, done = graded(number, file, held_run_dir(context.obj))
+    out.print(escape("\n".join(lines)), soft_wrap=True)
+    if not done:
+        raise typer.Exit(1)

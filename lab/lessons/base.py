@@ -1,0 +1,48 @@
+"""What a lesson is, and what a grade consists of."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from mrclab.lab.errors import LabError
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a lesson wants; `missing` says what is not there yet, where it is not `ok`."""
+
+    ok: bool
+    wanted: str
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """`grade` takes the learner's file; where `file` is empty, the history of a lab: a directory or one file."""
+
+    number: int
+    title: str
+    grade: Callable[[Path], list[Check]]
+    file: str = ""
+
+
+def read(path: Path) -> str:
+    """The learner's file; LabError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabError(f"cannot read {path}: {error}; name the file that you work on") from None
+
+
+def mapping(path: Path) -> dict[str, object]:
+    """The learner's YAML file; LabError where it is no mapping."""
+    try:
+        found = YAML(typ="safe", pure=True).load(read(path))
+    except YAMLError as error:
+        raise LabError(f"{path} is no YAML: {str(error).splitlines()[0]}") from None
+    if not isinstance(found, dict):
+        raise LabError(f"{path} must hold `name: value` lines; begin again from the lesson's skeleton")
+    return {str(name): value for name, value in found.items()}

@@ -1,0 +1,105 @@
+"""Lessons 5 and 7: what the learner did to the lab, and what it did then, read from its history."""
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from mrclab.lab import history
+from mrclab.lab.errors import LabError
+from mrclab.lab.history import History, Record
+from mrclab.lab.lessons.base import Check
+
+_T1_END = re.compile(r"^t0-p\d+-\d+/t1-p(\d+)-(\d+)$")
+_GRAY = {"silent_drop", "loss"}
+
+
+def lost_link(path: Path) -> list[Check]:
+    """Lesson 5: a T0–T1 cable is cut under traffic, its EV goes and returns, and nothing is missing."""
+    records = _load(path)
+    cut = next((each for each in _faults(records, {"link_down"}) if _during_traffic(records, each.t)), None)
+    bad = _ev(records, cut, "ASSUMED_BAD", cut.t) if cut else None
+    end = _end(records, cut) if cut else math.inf
+    back = _ev(records, cut, "GOOD", end) if cut else None
+    return [
+        Check(cut is not None, "a T0–T1 cable is cut while traffic runs",
+              "start a traffic, then `down t0-p1-1/t1-p1-2` before it ends"),
+        Check(bad is not None, "the EV over it is ASSUMED_BAD", "let time pass while the cable is down: `wait 1s`"),
+        Check(end < math.inf, "the cable is back", "`up` and the cable's name"),
+        Check(back is not None, "the EV is GOOD again",
+              "an EV returns when three of its probes were answered: `wait 5s`, while the QP is there"),
+        Check(cut is not None and _intact(records, before=cut.t), "the traffic's bytes arrived whole",
+              "`wait` and the traffic's name"),
+    ]  # fmt: skip
+
+
+def gray_failure(path: Path) -> list[Check]:
+    """Lesson 7: a cable that loses packets silently is named, denied, worked around, mended and allowed again."""
+    records = _load(path)
+    gray = next(iter(_faults(records, _GRAY)), None)
+    element = gray["links"][0] if gray else ""
+    verdict = _first(records, "verdict", element, gray.t if gray else math.inf)
+    denied = _first(records, "denied", element, verdict.t if verdict else math.inf)
+    end = _end(records, gray) if gray else math.inf
+    job = denied is not None and _intact(records, after=denied.t, before=end)
+    allowed = _first(records, "undenied", element, end)
+    return [
+        Check(gray is not None, "a T0–T1 cable loses packets with its carrier up",
+              "`fault silent_drop link=t0-p2-1/t1-p2-1 name=gray`"),
+        Check(verdict is not None, "Clustermapper names it",
+              "bring the lab up with --mapper, and let some cycles pass: `wait 5s`, then `map`"),
+        Check(denied is not None, "it is denied on that word", "`deny` and the cable's name, after `map` named it"),
+        Check(job, "a traffic crosses meanwhile without losing a packet", "`send h1 h3 8MiB` while it is denied"),
+        Check(end < math.inf, "the cable is mended", "`heal gray`"),
+        Check(allowed is not None, "and allowed again", "`undeny` and the cable's name, after it was mended"),
+    ]  # fmt: skip
+
+
+def _load(path: Path) -> History:
+    file = path / "history.jsonl" if (path / "history.jsonl").is_file() else path
+    try:
+        return history.load(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabError(f"cannot read the history {file}: {error}") from None
+
+
+def _faults(records: History, kinds: set[str]) -> Iterator[Record]:
+    """Faults of single T0–T1 cables."""
+    for record in records.of("fault.begin"):
+        links = record.get("links") or []
+        if record["fault_kind"] in kinds and len(links) == 1 and _T1_END.match(links[0]):
+            yield record
+
+
+def _end(records: History, fault: Record) -> float:
+    ends = (record.t for record in records.of("fault.end") if record["fault"] == fault["fault"] and record.t > fault.t)
+    return next(ends, math.inf)
+
+
+def _during_traffic(records: History, t: float) -> bool:
+    ends = {record["traffic"]: record.t for record in records.of("traffic.end")}
+    return any(record.t < t < ends.get(record["traffic"], math.inf) for record in records.of("traffic.start"))
+
+
+def _ev(records: History, cut: Record, state: str, after: float) -> Record | None:
+    """When an EV over the cable took a state."""
+    found = _T1_END.match(cut["links"][0])
+    assert found is not None
+    plane, uplink = int(found[1]), int(found[2])
+    changes = (record for record in records.of("ev.state") if record.t > after and record["new"] == state)
+    return next((each for each in changes if (each["plane"], each["uplink"]) == (plane, uplink)), None)
+
+
+def _first(records: History, kind: str, element: str, after: float) -> Record | None:
+    return next((each for each in records.of(kind) if each["element"] == element and each.t >= after), None)
+
+
+def _intact(records: History, after: float = -math.inf, before: float = math.inf) -> bool:
+    """Whether a traffic that began in between arrived whole; where it began `after` something, also without a loss."""
+    begins = {record["traffic"]: record.t for record in records.of("traffic.start") if after <= record.t < before}
+    for end in records.of("traffic.end"):
+        begin = begins.get(end["traffic"])
+        lost = after > -math.inf and begin is not None and any(begin <= r.t <= end.t for r in records.of("packet.lost"))
+        if begin is not None and end["sent_sha256"] and end["sent_sha256"] == end["received_sha256"] and not lost:
+            return True
+    return False

@@ -1,0 +1,92 @@
+"""Every lesson's grade passes on its solution and fails on its skeleton; pages show what their commands print."""
+
+import re
+from pathlib import Path
+
+import pytest
+import transcripts
+
+from mrclab.lab.command import up
+from mrclab.lab.errors import LabError
+from mrclab.lab.lessons import fabric
+from mrclab.lab.lessons.grading import graded
+from mrclab.lab.lessons.lessons import LESSONS
+
+DOCS = Path(__file__).parents[2] / "docs" / "lessons"
+FOLDERS = {int(folder.name[:2]): folder for folder in sorted(DOCS.glob("0*"))}
+PAGES = [folder / "README.md" for folder in FOLDERS.values()]
+
+AT_THE_PROMPT = {
+    5: """traffic write from=h1 to=h3 size=32MiB name=big
+          wait 1s
+          down t0-p1-1/t1-p1-2
+          wait 1s
+          up t0-p1-1/t1-p1-2
+          wait big
+          wait 5s""",
+    7: """wait 5s
+          fault silent_drop link=t0-p2-1/t1-p2-1 name=gray
+          wait 5s
+          deny t0-p2-1/t1-p2-1
+          send h1 h3 8MiB
+          heal gray
+          undeny t0-p2-1/t1-p2-1""",
+}
+
+
+def test_every_lesson_has_a_page_and_a_skeleton_and_every_page_a_lesson():
+    assert list(FOLDERS) == list(LESSONS)
+    for number, lesson in LESSONS.items():
+        assert (FOLDERS[number] / "README.md").read_text().startswith(f"# Lesson {number}: ")
+        assert not lesson.file or (FOLDERS[number] / lesson.file).is_file()
+
+
+@pytest.mark.parametrize("number", [number for number, lesson in LESSONS.items() if lesson.file])
+def test_no_skeleton_passes(number):
+    _lines, done = graded(number, FOLDERS[number] / LESSONS[number].file, Path("nowhere"))
+    assert not done
+
+
+def test_lesson_1_passes_with_the_models_answers(tmp_path):
+    file = tmp_path / "answers.yaml"
+    skeleton = (FOLDERS[1] / "answers.yaml").read_text()
+    for name, right in fabric.answers().items():
+        skeleton = re.sub(rf"^{name}:", f"{name}: '{right}'", skeleton, flags=re.MULTILINE)
+    file.write_text(skeleton)
+    assert graded(1, file, tmp_path) == (graded(1, file, tmp_path)[0], True)
+    file.write_text(skeleton.replace("t0-p3-2", "t0-p2-3"))
+    assert [line for line in graded(1, file, tmp_path)[0] if line.startswith("no")] == [
+        "no    the switch whose uSID is 2302: switch: t0-p2-3 is not right"
+    ]
+
+
+def at_the_prompt(monkeypatch, tmp_path, number: int, lines: list[str]) -> str:
+    """Carry lines out in virtual time; what the script answers where it ends early."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    script = tmp_path / "script"
+    script.write_text("\n".join([*lines, f"grade {number}"]))
+    context = type("Context", (), {"obj": tmp_path / "nothing"})()
+    try:
+        up.up(context, None, None, "sim", number == 7, script, 1e-9)
+    except LabError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("number", list(AT_THE_PROMPT))
+def test_a_lesson_at_the_prompt_passes_once_everything_was_done(monkeypatch, tmp_path, number):
+    lines = AT_THE_PROMPT[number].splitlines()
+    assert at_the_prompt(monkeypatch, tmp_path, number, lines) == ""
+
+
+@pytest.mark.parametrize(("number", "left_out", "missing"), [(5, "up ", 2), (7, "undeny", 1), (7, "deny", 3)])
+def test_a_lesson_at_the_prompt_says_what_is_missing(monkeypatch, tmp_path, number, left_out, missing):
+    lines = [line for line in AT_THE_PROMPT[number].splitlines() if not line.strip().startswith(left_out)]
+    said = at_the_prompt(monkeypatch, tmp_path, number, lines)
+    assert len(re.findall(r"^no ", said, re.MULTILINE)) == missing, said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_what_a_lesson_prints_is_what_its_page_says(page, tmp_path):
+    for block in transcripts.blocks(page):
+        assert transcripts.run(block, tmp_path) == block
