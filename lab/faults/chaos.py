@@ -4,8 +4,7 @@ The plan is made before anything runs, from the fabric and the seed alone: `mrcl
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
-from itertools import combinations
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, model_validator
@@ -14,6 +13,7 @@ from mrclab.lab.faults.base import FaultBase, at_least_one
 from mrclab.lab.faults.cablemodels import CABLE_KINDS
 from mrclab.lab.faults.groupmodels import NicPortDown, PlaneDown, Transceiver
 from mrclab.lab.faults.processmodels import SwitchCrash, SwitchFreeze, SwitchReboot, WrongEntry
+from mrclab.lab.faults.wholepaths import WholePaths
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.model import Fabric, Link, Switch
@@ -100,7 +100,7 @@ class Chaos(FaultBase):
         return list(self._draw(fabric, random.Random(f"{seed}/{self.name}")))
 
     def _draw(self, fabric: Fabric, draw: random.Random) -> Iterator[FaultBase]:
-        paths = _Paths(fabric)
+        paths = WholePaths(fabric)
         active: list[tuple[float, frozenset[str]]] = []  # until when, and which cables
         now, number = 0.0, 0
         while (now := now + draw.expovariate(1 / self.every)) + self.shortest <= self.duration:
@@ -112,7 +112,7 @@ class Chaos(FaultBase):
             for _ in range(_TRIES):
                 fault = self._one(fabric, draw, number + 1, round(now, 3), round(lasts, 3))
                 links = frozenset(fault.links(fabric))
-                if links.isdisjoint(broken) and paths.least_whole(broken | links) >= self.keep_paths:
+                if links.isdisjoint(broken) and paths.least(broken | links) >= self.keep_paths:
                     number += 1
                     active.append((now + lasts + self.settle, links))
                     yield fault
@@ -127,24 +127,6 @@ class Chaos(FaultBase):
             fields["until"] = Trigger(seconds=round(at + lasts, 3))
         fields["name"] = f"{self.prefix}-{number}"
         return _ADAPTERS[kind].validate_python(fields, context={"fabric": fabric})
-
-
-class _Paths:
-    """The cables of every path between two hosts."""
-
-    def __init__(self, fabric: Fabric) -> None:
-        self._by_pair = [
-            [
-                frozenset(link.name for link in fabric.path_links(one.name, other.name, *path))
-                for path in fabric.paths(one.name, other.name)
-            ]
-            for one, other in combinations(fabric.hosts, 2)
-        ]
-
-    def least_whole(self, broken: Iterable[str]) -> int:
-        """Whole paths of the pair of hosts that has the fewest, when these cables are broken."""
-        gone = frozenset(broken)
-        return min((sum(path.isdisjoint(gone) for path in paths) for paths in self._by_pair), default=0)
 
 
 # --- what is drawn for each kind ------------------------------------------------------------------------------------
