@@ -10,10 +10,10 @@ WITHOUT="switches run on the embedded target (softswitch), and p4src/ cannot be 
 without() { printf 'p4lang: %s: %s\n' "$*" "$WITHOUT"; exit 0; }
 
 add_source() {
-    local release=$1 base=https://download.opensuse.org/repositories/home:p4lang
+    local release=$1 base=https://download.opensuse.org/repositories
     apt-get install -qq -y --no-install-recommends ca-certificates curl gnupg >/dev/null || return 1
-    curl -fsSL --max-time 60 "$base/$release/Release.key" 2>/dev/null | gpg --dearmor --yes -o "$KEYRING" 2>/dev/null || return 1
-    echo "deb [signed-by=$KEYRING] $base/$release/ /" > "$LIST"
+    curl -fsSL --max-time 60 "$base/home:p4lang/$release/Release.key" 2>/dev/null | gpg --dearmor --yes -o "$KEYRING" 2>/dev/null || return 1
+    echo "deb [signed-by=$KEYRING] $base/home:/p4lang/$release/ /" > "$LIST"
     apt-get update -qq -o Dir::Etc::sourcelist="$LIST" -o Dir::Etc::sourceparts=- 2>/dev/null
 }
 
