@@ -110,4 +110,5 @@ def _checked(
         except VerbsError as error:
             raise RpcError(error.code, str(error)) from error
 
+    operation.__signature__ = inspect.signature(getattr(part, name))  # type: ignore[attr-defined]  # without self
     return operation

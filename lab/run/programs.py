@@ -13,6 +13,7 @@ from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.attach import Lab
 from mrclab.topo.linux.processes import TOKEN_VARIABLE
+from mrclab.topo.linux.state import namespace
 
 LIBRARY = Path(__file__).parents[2] / "hosts" / "libmrc" / "build" / "lib_mrc.so"
 _BRIDGE = "oob"
@@ -61,7 +62,7 @@ def _join(lab: Lab, host: str, pid: int) -> None:
     if f"{_BRIDGE}:" in Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii"):
         return
     number = lab.fabric.host(host).number
-    space = f"{lab.run_dir.parent.name}-cables"
+    space = namespace(lab.run_dir.parent, "cables")
     if not _ip("-n", space, "link", "show", _BRIDGE, quiet=True):
         _ip("-n", space, "link", "add", _BRIDGE, "type", "bridge")
         _ip("-n", space, "link", "set", _BRIDGE, "up")

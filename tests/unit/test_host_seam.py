@@ -11,6 +11,7 @@ from mrclab.hosts.agent import api
 from mrclab.hosts.agent.host import Host
 from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.nic.seam import PortCounters
+from mrclab.rpc.dispatch import Operations
 from mrclab.rpc.errors import RpcError
 
 LINUX = ("fcntl", "resource", "termios", "pwd", "grp", "psutil", "pyroute2", "mininet", "grpc", "finsy")
@@ -139,3 +140,11 @@ def test_hosts_of_one_process_share_what_checks_their_arguments(host, monkeypatc
     another = Host(node_config(3), random.Random(1), HandNic, Plain(), lambda _now, entry: entry, lambda *_: None)
     assert another.call("hello")["host"] == "h3"
     assert host.call("hello")["host"] == "h1"
+
+
+def test_a_server_finds_its_operations_callable_by_name_alone(host):
+    """An rpc server looks at an operation's signature before it calls it."""
+    served = Operations(host.operations)
+    assert served.invoke({"op": "hello"})["host"] == "h1"
+    with pytest.raises(RpcError, match="operation poll_cq"):
+        served.invoke({"op": "poll_cq", "nonsense": 1})
