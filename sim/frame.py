@@ -98,8 +98,11 @@ class Frame:
     def copy(self) -> Frame:
         """A second frame like it."""
         made = Frame.__new__(Frame)
-        for name in Frame.__slots__:
-            setattr(made, name, getattr(self, name))
+        made.path, made.body, made.payload, made.raw = self.path, self.body, self.payload, self.raw
+        made.size, made.dscp, made.ecn, made.ev = self.size, self.dscp, self.ecn, self.ev
+        made.usids, made.at, made.hops, made.flow = self.usids, self.at, self.hops, self.flow
+        made.fault, made.trimmable, made.trimmed = self.fault, self.trimmable, self.trimmed
+        made.marked, made.gone, made.leave = self.marked, self.gone, self.leave
         return made
 
     def trim(self, dscp: int) -> None:
