@@ -19,6 +19,7 @@ from mrclab.lab.measure.samples import Samples
 from mrclab.lab.measure.stalls import Stalls
 from mrclab.lab.measure.switches import Switches
 from mrclab.lab.scenario.moments import Window
+from mrclab.lab.scenario.units import Units
 from mrclab.topo.model import Fabric
 
 if TYPE_CHECKING:
@@ -113,6 +114,11 @@ class Measures:
         return begin, end
 
     # --- the subjects -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def units(self) -> Units:
+        """In what times and rates of this run are told."""
+        return Units.of(self.end - self.start, self.fabric.spec.link.rate is not None)
 
     @cached_property
     def samples(self) -> Samples:

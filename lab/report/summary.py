@@ -80,7 +80,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         processes=[_process(process, measures.machine.worst_waits) for process in processes],
         hypervisor=_process(measures.machine.hypervisor) if measures.machine.hypervisor else None,
         run=info,
-        units=Units.of(measures.end - measures.start, measures.fabric.spec.link.rate is not None),
+        units=measures.units,
     )
 
 

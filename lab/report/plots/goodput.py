@@ -23,8 +23,10 @@ def by_plane(measures: Measures, path: Path) -> bool:
         return False
     at = bins(measures)
     middle = _middles(at, measures)
-    planes = {plane: _mega(measures.rates.binned(at, Selection(plane=plane))) for plane in measures.rates.by_plane}
-    total = _mega(measures.rates.binned(at))
+    planes = {
+        plane: _in(measures, measures.rates.binned(at, Selection(plane=plane))) for plane in measures.rates.by_plane
+    }
+    total = _in(measures, measures.rates.binned(at))
     if not any(total):
         return False
     lanes = lanes_height(measures)
@@ -34,11 +36,11 @@ def by_plane(measures: Measures, path: Path) -> bool:
         colours = [style.PLANE_COLOURS[(plane - 1) % len(style.PLANE_COLOURS)] for plane in planes]
         main.stackplot(middle, *planes.values(), colors=colours, linewidth=0)
     main.plot(middle, total, color=style.INK, linewidth=1.1)
-    lines = _mega([measures.rates.line(within=(a, b)) for a, b in pairs(at)])
+    lines = _in(measures, [measures.rates.line(within=(a, b)) for a, b in pairs(at)])
     line = max(lines)
     main.stairs(lines, [t - measures.start for t in at], baseline=None, color=style.FAINT, linestyle="--", linewidth=1)
     main.set_ylim(0, max(line * 1.12, max(total) * 1.05))
-    main.set_ylabel("goodput, MB/s")
+    main.set_ylabel(f"goodput, {measures.units.rate}")
     style.over_time([main], measures)
     _label_planes(main, planes, total, statistics.mode(lines))
     if lanes:
@@ -56,7 +58,7 @@ def lanes_height(measures: Measures) -> list[float]:
 
 def fault_lanes(axes: Axes, measures: Measures) -> None:
     """One lane for each fault, named beside it; too many to be named share lanes, and are coloured by kind."""
-    axes.set_xlim(0, max(style.last_moment(measures) - measures.start, 0.1))
+    axes.set_xlim(0, max(style.last_moment(measures) - measures.start, measures.fabric.spec.sample_interval))
     axes.axis("off")
     if len(measures.strikes) > _NAMED:
         _packed_lanes(axes, measures)
@@ -196,5 +198,6 @@ def _middles(at: list[float], measures: Measures) -> list[float]:
     return [(a + b) / 2 - measures.start for a, b in pairs(at)]
 
 
-def _mega(values: list[float]) -> list[float]:
-    return [value / 1e6 for value in values]
+def _in(measures: Measures, values: list[float]) -> list[float]:
+    """Rates in the run's unit."""
+    return [value / measures.units.bytes_per_second for value in values]

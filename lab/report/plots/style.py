@@ -58,14 +58,17 @@ def over_time(axes: Sequence[Axes], measures: Measures, spans: bool = True) -> N
     """Give axes the run's time axis, and mark the faults."""
     seconds, ended = last_moment(measures) - measures.start, measures.end - measures.start
     for place in axes:
-        place.set_xlim(0, max(seconds, 0.1))
+        place.set_xlim(0, max(seconds, measures.fabric.spec.sample_interval))
         if seconds > 1.01 * ended:
             place.axvline(ended, color=FAINT, linewidth=1, linestyle=":")
         if spans:
             mark_faults(place, measures)
         if place is not axes[-1]:
             place.tick_params(labelbottom=False)
-    axes[-1].set_xlabel("seconds after the traffic began")
+    unit = measures.units
+    if unit.seconds != 1:
+        axes[-1].xaxis.set_major_formatter(lambda value, _place: f"{value / unit.seconds:g}")
+    axes[-1].set_xlabel(f"{'seconds' if unit.seconds == 1 else unit.time} after the traffic began")
 
 
 def last_moment(measures: Measures) -> float:

@@ -20,11 +20,12 @@ def transport(measures: Measures, path: Path) -> bool:
     senders = {key: flow.name for flow in measures.flows for key in flow.senders}
     series = {key: measures.samples.qps[key] for key in senders if key in measures.samples.qps}
     packet = measures.fabric.spec.path_mtu
+    rtt_unit, rtt_scale = ("ms", 1e-3) if measures.units.seconds == 1 else ("µs", 1e-6)
     wanted = (
         ("cwnd", "congestion window", "packets", packet),
-        ("rate", "sending rate", "MB/s", 1e6),
+        ("rate", "sending rate", measures.units.rate, measures.units.bytes_per_second),
         ("inflight", "in flight", "packets", packet),
-        ("rtt", "round-trip time", "ms", 1e-3),
+        ("rtt", "round-trip time", rtt_unit, rtt_scale),
     )
     shown = []
     for name, title, unit, scale in wanted:
@@ -39,8 +40,8 @@ def transport(measures: Measures, path: Path) -> bool:
         place.set_title(f"{title}, {unit}")
         place.set_ylim(0, 1.15 * max(value / scale for gauge in gauges.values() for value in gauge.values))
         if name == "rtt":
-            place.axhline(measures.rtt * 1e3, color=style.FAINT, linestyle="--", linewidth=1)
-            ends.append((measures.rtt * 1e3, "base RTT", style.FAINT))
+            place.axhline(measures.rtt / rtt_scale, color=style.FAINT, linestyle="--", linewidth=1)
+            ends.append((measures.rtt / rtt_scale, "base RTT", style.FAINT))
         style.label_lines(place, ends)
     style.over_time(axes, measures)
     return style.save(figure, path)
@@ -67,6 +68,8 @@ def _draw(
     at = np.array(bins(measures))
     grid = np.array([_held(measures, key, gauge, at) for key, gauge in gauges.items()]) / scale
     seen = ~np.all(np.isnan(grid), axis=0)
+    if not seen.any():  # the run was over before anybody was sampled twice
+        return []
     t, grid = at[seen] - measures.start, grid[:, seen]
     low, middle, high = (np.nanpercentile(grid, share, axis=0) for share in (5, 50, 95))
     axes.fill_between(t, low, high, color=style.BLUE, alpha=0.25, linewidth=0)
