@@ -13,6 +13,7 @@ from mrclab.lab.lessons.grading import graded
 from mrclab.lab.lessons.lessons import LESSONS
 
 DOCS = Path(__file__).parents[2] / "docs" / "lessons"
+SOLUTIONS = Path(__file__).parent / "lessons"
 FOLDERS = {int(folder.name[:2]): folder for folder in sorted(DOCS.glob("0*"))}
 PAGES = [folder / "README.md" for folder in FOLDERS.values()]
 
@@ -58,6 +59,21 @@ def test_lesson_1_passes_with_the_models_answers(tmp_path):
     assert [line for line in graded(1, file, tmp_path)[0] if line.startswith("no")] == [
         "no    the switch whose uSID is 2302: switch: t0-p2-3 is not right"
     ]
+
+
+@pytest.mark.parametrize(("number", "solution"), [(4, "spray.yaml"), (6, "incast.yaml"), (8, "my_lab.py")])
+def test_a_solution_passes(number, solution):
+    lines, done = graded(number, SOLUTIONS / solution, Path("nowhere"))
+    assert done, "\n".join(lines)
+
+
+def test_a_pytest_that_notices_nothing_does_not_pass(tmp_path):
+    file = tmp_path / "test_blind.py"
+    text = (SOLUTIONS / "my_lab.py").read_text()
+    file.write_text(re.sub(r"^ *assert .*\n", "", text, flags=re.MULTILINE))
+    lines, done = graded(8, file, tmp_path)
+    assert [line[:5].strip() for line in lines[1:-1]] == ["ok", "no", "no"]
+    assert not done
 
 
 def at_the_prompt(monkeypatch, tmp_path, number: int, lines: list[str]) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TIME = re.compile(r"-20\d{6}-\d{6}(?:-\d+)?")
+_DIGEST = re.compile(r"^History: .*\n", re.MULTILINE)  # changes with every field that a record gets
 _PROMPT = "mrclab> "
 _MAIN = "from mrclab.lab.command.cli import main; main()"
 _SEEN = ("docs", "scenarios", "p4src", "README.md")
@@ -54,7 +55,7 @@ def run(block: str, place: Path) -> str:
         assert done.returncode in {0, 1, 2}, f"{command}: {done.stderr}"
         lines = [line.rstrip() for line in (done.stdout + (done.stderr if typed else "")).splitlines()]
         text = re.sub(r"\n{2,}", "\n", "\n".join(lines)).strip("\n")
-        made.append(f"$ {command}\n{_TIME.sub('-TIME', text)}\n")
+        made.append(f"$ {command}\n{_DIGEST.sub('', _TIME.sub('-TIME', text))}\n")
     return "".join(made)
 
 

@@ -1,0 +1,33 @@
+"""A pytest plugin that spoils the fixture `lab` in one way: a test that is worth something notices.
+
+`--mrclab-mutant faults`: faults do nothing. `--mrclab-mutant bytes`: what arrives is damaged.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mrclab.lab.testing.fixture import Flowing, LabFixture
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option that chooses."""
+    parser.addoption("--mrclab-mutant", choices=["faults", "bytes"])
+
+
+@pytest.fixture(autouse=True)
+def _spoilt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant = request.config.getoption("--mrclab-mutant")
+    if mutant == "faults":
+        monkeypatch.setattr(LabFixture, "fault", _nothing)
+    elif mutant == "bytes":
+        outcome = Flowing._outcome  # noqa: SLF001 - what every call ends in
+        monkeypatch.setattr(Flowing, "_outcome", lambda flowing: replace(outcome(flowing), intact=False))
+
+
+@contextmanager
+def _nothing(_lab: LabFixture, _kind: str, **_fields: Any) -> Iterator[None]:
+    yield

@@ -1,0 +1,86 @@
+"""Lessons 4 and 6: a scenario with variants that are told apart by expectations, run in virtual time."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.lessons.base import Check
+from mrclab.lab.run import runner
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.scenario import Loaded
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A variant that a lesson wants: what it must be, and by which limit of which expectation it is told apart."""
+
+    what: str
+    holds: Callable[[Loaded], bool]
+    kind: str
+    limit: str  # `at_least` or `at_most`
+    bound: float  # the limit is at least, or at most, this
+
+
+def spraying(path: Path) -> list[Check]:
+    """Lesson 4."""
+    return _grade(path, {
+        "mrc": Wanted("MRC with one QP", lambda run: _transport(run) == ("mrc", 1), "spread", "at_least", 0.9),
+        "roce-1": Wanted("RoCEv2 with one QP", lambda run: _transport(run) == ("roce", 1), "spread", "at_most", 0.75),
+    })  # fmt: skip
+
+
+def full_queue(path: Path) -> list[Check]:
+    """Lesson 6."""
+    return _grade(path, {
+        "trim": Wanted("trimming on", lambda run: run.fabric.spec.trimming, "trims", "at_least", 1),
+        "no-trim": Wanted("trimming off", lambda run: not run.fabric.spec.trimming, "drops", "at_least", 1),
+        "last-hop-ecn": Wanted("ECN on the last hop", lambda run: run.fabric.spec.last_hop_ecn, "marks", "at_least", 100),
+    })  # fmt: skip
+
+
+def _grade(path: Path, wanted: Mapping[str, Wanted]) -> list[Check]:
+    try:
+        loaded = scenario.in_world(scenario.load(path), "sim")
+    except LabError as error:
+        return [Check(False, "the scenario can be read", str(error))]
+    runs = {run.variant: run for run in loaded.runs}
+    return [check for name, each in wanted.items() for check in _checks(name, each, runs.get(name))]
+
+
+def _checks(name: str, wanted: Wanted, run: Loaded | None) -> list[Check]:
+    there = Check(run is not None and wanted.holds(run), f"variant {name}: {wanted.what}",
+                  f"`variants` has no {name} yet" if run is None else "its `set` makes something else")  # fmt: skip
+    if run is None or not there.ok:
+        return [there]
+    sign = "≥" if wanted.limit == "at_least" else "≤"
+    told = Check(_judges(run, wanted), f"variant {name} expects {wanted.kind} {sign} {wanted.bound:g}, or stricter",
+                 f"its `expect` has no `kind: {wanted.kind}` with such a limit")  # fmt: skip
+    if not told.ok:
+        return [there, told]
+    with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as results:
+        outcome = runner.run_scenario(run, Path(results), _quiet, _silent)
+    missed = "; ".join(f"wanted {v.wanted}, saw {v.saw}" for v in outcome.verdicts if not v.ok)
+    return [there, told, Check(outcome.ok, f"variant {name} holds", missed)]
+
+
+def _transport(run: Loaded) -> tuple[str, int]:
+    return run.scenario.transport.kind, run.scenario.transport.qps
+
+
+def _judges(run: Loaded, wanted: Wanted) -> bool:
+    """Whether an expectation of the kind has a limit at least as strict as the wanted one."""
+    for each in run.scenario.expect:
+        value = getattr(each, wanted.limit, None)
+        if each.kind == wanted.kind and isinstance(value, (int, float)):
+            return value >= wanted.bound if wanted.limit == "at_least" else value <= wanted.bound
+    return False
+
+
+def _silent(_text: str) -> None:
+    """Nothing is shown while a grade is found."""
+
+
+def _quiet(_what: str, _done: int, _total: int) -> None:
+    """Nor how far it is."""
