@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, Frame, Interface
 from mrclab.lab.errors import LabError
-from mrclab.topo.model import Fabric, Link
+from mrclab.topo.model import Link
 
 _ALL = 0x0003  # ETH_P_ALL
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
@@ -58,20 +58,6 @@ class Taps:
     def lost(self) -> int:
         """Frames that the kernel could not hand over since the last call."""
         return sum(struct.unpack("II", tap.getsockopt(*_STATISTICS, 8))[1] for tap in self._sockets)
-
-
-def cables(fabric: Fabric, words: Sequence[str]) -> list[Link]:
-    """The cables that these words mean: cables, ports, or all of a node or `pN` (a plane); all where there are none.
-
-    TopoError names a word that means nothing.
-    """
-    wanted: set[int] = set()
-    for word in words:
-        own = {
-            link.index for link in fabric.links if word in {end.node for end in link.ends} or word == f"p{link.plane}"
-        }
-        wanted |= own or {fabric.link(word).index}
-    return [link for link in fabric.links if not words or link.index in wanted]
 
 
 def _cables_namespace(run_dir: Path) -> int:

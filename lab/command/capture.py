@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from mrclab.lab.capture.recorders import AroundFaults, Faults, record_all
-from mrclab.lab.capture.taps import Taps, cables
+from mrclab.lab.capture.taps import Taps
+from mrclab.lab.capture.where import cables
 from mrclab.lab.command.operations import err, out, running_lab
 from mrclab.lab.errors import LabError
 from mrclab.lab.run.attach import Lab

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from mrclab.lab.errors import LabError
 from mrclab.lab.faults.live import parse
 from mrclab.lab.faults.timeline import TimeLine
+from mrclab.lab.prompt.capturing import Capture
 from mrclab.lab.prompt.flows import Flows
 from mrclab.lab.run.world import World
 from mrclab.topo.errors import TopoError
@@ -41,6 +42,7 @@ class Desk:
         self.world = world
         self.lock = threading.RLock()
         self.flows = Flows(world)
+        self.capture = Capture(world, self.lock)
         self.trouble: list[str] = []  # what went wrong while nobody asked
         self._line = TimeLine(world, [])
         self._began = world.now
@@ -68,13 +70,17 @@ class Desk:
             if fault.name in self.faults:
                 raise ValueError(f"{fault.name} is in force already; heal it, or give another name=")
             phrase = self._line.strike(fault)
+            self.capture.note(phrase)
             self._line.advance(self.world.now - self._began, {})
             return phrase
 
     def heal(self, name: str = "") -> list[str]:
         """Heal one fault, or all, the last first; returns a phrase for each. LabError where none has this name."""
         with self.lock:
-            return self._line.heal_all() if not name else [self._line.heal(name)]
+            said = self._line.heal_all() if not name else [self._line.heal(name)]
+            for phrase in said:
+                self.capture.note(phrase)
+            return said
 
     @property
     def faults(self) -> dict[str, str]:
@@ -139,6 +145,7 @@ class Desk:
             self._thread.join()
             with self.lock:
                 self.flows.close()
+                self.capture.close()
                 self._line.heal_all()
 
     def _run(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
+from mrclab.lab.capture.where import cables
 from mrclab.lab.command import views
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.desk import Desk
@@ -177,6 +178,23 @@ def pace(desk: Desk, arguments: Sequence[str]) -> Answer:
             raise ValueError("a pace is above 0")
         desk.pace = value
     return Answer(f"{desk.pace:g} s of virtual time per second", {"pace": desk.pace})
+
+
+@word(
+    "capture FILE [WHERE]",
+    "virtual time: record frames until `capture stop`, e.g. capture h1.pcapng h1",
+    "WHERE: cables, ports, nodes or planes as p1; all where it is left out. On the wire: mrclab capture, beside it.",
+)
+def capture(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Start or end a capture."""
+    if not arguments:
+        wrong("capture")
+    if arguments == ["stop"]:
+        path, frames = desk.capture.stop()
+        return Answer(f"{path}: {frames} frames", {"path": str(path), "frames": frames})
+    links = cables(desk.world.fabric, arguments[1:])
+    desk.capture.start(Path(arguments[0]), links)
+    return Answer(f"capturing on {len(links)} cables; `capture stop` writes {arguments[0]}", {"cables": len(links)})
 
 
 def _sent(desk: Desk, source: str, destination: str, what: str) -> Background:

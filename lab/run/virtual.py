@@ -7,11 +7,12 @@ is heard between two events and never within one.
 import hashlib
 import tempfile
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mrclab.lab.capture.virtual import VirtualTaps
 from mrclab.lab.errors import Interrupted, RunError
 from mrclab.lab.faults.action import Breakage
 from mrclab.lab.run.interrupts import Interrupts, guarded
@@ -20,7 +21,7 @@ from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.breakage import KINDS as FAULT_KINDS
 from mrclab.sim.world import SimWorld
-from mrclab.topo.model import Fabric
+from mrclab.topo.model import Fabric, Link
 from mrclab.topo.transport import TransportSpec
 
 NAME = "sim"
@@ -92,6 +93,10 @@ class VirtualWorld:
         except RpcError as error:
             raise RunError(f"{node} could not {op}: {error.message}") from None
         return answer or {}
+
+    def tap(self, links: Sequence[Link]) -> VirtualTaps:
+        """Capture frames at both ends of some cables from now on."""
+        return VirtualTaps(self._sim.sim, links)
 
     def history_since(self, number: int) -> list[str]:
         """The records that were written after the first `number`, as JSON lines, in the order of writing."""

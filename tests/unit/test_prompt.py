@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from prompt_toolkit.document import Document
 from rich.console import Console
+from scapy.utils import RawPcapNgReader
 
+from mrclab.hosts.scapy_mrc import RETH, dissect
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.prompt import service, words
 from mrclab.lab.prompt.completion import WordCompleter
@@ -108,9 +110,29 @@ def test_what_is_denied_is_seen_by_the_paths(desk):
     assert told(desk, "undeny t1-p1-2")["changed"]
 
 
+def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_faults(desk, tmp_path):
+    path = tmp_path / "h1.pcapng"
+    told(desk, f"capture {path} h1")
+    told(desk, "send h1 h2 64KiB")
+    told(desk, "fault loss link=h1-p1 rate=100% name=gray")
+    told(desk, "wait 50ms")
+    told(desk, "heal gray")
+    told(desk, "send h2 h1 8KiB")
+    answer = told(desk, "capture stop")
+    frames = list(RawPcapNgReader(str(path)))
+    assert answer == {"path": str(path), "frames": len(frames)}
+    writes = [data for data, _ in frames if dissect(data).haslayer(RETH)]
+    assert len(writes) >= 2 * (64 + 8)  # each once as sent, once as it arrived
+    assert b"gray: h1-p1/t0-p1-1 loses 100%" in path.read_bytes()
+    assert b"h1-p1" in path.read_bytes()
+    with pytest.raises(LabError, match="no capture goes on"):
+        words.run(desk, "capture stop")
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        ("capture /nonexistent/x h1", "cannot write /nonexistent/x"),
         ("pingal", "pingal: no such word; did you mean pingall?"),
         ("traceroute h1", "traceroute: no such word; did you mean trace?"),
         ("paths h1", "write: paths HOST HOST"),

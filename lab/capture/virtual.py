@@ -1,0 +1,70 @@
+"""Taps on cables in virtual time: what each port sends, and what reaches it, with the times of the world's clock.
+
+A frame sent while its cable has no carrier is in no capture: nothing carries it to where the tap is.
+"""
+
+from collections.abc import Callable, Sequence
+
+from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, Frame, Interface
+from mrclab.sim.cable import Way
+from mrclab.sim.fabric import SimFabric
+from mrclab.sim.frame import Frame as SimFrame
+from mrclab.topo.model import Link
+
+_PS_PER_NS = 1000
+MOST = 2_000_000  # frames kept; a capture is written when it ends
+
+
+class _Sent:
+    """First on a way: notes what its port sent, and lets it go on."""
+
+    def __init__(self, taps: "VirtualTaps", place: int) -> None:
+        self._taps, self._place = taps, place
+
+    def meet(self, frame: SimFrame, way: Way) -> SimFrame:
+        """Note the frame at the time it was sent."""
+        self._taps.note(frame, self._place, OUTBOUND, way.delay)
+        return frame
+
+
+class VirtualTaps:
+    """Taps at both ends of some cables, until `remove`: `frames` they saw, and how many they `missed` for want of room."""
+
+    def __init__(self, fabric: SimFabric, links: Sequence[Link]) -> None:
+        self.interfaces = [Interface(end.interface, link.name) for link in links for end in link.ends]
+        self.frames: list[Frame] = []
+        self.missed = 0
+        self._clock = fabric.clock
+        self._undo: list[Callable[[], None]] = []
+        for number, link in enumerate(links):
+            for side, way in enumerate(fabric.cable(link).ways):
+                self._tap(way, 2 * number + side, 2 * number + 1 - side)
+
+    def remove(self) -> None:
+        """Take the taps away."""
+        for undo in self._undo:
+            undo()
+
+    def note(self, frame: SimFrame, place: int, direction: int, ago: int = 0) -> None:
+        """Keep a frame as it is now."""
+        if len(self.frames) >= MOST:
+            self.missed += 1
+            return
+        data = frame.to_bytes()
+        self.frames.append(Frame((self._clock.now - ago) // _PS_PER_NS, place, direction, data, len(data)))
+
+    def _tap(self, way: Way, here: int, there: int) -> None:
+        sent, (far, port) = _Sent(self, here), way.end
+
+        def arrives(frame: SimFrame, number: int) -> None:
+            self.note(frame, there, INBOUND)
+            far(frame, number)
+
+        def undo() -> None:
+            way.faults = tuple(fault for fault in way.faults if fault is not sent)
+            if way.end == (arrives, port):
+                way.lead_to(far, port)
+
+        way.faults = (sent, *way.faults)
+        way.lead_to(arrives, port)
+        self._undo.append(undo)
