@@ -28,7 +28,7 @@ class _Sent:
 
 
 class VirtualTaps:
-    """Taps at both ends of some cables, until `remove`: `frames` they saw, and how many they `missed` for want of room."""
+    """Taps at both ends of some cables, until `remove`: the `frames` they saw, and how many there was no room for."""
 
     def __init__(self, fabric: SimFabric, links: Sequence[Link]) -> None:
         self.interfaces = [Interface(end.interface, link.name) for link in links for end in link.ends]
