@@ -58,7 +58,10 @@ def read(frames: list[bytes], directory: Path) -> list[dict[str, int | str]]:
     pcap.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + b"".join(records))
     argv = ["tshark", "-X", f"lua_script:{LUA}", "-n", "-2", "-r", str(pcap), "-T", "fields"]
     argv += [word for name in NAMES for word in ("-e", f"mrc.{name}")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    if "aren't valid" in done.stderr:
+        pytest.skip("this tshark loads no Lua scripts")
+    assert done.returncode == 0, done.stderr
     rows = [zip(NAMES, line.split("\t"), strict=True) for line in done.stdout.splitlines()]
     return [{name: _value(name, text) for name, text in row if text} for row in rows]
 
