@@ -22,7 +22,7 @@ static void in_child(void)
 {
 	pthread_mutex_init(&all_lock, NULL);
 	for (struct agent *agent = all; agent; agent = agent->next) {
-		atomic_store(&agent->dead, 1);
+		atomic_store(&agent->dead, FORKED);
 		pthread_mutex_init(&agent->lock, NULL);
 		close(agent->socket);
 		close(agent->doorbell);
@@ -217,9 +217,9 @@ int agent_call(struct agent *agent, struct call *call)
 			call->results = 0xFFFFFFFF;
 			error = receive_answer(agent->socket, call);
 			if (error == EIO && call->results == 0xFFFFFFFF)
-				atomic_store(&agent->dead, 1);
+				atomic_store(&agent->dead, GONE);
 		} else if (error == EIO) {
-			atomic_store(&agent->dead, 1);
+			atomic_store(&agent->dead, GONE);
 		}
 	}
 	pthread_mutex_unlock(&agent->lock);
@@ -233,7 +233,7 @@ int agent_check(struct agent *agent)
 	struct pollfd look = {.fd = agent->socket, .events = 0};
 
 	if (!atomic_load(&agent->dead) && poll(&look, 1, 0) > 0 && look.revents & (POLLHUP | POLLERR | POLLNVAL))
-		atomic_store(&agent->dead, 1);
+		atomic_store(&agent->dead, GONE);
 	return atomic_load(&agent->dead) ? EIO : 0;
 }
 

@@ -149,6 +149,8 @@ static int next_event(struct context *context, struct mrc_async_event *event)
 {
 	struct wire_event told;
 
+	if (is_parents(context))
+		return failed(EIO);
 	for (;;) {
 		ssize_t got = read(context->agent.events, &told, sizeof(told));
 		int found = 0;
@@ -156,7 +158,7 @@ static int next_event(struct context *context, struct mrc_async_event *event)
 		if (got < 0)
 			return -1;
 		if (got < (ssize_t)sizeof(told)) {
-			atomic_store(&context->agent.dead, 1);
+			atomic_store(&context->agent.dead, GONE);
 			return failed(EIO);
 		}
 		event->event_type = told.type;

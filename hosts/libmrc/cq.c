@@ -186,11 +186,13 @@ static void free_places(struct context *context, const struct wire_cqe *entry)
 
 EXPORT int mrc_poll_cq(struct mrc_cq *cq, int num_entries, struct ibv_wc *wc)
 {
-	uint32_t head, ready;
+	uint32_t head, ready, idle;
 	int n;
 
 	if (!cq || cq->for_evs || num_entries < 0 || (num_entries && !wc))
 		return failed(EINVAL);
+	if (is_parents(cq->mrc->context))
+		return failed(EIO);
 	pthread_mutex_lock(&cq->lock);
 	head = cq->ring->head;
 	ready = __atomic_load_n(&cq->ring->tail, __ATOMIC_ACQUIRE) - head;
@@ -206,18 +208,17 @@ EXPORT int mrc_poll_cq(struct mrc_cq *cq, int num_entries, struct ibv_wc *wc)
 		pthread_mutex_unlock(&cq->lock);
 		return n;
 	}
-	cq->idle++;
-	if (cq->idle < IDLE_POLLS) {
-		pthread_mutex_unlock(&cq->lock);
+	idle = ++cq->idle;
+	pthread_mutex_unlock(&cq->lock);
+	if (idle < IDLE_POLLS) {
 		PAUSE();
 		return 0;
 	}
-	pthread_mutex_unlock(&cq->lock);
 	if (atomic_load_explicit(&cq->mrc->context->agent.dead, memory_order_relaxed))
 		return failed(EIO);
 	if (cq->ring->overflow)
 		return failed(EOVERFLOW);
-	if (cq->idle % CHECK_POLLS == 0 && agent_check(&cq->mrc->context->agent))
+	if (idle % CHECK_POLLS == 0 && agent_check(&cq->mrc->context->agent))
 		return failed(EIO);
 	agent_rest();
 	return 0;
@@ -243,6 +244,8 @@ EXPORT int mrc_get_cq_event(struct mrc_comp_channel *channel, struct mrc_cq **ou
 {
 	if (!channel || !out || !user)
 		return failed(EINVAL);
+	if (is_parents(channel->mrc->context))
+		return failed(EIO);
 	for (;;) {
 		struct context *context = channel->mrc->context;
 		struct mrc_cq *cq;
@@ -252,7 +255,7 @@ EXPORT int mrc_get_cq_event(struct mrc_comp_channel *channel, struct mrc_cq **ou
 		if (got < 0)
 			return -1;
 		if (got < (ssize_t)sizeof(handle)) {
-			atomic_store(&context->agent.dead, 1);
+			atomic_store(&context->agent.dead, GONE);
 			return failed(EIO);
 		}
 		pthread_mutex_lock(&context->lock);

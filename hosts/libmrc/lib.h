@@ -23,7 +23,9 @@
 #define PAUSE() atomic_signal_fence(memory_order_seq_cst)
 #endif
 
-/* A connection to the agent. `dead` is set for good when it is gone, or in a child that fork made. */
+/* A connection to the agent. `dead` is set for good: GONE when it is, FORKED in a child that fork made. */
+enum { ALIVE, GONE, FORKED };
+
 struct agent {
 	pthread_mutex_t lock;
 	int socket, doorbell, events;
@@ -132,6 +134,12 @@ void agent_rest(void);
 static inline struct context *context_of(struct ibv_context *context)
 {
 	return (struct context *)context;
+}
+
+/* Whether these are a parent's objects, of which a child may take nothing. */
+static inline int is_parents(struct context *context)
+{
+	return atomic_load_explicit(&context->agent.dead, memory_order_relaxed) == FORKED;
 }
 
 static inline int failed(int error) /* -1 and errno, for calls that answer so */

@@ -54,10 +54,7 @@ static void in_child(struct end *end)
 	/* nothing of the parent's can be used, and the device can be opened anew */
 	REFUSED(EIO, post(end, 0, 1, 1, 0, 0, 0) == EIO);
 	REFUSED(EIO, !ibv_alloc_pd(end->context));
-	for (int i = 0; i < 70; i++)
-		if (mrc_poll_cq(end->send, 1, &wc) == -1)
-			break;
-	CHECK(mrc_poll_cq(end->send, 1, &wc) == -1);
+	REFUSED(EIO, mrc_poll_cq(end->send, 1, &wc) == -1); /* at once: it takes no completion from its parent */
 	end->buffer[0] = 'c'; /* the child's own page */
 	open_end(&own, 5000, 4);
 	close_end(&own);
@@ -110,11 +107,14 @@ int main(int argc, char **argv)
 		int status, child;
 
 		end.buffer[0] = 'p';
+		CHECK(!post(&end, 0, 1, 8, IBV_SEND_SIGNALED, 0, 0));
+		usleep(300000); /* its completion waits while there is a child */
 		child = fork();
 		if (!child)
 			in_child(&end);
 		CHECK(waitpid(child, &status, 0) == child && status == 0);
 		CHECK(end.buffer[0] == 'p');
+		CHECK(wait_wc(end.send).wr_id == 8);
 		CHECK(!post(&end, 0, 1, 9, IBV_SEND_SIGNALED, 1, 0)); /* the parent goes on */
 		CHECK(wait_wc(end.send).status == IBV_WC_SUCCESS);
 	} else { /* take: receives for all immediates that may come */
