@@ -98,7 +98,10 @@ class Endpoint(Verbs):
         self.ops.on_packet(packet, now)
 
     def _probe_reverse(self, qp: QueuePair, now: float) -> None:
-        """A QP that receives but sends nothing learns of good paths for its control packets by one EV probe per RTT."""
+        """A QP that receives but sends nothing learns of good paths for its control packets by one EV probe per RTT.
+
+        It goes where those go, in the control class: a queue that counts packets would give it the place of data.
+        """
         peer = qp.peer
         rtt = qp.settings.base_rtt
         if now - qp.requestor.last_sent < rtt:
@@ -107,7 +110,8 @@ class Endpoint(Verbs):
         port = self.rng.choice(list(self._ports.values()))
         paths = peer.allowed.get(port.plane)
         if paths and port.reaches(peer):
-            self.ops.probe(peer, self.rng.choice(paths), _REVERSE_PROBE_RTTS * rtt, _ignore, now)
+            path = self.rng.choice(paths)
+            self.ops.probe(peer, path, _REVERSE_PROBE_RTTS * rtt, _ignore, now, control=True)
 
     # --- packets out ------------------------------------------------------------------------------
 

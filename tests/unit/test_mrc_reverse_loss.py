@@ -32,6 +32,10 @@ def transfer_with_a_dead_reverse_plane(plane, seed=1):
     return max(b - a for a, b in itertools.pairwise(arrivals))
 
 
+def dscp(transit):
+    return int.from_bytes(transit.data[h.OUTER_AT : h.OUTER_AT + 2], "big") >> 6 & 0x3F
+
+
 @pytest.mark.parametrize("plane", [1, 2, 3, 4])
 def test_data_never_pauses_for_more_than_a_few_round_trips(plane):
     assert transfer_with_a_dead_reverse_plane(plane) < 3 * RTT
@@ -46,6 +50,17 @@ def test_feedback_is_spread_evenly_over_the_planes():
     planes = collections.Counter(t.plane for t in sim.sent if t.source == "h3" and t.op == h.Op.SACK)
     assert set(planes) == {1, 2, 3, 4}
     assert max(planes.values()) - min(planes.values()) <= 0.1 * sum(planes.values())
+
+
+def test_looking_for_a_reverse_path_takes_no_place_in_the_queues_of_data():
+    sim = Simulation()
+    sim.keep_sent = True
+    transfer = Transfer(sim, "h1", "h3", PACKETS * FULL_SIZE)
+    transfer.write(0, PACKETS * FULL_SIZE)
+    sim.run(done=transfer.done)
+    asked = [t for t in sim.sent if t.source == "h3" and t.op == h.Op.ENDPOINT_REQUEST]
+    assert len(asked) >= 3
+    assert {dscp(t) for t in asked} == {h.Dscp.CONTROL}
 
 
 def test_questions_about_the_tail_go_out_in_one_plane_after_the_other():
