@@ -39,8 +39,8 @@ def recorded_digest(build_dir: Path = BUILD_DIR) -> str:
     return digest.read_text().strip() if digest.exists() else ""
 
 
-def build(build_dir: Path = BUILD_DIR) -> None:
-    """Compile ``p4src`` into BMv2 JSON and P4Info.
+def build(build_dir: Path = BUILD_DIR, source_dir: Path = SOURCE_DIR) -> None:
+    """Compile ``p4src``, or another copy of it, into BMv2 JSON and P4Info.
 
     Raises:
         BuildError: p4c is not installed, or the program does not compile.
@@ -52,14 +52,14 @@ def build(build_dir: Path = BUILD_DIR) -> None:
     info = build_dir / P4_INFO.name
     command = [p4c, "--target", "bmv2", "--arch", "v1model", "--std", "p4-16"]
     command += ["--p4runtime-files", str(info), "-o", str(build_dir), f"{PROGRAM}.p4"]
-    result = subprocess.run(command, cwd=SOURCE_DIR, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, cwd=source_dir, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise BuildError(f"p4c refused {PROGRAM}.p4:\n{result.stderr}")
     preprocessed = build_dir / f"{PROGRAM}.p4i"
     preprocessed.unlink(missing_ok=True)
     pipeline = build_dir / P4_JSON.name  # p4c notes the absolute path of what it read; a build must not depend on it
     pipeline.write_text(pipeline.read_text().replace(str(preprocessed), f"{PROGRAM}.p4"))
-    (build_dir / DIGEST.name).write_text(source_digest() + "\n")
+    (build_dir / DIGEST.name).write_text(source_digest(source_dir) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What a lesson is, and what a grade consists of."""
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +22,24 @@ class Check:
 
 @dataclass(frozen=True)
 class Lesson:
-    """`grade` takes the learner's file; where `file` is empty, the history of a lab: a directory or one file."""
+    """`grader` is `MODULE.FUNCTION` of this package; it takes the learner's file, or where `file` is empty the history
+    of a lab: a directory or one file.
+    """
 
     number: int
     title: str
-    grade: Callable[[Path], list[Check]]
+    grader: str
     file: str = ""
+
+    def grade(self, subject: Path) -> list[Check]:
+        """All checks. LabError where nothing can be checked."""
+        module, _, function = self.grader.partition(".")
+        try:
+            loaded = importlib.import_module(f"mrclab.lab.lessons.{module}")
+        except ImportError as error:
+            raise LabError(f"lesson {self.number} needs what real frames need, on Linux ({error})") from None
+        found: Callable[[Path], list[Check]] = getattr(loaded, function)
+        return found(subject)
 
 
 def read(path: Path) -> str:

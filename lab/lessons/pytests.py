@@ -27,7 +27,8 @@ def grade(path: Path) -> list[Check]:
         right,
         Check(_run(path, "faults")[1] > 0, "a test fails where faults do nothing",
               "assert what the fault does: packets lost on a path, an EV that is ASSUMED_BAD"),
-        Check(_run(path, "bytes")[1] > 0, "a test fails where bytes arrive damaged", "assert that the transfer is `intact`"),
+        Check(_run(path, "bytes")[1] > 0, "a test fails where bytes arrive damaged",
+              "assert that the transfer is `intact`"),
     ]  # fmt: skip
 
 

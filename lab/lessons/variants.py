@@ -36,7 +36,7 @@ def full_queue(path: Path) -> list[Check]:
     return _grade(path, {
         "trim": Wanted("trimming on", lambda run: run.fabric.spec.trimming, "trims", "at_least", 1),
         "no-trim": Wanted("trimming off", lambda run: not run.fabric.spec.trimming, "drops", "at_least", 1),
-        "last-hop-ecn": Wanted("ECN on the last hop", lambda run: run.fabric.spec.last_hop_ecn, "marks", "at_least", 100),
+        "last-hop-ecn": Wanted("last-hop ECN", lambda run: run.fabric.spec.last_hop_ecn, "marks", "at_least", 100),
     })  # fmt: skip
 
 

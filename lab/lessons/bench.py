@@ -1,0 +1,76 @@
+"""One switch on the table for lessons that program it: frames in at a port, and what left by which port."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mrclab.lab.errors import LabError
+from mrclab.softswitch.switch import Switch
+from mrclab.topo import srv6
+from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
+
+DEVICE_ID = 1
+_DESTINATION = slice(38, 54)  # of the outer IPv6 header
+
+
+def frame(destination: int, hops: int = 64) -> bytes:
+    """An Ethernet frame with an IPv6 packet to this address and IPv6, without payload, inside."""
+    inner = struct.pack(">IHBB", 6 << 28, 0, 59, 64) + bytes(32)
+    outer = struct.pack(">IHBB", 6 << 28, len(inner), 41, hops) + bytes(16) + destination.to_bytes(16, "big")
+    return bytes(12) + b"\x86\xdd" + outer + inner
+
+
+def address(*usids: int) -> int:
+    """An IPv6 address of the locator and these uSIDs."""
+    area = b"".join(usid.to_bytes(2, "big") for usid in usids).ljust(12, b"\0")
+    return int.from_bytes(srv6.LOCATOR.to_bytes(4, "big") + area, "big")
+
+
+def destination(data: bytes) -> int:
+    """The outer destination address of a frame."""
+    return int.from_bytes(data[_DESTINATION], "big")
+
+
+class Bench(Switch):
+    """A switch without sockets for its ports."""
+
+    def __init__(self) -> None:
+        super().__init__(CPU_PORT, DROP_PORT, PRIORITIES)
+        self._sent: list[tuple[int, bytes]] = []
+
+    def transmit(self, number: int, data: bytearray) -> None:
+        """Keep what is sent."""
+        self._sent.append((number, bytes(data)))
+
+    def answer(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
+        """Let a frame in and give what left: port and bytes of each."""
+        self._sent.clear()
+        self.inject(port, data)
+        self.traffic.run()
+        return list(self._sent)
+
+
+@contextmanager
+def served(socket: Path) -> Iterator[Bench]:
+    """A switch without a program that serves P4Runtime at a Unix socket inside the block."""
+    try:
+        from mrclab.softswitch.p4runtime.server import serve  # noqa: PLC0415 - needs packages that the rest does not
+    except ImportError as error:
+        raise LabError(
+            f"{error.name} is missing; P4Runtime needs what real frames need: pip install '.[wire]'"
+        ) from None
+    switch = Bench()
+    thread = threading.Thread(target=switch.loop, name="switch", daemon=True)
+    thread.start()
+    server = serve(switch, f"unix:{socket}", device_id=DEVICE_ID)
+    try:
+        yield switch
+    finally:
+        server.stop()
+        switch.stop()
+        thread.join()
+        switch.close()
