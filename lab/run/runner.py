@@ -111,7 +111,8 @@ class Run:
 
     def _give_up(self) -> None:
         waiting = [traffic.name for traffic in self._traffics if traffic.ended is None] + self._time_line.waiting
-        stuck = "".join(f"; {sentence}" for sentence in self._world.stuck())
+        found = self._world.stuck()
+        stuck = f"; {several(found)}" if found else ""
         limit = f"the run took more than {self._scenario.timeout:g} s, and waits for {several(waiting)}{stuck}"
         for traffic in self._traffics:
             if traffic.running:
