@@ -258,7 +258,7 @@ def _register(name: str, meaning: str) -> None:
 _OWN = frozenset(
     command.name or command.callback.__name__ for command in operations.app.registered_commands if command.callback
 )
-_OTHERS = frozenset({"up", "send", "help"})  # these are commands of their own; `mrclab do` has the words
+_OTHERS = frozenset({"up", "send", "help", "capture"})  # these are commands of their own; `mrclab do` has the words
 for _word in WORDS.values():
     if _word.name not in _OWN | _OTHERS:
         _register(_word.name, _word.meaning)
