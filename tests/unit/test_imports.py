@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "controller": {"rpc", "topo"},
     "hosts": {"rpc", "topo"},
     "sim": {"controller", "hosts", "rpc", "softswitch", "topo"},
-    "lab": {"controller", "experiments", "hosts", "rpc", "sim", "topo"},
+    "lab": {"controller", "experiments", "hosts", "rpc", "sim", "softswitch", "topo"},
     "experiments": {"controller", "hosts", "lab", "rpc", "sim", "topo"},
     "bench": {"controller", "hosts", "lab", "rpc", "sim", "softswitch", "topo"},
 }
