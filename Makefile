@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHONS ?= 3.10 3.11
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help demo test test-pythons test-debian13 paper drill lint bench libmrc p4 pictures setup lock clean
+.PHONY: help docs demo test test-pythons test-debian13 paper drill lint bench libmrc p4 pictures setup lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -17,6 +17,7 @@ help:
 	@echo "make lint         ruff and mypy only"
 	@echo "sudo make bench   how fast the parts are on this machine"
 	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (needs gcc, libibverbs-dev; OCP=DIR: those headers)"
+	@echo "make docs         the documentation as a site in build/site, all links checked"
 	@echo "make p4           compile p4src/ (needs p4c)"
 	@echo "make pictures     make the pictures of the live page in docs/ again (needs Chromium, and playwright in .venv)"
 	@echo "make setup        only set up; make lock rewrites requirements.lock"
@@ -53,6 +54,10 @@ bench: setup
 
 libmrc:
 	@$(MAKE) -C hosts/libmrc $(if $(OCP),OCP=$(abspath $(OCP)))
+
+docs:
+	@test -x .venv-docs/bin/mkdocs || { python3 -m venv .venv-docs && .venv-docs/bin/pip install -q -r requirements-docs.txt; }
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build && echo "build/site/index.html"
 
 p4: setup
 	@$(BIN)/python -m mrclab.lab.command.p4build

@@ -259,6 +259,8 @@ _OWN = frozenset(
     command.name or command.callback.__name__ for command in operations.app.registered_commands if command.callback
 )
 _OTHERS = frozenset({"up", "send", "help", "capture"})  # these are commands of their own; `mrclab do` has the words
+REGISTERED = frozenset(word.name for word in WORDS.values()) - _OWN - _OTHERS
+"""Words that are commands of the same name."""
 for _word in WORDS.values():
-    if _word.name not in _OWN | _OTHERS:
+    if _word.name in REGISTERED:
         _register(_word.name, _word.meaning)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 
+from mrclab.lab.command import reference
 from mrclab.lab.command.cli import app
 from mrclab.lab.prompt import looking
 from mrclab.lab.prompt.prompt import LOCAL
@@ -63,6 +64,20 @@ def test_no_command_hides_another_of_its_name():
     names = [command.name or command.callback.__name__ for command in found if command.callback]
     assert len(names) > 30
     assert {name for name in names if names.count(name) > 1} == set()
+
+
+def test_the_reference_of_commands_is_that_of_the_command_line():
+    assert reference.FILE.read_text(encoding="utf-8") == reference.build(), (
+        "docs/commands.md is not current; run python -m mrclab.lab.command.reference"
+    )
+
+
+def test_every_page_stands_in_the_sites_navigation():
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    missing = [
+        page for page in sorted((ROOT / "docs").rglob("*.md")) if str(page.relative_to(ROOT / "docs")) not in site
+    ]
+    assert missing == []
 
 
 def test_words_typed_at_the_prompt_exist():

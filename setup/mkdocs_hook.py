@@ -1,0 +1,42 @@
+"""A hook of mkdocs: the root folder's pages are pages of the site, and what is only in the sources is no link there."""
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files  # type: ignore[import-not-found,unused-ignore]
+
+ROOT = Path(__file__).parents[1]
+PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages of the root folder."""
+    for name, target in PAGES.items():
+        files.append(File.generated(config, target, content=(ROOT / name).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Let links lead to where the page is on the site."""
+    del config
+    source = page.file.src_uri
+    rooted = next((name for name, target in PAGES.items() if target == source), None)
+    here = "" if rooted else posixpath.join("docs", posixpath.dirname(source))
+
+    def link(found: re.Match[str]) -> str:
+        image, text, to = found.groups()
+        if "://" in to or to.startswith("#"):
+            return found[0]
+        path, mark, anchor = to.partition("#")
+        place = posixpath.normpath(posixpath.join(here, path))
+        target = PAGES.get(place) or place.removeprefix("docs/")
+        if files.get_file_from_path(target) is not None and (place in PAGES or place.startswith("docs/")):
+            return f"{image}[{text}]({posixpath.relpath(target, posixpath.dirname(source) or '.')}{mark}{anchor})"
+        if not (ROOT / place).exists():
+            return found[0]  # mkdocs says that it is broken
+        return text if text.strip("`") == to else f"{text} (`{place}`)"
+
+    return _LINK.sub(link, markdown)
