@@ -37,7 +37,7 @@ def _lines() -> Iterator[str]:
             yield from ("", "| | |", "|---|---|", *rows)
     yield from ("", "## Words of the prompt", "")
     yield "Typed at `mrclab up`, in a script (`--script FILE`), or in a second terminal as `mrclab WORD`"
-    yield "(as `mrclab do WORD` where a command above has that name). [The prompt](prompt.md) says what they are good for."
+    yield "(as `mrclab do WORD` where a command above has that name). [The prompt](prompt.md) says more."
     yield from ("", "| Word | Does |", "|---|---|")
     for word in sorted(WORDS.values(), key=lambda each: each.name):
         more = f" {word.more}" if word.more else ""

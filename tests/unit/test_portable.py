@@ -34,6 +34,9 @@ WIRE = (
     "controller.provisioning.program",
     "controller.provisioning.provision",
     "lab.faults.selftest",
+    "lab.lessons.bench",
+    "lab.lessons.p4runtime",
+    "lab.lessons.shift",
     "lab.run.session",
     "lab.run.wirebreakage",
     "lab.ui.server",  # the page, an extra of its own
