@@ -60,7 +60,7 @@ class Endpoint(Verbs):
             # leading 48 bits of the outer destination of what is for this port
             route = srv6.nic_route(port.plane, config.host.downlink).to_bytes(6, "big")
             parser = codec.parser(port.number, route, self._address, verifier)
-            self._ports[port.number] = Port(port.number, port.plane, parser)
+            self._ports[port.number] = Port(port.number, port.plane, parser, len(self._ports))
         self.outbox = Outbox(self._ports)
         self._by_plane = {port.plane: port for port in self._ports.values()}
         self._active: deque[QueuePair] = deque()
@@ -85,6 +85,7 @@ class Endpoint(Verbs):
             placed = qp.on_packet(packet, now)
             if placed:
                 entry.placed_bytes += placed
+                qp.peer.heard[entry.place] = now
                 if now - qp.peer.reverse_probe_at >= qp.settings.base_rtt:
                     self._probe_reverse(qp, now)
         except DiscardError as discard:

@@ -17,10 +17,11 @@ from mrclab.hosts.rdma.path import Frame
 class Port(rc.Port):
     """One NIC port, with its parser and the control packets that wait for it."""
 
-    __slots__ = ("control", "parse")
+    __slots__ = ("control", "parse", "place")
 
-    def __init__(self, number: int, plane: int, parser: Parser) -> None:
+    def __init__(self, number: int, plane: int, parser: Parser, place: int) -> None:
         super().__init__(number, plane)
+        self.place = place  # among the ports, from 0
         self.parse = parser.parse
         self.control: deque[tuple[ControlItem | OpItem, Peer]] = deque()
 
@@ -54,12 +55,28 @@ class Outbox:
         entry.control.append((item, peer))
 
     def _in_turn(self, peer: Peer) -> Port:
-        ports = self._list
+        """The next port. Where a peer's data comes by some planes only, those take every second packet.
+
+        The peer may have lost the others without a word; or data has but one path, whose way back is dead.
+        """
+        ports, heard = self._list, peer.heard
+        peer.control_turn = turn = self._next(peer, peer.control_turn, 0.0)
+        since = max(heard) - peer.lately
+        if heard[turn] >= since:
+            return ports[turn]
+        peer.unheard = not peer.unheard
+        if peer.unheard:
+            peer.heard_turn = turn = self._next(peer, peer.heard_turn, since)
+        return ports[turn]
+
+    def _next(self, peer: Peer, turn: int, since: float) -> int:
+        """The port after this one that reaches the peer and by which data came since then, if there is any."""
+        ports, heard = self._list, peer.heard
         for _ in ports:
-            peer.control_turn = (peer.control_turn + 1) % len(ports)
-            if ports[peer.control_turn].reaches(peer):
+            turn = (turn + 1) % len(ports)
+            if heard[turn] >= since and ports[turn].reaches(peer):
                 break
-        return ports[peer.control_turn]
+        return turn
 
     def leave(self, port: Port) -> None:
         """A port is down: what waits for it goes by others, but for probes of its own paths."""

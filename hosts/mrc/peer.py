@@ -36,6 +36,9 @@ def _with_downlink(template: int, downlink: int) -> int:
     return template | downlink << shift
 
 
+_LATELY_RTTS = 2.0  # within which data must have come by a plane for it to be no doubt
+
+
 class Peer:
     """One destination host. Exists while a QP leads there."""
 
@@ -67,6 +70,10 @@ class Peer:
         self.allowed: dict[int, list[Path]] = {}
         self.apply_denylist(config, rng)
         self.control_turn = 0  # which port the last control packet took
+        self.heard_turn = 0  # the same among those that its data lately came by
+        self.heard = [0.0] * len(config.ports)  # by port in their order: when data last came by it
+        self.lately = _LATELY_RTTS * self.template.base_rtt
+        self.unheard = False  # the last packet that found its port silent took it all the same
         self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
         self._windows: dict[tuple[str, bool, str], Qpcc] = {}
 

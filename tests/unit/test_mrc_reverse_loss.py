@@ -105,3 +105,34 @@ def test_where_one_path_is_left_both_ends_find_it(seed):
     assert transfer.target == transfer.source
     timeout = sim.configs["h1"].transport.ack_timeout
     assert max(b - a for a, b in itertools.pairwise(arrivals)) < 3 * timeout
+
+
+def test_feedback_goes_by_the_planes_that_data_still_comes_by_though_nobody_told_of_the_others():
+    sim = Simulation()
+    transfer = Transfer(sim, "h1", "h3", 4 * PACKETS * FULL_SIZE)
+    told = []
+
+    def fate(transit):
+        if transit.plane != 1:  # h1's other NIC links are dead, both ways, and h3 knows nothing of it
+            return []
+        return [sim.delay(transit)]
+
+    def sent(transit):
+        if transit.source == "h3" and transit.op == h.Op.SACK and sim.now > 20 * RTT:
+            told.append(transit.plane)
+
+    def looked(transit):
+        sent(transit)
+        return fate(transit)
+
+    sim.fate = looked
+    transfer.write(0, PACKETS * FULL_SIZE)
+    sim.run(done=transfer.done)
+    assert transfer.target[: PACKETS * FULL_SIZE] == transfer.source[: PACKETS * FULL_SIZE]
+    assert told.count(1) >= 0.6 * len(told)
+    assert set(told) == {
+        1,
+        2,
+        3,
+        4,
+    }  # the way back of the one plane might be dead
