@@ -59,6 +59,11 @@ def run(block: str, place: Path) -> str:
     return "".join(made)
 
 
+def shape(text: str) -> str:
+    """Output without its figures, which a change of the transport may move, and without what aligns them."""
+    return re.sub(r"[ \t]+", " ", re.sub(r"\d+(\.\d+)?", "0", re.sub(r"─+", "─", text)))
+
+
 def main(pages: list[str]) -> None:
     """Write the blocks of pages anew."""
     for page in map(Path, pages):
