@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 _ID_MASK = 0xFFFF
+_JITTER = 0.25  # of an interval, by which a probe after a failed one is late at most
 _KEPT = 1024  # outstanding probes at most; the oldest are forgotten
 
 
@@ -112,8 +113,10 @@ class Prober:
         policy = self._policy
         first = policy.probe_interval_rtts * self._rtt
         state.interval = min(2 * state.interval, policy.probe_backoff_cap * first)
-        state.timer.arm(now + state.interval)
-        self._qp.log("probe.lost", ev=ev.value, next_in=state.interval)
+        # Probes of several QPs that failed together would queue behind each other for ever, each too late to count.
+        wait = state.interval * (1 + _JITTER * self._qp.host.rng.random())
+        state.timer.arm(now + wait)
+        self._qp.log("probe.lost", ev=ev.value, next_in=wait)
 
     # --- frames -----------------------------------------------------------------------------------
 

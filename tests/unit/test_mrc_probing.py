@@ -63,9 +63,33 @@ def test_three_clean_answers_in_a_row_bring_an_ev_back():
 def test_the_interval_doubles_with_each_unanswered_probe_up_to_its_cap():
     patient = Patient(answered=lambda _n: False)
     patient.run(60 * RTT * 12)
-    gaps = [round((b - a) / RTT) for a, b in pairwise(patient.probes)]
-    assert gaps[:4] == [8 + 24, 8 + 48, 8 + 48, 8 + 48]  # the probe's timeout, then the interval
+    waits = [(b - a) / RTT - 8 for a, b in pairwise(patient.probes)][:4]  # after each probe's timeout
+    assert all(least - 0.01 <= wait <= 1.26 * least for wait, least in zip(waits, (24, 48, 48, 48), strict=True))
     assert patient.ev.state is EvState.ASSUMED_BAD
+
+
+def test_probes_that_fail_together_do_not_come_again_together():
+    sim = Simulation()
+    transfers = [Transfer(sim, "h1", "h3", 16) for _ in range(8)]
+    times = []
+
+    def fate(transit):
+        if transit.op == h.Op.PROBE:
+            times.append(sim.now)
+            return []
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    for transfer in transfers:
+        qp = sim.hosts["h1"].qp(transfer.qa)
+        qp.host.now = sim.now
+        assert qp.evs.lost(qp.evs.planes[1].active[0], sim.now, "time")
+    sim.run(FIRST + RTT)
+    assert len(times) == 8
+    together = max(times) - min(times)
+    sim.run(FIRST + 8 * RTT + 2 * FIRST * 1.3)
+    assert len(times) == 16
+    assert max(times[8:]) - min(times[8:]) > 2 * together
 
 
 def test_an_unanswered_probe_starts_the_count_again():
