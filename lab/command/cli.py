@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from mrclab.experiments.campaign import cli as campaign
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
@@ -63,6 +64,7 @@ app = typer.Typer(
 app.add_typer(operations.app)
 app.add_typer(survey.app)
 app.add_typer(soak.app)
+app.add_typer(campaign.app)
 app.add_typer(suitecli.app)
 app.add_typer(capture.app)
 app.add_typer(ui.app)
@@ -107,12 +109,16 @@ def run(
     world: World = None,
     seed: Annotated[int | None, typer.Option(min=0, help="instead of the scenario's")] = None,
     variant: Annotated[str, typer.Option(help="only this variant of the scenario")] = "",
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="another value of a field, e.g. fabric.t1s=4; may be repeated")
+    ] = None,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
     force: Force = False,
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: held, 1: failed or broke off, 3: machine too slow."""
     loaded = scenario.in_world(scenario.load(suite.find_one(path)), world)
+    loaded = scenario.with_values(loaded, scenario.parse_settings(sets or []))
     if seed is not None:
         loaded = scenario.with_seed(loaded, seed)
     chosen = (loaded.pick(variant),) if variant else loaded.runs

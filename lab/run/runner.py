@@ -186,8 +186,12 @@ def run_scenario(
     say: Callable[[str], None],
     target: str | None = None,
     run_dir: Path = RUN_DIR,
+    report: bool = True,
 ) -> Outcome:
-    """Run a scenario and write its result directory below `parent`. Raises what kept the lab from coming up."""
+    """Run a scenario and write its result directory below `parent`. Raises what kept the lab from coming up.
+
+    Without `report` the directory holds what happened and nothing that was made of it.
+    """
     check(loaded)
     results.check_parent(parent)
     trouble, interrupted = "", False
@@ -224,7 +228,7 @@ def run_scenario(
     if parent.absolute() not in directory.absolute().parents:
         say(f"results could not go to {parent}; they are in {directory}")
     try:
-        outcome = finish(directory)
+        outcome = finish(directory) if report else judged(directory)
     except OSError as error:
         moved = results.elsewhere(directory)
         say(f"the report could not be written to {directory}: {error.strerror}; all of it is in {moved}")
@@ -242,6 +246,12 @@ def _keep(world: World, loaded: Loaded, parent: Path, error: Exception) -> str:
     except (OSError, LabError) as trouble:
         return f"the logs could not be kept: {trouble}"
     return f"the lab did not come up; all logs are in {directory / 'log'}"
+
+
+def judged(directory: Path) -> Outcome:
+    """Judge a collected run."""
+    run = results.load(directory)
+    return Outcome(run.measures, run.judge(), directory, run.trouble)
 
 
 def finish(directory: Path) -> Outcome:

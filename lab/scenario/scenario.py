@@ -5,13 +5,14 @@ those it lists. What is valid here can be started; whether it holds is for `lab.
 """
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.expectations import Expectation
@@ -168,6 +169,52 @@ def with_seed(loaded: Loaded, seed: int) -> Loaded:
 def in_world(loaded: Loaded, world: str | None) -> Loaded:
     """The same scenario, with all its variants, in another world; None: where it says itself."""
     return loaded if world is None else _with(loaded, {"world": world})
+
+
+def parse_values(word: str) -> tuple[str, list[Any]]:
+    """`fabric.t1s=2,4,8` → dotted path and values, as YAML has them; ScenarioError where it is nothing of the kind."""
+    path, sign, text = word.partition("=")
+    try:
+        values = YAML(typ="safe", pure=True).load(f"[{text}]") if path.strip() and sign else []
+    except YAMLError:
+        values = []
+    if not values:
+        raise ScenarioError([f"--set {word}: write a field and its value, for example --set fabric.t1s=4"])
+    return path.strip(), values
+
+
+def parse_settings(words: Sequence[str]) -> dict[str, Any]:
+    """`fabric.t1s=4` each → value by path; ScenarioError where one gives several values."""
+    made = {}
+    for word in words:
+        path, values = parse_values(word)
+        if len(values) > 1:
+            raise ScenarioError([f"--set {word}: {len(values)} values; give one, or sweep them with `mrclab campaign`"])
+        made[path] = values[0]
+    return made
+
+
+def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
+    """The same scenario, or each of its variants, with other values at dotted paths; ScenarioError names what is wrong.
+
+    The paths are those of a variant's `set`, and win over what variants say.
+    """
+    if not values:
+        return loaded
+    if loaded.variants:
+        return replace(loaded, variants=tuple(with_values(variant, values) for variant in loaded.variants))
+    said = f"{loaded.source} with {', '.join(f'{path}={value}' for path, value in values.items())}"
+    try:
+        given = Variant(name="set", set=dict(values))
+        data, _ = variants.apply(yamlfile.Document(loaded.text, loaded.source).data, given)
+    except ValidationError as error:
+        raise ScenarioError([f"{said}: {yamlfile.message(dict(item), Variant)}" for item in error.errors()]) from None
+    except variants.UnknownPlace as error:
+        raise ScenarioError([f"{said}: {error.path}: {error}"]) from None
+    scenario, fabric, errors = _validate(data)
+    if errors or scenario is None or fabric is None:
+        raise ScenarioError([f"{said}: {variants.spoken(data, location)}: {message}" for location, message in errors])
+    return replace(loaded, scenario=scenario, fabric=fabric, text=_text(data), named=(*loaded.named, *values))
 
 
 def _with(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:

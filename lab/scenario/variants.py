@@ -102,6 +102,11 @@ def origin(data: Any, places: Places, location: Place, index: int) -> tuple[Plac
     return ("variants", index), "with this variant, " + ".".join(_spoken(part) for part in real)
 
 
+def spoken(data: Any, location: Place) -> str:
+    """A pydantic location as a dotted path."""
+    return ".".join(_spoken(part) for part in _without_tags(data, location))
+
+
 def _spoken(part: int | str) -> str:
     return str(part + 1) if isinstance(part, int) else part
 

@@ -1,0 +1,104 @@
+"""The command `mrclab campaign`."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mrclab.experiments.campaign import journal, page, plan, work
+from mrclab.experiments.campaign.plan import Job, Plan
+from mrclab.lab.command import progress
+from mrclab.lab.errors import Interrupted, Refused
+from mrclab.lab.run import suite, worlds
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.units import show_seconds
+
+app = typer.Typer()
+out = Console()
+err = Console(stderr=True)
+
+ASK_FROM = 100_000  # runs
+_LISTED = 20  # failing runs on the terminal; the page has all
+
+
+@app.command()
+def campaign(
+    path: Annotated[Path, typer.Argument(metavar="SCENARIO", help="a scenario file, or a name below scenarios/")],
+    seeds: Annotated[str, typer.Option(help="e.g. 1..1000, or 1,2,7")] = "1..10",
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="sweep a field, e.g. fabric.t1s=2,4,8; may be given several times")
+    ] = None,
+    variant: Annotated[str, typer.Option(help="only this variant of the scenario")] = "",
+    workers: Annotated[int | None, typer.Option(min=1, help="worker processes; default: one per core")] = None,
+    out_dir: Annotated[Path, typer.Option("--out", help="where the table and the page go")] = Path("results/campaign"),
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask, however many runs")] = False,
+) -> None:
+    """Run every seed with every combination of values in virtual time; the same command goes on where it was ended.
+
+    Exit status 0: all held, 1: some did not.
+    """
+    loaded = scenario.load(suite.find_one(path))
+    planned = plan.make(loaded, plan.parse_seeds(seeds), plan.parse_sweeps(sets or []), variant)
+    worlds.check(*(scenario.loads(text, planned.source) for _, _, text in planned.settings))
+    if len(planned) >= ASK_FROM and not yes:
+        _ask(len(planned))
+    table = journal.Journal(out_dir)
+    table.open(planned)
+    try:
+        _work(planned, table, workers or os.cpu_count() or 1)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; {len(table.rows)} runs are kept, and the same command goes on") from None
+    raise typer.Exit(_conclude(planned, table))
+
+
+def _ask(runs: int) -> None:
+    if not err.is_terminal:
+        raise Refused(f"this campaign has {runs:,} runs; say --yes if that is meant")
+    typer.confirm(f"This campaign has {runs:,} runs. Begin?", abort=True, err=True)
+
+
+def _work(planned: Plan, table: journal.Journal, workers: int) -> None:
+    """Do what has no row yet."""
+    done = table.done()
+    total = len(planned)
+    begun, there, failed = time.monotonic(), sum(job.key in done for job in planned), 0
+    if there:
+        err.print(f"{there} of {total} runs are done already", highlight=False)
+    with progress.shown(err) as bar:
+        say = progress.teller(bar)
+        for number, (job, row) in enumerate(work.rows(_left(planned, done), workers), 1):
+            table.append(row)
+            if row["state"] != "held":
+                failed += 1
+                if failed <= _LISTED:
+                    say(f"{row['state']}: {job.replay}")
+            left = (time.monotonic() - begun) / number * (total - there - number)
+            bar(f"{there + number} of {total}, {failed} not held, {show_seconds(left)} left", there + number, total)
+
+
+def _left(planned: Plan, done: set[str]) -> Iterator[Job]:
+    return (job for job in planned if job.key not in done)
+
+
+def _conclude(planned: Plan, table: journal.Journal) -> int:
+    """Write page and Parquet file, say what there is; returns the exit status."""
+    rows = {journal.key_of(row): row for row in table.rows}
+    mine = [(rows[job.key], job.replay) for job in planned]
+    failing = [(row, replay) for row, replay in mine if row["state"] != "held"]
+    written = table.directory / "index.html"
+    title = f"{planned.source}: {len(planned)} runs"
+    html = page.render(title, [row for row, _ in mine], planned.fields, failing, len(planned))
+    written.write_text(html, encoding="utf-8")
+    for one in page.summaries([row for row, _ in mine], planned.fields):
+        moved = [f"{s.field} {100 * s.explained:.0f} %" for s in one.sensitivity if s.explained is not None]
+        because = f"; variance explained by {', '.join(moved)}" if moved else ""
+        out.print(f"{escape(one.name)}: held {one.held} of {one.runs}{because}", highlight=False, soft_wrap=True)
+    parquet = journal.write_parquet(table.directory)
+    table_at = parquet or f"{table.directory / journal.ROWS} (Parquet: pip install 'mrclab[campaign]')"
+    out.print(f"Page: {written}\nTable: {table_at}", highlight=False, soft_wrap=True, markup=False)
+    return 1 if failing else 0

@@ -1,0 +1,131 @@
+"""The table of a campaign: one row per finished run, a JSON line each in `runs.jsonl`.
+
+A line is appended in one write and on the disk before the run counts as done, so that a campaign can be killed at any
+moment: a line that was torn is not there, and its run is done again. A Parquet file has its index at its end and cannot
+grow so; `runs.parquet` is made of the finished lines.
+"""
+
+import importlib.util
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mrclab.experiments.campaign.plan import Plan, key
+from mrclab.lab.errors import LabError
+
+ROWS, ABOUT, PARQUET = "runs.jsonl", "campaign.json", "runs.parquet"
+
+Row = dict[str, Any]
+
+
+class Journal:
+    """The rows of one directory, to read and to append to."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._path = directory / ROWS
+        self.rows: list[Row] = []
+
+    def open(self, plan: Plan) -> None:
+        """Read what is there; LabError where it is of another scenario or other fields."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        about = {"scenario": plan.source, "digest": plan.digest, "fields": sorted(plan.fields)}
+        path = self.directory / ABOUT
+        if path.exists():
+            known = _object(path)
+            if known.get("digest") != plan.digest or known.get("fields") != about["fields"]:
+                fields = ", ".join(map(str, known.get("fields") or ["no field"]))
+                raise LabError(
+                    f"{self.directory} holds a campaign of {known.get('scenario')} as it was then, sweeping {fields};"
+                    " name another directory with --out"
+                )
+        else:
+            path.write_text(json.dumps(about) + "\n", encoding="utf-8")
+        self._drop_torn_line()
+        self.rows = list(read(self.directory))
+
+    def done(self) -> set[str]:
+        """Keys of the runs that have their row."""
+        return {key_of(row) for row in self.rows}
+
+    def append(self, row: Row) -> None:
+        """Add a finished run; it is on the disk when this returns."""
+        with self._path.open("ab") as file:
+            file.write(json.dumps(row).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.rows.append(row)
+
+    def _drop_torn_line(self) -> None:
+        if self._path.exists():
+            data = self._path.read_bytes()
+            if data and not data.endswith(b"\n"):
+                os.truncate(self._path, data.rfind(b"\n") + 1)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise LabError(f"{path} is damaged ({error}); name another directory with --out") from None
+
+
+def read(directory: Path) -> Iterator[Row]:
+    """The rows of a campaign, each run once; LabError where a line is no row."""
+    path = directory / ROWS
+    seen = set()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.exists() else (), 1):
+        try:
+            row = json.loads(line)
+            name = key_of(row)
+        except (ValueError, KeyError, TypeError):
+            raise LabError(
+                f"{path}, line {number} is no row of a campaign; remove it, and its run is done again"
+            ) from None
+        if name not in seen:
+            seen.add(name)
+            yield row
+
+
+def key_of(row: Mapping[str, Any]) -> str:
+    """What names a row's run."""
+    return key(row["variant"], row["values"], row["seed"])
+
+
+def flat(row: Mapping[str, Any]) -> Row:
+    """A row with plain values only: `set.PATH`, and per expectation `held.NAME` and `value.NAME`."""
+    made = {name: row[name] for name in ("variant", "seed", "state", "trouble", "seconds")}
+    made.update({f"set.{path}": _plain(value) for path, value in row["values"].items()})
+    for name, verdict in row["verdicts"].items():
+        made[f"held.{name}"], made[f"value.{name}"] = verdict["ok"], verdict["value"]
+    return made
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool) or value is None else json.dumps(value)
+
+
+def write_parquet(directory: Path) -> Path | None:
+    """Write all rows as one Parquet file; None where pyarrow, the extra `campaign`, is not installed."""
+    if importlib.util.find_spec("pyarrow") is None:
+        return None
+    import pyarrow  # noqa: PLC0415 - an extra
+    from pyarrow import parquet  # noqa: PLC0415
+
+    rows = [flat(row) for row in read(directory)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: _column([row.get(name) for row in rows]) for name in names}
+    part = directory / f".{PARQUET}.part"
+    parquet.write_table(pyarrow.table(columns), part)
+    return part.replace(directory / PARQUET)
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Values of one type, as a column of a Parquet file has them; None stays."""
+    kinds = {type(value) for value in values} - {type(None)}
+    if len(kinds) < 2:
+        return values
+    kind = float if kinds == {int, float} else str
+    return [None if value is None else kind(value) for value in values]

@@ -1,0 +1,138 @@
+"""What a campaign's table says: how each expectation came out, and which swept field moves its figure. Pure."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from mrclab.experiments.campaign.journal import Row
+from mrclab.lab.measure.intervals import Figure, summary
+
+_BINS = 24
+_RESULTS = ("held", "failed")  # states of runs that say something about the network
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs with one value of a field, as one expectation saw them."""
+
+    value: str
+    held: int
+    runs: int
+    figure: Figure | None
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What one field is to one expectation. `explained`: its share of the figure's variance (η²); None: no figures."""
+
+    field: str
+    explained: float | None
+    groups: Sequence[Group]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One expectation over all runs."""
+
+    name: str
+    wanted: str
+    unit: str
+    held: int
+    runs: int
+    figure: Figure | None
+    low: float | None  # 5 % of the runs lie below
+    high: float | None  # 95 % do
+    bars: Sequence[int]  # runs per bin from the least to the most figure
+    sensitivity: Sequence[Sensitivity]
+
+
+def summaries(rows: Sequence[Row], fields: Sequence[str]) -> list[Summary]:
+    """All expectations over all runs that are a result, in the order in which they stand in the scenario."""
+    rows = [row for row in rows if row["state"] in _RESULTS]
+    names = list(dict.fromkeys(name for row in rows for name in row["verdicts"]))
+    ways: list[tuple[str, Callable[[Row], str]]] = [("variant", lambda row: str(row["variant"]))]
+    ways += [(field, _value_of(field)) for field in fields]
+    swept = [(field, of) for field, of in ways if len({of(row) for row in rows}) > 1]
+    return [_summary(name, [row for row in rows if name in row["verdicts"]], swept) for name in names]
+
+
+def _value_of(field: str) -> Callable[[Row], str]:
+    return lambda row: str(row["values"].get(field))
+
+
+def _summary(name: str, rows: Sequence[Row], swept: Iterable[tuple[str, Callable[[Row], str]]]) -> Summary:
+    verdicts = [row["verdicts"][name] for row in rows]
+    values = _values(name, rows)
+    cuts = statistics.quantiles(values, n=20, method="inclusive") if len(values) > 1 else []
+    return Summary(
+        name,
+        " / ".join(dict.fromkeys(verdict["wanted"] for verdict in verdicts)),
+        next((verdict["unit"] for verdict in verdicts if verdict["unit"]), ""),
+        sum(verdict["ok"] for verdict in verdicts),
+        len(verdicts),
+        summary(values) if values else None,
+        cuts[0] if cuts else None,
+        cuts[-1] if cuts else None,
+        _histogram(values),
+        [_sensitivity(name, rows, field, of) for field, of in swept],
+    )
+
+
+def _values(name: str, rows: Iterable[Row]) -> list[float]:
+    return [row["verdicts"][name]["value"] for row in rows if row["verdicts"][name]["value"] is not None]
+
+
+def _histogram(values: Sequence[float]) -> list[int]:
+    if len(set(values)) < 2:
+        return []
+    bars, least = [0] * _BINS, min(values)
+    width = (max(values) - least) / _BINS
+    for value in values:
+        bars[min(_BINS - 1, int((value - least) / width))] += 1
+    return bars
+
+
+def _sensitivity(name: str, rows: Sequence[Row], field: str, of: Callable[[Row], str]) -> Sensitivity:
+    parts: Mapping[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        parts[of(row)].append(row)
+    groups = []
+    for value, members in parts.items():
+        figures = _values(name, members)
+        held = sum(row["verdicts"][name]["ok"] for row in members)
+        groups.append(Group(value, held, len(members), summary(figures) if figures else None))
+    return Sensitivity(field, explained([_values(name, members) for members in parts.values()]), groups)
+
+
+def explained(groups: Iterable[Sequence[float]]) -> float | None:
+    """Share of all values' variance that lies between groups, 0…1; None where they do not vary or are too few."""
+    filled = [group for group in groups if group]
+    values = [value for group in filled for value in group]
+    if len(values) < 2:
+        return None
+    mean = statistics.fmean(values)
+    whole = sum((value - mean) ** 2 for value in values)
+    between = sum(len(group) * (statistics.fmean(group) - mean) ** 2 for group in filled)
+    return min(1.0, between / whole) if whole else None
+
+
+def render(title: str, rows: Sequence[Row], fields: Sequence[str], failing: Sequence[tuple[Row, str]], of: int) -> str:
+    """One self-contained page; `failing` are rows with the command that replays each, `of` all runs of the plan."""
+    folder = Path(__file__).parent
+    env = Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, autoescape=True, trim_blocks=True)
+    env.filters["figure"] = _shown
+    states: dict[str, int] = defaultdict(int)
+    for row in rows:
+        states[row["state"]] += 1
+    context: dict[str, Any] = {"title": title, "rows": len(rows), "of": of, "states": dict(states)}
+    context |= {"summaries": summaries(rows, fields), "failing": failing}
+    return env.get_template("campaign.html.j2").render(context)
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

@@ -1,0 +1,107 @@
+"""What a campaign runs: every seed with every combination of swept fields, for every variant of a scenario."""
+
+import hashlib
+import itertools
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.scenario import Loaded
+
+_NOT_SWEPT = {"seed": "say --seeds for this", "world": "a campaign runs in virtual time"}
+_RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a scenario's text, and what tells this run from the others."""
+
+    variant: str
+    values: Mapping[str, Any]  # dotted path → value
+    seed: int
+    text: str  # of the scenario with them, in virtual time
+    source: str
+
+    @property
+    def key(self) -> str:
+        """The same for the same run, in every process."""
+        return key(self.variant, self.values, self.seed)
+
+    @property
+    def replay(self) -> str:
+        """The command that runs it again, with a report."""
+        words = ["mrclab", "run", self.source, "--world", "sim", "--seed", str(self.seed)]
+        words += ["--variant", self.variant] if self.variant else []
+        for path, value in self.values.items():
+            words += ["--set", f"{path}={value if isinstance(value, str) else json.dumps(value)}"]
+        return shlex.join(words)
+
+
+def key(variant: str, values: Mapping[str, Any], seed: int) -> str:
+    """What names a run in the table."""
+    return json.dumps([variant, values, seed], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A campaign before it runs. Iterating gives its jobs: all variants and values with one seed before the next."""
+
+    settings: tuple[tuple[str, Mapping[str, Any], str], ...]  # variant, values, scenario text
+    seeds: Sequence[int]
+    fields: tuple[str, ...]  # that are swept
+    source: str
+    digest: str  # of the scenario, seed and swept fields aside
+
+    def __len__(self) -> int:
+        return len(self.settings) * len(self.seeds)
+
+    def __iter__(self) -> Iterator[Job]:
+        for seed in self.seeds:
+            for variant, values, text in self.settings:
+                yield Job(variant, values, seed, text, self.source)
+
+
+def make(loaded: Loaded, seeds: Sequence[int], swept: Mapping[str, Sequence[Any]], variant: str = "") -> Plan:
+    """Check every combination; ScenarioError names those that the scenario's models refuse."""
+    virtual = scenario.in_world(loaded, "sim")
+    chosen = (virtual.pick(variant),) if variant else virtual.runs
+    settings = []
+    for one in chosen:
+        for drawn in itertools.product(*swept.values()):
+            values = dict(zip(swept, drawn, strict=True))
+            settings.append((one.variant, values, scenario.with_values(one, values).text))
+    digest = hashlib.sha256("\n".join(one.text for one in chosen).encode()).hexdigest()
+    return Plan(tuple(settings), seeds, tuple(swept), loaded.source, digest)
+
+
+def parse_seeds(text: str) -> list[int]:
+    """`1..1000`, `1,2,7`, or both mixed → seeds; LabError where that is neither."""
+    seeds: list[int] = []
+    for word in text.split(","):
+        match = _RANGE.fullmatch(word.strip())
+        if match is None:
+            raise LabError(f"--seeds {text}: {word!r} is no seed; write for example --seeds 1..1000 or --seeds 1,2,7")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise LabError(f"--seeds {text}: {word.strip()} ends before it begins; write the smaller number first")
+        seeds += range(first, last + 1)
+    return list(dict.fromkeys(seeds))
+
+
+def parse_sweeps(words: Sequence[str]) -> dict[str, list[Any]]:
+    """`fabric.t1s=2,4,8` each → values by path; LabError for a path that comes twice."""
+    swept: dict[str, list[Any]] = {}
+    for word in words:
+        path, values = scenario.parse_values(word)
+        if path in _NOT_SWEPT:
+            raise LabError(f"--set {word}: {_NOT_SWEPT[path]}")
+        if path in swept:
+            raise LabError(f"--set {word}: {path} is swept already; give all its values at once, after one =")
+        distinct = {json.dumps(value, sort_keys=True): value for value in values}
+        swept[path] = list(distinct.values())
+    return swept

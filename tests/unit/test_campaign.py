@@ -1,0 +1,218 @@
+"""Campaigns: every combination is run once, whatever dies meanwhile, and the page says which field matters."""
+
+import html
+import json
+import multiprocessing
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+from typer.testing import CliRunner
+
+from mrclab.experiments.campaign import cli, journal, page, plan, work
+from mrclab.lab.command.cli import app
+from mrclab.lab.errors import LabError, Refused, ScenarioError
+from mrclab.lab.run import runner
+from mrclab.lab.scenario import scenario
+
+SCENARIO = """
+name: small
+fabric: {planes: 1, t0s: 2, t1s: 2, hosts_per_t0: 1, link: {rate_pps: 400, delay: 2ms}}
+traffic:
+  - {name: all, kind: permutation, duration: 500ms}
+faults:
+  - {name: cut, kind: link_down, at: 300ms, link: t0-p1-1/t1-p1-1}
+expect:
+  - {kind: integrity}
+  - {kind: goodput, window: start + 100ms .. start + 300ms, at_least: 50% of line}
+"""
+SWEPT = ["fabric.link.rate_pps=200,400", "fabric.trimming=true,false"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text(SCENARIO, encoding="utf-8")
+    return path
+
+
+def planned(file, seeds="1,2", swept=SWEPT):
+    return plan.make(scenario.load(file), plan.parse_seeds(seeds), plan.parse_sweeps(swept))
+
+
+def rows_of(directory):
+    return list(journal.read(directory))
+
+
+def arguments(file, directory, seeds="1,2"):
+    sets = [word for one in SWEPT for word in ("--set", one)]
+    return ["campaign", str(file), "--seeds", seeds, *sets, "--workers", "2", "--out", str(directory)]
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("1..4", [1, 2, 3, 4]), ("7,2..3,7", [7, 2, 3]), ("0", [0])])
+def test_seeds_are_numbers_and_ranges(text, seeds):
+    assert plan.parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "4..1", "one", "1..", "-3"])
+def test_what_is_no_seed_is_refused(text):
+    with pytest.raises(LabError, match="--seeds"):
+        plan.parse_seeds(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("fabric.tls=2", "no such field"),
+        ("fabric.t1s=2,many", "fabric.t1s"),
+        ("faults.cat.at=1s", "no entry is named 'cat'"),
+        ("fabric.t1s", "write a field and its value"),
+        ("fabric.t1s=", "write a field and its value"),
+        ("variants=1", "cannot be set"),
+        ("seed=1,2", "--seeds"),
+        ("world=wire", "virtual time"),
+    ],
+)
+def test_a_sweep_that_no_run_could_have_is_refused_before_anything_starts(file, word, said):
+    with pytest.raises((LabError, ScenarioError), match=said):
+        planned(file, swept=[word])
+
+
+def test_every_seed_meets_every_combination_once(file):
+    jobs = list(planned(file))
+    assert len(jobs) == len(planned(file)) == 2 * 2 * 2
+    assert len({job.key for job in jobs}) == len(jobs)
+
+
+def test_a_row_says_what_the_run_alone_says(file, tmp_path):
+    job = next(job for job in planned(file) if job.values["fabric.link.rate_pps"] == 200 and job.seed == 2)
+    row = work.run(job)
+    loaded = scenario.with_values(scenario.in_world(scenario.load(file), "sim"), job.values)
+    outcome = runner.run_scenario(scenario.with_seed(loaded, 2), tmp_path, lambda *_: None, lambda _: None)
+    assert row["state"] == outcome.state
+    assert [verdict["value"] for verdict in row["verdicts"].values()] == [verdict.value for verdict in outcome.verdicts]
+    assert row["verdicts"]["goodput"]["value"] > 0.5
+
+
+def test_killed_at_any_moment_it_goes_on_and_neither_loses_nor_repeats_a_run(file, tmp_path):
+    directory = tmp_path / "out"
+    command = [
+        sys.executable,
+        "-c",
+        "from mrclab.lab.command.cli import main; main()",
+        *arguments(file, directory, "1..6"),
+    ]
+    table = directory / journal.ROWS
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        while not (table.exists() and table.read_bytes().count(b"\n") >= 3):
+            assert first.poll() is None
+            time.sleep(0.02)
+        first.send_signal(signal.SIGKILL)
+    kept = table.read_bytes()
+    whole = kept[: kept.rfind(b"\n") + 1]
+    table.write_bytes(whole + b'{"variant": "", "se')  # as a write that was cut
+    assert CliRunner().invoke(app, arguments(file, directory, "1..6")).exit_code == 0
+    assert table.read_bytes().startswith(whole)
+    lines = [json.loads(line) for line in table.read_text(encoding="utf-8").splitlines()]
+    assert Counter(map(journal.key_of, lines)) == Counter(job.key for job in planned(file, "1..6"))
+
+
+def test_a_worker_that_dies_costs_no_row(file):
+    jobs = list(planned(file))
+    rows = work.rows(jobs, 2)
+    found = [next(rows)]
+    os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+    found += rows
+    assert Counter(job.key for job, _ in found) == Counter(job.key for job in jobs)
+    assert {row["state"] for _, row in found} == {"held"}
+
+
+def dies_of_seed_2(job):
+    if job.seed == 2:
+        os._exit(1)
+    return {"state": "held"}
+
+
+def test_a_run_that_kills_its_worker_is_named_and_no_other_is(file):
+    found = list(work.rows(planned(file, "1..5", []), 3, dies_of_seed_2))
+    assert {job.seed: row["state"] for job, row in found} == {1: "held", 2: "broken", 3: "held", 4: "held", 5: "held"}
+    assert len(found) == 5
+
+
+def test_a_directory_of_another_campaign_is_refused(file, tmp_path):
+    journal.Journal(tmp_path / "out").open(planned(file))
+    with pytest.raises(LabError, match="--out"):
+        journal.Journal(tmp_path / "out").open(planned(file, swept=SWEPT[:1]))
+    file.write_text(file.read_text(encoding="utf-8").replace("500ms", "600ms"), encoding="utf-8")
+    with pytest.raises(LabError, match="--out"):
+        journal.Journal(tmp_path / "out").open(planned(file))
+
+
+def test_more_seeds_go_into_the_same_table(file, tmp_path):
+    assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1")).exit_code == 0
+    assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1,2")).exit_code == 0
+    assert len(rows_of(tmp_path / "out")) == 8
+
+
+def test_failing_runs_are_listed_with_a_command_that_replays_them(file, tmp_path):
+    file.write_text(file.read_text(encoding="utf-8").replace("50% of line", "99.9% of line"), encoding="utf-8")
+    told = CliRunner().invoke(app, arguments(file, tmp_path / "out", "3"))
+    assert told.exit_code == 1
+    job = next(iter(planned(file, "3")))
+    assert html.escape(job.replay) in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    again = CliRunner().invoke(app, [*shlex.split(job.replay)[1:], "--results", str(tmp_path / "again")])
+    assert again.exit_code == 1
+    (result,) = (tmp_path / "again").glob("*/result.json")
+    verdicts = json.loads(result.read_text(encoding="utf-8"))["verdicts"]
+    row = next(row for row in rows_of(tmp_path / "out") if journal.key_of(row) == job.key)
+    assert [v["value"] for v in verdicts] == [v["value"] for v in row["verdicts"].values()]
+
+
+def test_a_huge_campaign_asks_first(file, tmp_path):
+    told = CliRunner().invoke(app, arguments(file, tmp_path / "out", "1..1000000"))
+    assert isinstance(told.exception, Refused)
+    assert "--yes" in str(told.exception)
+    assert not (tmp_path / "out").exists()
+    assert cli.ASK_FROM <= 1_000_000
+
+
+def test_the_share_of_variance_that_a_field_explains():
+    assert page.explained([[1.0, 1.0], [3.0, 3.0]]) == 1
+    assert page.explained([[1.0, 3.0], [1.0, 3.0]]) == 0
+    assert page.explained([[0.0, 2.0], [2.0, 4.0]]) == pytest.approx(0.5)
+    assert page.explained([[2.0, 2.0], [2.0]]) is None
+
+
+def made_up(seed, rate, value, state="held"):
+    verdict = {"ok": state == "held", "value": value, "unit": "s", "wanted": "≤ 3 s", "saw": f"{value} s"}
+    return {"variant": "", "seed": seed, "values": {"rate": rate}, "state": state, "trouble": "", "seconds": 1.0,
+            "verdicts": {"limit": verdict}}  # fmt: skip
+
+
+def test_distributions_leave_out_runs_that_are_no_result():
+    rows = [made_up(seed, rate, rate + seed % 2) for seed in range(10) for rate in (1.0, 2.0)]
+    (one,) = page.summaries([*rows, made_up(99, 1.0, 1000.0, "broken")], ["rate"])
+    assert (one.runs, one.held) == (20, 20)
+    assert one.figure.most == 3.0
+    assert sum(one.bars) == 20
+    (field,) = one.sensitivity
+    assert [(group.value, group.figure.mean) for group in field.groups] == [("1.0", 1.5), ("2.0", 2.5)]
+    assert field.explained == pytest.approx(0.5)
+
+
+def test_the_table_as_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = journal.Journal(tmp_path)
+    for row in (made_up(1, 1, 0.5), made_up(2, "fast", None, "failed")):
+        table.append(row)
+    written = journal.write_parquet(tmp_path)
+    columns = parquet.read_table(written).to_pydict()
+    assert columns["seed"] == [1, 2]
+    assert columns["set.rate"] == ["1", "fast"]
+    assert columns["value.limit"] == [0.5, None]
+    assert columns["held.limit"] == [True, False]
