@@ -27,7 +27,7 @@ def lost_link(path: Path) -> list[Check]:
         Check(bad is not None, "the EV over it is ASSUMED_BAD", "let time pass while the cable is down: `wait 1s`"),
         Check(end < math.inf, "the cable is back", "`up` and the cable's name"),
         Check(back is not None, "the EV is GOOD again",
-              "an EV returns when three of its probes were answered: `wait 5s`, while the QP is there"),
+              "an EV returns when three of its probes were answered: `wait 20s`"),
         Check(cut is not None and _intact(records, before=cut.t), "the traffic's bytes arrived whole",
               "`wait` and the traffic's name"),
     ]  # fmt: skip
@@ -58,9 +58,12 @@ def gray_failure(path: Path) -> list[Check]:
 def _load(path: Path) -> History:
     file = path / "history.jsonl" if (path / "history.jsonl").is_file() else path
     try:
-        return history.load(file)
+        found = history.load(file)
     except (OSError, UnicodeDecodeError) as error:
         raise LabError(f"cannot read the history {file}: {error}") from None
+    if not found.records:
+        raise LabError(f"{path} holds no history; name a result directory, or leave it out to ask the running lab")
+    return found
 
 
 def _faults(records: History, kinds: set[str]) -> Iterator[Record]:

@@ -148,6 +148,22 @@ def test_a_lesson_at_the_prompt_says_what_is_missing(monkeypatch, tmp_path, numb
     assert len(re.findall(r"^no ", said, re.MULTILINE)) == missing, said
 
 
+@pytest.mark.parametrize(
+    ("number", "file", "sentence"),
+    [
+        (9, None, "there is no lesson 9; they go from 1 to 8"),
+        (1, None, "lesson 1 looks at your file: mrclab grade 1 answers.yaml"),
+        (5, None, "lesson 5 looks at the running lab, and none is up"),
+        (5, "", "holds no history; name a result directory"),
+        (1, "nowhere", "name the file that you work on"),
+        (1, "", "Is a directory"),
+    ],
+)
+def test_what_cannot_be_graded_is_one_sentence(tmp_path, number, file, sentence):
+    with pytest.raises(LabError, match=sentence):
+        graded(number, None if file is None else tmp_path / file, tmp_path)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 def test_what_a_lesson_prints_is_what_its_page_says(page, tmp_path):
     if page.parent == FOLDERS[3] and not p4sh.PYTHON.exists():
