@@ -9,10 +9,10 @@ last one has come back or is late.
 from collections.abc import Callable
 from typing import Any
 
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc.paths import Path
-from mrclab.hosts.rdma import wire
-from mrclab.hosts.rdma.path import Frame, cable_macs
+from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.path import Frame, cable_macs
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig
 from mrclab.topo.numbers import Dscp

@@ -30,8 +30,8 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from mrclab.hosts.mrc.headers import BTH_AT, WITH_IMM, WRITES, Mark, Op, Reason
-from mrclab.hosts.rdma.wire import UDP_PORT
+from mrclab.hosts.mrc.packets.headers import BTH_AT, WITH_IMM, WRITES, Mark, Op, Reason
+from mrclab.hosts.rdma.packets.wire import UDP_PORT
 
 _OPCODES = {int(op): op.name for op in Op}
 

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mrclab.hosts.mrc import codec as mrc
 from mrclab.hosts.mrc.endpoint import Endpoint as MrcEndpoint
+from mrclab.hosts.mrc.packets import codec as mrc
 from mrclab.hosts.roce import codec as roce
 from mrclab.hosts.roce.endpoint import Endpoint as RoceEndpoint
 from mrclab.topo.nodeconfig import NodeConfig

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mrclab.hosts.mrc import codec as mrc
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc.packet import Packet, Parser
-from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.packets import codec as mrc
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.packets.packet import Packet, Parser
 from mrclab.hosts.nic import seam
-from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.errors import DiscardError
-from mrclab.hosts.rdma.icrc import Verifier
-from mrclab.hosts.rdma.psn import PSN_MASK
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.icrc import Verifier
+from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.roce import codec as roce
 from mrclab.hosts.roce import headers as rh
 from mrclab.hosts.roce import packet as rp

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mrclab.sim.frame import FOREIGN, HOPS_OVER, IPV6_MISS, LINK_CHECK, MALFORMED, UNKNOWN_USID, USID_MISS, Flow
-from mrclab.softswitch import hashing
+from mrclab.softswitch.objects import hashing
 from mrclab.topo import srv6
 
 if TYPE_CHECKING:

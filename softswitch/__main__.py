@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from mrclab.softswitch.ports import PortError
-from mrclab.softswitch.runtime_api import RuntimeApiError
+from mrclab.softswitch.objects.runtime_api import RuntimeApiError
+from mrclab.softswitch.process.ports import PortError
 from mrclab.softswitch.switch import Switch
 
 SWITCH_INTERVAL_SECONDS = 0.0005
@@ -116,7 +116,7 @@ def serve(args: argparse.Namespace, switch: Switch) -> Server | None:
     """Start the P4Runtime server, unless told not to."""
     if args.no_grpc:
         return None
-    from mrclab.softswitch.p4runtime import lean  # noqa: PLC0415 - grpc costs time and memory: only where it is wanted
+    from mrclab.softswitch.p4runtime.messages import lean  # noqa: PLC0415 - grpc costs time and memory: only where it is wanted
 
     lean.load_grpc()
     from mrclab.softswitch.p4runtime import server  # noqa: PLC0415
@@ -133,24 +133,24 @@ def run(args: argparse.Namespace) -> None:
     logging_setup(args)
     switch = build(args)
     if args.pcap is not None:
-        from mrclab.softswitch.pcap import Recorder  # noqa: PLC0415 - rarely wanted
+        from mrclab.softswitch.process.pcap import Recorder  # noqa: PLC0415 - rarely wanted
 
         args.pcap.mkdir(parents=True, exist_ok=True)
         switch.record(Recorder(args.pcap, switch.ports))
     control = None
     if args.control_socket is not None:
-        from mrclab.softswitch.control_socket import ControlSocket  # noqa: PLC0415 - rarely wanted
+        from mrclab.softswitch.process.control_socket import ControlSocket  # noqa: PLC0415 - rarely wanted
 
         control = ControlSocket(switch, args.control_socket)
     thrift = None
     if args.thrift_port is not None:
-        from mrclab.softswitch.thrift_server import ThriftServer  # noqa: PLC0415 - rarely wanted
+        from mrclab.softswitch.process.thrift_server import ThriftServer  # noqa: PLC0415 - rarely wanted
 
         thrift = ThriftServer(switch, args.thrift_port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: switch.stop())
     if args.realtime:
-        from mrclab.softswitch.realtime import be_realtime  # noqa: PLC0415 - only where it is wanted
+        from mrclab.softswitch.process.realtime import be_realtime  # noqa: PLC0415 - only where it is wanted
 
         be_realtime()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)

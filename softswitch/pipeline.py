@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
-from mrclab.softswitch import bmv2json, cache, hashing
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.clock import Clock
-from mrclab.softswitch.digests import Digests
-from mrclab.softswitch.meters import MeterArray
-from mrclab.softswitch.runtime_api import (
+from mrclab.softswitch.objects import hashing
+from mrclab.softswitch.objects.digests import Digests
+from mrclab.softswitch.objects.meters import MeterArray
+from mrclab.softswitch.objects.runtime_api import (
     CounterValue,
     InvalidRequestError,
     MeterConfig,
@@ -24,7 +23,9 @@ from mrclab.softswitch.runtime_api import (
     PipelineError,
     ProgramInfo,
 )
-from mrclab.softswitch.tables import Profile, Table, table_info
+from mrclab.softswitch.objects.tables import Profile, Table, table_info
+from mrclab.softswitch.p4 import bmv2json, cache
+from mrclab.softswitch.p4 import program as p4
 
 MAX_CELLS = 1 << 24
 """Largest counter, meter or register array."""

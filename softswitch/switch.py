@@ -18,11 +18,8 @@ from select import EPOLLERR
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mrclab.softswitch.clock import REAL, Clock
-from mrclab.softswitch.lateness import Lateness
-from mrclab.softswitch.pcap import Recorder
-from mrclab.softswitch.ports import Port
-from mrclab.softswitch.replication import Replication
-from mrclab.softswitch.runtime_api import (
+from mrclab.softswitch.objects.replication import Replication
+from mrclab.softswitch.objects.runtime_api import (
     AlreadyExistsError,
     DigestCallback,
     InvalidRequestError,
@@ -31,11 +28,14 @@ from mrclab.softswitch.runtime_api import (
     PreconditionError,
     ProgramInfo,
 )
+from mrclab.softswitch.process.lateness import Lateness
+from mrclab.softswitch.process.pcap import Recorder
+from mrclab.softswitch.process.ports import Port
 from mrclab.softswitch.traffic_manager import TrafficManager
 
 if TYPE_CHECKING:  # the methods that need these import them: a switch is up before it has a program
+    from mrclab.softswitch.objects.tables import Profile, Table
     from mrclab.softswitch.pipeline import Compiled, Instance
-    from mrclab.softswitch.tables import Profile, Table
 
 log = logging.getLogger(__name__)
 

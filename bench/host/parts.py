@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.endpoint import Endpoint
-from mrclab.hosts.mrc.packet import Parser
-from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.packets.packet import Parser
 from mrclab.hosts.nic.packetsocket import PacketSocket
-from mrclab.hosts.rdma import wire
-from mrclab.hosts.rdma.icrc import Verifier
 from mrclab.hosts.rdma.memory import Access
-from mrclab.hosts.rdma.path import Frame, cable_macs
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.icrc import Verifier
+from mrclab.hosts.rdma.packets.path import Frame, cable_macs
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig
 

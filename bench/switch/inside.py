@@ -6,7 +6,7 @@ import time
 
 from mrclab.bench.switch import frames
 from mrclab.lab.command.p4build import P4_JSON
-from mrclab.softswitch.runtime_api import ActionCall, TableEntry
+from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
 from mrclab.softswitch.switch import Switch
 from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
 

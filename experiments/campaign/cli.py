@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from mrclab.experiments.campaign import journal, page, plan, work
 from mrclab.experiments.campaign.plan import Job, Plan
-from mrclab.lab.command import progress
+from mrclab.lab.command.display import progress
 from mrclab.lab.errors import Interrupted, Refused
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from mrclab.experiments.soak.plan import draw
 from mrclab.experiments.soak.run import run_plan
-from mrclab.lab.command import progress
+from mrclab.lab.command.display import progress
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Refused
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import Endpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
-from mrclab.hosts.mrc.evformat import EvField, EvFormat, Expansion
-from mrclab.hosts.mrc.evprofile import ApiState, Mode, ProfileState
+from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion
+from mrclab.hosts.mrc.evs.evprofile import ApiState, Mode, ProfileState
 from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]

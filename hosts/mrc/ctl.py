@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.hosts.mrc.cc import controller_config
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
-from mrclab.hosts.mrc.ev import EvState
-from mrclab.hosts.mrc.evformat import EvFormat, Expansion, uplink_of
-from mrclab.hosts.mrc.evprofile import ApiState, Entry, EvEvent, EvProfile, Mode, ProfileState
+from mrclab.hosts.mrc.evs.ev import EvState
+from mrclab.hosts.mrc.evs.evformat import EvFormat, Expansion, uplink_of
+from mrclab.hosts.mrc.evs.evprofile import ApiState, Entry, EvEvent, EvProfile, Mode, ProfileState
 from mrclab.hosts.mrc.peer import Peer
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6

@@ -13,22 +13,22 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.cc import Qpcc
-from mrclab.hosts.mrc.codec import WIRE, Codec
-from mrclab.hosts.mrc.controlpackets import ControlItem
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
-from mrclab.hosts.mrc.ev import Denier
-from mrclab.hosts.mrc.intake import intake_of
-from mrclab.hosts.mrc.outbox import Outbox, Port
-from mrclab.hosts.mrc.packet import Packet
+from mrclab.hosts.mrc.evs.ev import Denier
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.packets.codec import WIRE, Codec
+from mrclab.hosts.mrc.packets.controlpackets import ControlItem
+from mrclab.hosts.mrc.packets.outbox import Outbox, Port
+from mrclab.hosts.mrc.packets.packet import Packet
 from mrclab.hosts.mrc.peer import Peer, plane_mask
 from mrclab.hosts.mrc.qp import QueuePair
+from mrclab.hosts.mrc.recovery.intake import intake_of
 from mrclab.hosts.mrc.requestor import Standing
 from mrclab.hosts.mrc.verbs import Verbs
 from mrclab.hosts.rdma.errors import DiscardError, VerbsError
-from mrclab.hosts.rdma.icrc import Verifier
-from mrclab.hosts.rdma.path import Frame
+from mrclab.hosts.rdma.packets.icrc import Verifier
+from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig
 

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc.controlpackets import control_frame
-from mrclab.hosts.mrc.packet import Packet
-from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.packets.controlpackets import control_frame
+from mrclab.hosts.mrc.packets.packet import Packet
 from mrclab.hosts.mrc.peer import Peer
-from mrclab.hosts.rdma import wire
-from mrclab.hosts.rdma.path import Frame
-from mrclab.hosts.rdma.psn import PSN_MASK
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.path import Frame
+from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.rdma.timers import Timer
 
 if TYPE_CHECKING:

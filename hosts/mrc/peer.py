@@ -8,11 +8,11 @@ from math import inf
 from typing import Any
 
 from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller
-from mrclab.hosts.mrc.codec import WIRE, Codec
-from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.packets.codec import WIRE, Codec
 from mrclab.hosts.mrc.settings import QpSettings
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.path import cable_macs
+from mrclab.hosts.rdma.packets.path import cable_macs
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig, Template
 

@@ -6,26 +6,26 @@ from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any, Protocol
 
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc import siblings
 from mrclab.hosts.mrc.cc import NSCC, Controller, Qpcc
-from mrclab.hosts.mrc.controlpackets import AckItem, ControlItem, SackItem
-from mrclab.hosts.mrc.ev import Denier, Ev, EvSet
-from mrclab.hosts.mrc.evformat import uplink_of, value_of
-from mrclab.hosts.mrc.evprofile import MAX_EVS, ApiState, EvProfile, Mode
-from mrclab.hosts.mrc.intake import Intake
-from mrclab.hosts.mrc.packet import Packet
+from mrclab.hosts.mrc.evs import siblings
+from mrclab.hosts.mrc.evs.ev import Denier, Ev, EvSet
+from mrclab.hosts.mrc.evs.evformat import uplink_of, value_of
+from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, EvProfile, Mode
+from mrclab.hosts.mrc.evs.probing import Prober
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.packets.controlpackets import AckItem, ControlItem, SackItem
+from mrclab.hosts.mrc.packets.packet import Packet
 from mrclab.hosts.mrc.peer import HEADER_BYTES, Peer
-from mrclab.hosts.mrc.probing import Prober
+from mrclab.hosts.mrc.recovery.intake import Intake
 from mrclab.hosts.mrc.requestor import Requestor
 from mrclab.hosts.mrc.responder import Responder
 from mrclab.hosts.mrc.settings import QpSettings
 from mrclab.hosts.mrc.stats import QpStats
 from mrclab.hosts.rdma import qp as rc
-from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Refusal
+from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.stats import reader
 from mrclab.topo import srv6

@@ -11,17 +11,17 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc.account import Account
-from mrclab.hosts.mrc.ev import Ev
-from mrclab.hosts.mrc.feedback import Feedback
-from mrclab.hosts.mrc.loss import LossDetector
-from mrclab.hosts.mrc.sent import INFERRED, Message, PacketState, SentPacket
-from mrclab.hosts.mrc.window import SendWindow
-from mrclab.hosts.rdma import wire
+from mrclab.hosts.mrc.evs.ev import Ev
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.recovery.account import Account
+from mrclab.hosts.mrc.recovery.feedback import Feedback
+from mrclab.hosts.mrc.recovery.loss import LossDetector
+from mrclab.hosts.mrc.recovery.sent import INFERRED, Message, PacketState, SentPacket
+from mrclab.hosts.mrc.recovery.window import SendWindow
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.path import Frame
-from mrclab.hosts.rdma.psn import PSN_MASK, unwrap, wrap
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.path import Frame
+from mrclab.hosts.rdma.packets.psn import PSN_MASK, unwrap, wrap
 from mrclab.hosts.rdma.qp import SendHalf
 from mrclab.topo.nodeconfig import MPR_UNIT
 

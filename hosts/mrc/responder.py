@@ -10,18 +10,18 @@ from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc.controlpackets import AckItem, NackItem, SackItem
-from mrclab.hosts.mrc.intake import units_of
-from mrclab.hosts.rdma import wire
-from mrclab.hosts.rdma.psn import unwrap, unwrap_bits, wrap
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.packets.controlpackets import AckItem, NackItem, SackItem
+from mrclab.hosts.mrc.recovery.intake import units_of
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.psn import unwrap, unwrap_bits, wrap
 from mrclab.hosts.rdma.qp import ReceiveHalf
 from mrclab.hosts.rdma.states import QpState
 
 if TYPE_CHECKING:
-    from mrclab.hosts.mrc.intake import Intake
-    from mrclab.hosts.mrc.packet import Packet
+    from mrclab.hosts.mrc.packets.packet import Packet
     from mrclab.hosts.mrc.qp import QueuePair
+    from mrclab.hosts.mrc.recovery.intake import Intake
 
 _BITMAP_MASK = (1 << h.BITMAP_BITS) - 1
 _LEAST_COUNTED = 1024  # bytes that even a small packet adds to the SACK trigger

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from mrclab.hosts.mrc.cc import Qpcc
-from mrclab.hosts.mrc.codec import Codec
-from mrclab.hosts.mrc.controlpackets import ControlItem
-from mrclab.hosts.mrc.evprofile import EvProfile, ProfileState
-from mrclab.hosts.mrc.intake import Intake
-from mrclab.hosts.mrc.outbox import Port
+from mrclab.hosts.mrc.evs.evprofile import EvProfile, ProfileState
+from mrclab.hosts.mrc.evs.profiles import Profiles
+from mrclab.hosts.mrc.packets.codec import Codec
+from mrclab.hosts.mrc.packets.controlpackets import ControlItem
+from mrclab.hosts.mrc.packets.outbox import Port
 from mrclab.hosts.mrc.peer import Peer
-from mrclab.hosts.mrc.profiles import Profiles
 from mrclab.hosts.mrc.qp import QueuePair
+from mrclab.hosts.mrc.recovery.intake import Intake
 from mrclab.hosts.mrc.settings import qp_settings
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.completion import CompletionQueue

@@ -11,7 +11,7 @@ from enum import IntFlag
 from typing import Any, Final, NamedTuple
 
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.wire import Syndrome
+from mrclab.hosts.rdma.packets.wire import Syndrome
 
 _VA_ALIGN: Final = 1 << 20
 _FIRST_VA: Final = 1 << 32

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mrclab.hosts.rdma.completion import Completion, CompletionQueue
 from mrclab.hosts.rdma.memory import MemoryTable
-from mrclab.hosts.rdma.message import PostedWrite
+from mrclab.hosts.rdma.packets.message import PostedWrite
 from mrclab.hosts.rdma.settings import QpSettings
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.stats import QpStats

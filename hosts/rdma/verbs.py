@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import MemoryRegion
-from mrclab.hosts.rdma.psn import PSN_MASK
+from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.rdma.resources import (
     FIRST_QPN,

@@ -1,11 +1,11 @@
-"""What makes frames of what the transport says, and reads them, as `hosts.mrc.codec`."""
+"""What makes frames of what the transport says, and reads them, as `hosts.mrc.packets.codec`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mrclab.hosts.rdma.icrc import Verifier
+from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.roce.packet import Packet, parse
 from mrclab.hosts.roce.path import PlainPath
 

@@ -13,8 +13,8 @@ from heapq import heappop, heappush
 from typing import Any
 
 from mrclab.hosts.rdma.errors import DiscardError
-from mrclab.hosts.rdma.icrc import Verifier
-from mrclab.hosts.rdma.path import Frame
+from mrclab.hosts.rdma.packets.icrc import Verifier
+from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.roce.codec import WIRE, Codec
 from mrclab.hosts.roce.port import Port
 from mrclab.hosts.roce.qp import ControlItem, QueuePair

@@ -11,7 +11,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final
 
-from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.packets import wire
 from mrclab.topo.numbers import Dscp
 
 UDP_AT: Final = 54

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.errors import DiscardError
-from mrclab.hosts.rdma.icrc import Verifier
-from mrclab.hosts.rdma.psn import PSN_MASK
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.icrc import Verifier
+from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.roce import headers as h
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mrclab.hosts.rdma import wire
-from mrclab.hosts.rdma.path import Route
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.path import Route
 
 
 class PlainPath(Route):

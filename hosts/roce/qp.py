@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from mrclab.hosts.rdma import qp as rc
-from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.completion import CompletionQueue
-from mrclab.hosts.rdma.path import Frame, WireFrame, cable_macs
-from mrclab.hosts.rdma.psn import wrap
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.path import Frame, WireFrame, cable_macs
+from mrclab.hosts.rdma.packets.psn import wrap
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.stats import reader
 from mrclab.hosts.roce import headers as h

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from mrclab.hosts.rdma import wire
-from mrclab.hosts.rdma.message import PostedWrite
-from mrclab.hosts.rdma.path import Frame
-from mrclab.hosts.rdma.psn import PSN_MASK, unwrap, wrap
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.message import PostedWrite
+from mrclab.hosts.rdma.packets.path import Frame
+from mrclab.hosts.rdma.packets.psn import PSN_MASK, unwrap, wrap
 from mrclab.hosts.rdma.qp import SendHalf
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h

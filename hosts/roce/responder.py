@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mrclab.hosts.rdma import wire
-from mrclab.hosts.rdma.psn import unwrap, wrap
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.psn import unwrap, wrap
 from mrclab.hosts.rdma.qp import ReceiveHalf
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h

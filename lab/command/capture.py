@@ -11,8 +11,8 @@ from mrclab.lab.capture.taps import Taps
 from mrclab.lab.capture.where import cables
 from mrclab.lab.command.operations import err, out, running_lab
 from mrclab.lab.errors import LabError
-from mrclab.lab.run.attach import Lab
 from mrclab.lab.run.interrupts import Interrupts, guarded
+from mrclab.lab.run.wire.attach import Lab
 from mrclab.topo.spec import parse_duration
 
 app = typer.Typer()

@@ -19,16 +19,17 @@ from mrclab.experiments.campaign import cli as campaign
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
-from mrclab.lab.command import capture, execute, grade, operations, sink, suitecli, terminal, ui, up
+from mrclab.lab.command import capture, execute, grade, operations, suitecli, ui, up
 from mrclab.lab.command import plan as planning
-from mrclab.lab.command import progress as progressbar
+from mrclab.lab.command.display import progress as progressbar
+from mrclab.lab.command.display import sink, terminal
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import runner, suite, worlds
-from mrclab.lab.run.attach import RUN_DIR, attach
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
+from mrclab.lab.run.wire.attach import RUN_DIR, attach
 from mrclab.lab.run.world import Clock, Progress
 from mrclab.lab.run.world import World as LiveWorld
 from mrclab.lab.scenario import scenario

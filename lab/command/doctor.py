@@ -12,8 +12,8 @@ from typing import Any
 
 from mrclab.lab.command import p4sh
 from mrclab.lab.measure.machine import MIN_STEAL
-from mrclab.lab.run.attach import RUN_DIR
-from mrclab.lab.run.watch import steal_seconds
+from mrclab.lab.run.wire.attach import RUN_DIR
+from mrclab.lab.run.wire.watch import steal_seconds
 from mrclab.lab.run.worlds import missing_packages
 from mrclab.topo.linux import processes, state, targets
 

@@ -16,6 +16,6 @@ def execute(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="the program and its arguments")],
 ) -> None:
     """Run a program on a host's NIC: its exit status is this command's. See docs/ocp-api.md."""
-    from mrclab.lab.run import programs  # noqa: PLC0415 - Linux alone has what it needs
+    from mrclab.lab.run.wire import programs  # noqa: PLC0415 - Linux alone has what it needs
 
     raise typer.Exit(programs.run(running_lab(context.obj), host, command))

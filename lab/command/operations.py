@@ -14,9 +14,10 @@ import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from mrclab.lab.command import p4sh, views
+from mrclab.lab.command import p4sh
+from mrclab.lab.command.display import views
 from mrclab.lab.errors import LabError, RunError
-from mrclab.lab.run.attach import Lab, attach
+from mrclab.lab.run.wire.attach import Lab, attach
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError, RpcUnavailable
 

@@ -10,7 +10,7 @@ import tempfile
 
 from mrclab import HOME
 from mrclab.lab.errors import Refused, RunError
-from mrclab.lab.run.attach import Lab
+from mrclab.lab.run.wire.attach import Lab
 
 PYTHON = HOME.parent / ".venv-p4sh" / "bin" / "python"
 _IDS = 90  # election ids from 1 up to this, far below the controller's 100; a switch refuses two alike

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from mrclab.experiments.paper import page as paper
-from mrclab.lab.command import progress
+from mrclab.lab.command.display import progress
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.report import compare, suitereport
 from mrclab.lab.run import suite, worlds

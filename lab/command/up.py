@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from mrclab.lab.command import operations
-from mrclab.lab.command import progress as progressbar
+from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError
 from mrclab.lab.prompt import service
@@ -23,7 +23,7 @@ from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.prompt.words import WORDS
 from mrclab.lab.run import size, suite, worlds
-from mrclab.lab.run.attach import RUN_DIR, store_fabric
+from mrclab.lab.run.wire.attach import RUN_DIR, store_fabric
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.topo.model import Fabric
@@ -184,7 +184,7 @@ def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequen
         CLI(lab.emulation.network)
 
     def run(arguments: Sequence[str]) -> None:
-        from mrclab.lab.run import programs  # noqa: PLC0415 - the wire's
+        from mrclab.lab.run.wire import programs  # noqa: PLC0415 - the wire's
 
         if len(arguments) < 2:
             raise ValueError("write a node and a command: h1 ip -br link show h1-p1")

@@ -18,7 +18,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.faults.timeline import TimeLine
-from mrclab.lab.run.session import Session, lab_session
+from mrclab.lab.run.wire.session import Session, lab_session
 from mrclab.topo import srv6
 from mrclab.topo.cables import selftest as back_ends
 from mrclab.topo.cables.selftest import Verdict

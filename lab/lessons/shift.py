@@ -15,7 +15,7 @@ from mrclab.lab.command import p4build
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons import bench
 from mrclab.lab.lessons.base import Check, read
-from mrclab.softswitch.runtime_api import ActionCall, TableEntry
+from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
 from mrclab.topo import srv6
 
 ACTION = "shift_usid"

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from mrclab.lab.capture.where import cables
-from mrclab.lab.command import views
+from mrclab.lab.command.display import views
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.flows import Background

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 
 from mrclab.controller.provisioning import intent
-from mrclab.lab.command import views
+from mrclab.lab.command.display import views
 from mrclab.lab.errors import RunError
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.words import WORDS, Answer, rows, table, unknown, word, wrong

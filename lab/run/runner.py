@@ -14,10 +14,10 @@ from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import results
 from mrclab.lab.report.summary import Facts, state
-from mrclab.lab.run.attach import RUN_DIR
 from mrclab.lab.run.flows import Running
 from mrclab.lab.run.runningprograms import running
 from mrclab.lab.run.transfer import GOOD_STATES
+from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.run.world import GONE, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
 from mrclab.lab.scenario.scenario import Loaded

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.run import programs
-from mrclab.lab.run.attach import Lab
 from mrclab.lab.run.flows import Running
+from mrclab.lab.run.wire import programs
+from mrclab.lab.run.wire.attach import Lab
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.traffic import Programs, ProgramSpec, TrafficBase
 

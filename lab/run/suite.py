@@ -11,7 +11,7 @@ from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError, To
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.run import runner, worlds
-from mrclab.lab.run.attach import RUN_DIR
+from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.run.world import Progress
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded

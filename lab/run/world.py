@@ -1,7 +1,7 @@
 """Where a run happens, as everything above sees it: a clock, nodes that take operations, cables that break, events.
 
-The wire is one world (`mrclab.lab.run.session`): namespaces, processes, the machine's clock. Virtual time is the other
-(`mrclab.lab.run.virtual`). Time is seconds of the world's clock, which may begin anywhere, 0 included.
+The wire is one world (`mrclab.lab.run.wire.session`): namespaces, processes, the machine's clock. Virtual time
+is the other (`mrclab.lab.run.virtual`). Time is seconds of the world's clock, which may begin anywhere, 0 included.
 """
 
 from __future__ import annotations

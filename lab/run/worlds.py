@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mrclab.lab.errors import Refused, ScenarioError
 from mrclab.lab.run import size
-from mrclab.lab.run.attach import RUN_DIR
+from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.topo.model import Fabric
@@ -53,7 +53,7 @@ def check_machine_for(world: WorldName) -> None:
         if missing := missing_packages():
             what = "pip install 'mrclab[wire]'"
             raise Refused(f"{', '.join(missing)} not installed: real frames need `{what}`, virtual time `--world sim`")
-        from mrclab.lab.run import session  # noqa: PLC0415
+        from mrclab.lab.run.wire import session  # noqa: PLC0415
 
         session.check_machine()
 
@@ -128,7 +128,7 @@ def world_up(
     `on_failure`, which gets a lab that did not come up, stopped and with its files.
     """
     if world == "wire":
-        from mrclab.lab.run.session import lab_session  # noqa: PLC0415
+        from mrclab.lab.run.wire.session import lab_session  # noqa: PLC0415
 
         with lab_session(
             fabric,

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TextIO
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.history import Record
-from mrclab.lab.run.attach import load_fabric
+from mrclab.lab.run.wire.attach import load_fabric
 from mrclab.lab.ui import model
 from mrclab.lab.ui.model import FRAME_SECONDS, PageModel
 

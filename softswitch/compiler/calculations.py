@@ -5,12 +5,12 @@ Source: behavioral-model's calculations.cpp and checksums.cpp.
 
 from __future__ import annotations
 
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Ex, bits, constant
 from mrclab.softswitch.compiler.flow import Flow
 from mrclab.softswitch.compiler.operators import arithmetic
-from mrclab.softswitch.layout import UNCUT
-from mrclab.softswitch.runtime_api import PipelineError
+from mrclab.softswitch.objects.runtime_api import PipelineError
+from mrclab.softswitch.p4 import program as p4
+from mrclab.softswitch.p4.layout import UNCUT
 
 _RESULT_BITS = {
     "crc16": 16, "crc16_custom": 16, "crcCCITT": 16, "csum16": 16, "cksum16": 16, "xor16": 16,

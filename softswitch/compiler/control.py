@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler import liveness
 from mrclab.softswitch.compiler.block import Ex, bits, constant
 from mrclab.softswitch.compiler.calculations import Calculations
@@ -19,7 +18,8 @@ from mrclab.softswitch.compiler.graph import Graph, graph_of
 from mrclab.softswitch.compiler.operators import arithmetic
 from mrclab.softswitch.compiler.primitives import Primitives
 from mrclab.softswitch.compiler.state import State, is_dirty
-from mrclab.softswitch.runtime_api import PipelineError
+from mrclab.softswitch.objects.runtime_api import PipelineError
+from mrclab.softswitch.p4 import program as p4
 
 NODE_LIMIT = 6
 """How many times the nodes of a pipeline may be emitted on the average (unstructured graphs repeat nodes)."""

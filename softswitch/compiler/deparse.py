@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.calculations import Calculations, pack
 from mrclab.softswitch.compiler.flow import Flow
 from mrclab.softswitch.compiler.headers import HeaderOps
 from mrclab.softswitch.compiler.primitives import Primitives
 from mrclab.softswitch.compiler.state import is_dirty
-from mrclab.softswitch.runtime_api import PipelineError
+from mrclab.softswitch.objects.runtime_api import PipelineError
+from mrclab.softswitch.p4 import program as p4
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable
 from typing import TypeGuard
 
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Block, Ex, bits, boolean, constant, saturate, wrap
 from mrclab.softswitch.compiler.operators import arithmetic, comparison, unary
 from mrclab.softswitch.compiler.state import CLEAN, DIRTY, FLAGS, Conformer, Known, Local, Names, Place, State
-from mrclab.softswitch.runtime_api import PipelineError
+from mrclab.softswitch.objects.runtime_api import PipelineError
+from mrclab.softswitch.p4 import program as p4
 
 _COMPARE = {"==", "!=", ">", ">=", "<", "<="}
 

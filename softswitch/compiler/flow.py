@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Block, Ex
 from mrclab.softswitch.compiler.expr import Scope
 from mrclab.softswitch.compiler.state import FLAGS, Known, Local, Names, State, is_dirty, join, widened
+from mrclab.softswitch.p4 import program as p4
 
 Body = Callable[[], None]
 End = tuple[Block, State]

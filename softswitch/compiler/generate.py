@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler import liveness
 from mrclab.softswitch.compiler.block import Block, Ex, Indented, bits, constant
 from mrclab.softswitch.compiler.calculations import Calculations
@@ -27,7 +26,8 @@ from mrclab.softswitch.compiler.headers import HeaderOps
 from mrclab.softswitch.compiler.parse import Parser
 from mrclab.softswitch.compiler.primitives import CLONE_FLAG, Primitives
 from mrclab.softswitch.compiler.state import DIRTY, FLAGS, Known, Names, State, initial
-from mrclab.softswitch.layout import EGRESS_CLONE, INGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED, UNCUT
+from mrclab.softswitch.p4 import program as p4
+from mrclab.softswitch.p4.layout import EGRESS_CLONE, INGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED, UNCUT
 
 LEAF_BUDGET = 900
 """Nodes of ingress times leaves of the parser up to which each leaf gets an ingress of its own."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler import liveness
+from mrclab.softswitch.p4 import program as p4
 
 
 @dataclass

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Block
 from mrclab.softswitch.compiler.flow import Flow
 from mrclab.softswitch.compiler.state import (
@@ -28,6 +27,7 @@ from mrclab.softswitch.compiler.state import (
     is_dirty,
     join,
 )
+from mrclab.softswitch.p4 import program as p4
 
 MAX_LAYOUTS = 48
 """Layouts beyond this share one in which nothing is known."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.flow import Body, Flow
 from mrclab.softswitch.compiler.state import DIRTY, HeaderState, Known, Local, is_dirty
+from mrclab.softswitch.p4 import program as p4
 
 
 class HeaderOps:

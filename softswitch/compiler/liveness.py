@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mrclab.softswitch import program as p4
+from mrclab.softswitch.p4 import program as p4
 
 INGRESS_TARGETS = (
     ("standard_metadata", "egress_spec"),

@@ -7,7 +7,7 @@ the masks of intermediate results into the JSON itself).
 from __future__ import annotations
 
 from mrclab.softswitch.compiler.block import Ex, boolean, constant, saturate, wrap
-from mrclab.softswitch.runtime_api import PipelineError
+from mrclab.softswitch.objects.runtime_api import PipelineError
 
 WIDEST_SHIFT = 4096
 """Left shifts beyond this give zero: no field is that wide, and an unlimited one would fill the memory."""

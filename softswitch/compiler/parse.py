@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mrclab.softswitch import program as p4
-from mrclab.softswitch.bmv2expr import naming
 from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.expr import padded
 from mrclab.softswitch.compiler.flow import Body, Flow
@@ -13,7 +11,9 @@ from mrclab.softswitch.compiler.headers import HeaderOps
 from mrclab.softswitch.compiler.operators import arithmetic, comparison
 from mrclab.softswitch.compiler.primitives import Primitives
 from mrclab.softswitch.compiler.state import HeaderState
-from mrclab.softswitch.runtime_api import PipelineError
+from mrclab.softswitch.objects.runtime_api import PipelineError
+from mrclab.softswitch.p4 import program as p4
+from mrclab.softswitch.p4.bmv2expr import naming
 
 TREE_LIMIT = 48
 """Parser states emitted as a tree (shared ones once per path); with more, or loops, there is a loop over states."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.calculations import Calculations
 from mrclab.softswitch.compiler.flow import Body, Flow
 from mrclab.softswitch.compiler.headers import HeaderOps
 from mrclab.softswitch.compiler.operators import arithmetic
 from mrclab.softswitch.compiler.state import DIRTY, Known
-from mrclab.softswitch.layout import UNCUT
-from mrclab.softswitch.runtime_api import PipelineError
+from mrclab.softswitch.objects.runtime_api import PipelineError
+from mrclab.softswitch.p4 import program as p4
+from mrclab.softswitch.p4.layout import UNCUT
 
 CLONE_FLAG = 1 << 15
 """Set in the clone flag beside the session, so that session 0 can be asked for (MIRROR_SESSION_ID_VALID_MASK)."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from mrclab.softswitch import program as p4
 from mrclab.softswitch.compiler.block import Block
-from mrclab.softswitch.layout import UNCUT
+from mrclab.softswitch.p4 import program as p4
+from mrclab.softswitch.p4.layout import UNCUT
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 
-from mrclab.softswitch.p4runtime import notifications
-from mrclab.softswitch.p4runtime.arbitration import Arbiter
+from mrclab.softswitch.objects.runtime_api import DigestList, RuntimeApiError, TableEntry
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, WriteFailedError, invalid
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.pipeline import Pipeline, check_p4info, load_pipeline, parse_replay
 from mrclab.softswitch.p4runtime.state import Apply
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, WriteFailedError, invalid
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import DigestList, RuntimeApiError, TableEntry
+from mrclab.softswitch.p4runtime.stream import notifications
+from mrclab.softswitch.p4runtime.stream.arbitration import Arbiter
 from mrclab.softswitch.switch import Switch
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-from mrclab.softswitch.p4runtime.stubs import p4i, p4r
+from mrclab.softswitch.p4runtime.messages.stubs import p4i, p4r
 
 DEVICE_DATA_FIELD = 3
 WIRE_VARINT, WIRE_BYTES = 0, 2

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mrclab.softswitch.objects.runtime_api import RuntimeApiError
 from mrclab.softswitch.p4runtime.device_config import StoredConfig, device_json
 from mrclab.softswitch.p4runtime.entities import make_handlers
 from mrclab.softswitch.p4runtime.entities.table import TableHandler
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoError
-from mrclab.softswitch.p4runtime.packet_io import HeaderCodec
 from mrclab.softswitch.p4runtime.profile_state import ProfileState
 from mrclab.softswitch.p4runtime.state import Apply, EntityHandler, PipelineState
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import RuntimeApiError
+from mrclab.softswitch.p4runtime.stream.packet_io import HeaderCodec
 from mrclab.softswitch.switch import Switch
 
 if TYPE_CHECKING:

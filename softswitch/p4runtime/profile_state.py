@@ -10,9 +10,9 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
-from mrclab.softswitch.p4runtime.status import P4RuntimeError, invalid
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import ActionCall
+from mrclab.softswitch.objects.runtime_api import ActionCall
+from mrclab.softswitch.p4runtime.messages.status import P4RuntimeError, invalid
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 
 
 class HandlePool:

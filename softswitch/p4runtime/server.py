@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from mrclab.softswitch.p4runtime.address import ServerError, check_address
-from mrclab.softswitch.p4runtime.arbitration import Controller
 from mrclab.softswitch.p4runtime.device import Device
-from mrclab.softswitch.p4runtime.status import ERROR_SPACE, Code, P4RuntimeError, abort, code_number, invalid
-from mrclab.softswitch.p4runtime.streams import Stream
-from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.p4runtime.messages.address import ServerError, check_address
+from mrclab.softswitch.p4runtime.messages.status import ERROR_SPACE, Code, P4RuntimeError, abort, code_number, invalid
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.stream.arbitration import Controller
+from mrclab.softswitch.p4runtime.stream.streams import Stream
 from mrclab.softswitch.switch import Switch
 
 log = logging.getLogger(__name__)

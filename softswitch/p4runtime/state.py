@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mrclab.softswitch.objects.runtime_api import MatchKey
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import P4Index
 from mrclab.softswitch.p4runtime.profile_state import ProfileState
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import MatchKey
 from mrclab.softswitch.switch import Switch
 
 EntryKey = tuple[int, MatchKey, int]

@@ -5,7 +5,7 @@ import time
 from pydantic import TypeAdapter
 
 from mrclab.lab.faults.models import Fault
-from mrclab.lab.run.wirebreakage import WireBreakage
+from mrclab.lab.run.wire.wirebreakage import WireBreakage
 
 
 class Ground:

@@ -9,7 +9,7 @@ from mrclab_command import Command
 from topo_helpers import run_dir
 
 from mrclab.lab.command import p4sh
-from mrclab.lab.run.attach import attach
+from mrclab.lab.run.wire.attach import attach
 from mrclab.topo.linux import state
 from mrclab.topo.nodeconfig import load
 

@@ -13,7 +13,7 @@ from controller_lab import ControlledLab, controlled_lab
 
 from mrclab.lab.history import Writer, load
 from mrclab.lab.measure.switches import Switches
-from mrclab.lab.run.watch import Watch
+from mrclab.lab.run.wire.watch import Watch
 from mrclab.topo.linux import thrift
 from mrclab.topo.linux.depths import REGISTER, QueueDepths, Told
 

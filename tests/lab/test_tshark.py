@@ -14,7 +14,7 @@ from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 
 from mrclab.hosts import scapy_mrc
-from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.packets import headers as h
 from mrclab.topo import srv6
 
 pytestmark = [

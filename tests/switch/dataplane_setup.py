@@ -11,7 +11,7 @@ from typing import Any
 from finsy.proto import p4r
 from p4runtime_client import Client
 
-from mrclab.softswitch import runtime_api as api
+from mrclab.softswitch.objects import runtime_api as api
 from mrclab.softswitch.switch import Switch
 from mrclab.topo.linux import thrift
 

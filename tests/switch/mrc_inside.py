@@ -8,7 +8,14 @@ from enum import IntEnum
 from mrclab.controller.provisioning import intent
 from mrclab.lab.command.p4build import P4_JSON
 from mrclab.softswitch.inprocess import Fate, InProcess
-from mrclab.softswitch.runtime_api import ActionCall, GroupMember, GroupRef, ProfileGroup, ProfileMember, TableEntry
+from mrclab.softswitch.objects.runtime_api import (
+    ActionCall,
+    GroupMember,
+    GroupRef,
+    ProfileGroup,
+    ProfileMember,
+    TableEntry,
+)
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import CONTROL_PRIORITY, CPU_PORT, DATA_PRIORITY, DROP_PORT, PRIORITIES
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from reference_values import Evaluator, Instance, Json, to_bytes
 
-from mrclab.softswitch import hashing
+from mrclab.softswitch.objects import hashing
 
 DROP = 511
 MAX_ROUNDS = 200

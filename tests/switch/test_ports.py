@@ -8,8 +8,8 @@ import time
 import pytest
 from netns import Namespace
 
-from mrclab.softswitch.ports import Port
-from mrclab.softswitch.ring import BATCH
+from mrclab.softswitch.process.ports import Port
+from mrclab.softswitch.process.ring import BATCH
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 

@@ -15,7 +15,7 @@ from reference import Reference
 from reference_setup import on_reference
 from softbench import SHORTEST, SoftBench
 
-from mrclab.softswitch.runtime_api import ActionCall, CloneSession, Replica, TableEntry
+from mrclab.softswitch.objects.runtime_api import ActionCall, CloneSession, Replica, TableEntry
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.packets import headers as h
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import EvProfile, HostSection, LinkSection, NicPort, NodeConfig, Template, TransportSection
 

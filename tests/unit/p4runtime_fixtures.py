@@ -10,8 +10,8 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 from p4runtime_client import Client, Names
 
+from mrclab.softswitch.objects.runtime_api import TableEntry
 from mrclab.softswitch.p4runtime.server import P4RuntimeServer, serve
-from mrclab.softswitch.runtime_api import TableEntry
 from mrclab.softswitch.switch import Switch
 
 PROGRAM_DIR = Path(__file__).parents[1] / "switch" / "p4runtime"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import mrc_sim
 from mrc_sim import FULL_SIZE, HOP, RATE
 
-from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.roce import headers as h
 from mrclab.hosts.roce.endpoint import Endpoint
 from mrclab.topo import srv6

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.lab.command import cli, operations, sink
+from mrclab.lab.command import cli, operations
+from mrclab.lab.command.display import sink
 
 PLAN = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()", "plan"]
 

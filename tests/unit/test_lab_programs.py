@@ -6,8 +6,9 @@ import re
 import pytest
 
 from mrclab.lab.errors import ScenarioError
-from mrclab.lab.run import programs, runningprograms, worlds
-from mrclab.lab.run.attach import Lab
+from mrclab.lab.run import runningprograms, worlds
+from mrclab.lab.run.wire import programs
+from mrclab.lab.run.wire.attach import Lab
 from mrclab.lab.scenario import scenario
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec

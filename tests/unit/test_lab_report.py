@@ -14,7 +14,7 @@ from PIL import Image
 from rich.console import Console
 
 from mrclab.lab import history
-from mrclab.lab.command import terminal
+from mrclab.lab.command.display import terminal
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import judge_all
 from mrclab.lab.history import History, Record

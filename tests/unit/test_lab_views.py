@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from mrclab.lab.command import views
+from mrclab.lab.command.display import views
 
 
 def shown(renderable):

@@ -8,8 +8,8 @@ import pytest
 
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.report import results
-from mrclab.lab.run import vigil
-from mrclab.lab.run.vigil import Vigil, deleted_files
+from mrclab.lab.run.wire import vigil
+from mrclab.lab.run.wire.vigil import Vigil, deleted_files
 from mrclab.lab.scenario.scenario import loads
 
 LOADED = loads(

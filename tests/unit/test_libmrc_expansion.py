@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from verbs_ground import COMPILER, ROOT
 
-from mrclab.hosts.mrc.evformat import EvField, EvFormat, Expansion
+from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion
 
 OCP = Path(os.environ.get("OCP", ROOT.parent / "OCP-Multipath-Reliable-Connection"))
 SOURCE = OCP / "examples" / "ev_expansion" / "ev_expansion.c"

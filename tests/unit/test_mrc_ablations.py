@@ -3,8 +3,8 @@
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc.ev import EvState
+from mrclab.hosts.mrc.evs.ev import EvState
+from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo.nodeconfig import EvProfile, TransportSection
 

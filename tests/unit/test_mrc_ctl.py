@@ -7,8 +7,8 @@ from mrc_sim import FULL_SIZE, HOP, Simulation, Transfer, node_config
 
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import Endpoint
-from mrclab.hosts.mrc.evformat import EvField, EvFormat, Expansion, uplink_of, value_of
-from mrclab.hosts.mrc.evprofile import MAX_EVENTS, ApiState, Mode, ProfileState
+from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion, uplink_of, value_of
+from mrclab.hosts.mrc.evs.evprofile import MAX_EVENTS, ApiState, Mode, ProfileState
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
 

@@ -4,8 +4,8 @@ import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
 from mrclab.hosts.mrc.ctl import Ctl
-from mrclab.hosts.mrc.evformat import EvFormat
-from mrclab.hosts.mrc.evprofile import ApiState, Mode, ProfileState
+from mrclab.hosts.mrc.evs.evformat import EvFormat
+from mrclab.hosts.mrc.evs.evprofile import ApiState, Mode, ProfileState
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import DenyRule
 

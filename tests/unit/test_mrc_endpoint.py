@@ -5,7 +5,7 @@ import random
 import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
-from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.states import QpState
 
 RTT = 8 * HOP + 1 / RATE

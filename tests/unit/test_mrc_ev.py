@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from mrclab.hosts.mrc.ev import Ev, EvSet, EvState
-from mrclab.hosts.mrc.paths import Path
+from mrclab.hosts.mrc.evs.ev import Ev, EvSet, EvState
+from mrclab.hosts.mrc.evs.paths import Path
 from mrclab.topo import srv6
 
 

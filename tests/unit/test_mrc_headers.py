@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from scapy.contrib import roce
 from scapy.layers.inet6 import IPv6
 
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc.packet import Parser
-from mrclab.hosts.mrc.paths import Path
-from mrclab.hosts.rdma import icrc, wire
+from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.packets.packet import Parser
 from mrclab.hosts.rdma.errors import DiscardError
-from mrclab.hosts.rdma.psn import unwrap, unwrap_bits, wrap
+from mrclab.hosts.rdma.packets import icrc, wire
+from mrclab.hosts.rdma.packets.psn import unwrap, unwrap_bits, wrap
 from mrclab.topo import srv6
 
 MACS = bytes.fromhex("020a0101000102 0c01000101".replace(" ", ""))

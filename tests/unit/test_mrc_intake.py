@@ -3,7 +3,7 @@
 import pytest
 from mrc_sim import FULL_SIZE, RATE, Simulation, Transfer
 
-from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.packets import headers as h
 
 LINE = 4 * RATE  # full-size packets per second of a host
 

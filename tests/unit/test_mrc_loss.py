@@ -6,10 +6,10 @@ import random
 import pytest
 from mrc_sim import node_config
 
-from mrclab.hosts.mrc.ev import Ev, EvSet
-from mrclab.hosts.mrc.loss import LossDetector
-from mrclab.hosts.mrc.paths import Path
-from mrclab.hosts.mrc.sent import PacketState, SentPacket
+from mrclab.hosts.mrc.evs.ev import Ev, EvSet
+from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.recovery.loss import LossDetector
+from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.settings import qp_settings
 from mrclab.topo import srv6
 

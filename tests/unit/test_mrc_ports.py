@@ -3,8 +3,8 @@
 import pytest
 from mrc_sim import FULL_SIZE, PLANES, Simulation, Transfer
 
-from mrclab.hosts.mrc import headers as h
 from mrclab.hosts.mrc.ctl import Ctl
+from mrclab.hosts.mrc.packets import headers as h
 from mrclab.topo import srv6
 
 ALL = (1 << PLANES) - 1

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mrc_sim import HOP, RATE, Simulation, Transfer
 
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc.ev import EvState
+from mrclab.hosts.mrc.evs.ev import EvState
+from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.timers import Timers
 
 RTT = 8 * HOP + 1 / RATE

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mrc_sim import FULL_SIZE, Simulation, Transfer, Transit
 
-from mrclab.hosts.mrc.ev import EvState
+from mrclab.hosts.mrc.evs.ev import EvState
 from mrclab.topo.nodeconfig import EvProfile
 
 EXAMPLES = int(os.environ.get("MRCLAB_EXAMPLES", "300"))  # a nightly run sets thousands

@@ -5,8 +5,8 @@ import random
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.rdma.psn import unwrap
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.rdma.packets.psn import unwrap
 
 FIRST_PSN = 0xFFFFF0  # wraps after 16 packets
 

@@ -6,7 +6,7 @@ import itertools
 import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
-from mrclab.hosts.mrc import headers as h
+from mrclab.hosts.mrc.packets import headers as h
 
 RTT = 8 * HOP + 1 / RATE
 PACKETS = 1200

@@ -5,8 +5,8 @@ import random
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.rdma.psn import wrap
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.rdma.packets.psn import wrap
 from mrclab.hosts.scapy_mrc import AETH, EETH, ERTH, METH, NETH, PETH, RETH, SETH, TSETH, MrcBTH, dissect
 
 KINDS = {

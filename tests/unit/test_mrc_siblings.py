@@ -3,7 +3,7 @@
 import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
-from mrclab.hosts.mrc.ev import EvState
+from mrclab.hosts.mrc.evs.ev import EvState
 from mrclab.topo.nodeconfig import EvProfile
 
 RTT = 8 * HOP + 1 / RATE

@@ -3,9 +3,9 @@
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.mrc.controlpackets import control_frame
-from mrclab.hosts.rdma import wire
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.packets.controlpackets import control_frame
+from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.states import QpState
 from mrclab.topo import srv6
 

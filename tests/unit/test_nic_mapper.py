@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from mrclab.hosts.mapper import Mapper
-from mrclab.hosts.mrc import headers as h
-from mrclab.hosts.rdma.path import Frame
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig
 

@@ -7,9 +7,9 @@ from finsy.proto import p4i, p4r
 from p4runtime_client import Client, RefusedError, SetRequest
 from p4runtime_fixtures import NAMES, P4INFO, PROGRAM_JSON, Running, primary, running
 
+from mrclab.softswitch.objects.runtime_api import CounterValue, ProgramInfo, RuntimeApiError
+from mrclab.softswitch.objects.tables import Table
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoError
-from mrclab.softswitch.runtime_api import CounterValue, ProgramInfo, RuntimeApiError
-from mrclab.softswitch.tables import Table
 
 __all__ = ["primary", "running"]
 

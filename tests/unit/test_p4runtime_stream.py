@@ -5,11 +5,11 @@ from finsy.proto import p4r
 from p4runtime_client import Client, StreamClient
 from p4runtime_fixtures import NAMES, Running, primary, running
 
+from mrclab.softswitch.objects.runtime_api import DigestList, RuntimeApiError
+from mrclab.softswitch.p4runtime.messages.status import P4RuntimeError
 from mrclab.softswitch.p4runtime.p4info import Field
-from mrclab.softswitch.p4runtime.packet_io import HeaderCodec
-from mrclab.softswitch.p4runtime.status import P4RuntimeError
-from mrclab.softswitch.p4runtime.streams import MAX_WAITING, Stream
-from mrclab.softswitch.runtime_api import DigestList, RuntimeApiError
+from mrclab.softswitch.p4runtime.stream.packet_io import HeaderCodec
+from mrclab.softswitch.p4runtime.stream.streams import MAX_WAITING, Stream
 
 __all__ = ["primary", "running"]
 

@@ -7,7 +7,7 @@ from finsy.proto import p4r
 from p4runtime_client import DELETE, INSERT, MAC, MODIFY, TERNARY_KEY, Client, RefusedError
 from p4runtime_fixtures import NAMES, Running, primary, running
 
-from mrclab.softswitch.runtime_api import ActionCall, CounterValue, MeterConfig
+from mrclab.softswitch.objects.runtime_api import ActionCall, CounterValue, MeterConfig
 
 __all__ = ["primary", "running"]
 

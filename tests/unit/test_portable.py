@@ -37,8 +37,7 @@ WIRE = (
     "lab.lessons.bench",
     "lab.lessons.p4runtime",
     "lab.lessons.shift",
-    "lab.run.session",
-    "lab.run.wirebreakage",
+    "lab.run.wire",
     "lab.ui.server",  # the page, an extra of its own
 )
 """Modules, or packages with some, that need Linux or an extra. One that no longer does leaves this list."""

@@ -7,8 +7,8 @@ import pytest
 from mrc_sim import FULL_SIZE, Transfer
 from roce_sim import PORT_RATE, RTT, Simulation
 
-from mrclab.hosts.rdma import wire
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
 

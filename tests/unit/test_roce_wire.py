@@ -13,7 +13,7 @@ from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
-from mrclab.hosts.rdma import wire
+from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.softswitch.control_socket import ControlSocket
+from mrclab.softswitch.process.control_socket import ControlSocket
 from mrclab.softswitch.switch import Switch
 
 PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "externs.json"

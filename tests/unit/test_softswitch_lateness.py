@@ -1,8 +1,8 @@
 """How late a switch was: by the kernel's stamps on frames, by packets that stayed in a queue beyond their time."""
 
 from mrclab.softswitch.clock import SetClock
-from mrclab.softswitch.control_socket import ControlSocket
-from mrclab.softswitch.lateness import Lateness
+from mrclab.softswitch.process.control_socket import ControlSocket
+from mrclab.softswitch.process.lateness import Lateness
 from mrclab.softswitch.switch import Switch
 from mrclab.softswitch.traffic_manager import TrafficManager
 

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.softswitch import cache, hashing
 from mrclab.softswitch.clock import Clock
-from mrclab.softswitch.match import matcher
-from mrclab.softswitch.meters import GREEN, RED, YELLOW, Meter
+from mrclab.softswitch.objects import hashing
+from mrclab.softswitch.objects.match import matcher
+from mrclab.softswitch.objects.meters import GREEN, RED, YELLOW, Meter
+from mrclab.softswitch.objects.runtime_api import InvalidRequestError, KeyInfo, MeterConfig, PipelineError
+from mrclab.softswitch.p4 import cache
 from mrclab.softswitch.pipeline import MAX_CELLS, compile_program
-from mrclab.softswitch.runtime_api import InvalidRequestError, KeyInfo, MeterConfig, PipelineError
 from mrclab.softswitch.traffic_manager import TrafficManager
 
 PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "externs.json"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.pipeline import compile_program
-from mrclab.softswitch.runtime_api import PipelineError
 
 PROGRAMS = Path(__file__).parents[1] / "switch" / "programs"
 DROP_PORT = 511

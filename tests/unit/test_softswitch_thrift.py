@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from mrclab.softswitch import thrift_server
-from mrclab.softswitch.ports import PortError
+from mrclab.softswitch.process import thrift_server
+from mrclab.softswitch.process.ports import PortError
+from mrclab.softswitch.process.thrift_server import EXCEPTION, REPLY, STOP, VERSION, Reader, ThriftError, ThriftServer
 from mrclab.softswitch.switch import Switch
-from mrclab.softswitch.thrift_server import EXCEPTION, REPLY, STOP, VERSION, Reader, ThriftError, ThriftServer
 
 
 @pytest.fixture

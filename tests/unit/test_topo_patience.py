@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from mrclab.lab.errors import RunError, TooSlow
-from mrclab.lab.run import attach, session
+from mrclab.lab.run.wire import attach, session
 from mrclab.topo.errors import EmulationError, MachineTooSlow
 from mrclab.topo.linux import patience
 from mrclab.topo.linux.patience import Glance, Pace, Patience

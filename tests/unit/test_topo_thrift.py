@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
+from mrclab.softswitch.process.thrift_server import ThriftServer
 from mrclab.softswitch.switch import Switch
-from mrclab.softswitch.thrift_server import ThriftServer
 from mrclab.topo.linux import thrift
 
 

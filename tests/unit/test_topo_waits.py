@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from mrclab.lab.history import Writer, load
-from mrclab.lab.run.watch import Watch
+from mrclab.lab.run.wire.watch import Watch
 from mrclab.topo.linux.waits import CpuWaits
 
 

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.history import Record
-from mrclab.lab.run.attach import store_fabric
+from mrclab.lab.run.wire.attach import store_fabric
 from mrclab.lab.ui.model import PageModel, frames
 from mrclab.lab.ui.server import Page
 from mrclab.lab.ui.sources import Live, Replay

@@ -12,7 +12,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
 from mrclab.hosts import scapy_mrc as layers
-from mrclab.hosts.mrc.headers import Op, Reason
+from mrclab.hosts.mrc.packets.headers import Op, Reason
 from mrclab.topo.numbers import Dscp
 
 LUA = Path(__file__).resolve().parents[2] / "docs" / "wireshark" / "mrc.lua"

@@ -29,9 +29,9 @@ from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.ctl import MAX_PROBE_TIMEOUT, Ctl
 from mrclab.hosts.mrc.endpoint import Endpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
-from mrclab.hosts.mrc.evformat import uplink_of
-from mrclab.hosts.mrc.evprofile import MAX_EVS, EvEvent
-from mrclab.hosts.mrc.headers import Dscp
+from mrclab.hosts.mrc.evs.evformat import uplink_of
+from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, EvEvent
+from mrclab.hosts.mrc.packets.headers import Dscp
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
 

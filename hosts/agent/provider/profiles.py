@@ -14,8 +14,8 @@ from typing import Any, Final
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import Endpoint
-from mrclab.hosts.mrc.evformat import EvField, EvFormat, Expansion, check_widths
-from mrclab.hosts.mrc.evprofile import MAX_EVS, ApiState, Entry, EvEvent, EvProfile, Mode, ProfileState
+from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion, check_widths
+from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, Entry, EvEvent, EvProfile, Mode, ProfileState
 from mrclab.hosts.rdma.errors import VerbsError
 
 MAX_PROFILES: Final = 64  # of each kind; numbers are 1…64

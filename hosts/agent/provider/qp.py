@@ -19,8 +19,8 @@ from mrclab.hosts.mrc.endpoint import Endpoint
 from mrclab.hosts.rdma.completion import Completion
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import MemoryTable, Refusal
+from mrclab.hosts.rdma.packets.wire import Syndrome
 from mrclab.hosts.rdma.resources import check_request
-from mrclab.hosts.rdma.wire import Syndrome
 
 # What verbs programs set by habit and MRC does not have: taken, and of no effect.
 _IGNORED: Final = (

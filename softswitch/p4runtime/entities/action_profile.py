@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mrclab.softswitch.p4runtime.actions import action_to_proto
+from mrclab.softswitch.objects.runtime_api import ActionCall, GroupMember, ProfileGroup, ProfileMember, RuntimeApiError
 from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, own_copy
 from mrclab.softswitch.p4runtime.entities.oneshot import check_profile_action, check_weights
 from mrclab.softswitch.p4runtime.entities.watch import watch_port
+from mrclab.softswitch.p4runtime.messages.actions import action_to_proto
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import Profile
 from mrclab.softswitch.p4runtime.profile_state import GroupState, Membership, MemberState, ProfileState
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id, target_error
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import ActionCall, GroupMember, ProfileGroup, ProfileMember, RuntimeApiError
 
 
 class _ProfileHandler:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+from mrclab.softswitch.objects.runtime_api import RuntimeApiError
 from mrclab.softswitch.p4runtime.entities.common import check_update_type
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import Counter, Meter
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id, target_error
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import RuntimeApiError
 
 READ_BATCH = 512  # cells fetched at once, between two packets
 NEGATIVE_INDEX = "A negative number is not a valid index value"

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from mrclab.softswitch.objects.runtime_api import CounterValue, MeterConfig, RuntimeApiError
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, target_error
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.state import Apply
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid, target_error
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import CounterValue, MeterConfig, RuntimeApiError
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mrclab.softswitch.objects.runtime_api import CounterValue, RuntimeApiError, TableEntry
 from mrclab.softswitch.p4runtime.entities.cells import CellHandler, Wanted
 from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, counter_to_proto, on_target
 from mrclab.softswitch.p4runtime.entities.direct import DirectHandler
+from mrclab.softswitch.p4runtime.messages.status import invalid, target_error
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import Counter, Table
 from mrclab.softswitch.p4runtime.state import Apply
-from mrclab.softswitch.p4runtime.status import invalid, target_error
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import CounterValue, RuntimeApiError, TableEntry
 
 WRITE_FAILED = "Error when writing to counter"
 

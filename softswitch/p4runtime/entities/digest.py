@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mrclab.softswitch.objects.runtime_api import DigestConfig
 from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, MODIFY, on_target, own_copy
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import Digest
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import DigestConfig
 
 NS_PER_SECOND = 1_000_000_000
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mrclab.softswitch.p4runtime.matches import key_from_proto, key_to_proto
+from mrclab.softswitch.objects.runtime_api import MatchKey, RuntimeApiError, TableEntry
+from mrclab.softswitch.p4runtime.messages.matches import key_from_proto, key_to_proto
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import Table
 from mrclab.softswitch.p4runtime.state import PipelineState
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import MatchKey, RuntimeApiError, TableEntry
 
 
 class EntryRef(NamedTuple):

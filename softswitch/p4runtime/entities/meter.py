@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mrclab.softswitch.objects.runtime_api import MeterConfig, TableEntry
 from mrclab.softswitch.p4runtime.entities.cells import CellHandler, Wanted
 from mrclab.softswitch.p4runtime.entities.common import (
     DELETE,
@@ -14,11 +15,10 @@ from mrclab.softswitch.p4runtime.entities.common import (
     on_target,
 )
 from mrclab.softswitch.p4runtime.entities.direct import DirectHandler
+from mrclab.softswitch.p4runtime.messages.status import invalid
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import Meter, Table
 from mrclab.softswitch.p4runtime.state import Apply
-from mrclab.softswitch.p4runtime.status import invalid
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import MeterConfig, TableEntry
 
 
 def _check_modify(update_type: int) -> None:

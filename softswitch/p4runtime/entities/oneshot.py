@@ -7,15 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mrclab.softswitch.p4runtime.actions import action_from_proto
-from mrclab.softswitch.p4runtime.entities.common import own_copy
-from mrclab.softswitch.p4runtime.entities.watch import watch_port
-from mrclab.softswitch.p4runtime.p4info import P4Index, Profile
-from mrclab.softswitch.p4runtime.profile_state import OneShotMember, ProfileState
-from mrclab.softswitch.p4runtime.state import PipelineState
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id, target_error
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import (
+from mrclab.softswitch.objects.runtime_api import (
     ActionCall,
     EntryAction,
     GroupMember,
@@ -24,6 +16,14 @@ from mrclab.softswitch.runtime_api import (
     ProfileMember,
     RuntimeApiError,
 )
+from mrclab.softswitch.p4runtime.entities.common import own_copy
+from mrclab.softswitch.p4runtime.entities.watch import watch_port
+from mrclab.softswitch.p4runtime.messages.actions import action_from_proto
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.p4info import P4Index, Profile
+from mrclab.softswitch.p4runtime.profile_state import OneShotMember, ProfileState
+from mrclab.softswitch.p4runtime.state import PipelineState
 from mrclab.softswitch.switch import Switch
 
 MAX_GROUP_WEIGHT = 1 << 12  # where P4Info sets no limit: a request must not be able to fill the memory

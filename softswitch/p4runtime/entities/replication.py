@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from mrclab.softswitch.objects.runtime_api import CloneSession, Replica
 from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, on_target, own_copy
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import CloneSession, Replica
 
 FIRST_RESERVED_ID = 1 << 15  # PI keeps the multicast groups from here on for clone sessions
 MAX_PORT_BYTES = 4

@@ -7,22 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from mrclab.softswitch.p4runtime.actions import action_from_proto, action_to_proto
-from mrclab.softswitch.p4runtime.entities.common import (
-    DELETE,
-    INSERT,
-    check_update_type,
-    counter_to_proto,
-    meter_from_proto,
-    meter_to_proto,
-)
-from mrclab.softswitch.p4runtime.entities.oneshot import create_oneshot, delete_oneshot, oneshot_to_proto
-from mrclab.softswitch.p4runtime.matches import key_from_proto, key_to_proto
-from mrclab.softswitch.p4runtime.p4info import Table
-from mrclab.softswitch.p4runtime.state import Apply, EntryKey, EntryNotes, PipelineState
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError, invalid, invalid_id, target_error
-from mrclab.softswitch.p4runtime.stubs import p4r
-from mrclab.softswitch.runtime_api import (
+from mrclab.softswitch.objects.runtime_api import (
     ActionCall,
     CounterValue,
     EntryAction,
@@ -33,6 +18,21 @@ from mrclab.softswitch.runtime_api import (
     RuntimeApiError,
     TableEntry,
 )
+from mrclab.softswitch.p4runtime.entities.common import (
+    DELETE,
+    INSERT,
+    check_update_type,
+    counter_to_proto,
+    meter_from_proto,
+    meter_to_proto,
+)
+from mrclab.softswitch.p4runtime.entities.oneshot import create_oneshot, delete_oneshot, oneshot_to_proto
+from mrclab.softswitch.p4runtime.messages.actions import action_from_proto, action_to_proto
+from mrclab.softswitch.p4runtime.messages.matches import key_from_proto, key_to_proto
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.p4info import Table
+from mrclab.softswitch.p4runtime.state import Apply, EntryKey, EntryNotes, PipelineState
 
 NS_PER_SECOND = 1_000_000_000
 NS_PER_MS = 1_000_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.state import Apply
-from mrclab.softswitch.p4runtime.status import Code, P4RuntimeError
-from mrclab.softswitch.p4runtime.stubs import p4r
 
 
 class UnsupportedHandler:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mrclab.softswitch.p4runtime.stubs import p4r
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
 
 MAX_PORT_BYTES = 4
 

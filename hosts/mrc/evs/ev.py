@@ -1,0 +1,402 @@
+"""Entropy values of one QP: their states, which of them are active, and which one the next packet takes.
+
+States and transitions are those of docs/mrc-protocol.md §1.4.3, selection §5.5, replacement only inside a plane,
+and `ev_min_active` a floor over all planes. STANDBY (a GOOD EV waiting as backup) and PORT_DOWN are internal marks;
+the API view calls them GOOD.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum, IntFlag
+from typing import Any
+
+from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.rdma.timers import Timer
+
+
+class Denier(IntFlag):
+    """Who forbids an EV; it is DENIED as long as anybody does."""
+
+    DENYLIST = 1  # of the node config
+    CONTROL = 2  # MODIFY_EV_STATE
+
+
+class EvState(Enum):
+    """State of one EV."""
+
+    GOOD = "GOOD"
+    SKIP = "SKIP"
+    ASSUMED_BAD = "ASSUMED_BAD"
+    DENIED = "DENIED"
+
+
+_GOOD = EvState.GOOD
+
+
+class ProbeState:
+    """How far the recovery of an ASSUMED_BAD EV has come. `failed_at` is the last time it was retired."""
+
+    __slots__ = ("failed_at", "interval", "needed", "probe_id", "successes", "timer")
+
+    def __init__(self, timer: Timer) -> None:
+        self.timer = timer
+        self.successes = 0
+        self.needed = 0
+        self.interval = 0.0
+        self.failed_at = float("-inf")
+        self.probe_id: int | None = None  # on its way
+
+
+class Ev:
+    """One entropy value: its path, state and counters (data packets only)."""
+
+    __slots__ = (
+        "acked",
+        "active",
+        "api_value",
+        "bad_since",
+        "denied_by",
+        "fifo",
+        "lost",
+        "marked",
+        "nacked",
+        "path",
+        "plane",
+        "probing",
+        "retransmitted",
+        "sent",
+        "skip_until",
+        "state",
+        "uplink",
+        "value",
+    )
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.value = path.value
+        self.api_value = path.value.to_bytes(4, "big")  # as the control interface knows it
+        self.plane = path.plane
+        self.uplink = path.uplink
+        self.state = EvState.GOOD
+        self.active = False  # else a backup
+        self.skip_until = 0.0  # no second SKIP before this time
+        self.bad_since = 0.0
+        self.denied_by = Denier(0)
+        self.probing: ProbeState | None = None
+        self.fifo: deque[tuple[int, Any]] = deque()  # (transmission number, sent packet), oldest first
+        self.sent = self.acked = self.lost = self.nacked = self.marked = self.retransmitted = 0
+
+    @property
+    def shown_state(self) -> str:
+        """Word for history and samples."""
+        if self.state is EvState.GOOD and not self.active:
+            return "STANDBY"
+        return self.state.value
+
+
+class Plane:
+    """The EVs of one plane: the active ones in rotation, the others waiting or retired."""
+
+    __slots__ = ("active", "at", "down_at", "evs", "number", "share", "target", "up")
+
+    def __init__(self, number: int, evs: list[Ev], target: int) -> None:
+        self.number = number
+        self.evs = evs
+        self.target = target  # active EVs when all is well
+        self.active: list[Ev] = []
+        self.at = 0  # next in rotation
+        self.share = 0  # data packets sent, kept level with the other planes
+        self.up = True
+        self.down_at = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether a packet may be sent in this plane."""
+        return self.up and bool(self.active)
+
+    def backup(self) -> Ev | None:
+        """A GOOD EV that is not in rotation: of several the one whose last mark is longest ago."""
+        waiting = [ev for ev in self.evs if not ev.active and ev.state is EvState.GOOD]
+        return min(waiting, key=lambda ev: ev.skip_until) if waiting else None
+
+
+Change = Callable[[Ev, str, str, str], None]  # (ev, old, new, reason)
+
+
+class EvSet:
+    """The EV set of one QP."""
+
+    def __init__(
+        self, evs: Iterable[Ev], active_per_plane: int, min_active: int, rng: random.Random, on_change: Change
+    ) -> None:
+        self._rng = rng
+        self._on_change = on_change
+        self.min_active = max(1, min_active)
+        self.by_value: dict[int, Ev] = {}
+        self.floor_hits = 0  # losses that could only SKIP an EV because of the floor
+        self.skips_ignored = 0  # marks ignored because most of the set was skipped already
+        self.changes = 0  # of what EVs are in, by whatever cause
+        self._skipped = 0
+        grouped: dict[int, list[Ev]] = {}
+        for ev in evs:
+            self.by_value[ev.value] = ev
+            grouped.setdefault(ev.plane, []).append(ev)
+        self.planes: dict[int, Plane] = {}
+        self._plane_list: list[Plane] = []
+        for number, members in grouped.items():
+            plane = self.planes[number] = Plane(number, members, min(active_per_plane, len(members)))
+            for ev in members[: plane.target]:
+                self._activate(plane, ev)
+            self._plane_list.append(plane)
+
+    # --- selection --------------------------------------------------------------------------------
+
+    def usable(self, plane_number: int) -> bool:
+        """Whether a packet may go out in this plane at all."""
+        plane = self.planes.get(plane_number)
+        return plane is not None and plane.up and bool(plane.active)
+
+    def in_turn(self, plane_number: int) -> bool:
+        """Whether new data may go out in this plane now: no plane gets more than one packet ahead of another."""
+        plane = self.planes.get(plane_number)
+        if plane is None or not plane.usable:
+            return False
+        share = plane.share
+        for other in self._plane_list:  # noqa: SIM110  a generator costs three times as much, once per packet
+            if other.share < share and other.up and other.active:
+                return False
+        return True
+
+    def in_turn_again(self, plane_number: int, avoid: Ev | None) -> bool:
+        """The same for a packet that is sent again: planes that have nothing but `avoid` for it do not count."""
+        plane = self.planes[plane_number]
+        share = plane.share
+        for other in self._plane_list:
+            if other.share < share and other.up and any(ev is not avoid for ev in other.active):
+                return False
+        return True
+
+    def take(self, plane_number: int) -> Ev | None:
+        """The EV for new data in this plane; None if the plane is not in turn or has none."""
+        plane = self.planes.get(plane_number)
+        if plane is None or not plane.up:
+            return None
+        share = plane.share
+        for other in self._plane_list:
+            if other.share < share and other.up and other.active:
+                return None
+        ev = self._next(plane, None)
+        if ev is not None:
+            plane.share = share + 1
+        return ev
+
+    def select(self, plane_number: int, avoid: Ev | None = None) -> Ev | None:
+        """The EV for the next packet in this plane; None if there is none but `avoid`.
+
+        A SKIP EV that is passed over becomes GOOD, one per call, and is taken only if there is nothing else.
+        """
+        plane = self.planes.get(plane_number)
+        return self._next(plane, avoid) if plane is not None and plane.up else None
+
+    def _next(self, plane: Plane, avoid: Ev | None) -> Ev | None:
+        active, at = plane.active, plane.at
+        if at >= len(active):
+            if not active:
+                return None
+            if len(active) > 1:
+                self._rng.shuffle(active)
+            at = 0
+        ev = active[at]
+        if ev.state is _GOOD and ev is not avoid:
+            plane.at = at + 1
+            return ev
+        plane.at = at
+        return self._search(plane, avoid)
+
+    def _search(self, plane: Plane, avoid: Ev | None) -> Ev | None:
+        """The slow way: a new pass begins, or the next EV in turn is not to be taken."""
+        restored: Ev | None = None
+        for _ in range(2 * len(plane.active)):  # twice: the reshuffle between two passes may repeat some
+            if plane.at >= len(plane.active):
+                self._rng.shuffle(plane.active)
+                plane.at = 0
+            ev = plane.active[plane.at]
+            plane.at += 1
+            if ev.state is EvState.SKIP:
+                if restored is None:
+                    restored = ev
+                    self._set(ev, EvState.GOOD, "skipped")
+            elif ev is not restored and ev is not avoid:
+                return ev
+        if restored is not None and restored is not avoid:
+            return restored
+        return next((ev for ev in plane.active if ev is not avoid), None)
+
+    def has_other(self, ev: Ev | None) -> bool:
+        """Whether an EV other than this one could be selected in some plane."""
+        return any(other is not ev for plane in self.planes.values() if plane.up for other in plane.active)
+
+    # --- feedback ---------------------------------------------------------------------------------
+
+    def skip(self, ev: Ev, now: float, hold: float, reason: str) -> None:
+        """Congestion on this path: leave it out once. `hold` seconds long further marks do not count.
+
+        Where it is the only one in rotation in its plane, leaving it out means that a backup takes its place.
+        """
+        if ev.state is not EvState.GOOD or now < ev.skip_until:
+            return
+        plane = self.planes[ev.plane]
+        if not ev.active:  # it waits as backup: news of packets that it carried before
+            ev.skip_until = now + hold
+            return
+        backup = plane.backup() if len(plane.active) == 1 else None
+        if backup is not None:
+            ev.skip_until = now + hold
+            self._swap(plane, ev, backup, reason)
+            return
+        if 2 * (self._skipped + 1) > self.active_count():
+            self.skips_ignored += 1
+            return
+        ev.skip_until = now + hold
+        self._set(ev, EvState.SKIP, reason)
+
+    def lost(self, ev: Ev, now: float, reason: str) -> bool:
+        """A packet vanished on this path: a backup of its plane takes its place. False where the floor kept it."""
+        if ev.state in {EvState.ASSUMED_BAD, EvState.DENIED}:
+            return False
+        plane = self.planes[ev.plane]
+        if not plane.up:
+            return False
+        backup = plane.backup() if ev.active else None
+        if ev.active and backup is None and self.active_count() <= self.min_active:
+            self.floor_hits += 1
+            if ev.state is EvState.GOOD:
+                self._set(ev, EvState.SKIP, "floor")
+            return False
+        self._deactivate(plane, ev)
+        ev.bad_since = now
+        self._set(ev, EvState.ASSUMED_BAD, reason)
+        if backup is not None:
+            self._activate(plane, backup, reason="replacement")
+        return True
+
+    def restore(self, ev: Ev, reason: str, skip: bool = False) -> None:
+        """An ASSUMED_BAD EV proved itself: back into rotation if its plane has a place, else it waits as backup."""
+        if ev.state is not EvState.ASSUMED_BAD:
+            return
+        plane = self.planes[ev.plane]
+        if len(plane.active) < plane.target:
+            self._join(plane, ev)
+        self._set(ev, EvState.SKIP if skip and ev.active else EvState.GOOD, reason)
+
+    # --- the controller's and the ports' word -----------------------------------------------------
+
+    def deny(self, ev: Ev, by: Denier = Denier.CONTROL) -> None:
+        """The controller forbids this EV."""
+        ev.denied_by |= by
+        if ev.state is EvState.DENIED:
+            return
+        plane = self.planes[ev.plane]
+        backup = plane.backup() if ev.active else None
+        self._deactivate(plane, ev)
+        self._set(ev, EvState.DENIED, "controller")
+        if backup is not None and backup is not ev:
+            self._activate(plane, backup, reason="replacement")
+        self._keep_one()
+
+    def allow(self, ev: Ev, by: Denier = Denier.CONTROL) -> None:
+        """The controller lifts this word of its."""
+        ev.denied_by &= ~by
+        if ev.denied_by or ev.state is not EvState.DENIED:
+            return
+        plane = self.planes[ev.plane]
+        if len(plane.active) < plane.target:
+            self._join(plane, ev)
+        self._set(ev, EvState.GOOD, "controller")
+
+    def plane_down(self, number: int, now: float, reason: str) -> None:
+        """The port of this plane, here or at the peer, is down: its EVs rest, whatever their state."""
+        plane = self.planes.get(number)
+        if plane is None or not plane.up:
+            return
+        plane.up = False
+        self.changes += 1
+        plane.down_at = now
+        for ev in plane.active:
+            self._on_change(ev, ev.shown_state, "PORT_DOWN", reason)
+        self._keep_one()
+
+    def plane_up(self, number: int, reason: str, shadow: float) -> None:
+        """The port is back and its EVs at once, also those retired from `shadow` seconds before it went down on."""
+        plane = self.planes.get(number)
+        if plane is None or plane.up:
+            return
+        plane.up = True
+        self.changes += 1
+        plane.share = max((p.share for p in self.planes.values() if p is not plane and p.usable), default=plane.share)
+        for ev in plane.active:
+            self._on_change(ev, "PORT_DOWN", ev.shown_state, reason)
+        for ev in plane.evs:
+            if ev.state is EvState.ASSUMED_BAD and ev.bad_since >= plane.down_at - shadow:
+                self.restore(ev, reason)
+
+    # --- views ------------------------------------------------------------------------------------
+
+    def active_count(self) -> int:
+        """EVs in rotation in planes that are up."""
+        return sum(len(plane.active) for plane in self.planes.values() if plane.up)
+
+    def _keep_one(self) -> None:
+        """Where nothing is left to send by, the EV that was retired longest ago returns before its probes allow it.
+
+        A port or the controller can take the last good one; a loss cannot, for that there is the floor.
+        """
+        if self.active_count():
+            return
+        bad = [ev for p in self._plane_list if p.up for ev in p.evs if ev.state is EvState.ASSUMED_BAD]
+        if bad:
+            self.restore(min(bad, key=lambda ev: ev.bad_since), "last resort")
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _set(self, ev: Ev, state: EvState, reason: str) -> None:
+        old, ev_was_skip = ev.state.value, ev.state is EvState.SKIP
+        ev.state = state
+        self.changes += 1
+        self._skipped += (state is EvState.SKIP) - ev_was_skip
+        self._on_change(ev, old, ev.shown_state, reason)
+
+    def _join(self, plane: Plane, ev: Ev) -> None:
+        if not plane.active:  # a plane that comes back into use starts level with the others
+            plane.share = max(
+                (p.share for p in self.planes.values() if p is not plane and p.usable), default=plane.share
+            )
+        ev.active = True
+        self.changes += 1
+        plane.active.append(ev)
+
+    def _activate(self, plane: Plane, ev: Ev, reason: str = "") -> None:
+        old = ev.shown_state
+        self._join(plane, ev)
+        if reason:
+            self._on_change(ev, old, ev.shown_state, reason)
+
+    def _swap(self, plane: Plane, ev: Ev, backup: Ev, reason: str) -> None:
+        """A backup goes into rotation, and what it replaces becomes one."""
+        old = ev.shown_state
+        self._deactivate(plane, ev)
+        self._on_change(ev, old, ev.shown_state, reason)
+        self._activate(plane, backup, reason="replacement")
+
+    def _deactivate(self, plane: Plane, ev: Ev) -> None:
+        if not ev.active:
+            return
+        at = plane.active.index(ev)
+        del plane.active[at]
+        if at < plane.at:
+            plane.at -= 1
+        ev.active = False
+        self.changes += 1

@@ -1,0 +1,45 @@
+"""From (peer, EV) to the first 102 bytes of a frame: Ethernet, outer IPv6 with the uSID list, inner IPv6, UDP."""
+
+from __future__ import annotations
+
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.path import Route
+from mrclab.topo import srv6
+
+
+class Path(Route):
+    """One EV towards one peer, as bytes."""
+
+    __slots__ = (
+        "_addresses",
+        "_flow",
+        "_macs",
+        "_sport",
+        "destination",
+        "plane",
+        "port",
+        "source",
+        "uplink",
+        "value",
+    )
+
+    def __init__(self, value: int, port: int, macs: bytes, template: int, source: int, destination: int) -> None:
+        super().__init__()
+        self.value = value
+        self.plane, self.uplink, _ = srv6.ev_fields(value)
+        self.port = port
+        self.source = srv6.to_bytes(source)
+        self._macs = macs  # destination and source
+        self.destination = srv6.address(template, value)  # of the outer header
+        self._addresses = self.source + srv6.to_bytes(destination)
+        self._sport, self._flow = srv6.ev_to_wire(value)
+
+    def _prefix(self, traffic_class: int, udp_len: int) -> bytes:
+        word = 6 << 28 | traffic_class << 20 | self._flow
+        inner = wire.IPV6.pack(word, udp_len, wire.NEXT_UDP, wire.HOP_LIMIT, self._addresses[:16], self._addresses[16:])
+        outer = wire.IPV6.pack(
+            word, udp_len + 40, h.NEXT_IPV6, wire.HOP_LIMIT, self.source, srv6.to_bytes(self.destination)
+        )
+        udp = wire.UDP.pack(self._sport, wire.UDP_PORT, udp_len, 0)
+        return self._macs + wire.ETHERTYPE_IPV6.to_bytes(2, "big") + outer + inner + udp

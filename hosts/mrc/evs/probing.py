@@ -1,0 +1,196 @@
+"""Reliability probes of one QP: is a retired path good again, and what became of the tail of the data.
+
+docs/mrc-protocol.md §1.4.4 and §3.7: each ASSUMED_BAD EV is probed at an interval that doubles with every failure; it
+returns after K clean answers in a row, K doubling when it fails again soon. Probes ride the data class, use no PSN,
+and count in no loss statistics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mrclab.hosts.mrc.evs.ev import Ev, EvState, ProbeState
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.path import Frame
+
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.qp import QueuePair
+
+_TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
+_ID_MASK = 0xFFFF
+_JITTER = 0.25  # of an interval, by which a probe after a failed one is late at most
+_KEPT = 1024  # outstanding probes at most; the oldest are forgotten
+
+
+@dataclass(frozen=True)
+class Outstanding:
+    """A probe on its way. `path_test` tells a test of a retired EV from a question about the tail."""
+
+    ev: Ev
+    sent_at: float
+    path_test: bool
+
+
+class Prober:
+    """Probes of one QP."""
+
+    def __init__(self, qp: QueuePair) -> None:
+        self._qp = qp
+        self._policy = qp.settings.ev
+        self._rtt = qp.settings.base_rtt
+        self.last_tail = float("-inf")
+        self.tail_backoff = 1  # doubles with each question that nothing answers
+        self.tail_wanted = False
+        self._tail_plane = 0  # the plane that the question about the tail goes out in
+        self.queued: dict[int, list[Ev]] = {}  # plane -> EVs whose probe waits for the port
+        self._sent: dict[int, Outstanding] = {}
+        self._next_id = 0
+
+    # --- what to probe ----------------------------------------------------------------------------
+
+    def watch(self, ev: Ev, now: float) -> None:
+        """This EV was retired: plan its recovery."""
+        state = ev.probing
+        if state is None:
+            state = ev.probing = ProbeState(self._qp.timers.timer(lambda at: self._due(ev, at)))
+        policy = self._policy
+        again = now - state.failed_at < policy.refail_window
+        state.needed = min(2 * state.needed, policy.successes_cap) if again else policy.successes_needed
+        state.failed_at = now
+        state.successes = 0
+        state.probe_id = None
+        state.interval = policy.probe_interval_rtts * self._rtt
+        state.timer.arm(now + max(state.interval, policy.hold_down))
+
+    def watches(self, ev: Ev) -> bool:
+        """Whether this QP probes this EV."""
+        return ev.probing is not None and ev.probing.timer.deadline is not None
+
+    def unwatch(self, ev: Ev) -> None:
+        """This EV needs no probing any more."""
+        if ev.probing is not None:
+            ev.probing.timer.cancel()
+
+    def tail(self, now: float) -> None:
+        """Nothing was heard for a while: ask, each time in the next plane that can be used."""
+        self.last_tail = now
+        evs = self._qp.evs
+        planes = [plane for plane in evs.planes if evs.usable(plane)] or list(evs.planes)
+        self._tail_plane = next((plane for plane in planes if plane > self._tail_plane), planes[0])
+        self.tail_backoff = min(2 * self.tail_backoff, 1 << 20)
+        self.tail_wanted = True
+        self._qp.urgent()
+
+    def stop(self) -> None:
+        """The QP ends."""
+        self.tail_backoff = 1  # doubles with each question that nothing answers
+        self.tail_wanted = False
+        self.queued.clear()
+        self._sent.clear()
+        for ev in self._qp.evs.by_value.values():
+            self.unwatch(ev)
+
+    def _due(self, ev: Ev, now: float) -> None:
+        state = ev.probing
+        if state is None or ev.state is not EvState.ASSUMED_BAD:
+            return
+        if state.probe_id is not None:
+            self._failed(ev, state, now)
+            return
+        if self._qp.evs.planes[ev.plane].up:
+            waiting = self.queued.setdefault(ev.plane, [])
+            if ev not in waiting:
+                waiting.append(ev)
+            self._qp.urgent()
+        state.timer.arm(now + state.interval)
+
+    def _failed(self, ev: Ev, state: ProbeState, now: float) -> None:
+        self._sent.pop(state.probe_id or 0, None)
+        state.probe_id = None
+        state.successes = 0
+        policy = self._policy
+        first = policy.probe_interval_rtts * self._rtt
+        state.interval = min(2 * state.interval, policy.probe_backoff_cap * first)
+        # Probes of several QPs that failed together would queue behind each other for ever, each too late to count.
+        wait = state.interval * (1 + _JITTER * self._qp.host.rng.random())
+        state.timer.arm(now + wait)
+        self._qp.log("probe.lost", ev=ev.value, next_in=wait)
+
+    # --- frames -----------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a probe waits for a port."""
+        return self.tail_wanted or bool(self.queued)
+
+    def wants(self, plane: int) -> bool:
+        """Whether a probe could go out in this plane."""
+        return bool(self.queued.get(plane)) or (self.tail_wanted and plane == self._tail_plane)
+
+    def frame(self, plane: int, now: float) -> Frame | None:
+        """The next probe for this plane."""
+        waiting = self.queued.get(plane)
+        while waiting:
+            ev = waiting.pop(0)
+            if ev.state is EvState.ASSUMED_BAD and ev.probing is not None:
+                ev.probing.probe_id = self._next_id
+                ev.probing.timer.arm(now + self._policy.probe_timeout_rtts * self._rtt)
+                self._qp.stats.path_probes += 1
+                if not waiting:
+                    del self.queued[plane]
+                return self._build(ev, now, path_test=True)
+        self.queued.pop(plane, None)
+        if not self.tail_wanted or plane != self._tail_plane:
+            return None
+        if self._qp.requestor.in_flight:
+            chosen = self._qp.evs.select(plane)
+            if chosen is not None:
+                self.tail_wanted = False
+                self._qp.stats.tail_probes += 1
+                return self._build(chosen, now, path_test=False)
+        else:
+            self.tail_wanted = False
+        return None
+
+    def _build(self, ev: Ev, now: float, path_test: bool) -> Frame:
+        probe_id = self._next_id
+        self._next_id = probe_id + 1 & _ID_MASK
+        if len(self._sent) >= _KEPT:
+            del self._sent[next(iter(self._sent))]
+        self._sent[probe_id] = Outstanding(ev, now, path_test)
+        bth = wire.BTH.pack(h.Op.PROBE, wire.MIGRATED, wire.P_KEY, self._qp.remote_qpn, wire.FLAG_ACK_REQUEST << 24)
+        return ev.path.frame(_TRAFFIC_CLASS, bth + h.Probe(probe_id, h.timestamp(now)).pack())
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def answered(self, probe_id: int, mark: int, now: float) -> float | None:
+        """A SACK with PR: returns when the probe had been sent, None for one that is not known (any more)."""
+        probe = self._sent.pop(probe_id, None)
+        if probe is None:
+            return None
+        self._qp.stats.probe_replies += 1
+        if probe.path_test:
+            self._judge(probe, probe_id, mark, now)
+        return probe.sent_at
+
+    def _judge(self, probe: Outstanding, probe_id: int, mark: int, now: float) -> None:
+        ev = probe.ev
+        state = ev.probing
+        if state is None or ev.state is not EvState.ASSUMED_BAD or state.probe_id != probe_id:
+            return
+        if mark == h.Mark.ALWAYS_SKIP:
+            self._failed(ev, state, now)
+            return
+        state.probe_id = None
+        state.successes += 1
+        state.interval = self._policy.probe_interval_rtts * self._rtt
+        self._qp.log(
+            "probe.reply", ev=ev.value, successes=state.successes, needed=state.needed, rtt=now - probe.sent_at
+        )
+        if state.successes >= state.needed:
+            # a probe answered with SKIP_ONCE sends the EV to SKIP (two of three sources; the third says GOOD)
+            self._qp.evs.restore(ev, "probe", skip=mark == h.Mark.SKIP_ONCE)
+        else:
+            state.timer.arm(now + state.interval)

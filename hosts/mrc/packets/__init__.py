@@ -1,0 +1,1 @@
+"""MRC on the wire: headers, packets, and the control packets that wait to be sent."""

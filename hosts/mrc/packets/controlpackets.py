@@ -1,0 +1,103 @@
+"""Control packets on their way out: what triggered them is kept, their content is made when a port takes them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.stats import QpStats
+from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.path import Frame
+
+_MIGRATED = wire.MIGRATED
+_TRAFFIC_CLASS = h.Dscp.CONTROL << 2
+
+
+class Speaker(Protocol):
+    """The QP that a control packet speaks for."""
+
+    remote_qpn: int
+    stats: QpStats
+
+    def sack(self, item: SackItem, now: float) -> h.Sack:
+        """The content of a SACK that a port takes now."""
+
+
+def control_frame(path: Path, op: int, qpn: int, psn: int, body: bytes) -> Frame:
+    """A control-class frame: BTH and `body`."""
+    return path.frame(_TRAFFIC_CLASS, wire.BTH.pack(op, _MIGRATED, wire.P_KEY, qpn, psn) + body)
+
+
+class SackItem:
+    """A SACK is due; `probe_id` where it answers a probe, `gaps` where it shall show an older gap."""
+
+    __slots__ = ("entropy", "gaps", "mark", "probe_id", "qp", "seq", "timestamp")
+
+    def __init__(
+        self,
+        qp: Speaker,
+        mark: int,
+        entropy: int,
+        timestamp: int,
+        seq: int,
+        probe_id: int | None,
+        gaps: bool = False,
+    ) -> None:
+        self.qp = qp
+        self.mark = mark
+        self.entropy = entropy
+        self.timestamp = timestamp
+        self.seq = seq
+        self.probe_id = probe_id
+        self.gaps = gaps
+
+    def frame(self, path: Path, now: float) -> Frame:
+        """Build it for a path."""
+        qp = self.qp
+        qp.stats.sacks_sent += 1
+        return control_frame(path, h.Op.SACK, qp.remote_qpn, 0, qp.sack(self, now).pack())
+
+
+class NackItem:
+    """A NACK is due."""
+
+    __slots__ = ("entropy", "psn", "qp", "reason", "timestamp")
+
+    def __init__(self, qp: Speaker, reason: int, entropy: int, psn: int, timestamp: int) -> None:
+        self.qp = qp
+        self.reason = reason
+        self.entropy = entropy
+        self.psn = psn
+        self.timestamp = timestamp
+
+    def frame(self, path: Path, now: float) -> Frame:
+        """Build it for a path."""
+        del now
+        self.qp.stats.nacks_sent += 1
+        return control_frame(
+            path, h.Op.NACK, self.qp.remote_qpn, 0, h.Nack(self.reason, self.entropy, self.psn, self.timestamp).pack()
+        )
+
+
+class AckItem:
+    """A Transport ACK or NAK is due."""
+
+    __slots__ = ("msn", "psn", "qp", "syndrome")
+
+    def __init__(self, qp: Speaker, syndrome: int, psn: int, msn: int) -> None:
+        self.qp = qp
+        self.syndrome = syndrome
+        self.psn = psn
+        self.msn = msn
+
+    def frame(self, path: Path, now: float) -> Frame:
+        """Build it for a path."""
+        del now
+        self.qp.stats.acks_sent += 1
+        return control_frame(
+            path, h.Op.ACK, self.qp.remote_qpn, self.psn, wire.AETH.pack(self.syndrome << 24 | self.msn & 0xFFFFFF)
+        )
+
+
+ControlItem = SackItem | NackItem | AckItem

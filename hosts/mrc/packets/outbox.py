@@ -1,0 +1,98 @@
+"""Control packets on their way out: which port takes them, and what becomes of them when a port, QP or peer goes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from mrclab.hosts.mrc.endpoint_ops import OpItem
+from mrclab.hosts.mrc.packets.controlpackets import ControlItem
+from mrclab.hosts.mrc.packets.packet import Parser
+from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.mrc.qp import QueuePair
+from mrclab.hosts.rdma import endpoint as rc
+from mrclab.hosts.rdma.packets.path import Frame
+
+
+class Port(rc.Port):
+    """One NIC port, with its parser and the control packets that wait for it."""
+
+    __slots__ = ("control", "parse", "place")
+
+    def __init__(self, number: int, plane: int, parser: Parser, place: int) -> None:
+        super().__init__(number, plane)
+        self.place = place  # among the ports, from 0
+        self.parse = parser.parse
+        self.control: deque[tuple[ControlItem | OpItem, Peer]] = deque()
+
+    def reaches(self, peer: Peer) -> bool:
+        """Whether control packets can go to a peer by this port."""
+        return self.up and peer.plane_up(self.plane) and self.plane in peer.reverse
+
+    def control_frame(self, now: float) -> Frame:
+        """The control packet that has waited longest."""
+        item, peer = self.control.popleft()
+        path = item.path if isinstance(item, OpItem) and item.path is not None else peer.reverse[self.plane]
+        return item.frame(path, now)
+
+
+class Outbox:
+    """The control packets of one host."""
+
+    def __init__(self, ports: Mapping[int, Port]) -> None:
+        self._ports = ports
+        self._list = list(ports.values())
+
+    def send(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None) -> None:
+        """Queue a packet for this port; for the peer's next one if none is named or it is down at either end.
+
+        Feedback takes the ports in turn. Sent back by the port that its trigger came in by, one SACK per four packets
+        over four planes would always leave by the same plane, and a dead reverse path there would silence the receiver.
+        """
+        entry = self._ports[port] if port is not None else None
+        if entry is None or not entry.reaches(peer):
+            entry = self._in_turn(peer)
+        entry.control.append((item, peer))
+
+    def _in_turn(self, peer: Peer) -> Port:
+        """The next port. Where a peer's data comes by some planes only, those take every second packet.
+
+        The peer may have lost the others without a word; or data has but one path, whose way back is dead.
+        """
+        ports, heard = self._list, peer.heard
+        peer.control_turn = turn = self._next(peer, peer.control_turn, 0.0)
+        since = max(heard) - peer.lately
+        if heard[turn] >= since:
+            return ports[turn]
+        peer.unheard = not peer.unheard
+        if peer.unheard:
+            peer.heard_turn = turn = self._next(peer, peer.heard_turn, since)
+        return ports[turn]
+
+    def _next(self, peer: Peer, turn: int, since: float) -> int:
+        """The port after this one that reaches the peer and by which data came since then, if there is any."""
+        ports, heard = self._list, peer.heard
+        for _ in ports:
+            turn = (turn + 1) % len(ports)
+            if heard[turn] >= since and ports[turn].reaches(peer):
+                break
+        return turn
+
+    def leave(self, port: Port) -> None:
+        """A port is down: what waits for it goes by others, but for probes of its own paths."""
+        waiting, port.control = port.control, deque()
+        for item, peer in waiting:
+            if not (isinstance(item, OpItem) and item.path is not None):
+                self.send(item, peer)
+
+    def drop_qp(self, qp: QueuePair) -> None:
+        """Nothing that a QP had to say goes out any more."""
+        for port in self._list:
+            kept = [entry for entry in port.control if getattr(entry[0], "qp", None) is not qp]
+            if len(kept) != len(port.control):
+                port.control = deque(kept)
+
+    def drop_peer(self, peer: Peer) -> None:
+        """No QP leads to this peer any more."""
+        for port in self._list:
+            port.control = deque(entry for entry in port.control if entry[1] is not peer)

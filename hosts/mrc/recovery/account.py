@@ -1,0 +1,77 @@
+"""What one QP has in flight, as the congestion controller of its destination counts it.
+
+Sizes are nominal bytes (UDP length + 40). The receiver's count comes back in units of 256 bytes, rounded up, and a
+packet declared lost may arrive all the same; so whenever nothing is in flight what is left of the account is
+returned.
+
+A QP that nobody answers any more leaves the shared controller, so that it does not hold the window of the others.
+"""
+
+from __future__ import annotations
+
+from mrclab.hosts.mrc.cc import Controller
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.recovery.sent import SentPacket
+from mrclab.hosts.rdma.packets.psn import unwrap_bits
+
+
+class Account:
+    """Bytes and packets in flight of one QP, mirrored in the shared controller."""
+
+    __slots__ = ("_on_send", "_rcvd_units", "away", "bytes", "cc", "packets")
+
+    def __init__(self, cc: Controller) -> None:
+        self.cc = cc
+        self._on_send = cc.on_send
+        self.packets = 0  # sent and neither acknowledged nor declared lost
+        self.bytes = 0
+        self.away = False  # what is in flight does not count in the controller
+        self._rcvd_units = 0  # unwrapped
+
+    def sent(self, nominal: int, now: float) -> None:
+        """A packet of this size goes out."""
+        self.packets += 1
+        self.bytes += nominal
+        if not self.away:
+            self._on_send(nominal, now)
+
+    def leave(self) -> None:
+        """What is in flight leaves the controller until `rejoin`."""
+        self.away = True
+        self.cc.on_requeue(self.bytes)
+
+    def rejoin(self) -> None:
+        """What is in flight counts in the controller again."""
+        self.away = False
+        self.cc.on_requeue(-self.bytes)
+
+    def lost(self, packet: SentPacket) -> int:
+        """A packet is declared lost; the controller takes the size returned off its side."""
+        self.packets -= 1
+        self.bytes -= packet.nominal
+        return 0 if self.away else packet.nominal
+
+    def late(self, packet: SentPacket) -> None:
+        """A packet that was declared lost arrived after all: the receiver's count will take it off a second time."""
+        self.bytes += packet.nominal
+        self.cc.on_requeue(-packet.nominal)
+
+    def received(self, units: int) -> int:
+        """The receiver's count: bytes that are new in it."""
+        total = unwrap_bits(units, self._rcvd_units, 24)
+        newly = max(0, total - self._rcvd_units) * h.RCVD_UNIT
+        self._rcvd_units = max(total, self._rcvd_units)
+        self.bytes -= newly
+        return newly
+
+    def settle(self) -> None:
+        """With nothing in flight the account must be empty."""
+        if not self.packets and self.bytes:
+            self.clear()
+
+    def clear(self) -> None:
+        """Return everything."""
+        self.packets = 0
+        if not self.away:
+            self.cc.on_requeue(self.bytes)
+        self.bytes = 0

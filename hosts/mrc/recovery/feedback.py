@@ -1,0 +1,226 @@
+"""What SACKs, Transport ACKs and NACKs mean to the sending half of a QP.
+
+docs/mrc-protocol.md §1.6. Order within one SACK: first everything that it acknowledges, then the verdicts on what it
+shows missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import TYPE_CHECKING
+
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.recovery.loss import TOO_SOON
+from mrclab.hosts.mrc.recovery.sent import INFERRED, PacketState, SentPacket
+from mrclab.hosts.mrc.responder import IDLE_RTTS
+from mrclab.hosts.rdma.packets.psn import unwrap, wrap
+
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.requestor import Requestor
+
+_FLIGHT = PacketState.FLIGHT
+_LOST = PacketState.LOST
+_ACKED = PacketState.ACKED
+_TRIM_REASONS = frozenset({int(h.Reason.TRIMMED), int(h.Reason.TRIMMED_LASTHOP)})
+_SKIP_ONCE = int(h.Mark.SKIP_ONCE)
+_ALWAYS_SKIP = int(h.Mark.ALWAYS_SKIP)
+_SRTT_GAIN = 0.125
+_SLACK = 2000  # µs that a peer's timer may be late
+
+
+class Feedback:
+    """The ears of one requestor."""
+
+    def __init__(self, requestor: Requestor) -> None:
+        self._r = requestor
+        self._qp = requestor.qp
+        self._window = requestor.window
+        self._loss = requestor.loss
+        self._account = requestor.account
+        self._stats = requestor.qp.stats
+        self._news: list[SentPacket] = []  # whose last copy the SACK at hand proves to have arrived
+        self._unstamped = not requestor.qp.settings.timestamps
+        self._held_at_most = int(IDLE_RTTS * requestor.qp.settings.base_rtt * 1e6) + _SLACK
+        self.srtt = 0.0
+        self.answered_from = inf  # what was sent earlier may have come before the peer took anything
+
+    # --- the three kinds --------------------------------------------------------------------------
+
+    def on_sack(self, sack: h.Sack, now: float, probe_sent_at: float | None) -> None:
+        """A SACK for this QP; `probe_sent_at` is set where it answers a reliability probe."""
+        qp, r, window, stats = self._qp, self._r, self._window, self._stats
+        stats.sacks_received += 1
+        cack = unwrap(sack.cack - r.first_psn, window.una - 1)
+        if not window.plausible(cack):
+            stats.bogus_control += 1
+            return
+        r.heard()
+        before = stats.acked_packets
+        rtt: float | None = None
+        if sack.probe_reply:
+            if probe_sent_at is not None:
+                self.answered_from = min(self.answered_from, probe_sent_at)
+                self._loss.probe_answered(probe_sent_at)
+        else:
+            rtt = self._trigger(cack + sack.offset, sack.timestamp, now)
+        shown = cack + sack.bitmap_offset
+        self._ack_all(window.cumulative(cack), now)
+        self._ack_all(window.bitmap(shown, sack.bitmap), now)
+        end = shown + h.BITMAP_BITS
+        self._judge(shown, end if end < window.top else window.next, now)  # the newest one speaks for all above it
+        if stats.acked_packets != before:
+            self._progress(now)
+        if rtt is not None:
+            self.srtt = rtt if not self.srtt else self.srtt + _SRTT_GAIN * (rtt - self.srtt)
+        newly = self._account.received(sack.rcvd_units)
+        qp.cc.on_sack(newly, sack.mark == _SKIP_ONCE, rtt, sack.penalty, sack.restore, now)
+        if sack.mark:
+            self._marked(sack, now)
+        if sack.mpr and qp.settings.dynamic_mpr:
+            r.limit_window(sack.mpr)
+        r.after_feedback(now)
+
+    def on_ack(self, psn: int, now: float) -> None:
+        """A Transport ACK: everything up to `psn` has arrived and was executed."""
+        window, stats = self._window, self._stats
+        stats.acks_received += 1
+        cack = unwrap(psn - self._r.first_psn, window.una - 1)
+        if not window.plausible(cack):
+            stats.bogus_control += 1
+            return
+        self._r.heard()
+        news = window.cumulative(cack)
+        self._ack_all(news, now)
+        if news:
+            self._progress(now)
+        self._judge(window.next, window.next, now)
+        self._r.after_feedback(now)
+
+    def on_nack(self, nack: h.Nack, now: float) -> None:
+        """A recoverable NACK: send the packet again, on another path."""
+        qp, window = self._qp, self._window
+        self._stats.nacks_received += 1
+        packet = window.get(unwrap(nack.psn - self._r.first_psn, window.una))
+        if packet is None or packet.state is not _FLIGHT or nack.timestamp not in {0, packet.ts}:
+            return  # acknowledged, or already declared lost, or the NACK is about an older copy
+        self._r.heard()
+        trimmed = nack.reason in _TRIM_REASONS
+        rtt = now - packet.sent_at if trimmed and packet.sends == 1 else None
+        size = self._r.declare_lost(packet, "nack", now)
+        packet.ev.nacked += 1
+        qp.cc.on_nack(size, trimmed, rtt, now)
+        if nack.reason == h.Reason.TRIMMED and qp.settings.ecn_skip:
+            reflected = qp.evs.by_value.get(nack.entropy)
+            if reflected is not None:
+                qp.evs.skip(reflected, now, self._loss.rtt_base, "trimmed")
+        if self._r.retry_after_nack(now):
+            self._r.after_feedback(now)
+
+    # --- acknowledgements -------------------------------------------------------------------------
+
+    def _progress(self, now: float) -> None:
+        self._loss.progress()
+        self._r.last_progress = now
+
+    def _trigger(self, seq: int, ts: int, now: float) -> float | None:
+        """The packet that made the peer send this SACK; its round-trip time where it is known which copy arrived.
+
+        The reflected timestamp tells the copies of a packet apart: its last one proves its path, an earlier one that
+        its loss was an error. It is later than what was sent by the time that the peer held the SACK. A packet gives
+        its round-trip time even where a Transport ACK or another SACK acknowledged it first.
+        """
+        packet = self._window.get(seq)
+        if packet is None:
+            return None
+        held = 0  # µs
+        last_copy = True
+        if packet.sends == 1:
+            if ts:
+                held = ts - packet.ts & h.TS_MASK
+        else:
+            last_copy = bool(ts) and ts == packet.ts
+            if ts and not last_copy and ts - packet.previous_ts & h.TS_MASK <= self._held_at_most:
+                self._spurious(packet)
+            if last_copy and not (packet.state is _ACKED and packet.settled):
+                packet.settled = True
+                self._news.append(packet)
+        known = packet.state is _ACKED
+        if not known:
+            self._ack_all((packet,), now)
+            self._window.arrived(packet)
+        if packet.sampled or not last_copy or not (ts or (self._unstamped and not known)):
+            return None
+        packet.sampled = True
+        return now - packet.sent_at - (held * h.TS_UNIT if held <= self._held_at_most else 0.0)
+
+    def _ack_all(self, packets: Iterable[SentPacket], now: float) -> None:
+        """These have arrived, each by whichever of its copies."""
+        stats, news, account = self._stats, self._news, self._account
+        for packet in packets:
+            if packet.state is _FLIGHT:
+                account.packets -= 1  # its bytes go when the receiver's count tells
+                if packet.sends == 1:
+                    news.append(packet)
+                elif not packet.settled and now - packet.sent_at < TOO_SOON * self._loss.rtt_base:
+                    self._spurious(packet)  # the answer came sooner than the last copy can have arrived
+            elif packet.state is _LOST:
+                self._late(packet)
+            packet.state = _ACKED
+            if packet.sent_at < self.answered_from:  # noqa: PLR1730  a call per packet costs more
+                self.answered_from = packet.sent_at
+            packet.ev.acked += 1
+            stats.acked_packets += 1
+            stats.acked_bytes += packet.size
+
+    # --- losses -----------------------------------------------------------------------------------
+
+    def _judge(self, shown: int, end: int, now: float) -> None:
+        """Loss rules, once all that a SACK acknowledges has been acknowledged; it shows seqs from `shown` to `end`."""
+        loss, window, r = self._loss, self._window, self._r
+        for arrived in self._news:
+            loss.arrived(arrived, now)
+        self._news.clear()
+        for packet, rule in loss.judge(window.oldest(), window.una, shown, end, now):
+            if packet.state is _FLIGHT:  # else found by two rules
+                self._qp.cc.on_loss(r.declare_lost(packet, rule, now), now)
+
+    def _late(self, packet: SentPacket) -> None:
+        """It was declared lost, and arrived before it was sent again."""
+        self._stats.late_packets += 1
+        self._qp.log("packet.late", psn=wrap(packet.seq + self._r.first_psn), ev=packet.ev.value)
+        self._account.late(packet)
+        self._withdraw(packet, "late")
+
+    def _spurious(self, packet: SentPacket) -> None:
+        """It was declared lost and sent again, and the first copy arrived, sooner or later."""
+        if packet.exposed:
+            return
+        packet.exposed = packet.settled = True
+        self._stats.spurious_packets += 1
+        self._qp.log("packet.spurious", psn=wrap(packet.seq + self._r.first_psn))
+        self._withdraw(packet, "spurious")
+
+    def _withdraw(self, packet: SentPacket, reason: str) -> None:
+        """The path was blamed wrongly: it delivered, only late. (Unless a port was, or a NACK told: nobody guessed.)"""
+        if packet.lost_by not in INFERRED:
+            return
+        self._loss.spurious(packet.lost_by)
+        ev = packet.lost_ev
+        if ev is not None and ev.lost:
+            ev.lost -= 1
+            self._qp.evs.restore(ev, reason)
+
+    def _marked(self, sack: h.Sack, now: float) -> None:
+        """M of a SACK: the peer's word on the EV it reflects."""
+        qp = self._qp
+        self._stats.marks_received += 1
+        ev = qp.evs.by_value.get(sack.entropy)
+        if ev is None:
+            return
+        ev.marked += 1
+        if sack.mark == _SKIP_ONCE:
+            if qp.settings.ecn_skip:
+                qp.evs.skip(ev, now, self._loss.rtt_base, "ecn")
+        elif sack.mark == _ALWAYS_SKIP:
+            qp.evs.lost(ev, now, "responder")

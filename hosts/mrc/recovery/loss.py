@@ -1,0 +1,244 @@
+"""When is a packet lost? Time rule, same-EV rule and local ACK timeout over packets in order of sending.
+
+Every rule works on a queue ordered by transmission, and looks at its head only: the cost per packet and per SACK is
+constant. Facts and choices: docs/mrc-protocol.md §3.6 (three triggers, the first wins), §1.5.4 (timeout), in the
+spirit of RFC 8985 (RACK): a packet is lost when one that was sent at least R later has arrived, and R widens when a
+retransmission turns out spurious.
+
+What a rule suspects is lost as soon as a SACK that is new enough shows it missing: the one at hand, or the next whose
+bitmap speaks of it. Nothing here depends on how many packets are in flight.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
+from mrclab.hosts.mrc.settings import RETRY_ENDLESS, QpSettings
+
+TOO_SOON = 0.7  # of a base RTT: an answer within this cannot be to the last copy
+_GRACE_RTTS = 0.25  # a NACK may come a little after the SACK that shows the gap; so may news that took another path
+_GRACE_CAP_RTTS = 2.0
+_UNSHOWN_RTTS = 2.0  # beyond R: so long a peer may take to show a gap; one that shows the newest 64 only never does
+_ROUNDING = 1e-9  # seconds; sent + timeout = now must count as timed out whatever floats make of it
+_WIDEN_RTTS = 0.5  # per spurious retransmission
+_FORGET_AFTER = 16  # round trips with losses, all of them true, until the rules are back at their start
+_TIDY_AFTER = 64  # transmissions of one EV that are remembered before one looks which are over
+_BLOCK_BITS = 6  # suspects are kept by blocks of as many seqs as a bitmap has
+_FLIGHT = PacketState.FLIGHT
+
+Entry = tuple[int, SentPacket]  # number of a transmission, and its packet
+
+
+class LossDetector:
+    """The queues and clocks of one requestor."""
+
+    def __init__(self, settings: QpSettings) -> None:
+        self._settings = settings
+        self._same_ev = settings.same_ev_rule and settings.sack_loss
+        self._by_time = settings.sack_loss
+        self._ranked: deque[Entry] = deque()  # in flight, and the time rule has not looked at them yet
+        self._passed: deque[Entry] = deque()  # all older ones in flight: it did, and no SACK showed them
+        self.rtt_base = settings.base_rtt
+        self.reorder_rtts = settings.reorder_rtts
+        self.newest_arrived = -1.0  # sending time of the youngest packet known to have arrived
+        self.retries = 0
+        self._expiries = 0  # timeouts since there was progress last
+        self.grace_rtts = _GRACE_RTTS
+        self._suspects: deque[tuple[float, Entry]] = deque()
+        self._unshown: dict[int, list[tuple[Entry, str]]] = {}  # block -> what a rule found, for a SACK to show
+        self._tidied = 0  # blocks below hold nothing
+        self._true_rounds = 0
+        self._round_at = float("-inf")  # when the last of them began
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def sent(self, packet: SentPacket) -> None:
+        """A packet (order, EV and time set) goes out."""
+        entry = (packet.order, packet)
+        self._ranked.append(entry)
+        fifo = packet.ev.fifo
+        if len(fifo) > _TIDY_AFTER:
+            while fifo and _stale(fifo[0]):
+                fifo.popleft()
+        fifo.append(entry)
+
+    def arrived(self, packet: SentPacket, now: float) -> None:
+        """The last copy of a packet is known to have arrived: those of the same EV that it overtook are suspects."""
+        self.newest_arrived = max(self.newest_arrived, packet.sent_at)
+        fifo = packet.ev.fifo
+        order = packet.order
+        while fifo and fifo[0][0] <= order:
+            entry = fifo.popleft()
+            if entry[1] is not packet and self._same_ev and not _stale(entry):
+                self._suspects.append((now, entry))
+
+    def probe_answered(self, sent_at: float) -> None:
+        """A reliability probe sent at this time got its answer: what was sent long before it should have arrived."""
+        self.newest_arrived = max(self.newest_arrived, sent_at)
+
+    def clear(self) -> None:
+        """Nothing is in flight any more."""
+        self._passed.clear()
+        self._ranked.clear()
+        self._suspects.clear()
+        self._unshown.clear()
+
+    def spurious(self, rule: str) -> None:
+        """A packet that this rule declared lost had arrived: be slower to judge by it, at last not at all."""
+        self._true_rounds = 0
+        if rule == "same-ev":
+            self._same_ev = self._same_ev and self.grace_rtts < _GRACE_CAP_RTTS
+            self.grace_rtts = min(2 * self.grace_rtts, _GRACE_CAP_RTTS)
+        elif rule == "time":
+            self.reorder_rtts = min(
+                self.reorder_rtts + _WIDEN_RTTS, max(self._settings.reorder_cap_rtts, self._settings.reorder_rtts)
+            )
+
+    def true_loss(self, now: float) -> None:
+        """A packet was lost, as far as one knows; after enough round trips with such the rules are back at their start.
+
+        Counted by round trips, as news of an error takes one to come back.
+        """
+        if now - self._round_at < self.rtt_base:
+            return
+        self._round_at = now
+        self._true_rounds += 1
+        if self._true_rounds >= _FORGET_AFTER:
+            self.reorder_rtts = self._settings.reorder_rtts
+            self.grace_rtts = _GRACE_RTTS
+            self._same_ev = self._settings.same_ev_rule and self._by_time
+            self._true_rounds = 0
+
+    # --- verdicts ---------------------------------------------------------------------------------
+
+    @property
+    def reorder_time(self) -> float:
+        """R in seconds."""
+        return self.reorder_rtts * self.rtt_base
+
+    def judge(
+        self, oldest: SentPacket | None, una: int, shown: int, end: int, now: float
+    ) -> list[tuple[SentPacket, str]]:
+        """What is lost, with the rule that says so, once all that a SACK acknowledges has been taken in.
+
+        `oldest` is the packet at `una`, if any, which every SACK and ACK shows missing; the one at hand shows the seqs
+        from `shown` up to `end` (not included) besides.
+        """
+        found: list[tuple[SentPacket, str]] = []
+        suspects = self._suspects
+        if suspects:
+            limit = now - self.grace_rtts * self.rtt_base
+            while suspects and suspects[0][0] <= limit:
+                self._weigh(suspects.popleft()[1], "same-ev", una, shown, end, found)
+        if self._by_time:
+            self._overdue(oldest, una, shown, end, found)
+        if self._unshown:
+            self._look_up(una, shown, end, found)
+        return found
+
+    def _overdue(
+        self, oldest: SentPacket | None, una: int, shown: int, end: int, found: list[tuple[SentPacket, str]]
+    ) -> None:
+        """The time rule; what no SACK has shown for long after it found it is lost as well."""
+        limit = self.newest_arrived - self.reorder_time
+        ranked = self._ranked
+        if ranked and ranked[0][1].sent_at <= limit:
+            for entry in _take_older(ranked, limit):
+                if not self._weigh(entry, "time", una, shown, end, found):
+                    self._passed.append(entry)
+        if self._passed:
+            found += [(p, "time") for _, p in _take_older(self._passed, limit - _UNSHOWN_RTTS * self.rtt_base)]
+        if oldest is not None and oldest.state is _FLIGHT and oldest.sent_at <= limit:
+            found.append((oldest, "time"))  # its turn was passed over while no SACK could show it
+
+    def _weigh(
+        self, entry: Entry, rule: str, una: int, shown: int, end: int, found: list[tuple[SentPacket, str]]
+    ) -> bool:
+        """A rule found this transmission: lost if the SACK at hand shows it missing, else one has to."""
+        if _stale(entry):
+            return True
+        packet = entry[1]
+        seq = packet.seq
+        if shown <= seq < end or seq == una:
+            found.append((packet, rule))
+            return True
+        self._unshown.setdefault(seq >> _BLOCK_BITS, []).append((entry, rule))
+        return False
+
+    def _look_up(self, una: int, shown: int, end: int, found: list[tuple[SentPacket, str]]) -> None:
+        """What earlier SACKs had to leave open and this one shows missing."""
+        unshown = self._unshown
+        first, last = shown >> _BLOCK_BITS, end - 1 >> _BLOCK_BITS
+        blocks = range(first, last + 1)
+        for block in blocks if len(blocks) <= len(unshown) else [b for b in unshown if b in blocks]:
+            waiting = unshown.get(block)
+            if waiting is None:
+                continue
+            left: list[tuple[Entry, str]] = []
+            for entry, rule in waiting:
+                if _stale(entry):
+                    continue
+                if shown <= entry[1].seq < end:
+                    found.append((entry[1], rule))
+                else:
+                    left.append((entry, rule))
+            if left:
+                unshown[block] = left
+            else:
+                del unshown[block]
+        done = una >> _BLOCK_BITS
+        if done > self._tidied:
+            for block in [b for b in unshown if b < done]:
+                del unshown[block]
+            self._tidied = done
+
+    def timed_out(self, now: float) -> list[SentPacket]:
+        """Packets whose local ACK timeout has passed."""
+        limit = now - self.timeout() + _ROUNDING
+        return [packet for queue in (self._passed, self._ranked) for _, packet in _take_older(queue, limit)]
+
+    def timeout(self) -> float:
+        """The local ACK timeout in force: fixed for the linear retries, then doubled each time."""
+        doublings = max(0, self._expiries - self._settings.retry_linear)
+        return self._settings.ack_timeout * float(1 << min(doublings, 24 - self._settings.timeout_exponent))
+
+    def next_timeout(self) -> float | None:
+        """When the oldest packet in flight times out."""
+        for waiting in (self._passed, self._ranked):
+            while waiting and _stale(waiting[0]):
+                waiting.popleft()
+            if waiting:
+                return waiting[0][1].sent_at + self.timeout()
+        return None
+
+    def progress(self) -> None:
+        """Something new was acknowledged."""
+        self.retries = self._expiries = 0
+
+    def retry(self, after_timeout: bool = True) -> bool:
+        """Count a retry; False when the counter is exhausted."""
+        self.retries += 1
+        self._expiries += after_timeout
+        if self._settings.retry_exponential >= RETRY_ENDLESS:
+            return True
+        return self.retries <= self._settings.retry_linear + self._settings.retry_exponential
+
+
+def _take_older(queue: deque[Entry], limit: float) -> list[Entry]:
+    """Take the transmissions up to `limit` off a queue in order of sending; those no longer in flight are dropped."""
+    found: list[Entry] = []
+    while queue:
+        entry = queue[0]
+        if not _stale(entry):
+            if entry[1].sent_at > limit:
+                break
+            found.append(entry)
+        queue.popleft()
+    return found
+
+
+def _stale(entry: Entry) -> bool:
+    """Whether this transmission is no longer in flight (acknowledged, declared lost, or sent again since)."""
+    order, packet = entry
+    return packet.order != order or packet.state is not _FLIGHT

@@ -1,0 +1,1 @@
+"""What MRC and RoCEv2 packets have in common."""

@@ -1,0 +1,1 @@
+"""The wire as a world: namespaces, processes, their events and their ends."""

@@ -1,0 +1,95 @@
+"""Programs of other people on the hosts of a lab that is up: in the host's namespaces, on its NIC by lib_mrc.so.
+
+Such programs find each other over TCP before they use RDMA, so the first one on a host gets that host onto a management
+network: a bridge in the cables' namespace, beside the fabric, with 10.77.0.0/16 on it. It goes with the lab.
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mrclab import HOME
+from mrclab.hosts.agent.provider import SUFFIX
+from mrclab.lab.errors import RunError
+from mrclab.lab.run.wire.attach import Lab
+from mrclab.topo.linux.processes import TOKEN_VARIABLE
+from mrclab.topo.linux.state import namespace
+
+LIBRARY = HOME / "hosts" / "libmrc" / "build" / "lib_mrc.so"
+_BRIDGE = "oob"
+
+
+def address(number: int) -> str:
+    """A host's address in the management network, by its number."""
+    return f"10.77.{number >> 8}.{number & 0xFF}"
+
+
+def environment(lab: Lab, host: str, pid: int) -> dict[str, str]:
+    """What a program on a host finds in its environment; RunError where lib_mrc.so is not built."""
+    if not LIBRARY.exists():
+        raise RunError("lib_mrc.so is not built; run make libmrc")
+    preload = [str(LIBRARY), *os.environ.get("LD_PRELOAD", "").split()]
+    return {
+        **os.environ,
+        **_token(pid),
+        "LD_PRELOAD": ":".join(preload),
+        "MRCLAB_VERBS": str(lab.run_dir / f"{host}{SUFFIX}"),
+        "MRCLAB_ADDRESS": address(lab.fabric.host(host).number),
+    }
+
+
+def prepare(lab: Lab, host: str, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Command line and environment that run a program on a host, which is on the management network then."""
+    name = lab.fabric.host(host).name
+    pid = int(lab.call(name, "hello")["pid"])
+    made = environment(lab, name, pid)
+    _join(lab, name, pid)
+    return ["mnexec", "-a", str(pid), *argv], made
+
+
+def run(lab: Lab, host: str, argv: Sequence[str]) -> int:
+    """Run a program on a host with this terminal; its exit status."""
+    command, made = prepare(lab, host, argv)
+    return subprocess.run(command, env=made, check=False).returncode
+
+
+def join(lab: Lab, host: str) -> None:
+    """Put a host onto the management network, if it is not there yet."""
+    _join(lab, host, int(lab.call(host, "hello")["pid"]))
+
+
+def _join(lab: Lab, host: str, pid: int) -> None:
+    if f"{_BRIDGE}:" in Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii"):
+        return
+    number = lab.fabric.host(host).number
+    space = namespace(lab.run_dir.parent, "cables")
+    if not _ip("-n", space, "link", "show", _BRIDGE, quiet=True):
+        _ip("-n", space, "link", "add", _BRIDGE, "type", "bridge")
+        _ip("-n", space, "link", "set", _BRIDGE, "up")
+    end = f"{_BRIDGE}-{host}"
+    _ip("-n", space, "link", "add", end, "type", "veth", "peer", "name", _BRIDGE, "netns", str(pid))
+    _ip("-n", space, "link", "set", end, "master", _BRIDGE, "up")
+    inside = ("nsenter", "-t", str(pid), "-n", "ip")
+    _call(*inside, "addr", "add", f"{address(number)}/16", "dev", _BRIDGE)
+    _call(*inside, "link", "set", _BRIDGE, "up")
+
+
+def _ip(*words: str, quiet: bool = False) -> bool:
+    return _call("ip", *words, quiet=quiet)
+
+
+def _call(*command: str, quiet: bool = False) -> bool:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode and not quiet:
+        raise RunError(f"the management network cannot be made: {' '.join(command)}: {done.stderr.strip()}")
+    return not done.returncode
+
+
+def _token(pid: int) -> Mapping[str, str]:
+    """The run's token, as its agents have it: whoever has it is ended with the lab."""
+    for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        name, _, value = entry.decode(errors="replace").partition("=")
+        if name == TOKEN_VARIABLE:
+            return {name: value}
+    return {}

@@ -1,0 +1,374 @@
+"""A lab from bring-up to teardown: fabric, controller and agents as processes, watched while it is up.
+
+Whatever happens, `lab_session` leaves nothing behind: an exception or a signal during bring-up rolls back what had
+begun.
+"""
+
+import contextlib
+import functools
+import importlib.util
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab import history
+from mrclab.lab.errors import Interrupted, Refused, RunError, as_run_error
+from mrclab.lab.run.interrupts import Interrupts, guarded
+from mrclab.lab.run.wire.attach import RUN_DIR, Lab, store_fabric
+from mrclab.lab.run.wire.listener import Listener
+from mrclab.lab.run.wire.vigil import Vigil, deleted_files
+from mrclab.lab.run.wire.watch import Watch
+from mrclab.lab.run.wire.wirebreakage import WireBreakage
+from mrclab.lab.run.world import KINDS, Progress
+from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.rpc.client import Client
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.errors import MachineTooSlow
+from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.linux.patience import Patience
+from mrclab.topo.model import Fabric
+from mrclab.topo.transport import FILE_NAME as TRANSPORT_FILE
+from mrclab.topo.transport import TransportSpec
+from mrclab.topo.transport import store as store_transport
+
+VERIFY_TIMEOUT = 60.0  # seconds
+_MAKE_TIMEOUT = 30.0  # seconds for a process to start and make what others wait for; it takes one or two
+_LOOK = 0.1  # seconds between two looks whether all is alive, of who only waits
+_DYING = 2.0  # seconds that the kernel may take to end a process
+_POLL = 0.05  # seconds between two looks at the controller
+_LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between telling hosts to begin and the moment at which they all do
+
+
+class Session(Lab):
+    """The lab that this process owns. Not to be made directly: see `lab_session`."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        *,
+        target: str | None = None,
+        seed: int = 1,
+        run_dir: Path = RUN_DIR,
+        mapper: MapperSpec | None = None,
+        transport: TransportSpec | None = None,
+        repeatable: bool = False,
+    ) -> None:
+        super().__init__(run_dir, fabric)
+        self.seed = seed
+        self.repeatable = repeatable
+        self.transport = transport or TransportSpec()
+        self.mapper = mapper
+        self.emulation = Emulation(fabric, run_dir, target)
+        self.pace = self.emulation.pace
+        self.breakage = WireBreakage(self.emulation, self)
+        self._real_time = True
+        self.bring_up_seconds = 0.0
+        self.log: history.Writer | None = None
+        self._watch: Watch | None = None
+        self._vigil = Vigil(fabric, run_dir, self.emulation.endings)
+        self.forgiving = False  # what ends unasked is said once, and the lab goes on
+        self._rescued: dict[str, bytes] = {}  # files of a run directory that was removed
+
+    def start(self, progress: Progress) -> None:
+        """Bring everything up and wait until the controller has verified every cable.
+
+        What fails leaves the run directory, to be collected, until `close`.
+        """
+        began = time.monotonic()
+        try:
+            self.emulation.start(progress, keep_files=True)
+        except MachineTooSlow as error:
+            raise as_run_error(error) from None
+        self._vigil.start(self._abort)
+        for folder in ("history", "node", "files"):
+            (self.run_dir / folder).mkdir()
+        store_fabric(self.fabric.spec, self.run_dir / "fabric.yaml")
+        store_transport(self.transport, self.run_dir / TRANSPORT_FILE)
+        self.log = history.Writer(self.run_dir / "history" / "lab.jsonl")
+        self._start_controller(progress)
+        self._start_agents(progress)
+        self._wait_verified(progress)
+        depths = self.emulation.queue_depths()
+        self._watch = Watch(self.emulation.processes, self.log, depths, self.emulation.endings)
+        self._watch.start()
+        self.bring_up_seconds = time.monotonic() - began
+        self.log.add("lab.up", seconds=round(self.bring_up_seconds, 3))
+
+    def record(self, kind: str, t: float | None = None, **fields: object) -> float:
+        """Write a record of the lab's own into the history; returns its time."""
+        if self.log is None:
+            raise RunError("the lab is not up")
+        try:
+            return self.log.add(kind, t, **fields)
+        except OSError as error:
+            self.check()
+            raise RunError(f"the run directory {self.run_dir} takes no more records: {error.strerror}") from None
+
+    # --- what nobody asked for --------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """RunError where something of the lab ended that nobody ended; each time, unless a person is at the prompt."""
+        if trouble := self._vigil.look():
+            if self.forgiving:
+                self._vigil.accept()
+            raise RunError(trouble)
+
+    def _abort(self) -> None:
+        """Nobody waits any longer for an answer: whoever does learns what happened."""
+        for client in list(self._clients.values()):
+            client.abort()
+
+    def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
+        """Ask an agent (`h1`) or the `controller`; RunError says which of them refused what, or what has ended."""
+        self.check()
+        try:
+            return super().call(node, op, **arguments)
+        except RunError:
+            if not self._answers(node):
+                self.settle(node)
+            self.check()
+            raise
+
+    def settle(self, node: str) -> None:
+        """Who let go of its sockets has a moment to end; RunError where nobody meant it to."""
+        until = time.monotonic() + _DYING
+        while node in self.emulation.processes() and time.monotonic() < until:
+            time.sleep(_POLL)
+        self.check()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, until something ends that nobody ended."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK))
+            self.check()
+
+    # --- as a World -------------------------------------------------------------------------------------------------
+
+    kinds = None  # every kind of fault can be done
+
+    @property
+    def greeting(self) -> str:
+        """Say how long it took, and what the switches are."""
+        return f"lab verified in {self.bring_up_seconds:.1f} s (target {self.emulation.target.name})"
+
+    def lead(self, hosts: int) -> float:
+        """Hosts are told one after the other."""
+        return _LEAD + _LEAD_PER_HOST * hosts
+
+    def hear(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> Listener:
+        """Connect to some processes for their events."""
+        return Listener(self, nodes, kinds)
+
+    def stuck(self) -> list[str]:
+        """Nobody can tell from outside."""
+        return []
+
+    def facts(self) -> dict[str, Any]:
+        """What carried the run."""
+        return {
+            "world": "wire",
+            "target": self.emulation.target.name,
+            "real_time": self._real_time,
+            "bring_up_seconds": round(self.bring_up_seconds, 3),
+        }
+
+    def collect(self, directory: Path) -> None:
+        """Copy what the stopped lab left in its run directory."""
+        store_fabric(self.fabric.spec, directory / "fabric.yaml")
+        for path, content in self._rescued.items():
+            place = self.run_dir / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+        for folder in ("log", "node", "history"):
+            (self.run_dir / folder).mkdir(parents=True, exist_ok=True)
+        for folder in ("log", "node"):
+            shutil.copytree(self.run_dir / folder, directory / folder)
+        history.merge(self.run_dir / "history", directory / "history.jsonl")
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    def launch(self, process: str) -> None:
+        """Start the `controller`, or the agent of the host with this name, anew; returns when it serves."""
+        self.forget(process)
+        if process == "controller":
+            self._run_controller()
+        else:
+            self._run_agent(process)
+        self._wait(functools.partial(self._answers, process), process, "its socket")
+
+    def excuse(self, *processes: str) -> None:
+        """These processes may end from now on without the run being the worse for it: somebody ends them on purpose."""
+        self._vigil.excuse(*processes)
+        if self._watch is not None:
+            self._watch.excuse(*processes)
+
+    def expect_alive(self, *processes: str) -> None:
+        """These run again and may no longer end."""
+        self._vigil.expect_alive(*processes)
+        if self._watch is not None:
+            self._watch.expect_alive(*processes)
+
+    def stop(self) -> None:
+        """End all processes, namespaces and cables; files stay, to be collected. Stopping twice is allowed."""
+        self._vigil.stop()
+        if not (self.run_dir / "history").exists():
+            self._rescued |= deleted_files(self.run_dir, self.emulation.processes())
+        if self._watch:
+            self._watch.stop()
+            self._watch = None
+        self.disconnect()
+        self._real_time = self._real_time and self.emulation.real_time
+        self.emulation.stop()
+        if self.log:
+            with contextlib.suppress(OSError):  # on a full disk
+                self.log.close()
+            self.log = None
+
+    def close(self) -> None:
+        """Stop, and remove the files as well."""
+        try:
+            self.stop()
+        finally:
+            self.emulation.close()
+
+    # --- bring-up ---------------------------------------------------------------------------------------------------
+
+    def _start_controller(self, progress: Progress) -> None:
+        progress("controller", 0, 1)
+        self._run_controller()
+        wanted = [self.run_dir / "node" / f"{host.name}.json" for host in self.fabric.hosts]
+        self._wait(lambda: all(path.exists() for path in wanted), "controller", "the node config files")
+        progress("controller", 1, 1)
+
+    def _start_agents(self, progress: Progress) -> None:
+        hosts = self.fabric.hosts
+        for host in hosts:
+            self._run_agent(host.name)
+        for done, host in enumerate(hosts, 1):
+            self._wait(functools.partial(self._answers, host.name), host.name, "its socket")
+            progress("agents", done, len(hosts))
+
+    def _run_controller(self) -> None:
+        argv = [sys.executable, "-m", "mrclab.controller", "--run-dir", str(self.run_dir)]
+        argv += ["--stretch", f"{self.pace.stretch:.2f}"]
+        argv += self.mapper.options() if self.mapper else []
+        self.emulation.popen(None, argv, log="controller")
+
+    def _run_agent(self, host: str) -> None:
+        argv = [sys.executable, "-m", "mrclab.hosts.agent", "--node-config", f"{self.run_dir}/node/{host}.json"]
+        argv += ["--socket", f"{self.run_dir}/{host}.sock", "--seed", str(self.seed)]
+        argv += ["--repeatable"] if self.repeatable else []
+        argv += ["--history", f"{self.run_dir}/history/{host}.jsonl"]
+        self.emulation.popen(host, argv, log=host)
+
+    def _wait_verified(self, progress: Progress) -> None:
+        patience = Patience(VERIFY_TIMEOUT, self.pace)
+        while True:
+            status = self.call("controller", "status")
+            state = str(status["state"])
+            if status.get("switches_ready", 0) < status["switches"]:
+                progress("switches provisioned", status.get("switches_ready", 0), status["switches"])
+            else:
+                progress("cables verified", status.get("links_verified", 0), status["links"])
+            if state == "verified":
+                return
+            if state == "failed" or patience.over:
+                answer = self.call("controller", "wait_verified", timeout=0.0)
+                trouble = answer.get("problems") or answer.get("failed") or answer.get("not_ready") or []
+                detail = status.get("message") or "; ".join(str(item) for item in trouble[:3])
+                if state != "failed":
+                    raise as_run_error(patience.error("the controller", f"verify the fabric ({state}): {detail}"))
+                raise RunError(f"the fabric was not verified ({state}): {detail}")
+            self.pause(_POLL)
+
+    def _answers(self, node: str) -> bool:
+        try:
+            Client(self.run_dir / f"{node}.sock").close()
+        except RpcError:
+            return False
+        return True
+
+    def _wait(self, ready: Callable[[], bool], process: str, what: str, timeout: float = _MAKE_TIMEOUT) -> None:
+        """Wait for something that a process makes; RunError with its last words when it dies or stands still, and
+        TooSlow where the machine was the reason.
+        """
+        patience = Patience(timeout, self.pace, self.emulation.processes().get(process))
+        while not ready():
+            self.check()
+            if process not in self.emulation.processes():  # excused, as one is that a fault ended
+                raise RunError(f"{process} ended before it made {what}: {self.last_words(process)}")
+            if patience.over:
+                raise as_run_error(patience.error(process, f"make {what}: {self.last_words(process)}"))
+            time.sleep(0.02)
+
+    def last_words(self, process: str) -> str:
+        """The last line of a process's log."""
+        return self._vigil.last_words(process)
+
+
+def check_machine() -> None:
+    """Refused with one sentence when this machine or user cannot bring a lab up."""
+    if os.geteuid() != 0:
+        raise Refused("the lab needs root for network namespaces; run the same command with sudo")
+    if importlib.util.find_spec("mininet") is None:
+        raise Refused("Mininet is not installed; run `sudo make setup` (Debian's package mininet)")
+
+
+@contextmanager
+def lab_session(
+    fabric: Fabric,
+    progress: Progress,
+    *,
+    target: str | None = None,
+    seed: int = 1,
+    run_dir: Path = RUN_DIR,
+    mapper: MapperSpec | None = None,
+    transport: TransportSpec | None = None,
+    repeatable: bool = False,
+    on_failure: Callable[[Session, Exception], None] = lambda *_: None,
+) -> Iterator[Session]:
+    """A lab that is up and verified inside the block, and gone after it: files, processes, namespaces, cables.
+
+    One that does not come up is handed to `on_failure`, stopped and with its files, before the error goes on.
+    """
+    check_machine()
+    with guarded() as interrupts:
+        session = Session(
+            fabric,
+            target=target,
+            seed=seed,
+            run_dir=run_dir,
+            mapper=mapper,
+            transport=transport,
+            repeatable=repeatable,
+        )
+        try:
+            yield from _up(session, progress, interrupts, on_failure)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; the lab is down") from None
+        finally:
+            interrupts.shield()  # a signal that cut the clean-up inside short was the last one to raise
+            session.close()
+
+
+def _up(
+    session: Session, progress: Progress, interrupts: Interrupts, on_failure: Callable[[Session, Exception], None]
+) -> Iterator[Session]:
+    try:
+        try:
+            session.start(progress)
+        except Exception as error:
+            session.stop()
+            if session.emulation.has_files:
+                on_failure(session, error)
+            raise
+        yield session
+    finally:
+        interrupts.shield()
+        session.close()

@@ -1,0 +1,143 @@
+"""How an emulation on this machine is broken: cables by their rules, nodes by their processes."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from mrclab.lab.faults.action import Healed
+from mrclab.lab.faults.base import Direction
+from mrclab.topo.cables import cablefaults, cables, channels, relays, senders
+from mrclab.topo.cables.cablefaults import Match
+from mrclab.topo.cables.impairment import Impairment
+from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.linux.targets import Launch
+
+_CONTROLLER = "controller"
+
+
+class Supervisor(Protocol):
+    """Who minds the lab's processes; `lab.run.wire.session.Session` is one."""
+
+    def excuse(self, *processes: str) -> None:
+        """These may end from now on: it is part of a fault."""
+
+    def expect_alive(self, *processes: str) -> None:
+        """These run again and may no longer end."""
+
+    def launch(self, process: str) -> None:
+        """Start the `controller` or a host's agent (by the host's name) and wait until it serves."""
+
+    def forget(self, node: str) -> None:
+        """Close the connection to a node."""
+
+
+class _Injected:
+    def __init__(self, made: cables.Cables, faults: Sequence[cables.Fault]) -> None:
+        self._cables, self._faults = made, faults
+
+    def heal(self) -> tuple[int, int]:
+        count = self._cables.heal(*self._faults)
+        return count.seen, count.hit
+
+
+class _Impaired:
+    def __init__(self, relayed: relays.Relayed, supervisor: Supervisor) -> None:
+        self._relayed, self._supervisor = relayed, supervisor
+
+    def heal(self) -> tuple[int, int, int]:
+        self._supervisor.excuse(self._relayed.name)
+        counts = self._relayed.heal()
+        return sum(c.received for c in counts), sum(c.lost for c in counts), sum(c.sent for c in counts)
+
+
+class _Sending:
+    def __init__(self, sender: senders.Sender, supervisor: Supervisor) -> None:
+        self._sender, self._supervisor = sender, supervisor
+
+    def heal(self) -> tuple[int, int]:
+        self._supervisor.excuse(self._sender.name)
+        done = self._sender.heal()
+        return done.sent, done.refused
+
+
+class WireBreakage:
+    """Breaks an emulation; a `mrclab.lab.faults.action.Breakage`."""
+
+    def __init__(self, emulation: Emulation, supervisor: Supervisor) -> None:
+        self._emulation = emulation
+        self._supervisor = supervisor
+
+    def hold_down(self, owner: str, *links: str) -> None:
+        """Take cables down."""
+        self._emulation.cables.hold_down(owner, *links)
+
+    def let_go(self, owner: str) -> None:
+        """Bring up those that nobody else holds down."""
+        self._emulation.cables.let_go(owner)
+
+    def inject(
+        self, places: Sequence[tuple[str, cablefaults.Action]], *, match: Match, direction: Direction
+    ) -> _Injected:
+        """Let the kernel do it, on all cables at the same moment."""
+        made = self._emulation.cables
+        return _Injected(made, made.inject_all(places, match=match, direction=direction))
+
+    def impair(self, link: str, impairment: Impairment, *, direction: Direction, seed: int) -> _Impaired:
+        """Put a relay process into the cable."""
+        relayed = relays.impair(self._emulation, link, impairment, direction=direction, seed=seed)
+        return _Impaired(relayed, self._supervisor)
+
+    def swap(self, one: str, other: str) -> None:
+        """Swap two cables' far ends."""
+        self._emulation.cables.swap(one, other)
+
+    def background(
+        self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str
+    ) -> _Sending:
+        """Start a process in the host's namespace that sends."""
+        sender = senders.send(self._emulation, source, destination, path, rate_pps, size, name)
+        return _Sending(sender, self._supervisor)
+
+    def kill(self, node: str) -> None:
+        """SIGKILL."""
+        self._supervisor.excuse(node)
+        self._emulation.kill(node)
+        self._forget(node)
+
+    def terminate(self, node: str) -> None:
+        """SIGTERM."""
+        self._supervisor.excuse(node)
+        self._emulation.terminate(node)
+        self._forget(node)
+
+    def restart(self, node: str) -> None:
+        """Start its process anew."""
+        if self._is_switch(node):
+            self._emulation.restart(node)
+        else:
+            self._supervisor.launch(node)
+        self._supervisor.expect_alive(node)
+
+    def freeze(self, node: str) -> None:
+        """SIGSTOP."""
+        self._emulation.freeze(node)
+
+    def thaw(self, node: str) -> None:
+        """SIGCONT."""
+        self._emulation.thaw(node)
+
+    def is_alive(self, node: str) -> bool:
+        """Whether its process is there."""
+        return self._emulation.is_alive(node)
+
+    def cut_control(self, switch: str) -> Healed:
+        """Cut the P4Runtime channel of a switch."""
+        lab = self._emulation
+        path = Launch(lab.fabric.switch(switch), lab.fabric.spec, lab.run_dir).socket
+        return channels.cut(lab.processes().get(_CONTROLLER), path)
+
+    def _is_switch(self, node: str) -> bool:
+        return any(switch.name == node for switch in self._emulation.fabric.switches)
+
+    def _forget(self, node: str) -> None:
+        if not self._is_switch(node):
+            self._supervisor.forget(node)

@@ -1,0 +1,435 @@
+"""Match-action tables and action profiles at run time: what the control plane writes and the generated code looks up.
+
+The value of an entry is what `compiler.control` describes: (action id, cell, *arguments), or (resolve, cell) where an
+action profile stands between entry and action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mrclab.softswitch.objects.match import Value, check, matcher
+from mrclab.softswitch.objects.meters import Meter
+from mrclab.softswitch.objects.runtime_api import (
+    ActionCall,
+    AlreadyExistsError,
+    CounterValue,
+    EntryAction,
+    ExhaustedError,
+    GroupMember,
+    GroupRef,
+    ImmutableError,
+    InvalidRequestError,
+    KeyInfo,
+    MatchKey,
+    MemberRef,
+    MeterConfig,
+    NotFoundError,
+    PreconditionError,
+    ProfileGroup,
+    ProfileMember,
+    TableEntry,
+    TableInfo,
+)
+from mrclab.softswitch.p4 import program as p4
+
+NO_ACTION: Value = (-1, None)
+"""The default entry of a table that has none: no action, the next node as for no action."""
+
+PACKETS, BYTES, LAST_HIT, METER = range(4)
+"""Positions in an entry's cell."""
+
+
+def build_call(actions: dict[str, p4.Action], call: ActionCall, where: str) -> Value:
+    """Return the entry value of an action call, without cell. Raises InvalidRequestError."""
+    action = actions.get(call.name)
+    if action is None:
+        raise InvalidRequestError(f"{where}: action {call.name} is none of {', '.join(sorted(actions))}")
+    if len(call.args) != len(action.params):
+        raise InvalidRequestError(
+            f"{where}: action {call.name} takes {len(action.params)} arguments, {len(call.args)} given"
+        )
+    for (name, width), value in zip(action.params, call.args, strict=True):
+        if not 0 <= value < 1 << width:
+            raise InvalidRequestError(f"{where}: argument {name} of {call.name}: {value} is no {width}-bit value")
+    return (action.id, None, *call.args)
+
+
+@dataclass
+class _Entry:
+    """A stored entry: what the control plane said, and its cell."""
+
+    match: MatchKey
+    priority: int
+    action: EntryAction
+    idle_timeout: float
+    cell: list[Any] | None
+    is_const: bool = False
+
+
+@dataclass
+class _Member:
+    """A member of a profile; `value` is the entry value, `users` counts entries and group places."""
+
+    member: ProfileMember
+    value: Value
+    users: int = 0
+
+    def resolve(self, _hash: int) -> Value:
+        """Return the action, whatever the hash."""
+        return self.value
+
+
+@dataclass
+class _Group:
+    """A group of a selector; `slots` are its members in the order they were added, each as often as it weighs."""
+
+    group: ProfileGroup
+    empty: Value
+    slots: list[_Member] = field(default_factory=list)
+    users: int = 0
+
+    def resolve(self, hashed: int) -> Value:
+        """Return the action of the member that the hash picks."""
+        slots = self.slots
+        return slots[hashed % len(slots)].value if slots else self.empty
+
+
+class Profile:
+    """An action profile, with groups where it is a selector."""
+
+    def __init__(self, program: p4.Program, profile: p4.Profile) -> None:
+        self.program = program
+        self.name = profile.name
+        self.size = profile.max_size
+        self.is_selector = profile.algorithm is not None
+        self.actions: dict[str, p4.Action] = {}
+        self._members: dict[int, _Member] = {}
+        self._groups: dict[int, _Group] = {}
+        self.empty: Value = NO_ACTION
+
+    def use_by(self, table: p4.Table) -> None:
+        """Note that `table` uses this profile: its actions are the profile's."""
+        self.actions.update({self.program.actions[i].name: self.program.actions[i] for i in table.action_ids})
+
+    def _member(self, member_id: int) -> _Member:
+        member = self._members.get(member_id)
+        if member is None:
+            raise NotFoundError(f"action profile {self.name} has no member {member_id}")
+        return member
+
+    def _group(self, group_id: int) -> _Group:
+        group = self._groups.get(group_id)
+        if group is None:
+            raise NotFoundError(f"action profile {self.name} has no group {group_id}")
+        return group
+
+    def _value(self, member: ProfileMember) -> Value:
+        return build_call(self.actions, member.action, f"action profile {self.name}")
+
+    def insert_member(self, member: ProfileMember) -> None:
+        """Add a member."""
+        if member.member_id in self._members:
+            raise AlreadyExistsError(f"action profile {self.name} has a member {member.member_id} already")
+        if self.size and len(self._members) >= self.size:
+            raise ExhaustedError(f"action profile {self.name} is full: {self.size} members")
+        self._members[member.member_id] = _Member(member, self._value(member))
+
+    def modify_member(self, member: ProfileMember) -> None:
+        """Replace a member's action, in all groups and entries that use it."""
+        stored = self._member(member.member_id)
+        stored.value = self._value(member)
+        stored.member = member
+
+    def delete_member(self, member_id: int) -> None:
+        """Remove a member that nothing uses."""
+        if self._member(member_id).users:
+            raise PreconditionError(f"action profile {self.name}: member {member_id} is in use")
+        del self._members[member_id]
+
+    def members(self) -> list[ProfileMember]:
+        """Return all members."""
+        return [stored.member for stored in self._members.values()]
+
+    def _slots(self, members: Sequence[GroupMember]) -> list[_Member]:
+        slots: list[_Member] = []
+        for place in sorted(members):  # as BMv2 counts them: by member id
+            if place.weight < 1:
+                raise InvalidRequestError(f"action profile {self.name}: weight {place.weight} is not positive")
+            slots.extend([self._member(place.member_id)] * place.weight)
+        return slots
+
+    def insert_group(self, group: ProfileGroup) -> None:
+        """Add a group."""
+        self._need_selector()
+        if group.group_id in self._groups:
+            raise AlreadyExistsError(f"action profile {self.name} has a group {group.group_id} already")
+        slots = self._slots(group.members)
+        for member in slots:
+            member.users += 1
+        self._groups[group.group_id] = _Group(group, self.empty, slots)
+
+    def modify_group(self, group: ProfileGroup) -> None:
+        """Replace a group's members."""
+        stored = self._group(group.group_id)
+        slots = self._slots(group.members)
+        for member in slots:
+            member.users += 1
+        for member in stored.slots:
+            member.users -= 1
+        stored.slots = slots
+        stored.group = group
+
+    def delete_group(self, group_id: int) -> None:
+        """Remove a group that no entry uses."""
+        stored = self._group(group_id)
+        if stored.users:
+            raise PreconditionError(f"action profile {self.name}: group {group_id} is in use")
+        for member in stored.slots:
+            member.users -= 1
+        del self._groups[group_id]
+
+    def groups(self) -> list[ProfileGroup]:
+        """Return all groups."""
+        return [stored.group for stored in self._groups.values()]
+
+    def _need_selector(self) -> None:
+        if not self.is_selector:
+            raise InvalidRequestError(f"action profile {self.name} has no selector: it has no groups")
+
+    def target(self, action: EntryAction) -> _Member | _Group:
+        """Return what an entry's reference means. Raises NotFoundError."""
+        if isinstance(action, MemberRef):
+            return self._member(action.member_id)
+        if isinstance(action, GroupRef):
+            self._need_selector()
+            return self._group(action.group_id)
+        raise InvalidRequestError(f"action profile {self.name}: an entry must name a member or a group")
+
+
+class Table:
+    """One table. `find` and `default` are what the generated code uses."""
+
+    def __init__(
+        self,
+        program: p4.Program,
+        table: p4.Table,
+        profile: Profile | None,
+        clock: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.program = program
+        self.table = table
+        self.profile = profile
+        self.info = table_info(program, table)
+        self._clock = clock
+        self._monotonic = monotonic
+        self._actions = {program.actions[number].name: program.actions[number] for number in table.action_ids}
+        self._has_cell = table.with_counters or table.support_timeout or table.direct_meter is not None
+        self._entries: dict[tuple[MatchKey, int], _Entry] = {}
+        self._matcher = matcher(self.info.key)
+        self.find = self._matcher.find
+        self.default: list[Value] = [NO_ACTION]
+        self._default_action: EntryAction | None = None
+        self.reset_default()
+        self._add_const_entries()
+
+    def _add_const_entries(self) -> None:
+        """Add the program's const entries. In the JSON a smaller priority wins; outside it is the other way round."""
+        for const in self.table.entries or ():
+            action = self.program.actions[const.action_id]
+            priority = 0x7FFFFFFF - const.priority if self.info.has_priority else 0
+            match = tuple(self._const_field(k, m) for k, m in zip(self.info.key, const.match, strict=True))
+            entry = TableEntry(match, ActionCall(action.name, const.data), priority)
+            self._store(entry, is_const=True, number=const.action_id)
+
+    @staticmethod
+    def _const_field(key: KeyInfo, match: int | tuple[int, int] | None) -> int | tuple[int, int] | None:
+        """Return a match without bits that the program wrote outside its mask or behind its prefix."""
+        if isinstance(match, tuple) and key.kind == "ternary":
+            return match[0] & match[1], match[1]
+        if isinstance(match, tuple) and key.kind == "lpm":
+            behind = key.width - match[1]
+            return match[0] >> behind << behind, match[1]
+        return match
+
+    # -- entries ------------------------------------------------------------------------------------------------------
+
+    def _writable(self) -> None:
+        if self.table.entries is not None:
+            raise ImmutableError(f"table {self.table.name} has const entries: they cannot be changed")
+
+    def _found(self, match: MatchKey, priority: int) -> _Entry:
+        entry = self._entries.get((match, priority))
+        if entry is None:
+            raise NotFoundError(f"table {self.table.name} has no such entry")
+        return entry
+
+    def insert(self, entry: TableEntry) -> None:
+        """Add an entry."""
+        self._writable()
+        check(self.table.name, self.info.key, entry.match)
+        if not entry.match:
+            raise InvalidRequestError(f"table {self.table.name} has no key: only its default action can be set")
+        if (entry.match, entry.priority) in self._entries:
+            raise AlreadyExistsError(f"table {self.table.name} has this entry already")
+        if len(self._entries) >= self.table.size:
+            raise ExhaustedError(f"table {self.table.name} is full: {self.table.size} entries")
+        self._store(entry)
+
+    def _store(self, entry: TableEntry, is_const: bool = False, number: int | None = None) -> None:
+        cell = self._new_cell(entry) if self._has_cell else None
+        stored = _Entry(entry.match, entry.priority, entry.action, entry.idle_timeout, cell, is_const)
+        self._matcher.put(entry.match, entry.priority, self._value(entry.action, cell, number))
+        self._use(entry.action, 1)
+        self._entries[entry.match, entry.priority] = stored
+
+    def _new_cell(self, entry: TableEntry) -> list[Any]:
+        count = entry.counter or CounterValue(0, 0)
+        meter = None
+        if self.table.direct_meter is not None:
+            meter = Meter(self.program.meters[self.table.direct_meter].packets, self._clock)
+            meter.configure(entry.meter)
+        return [count.packets, count.bytes, self._monotonic(), meter.execute if meter else None, meter]
+
+    def _value(self, action: EntryAction, cell: list[Any] | None, number: int | None = None) -> Value:
+        if self.profile is not None:
+            return self.profile.target(action).resolve, cell
+        if not isinstance(action, ActionCall):
+            raise InvalidRequestError(f"table {self.table.name} has no action profile: an entry must name an action")
+        value = build_call(self._actions, action, f"table {self.table.name}")
+        return (value[0] if number is None else number, cell, *value[2:])
+
+    def _use(self, action: EntryAction, change: int) -> None:
+        if self.profile is not None and not isinstance(action, ActionCall):
+            self.profile.target(action).users += change
+
+    def modify(self, entry: TableEntry) -> None:
+        """Replace action and idle timeout of an entry."""
+        self._writable()
+        check(self.table.name, self.info.key, entry.match)
+        stored = self._found(entry.match, entry.priority)
+        value = self._value(entry.action, stored.cell)
+        self._use(entry.action, 1)
+        self._use(stored.action, -1)
+        stored.action, stored.idle_timeout = entry.action, entry.idle_timeout
+        if stored.cell is not None:
+            stored.cell[LAST_HIT] = self._monotonic()
+            if entry.counter is not None:
+                stored.cell[PACKETS], stored.cell[BYTES] = entry.counter
+            if entry.meter is not None and stored.cell[METER + 1] is not None:
+                stored.cell[METER + 1].configure(entry.meter)
+        self._matcher.put(entry.match, entry.priority, value)
+
+    def delete(self, match: MatchKey, priority: int) -> None:
+        """Remove an entry."""
+        self._writable()
+        check(self.table.name, self.info.key, match)
+        stored = self._found(match, priority)
+        self._matcher.remove(match, priority)
+        self._use(stored.action, -1)
+        del self._entries[match, priority]
+
+    def get(self, match: MatchKey, priority: int) -> TableEntry:
+        """Return one entry."""
+        return self._shown(self._found(match, priority))
+
+    def entries(self) -> list[TableEntry]:
+        """Return all entries, oldest first."""
+        return [self._shown(stored) for stored in self._entries.values()]
+
+    def _shown(self, stored: _Entry) -> TableEntry:
+        shown = TableEntry(stored.match, stored.action, stored.priority, stored.idle_timeout, is_const=stored.is_const)
+        if stored.cell is not None:
+            if self.table.with_counters:
+                shown.counter = CounterValue(stored.cell[PACKETS], stored.cell[BYTES])
+            if stored.cell[METER + 1] is not None:
+                shown.meter = stored.cell[METER + 1].config
+            if self.table.support_timeout:
+                shown.idle_for = self._monotonic() - stored.cell[LAST_HIT]
+        return shown
+
+    def idle(self) -> list[TableEntry]:
+        """Return the entries whose idle timeout has run out, and start their time anew."""
+        if not self.table.support_timeout:
+            return []
+        now, found = self._monotonic(), []
+        for stored in self._entries.values():
+            if stored.idle_timeout and stored.cell and now - stored.cell[LAST_HIT] >= stored.idle_timeout:
+                found.append(self._shown(stored))
+                stored.cell[LAST_HIT] = now
+        return found
+
+    # -- default entry ------------------------------------------------------------------------------------------------
+
+    def reset_default(self) -> None:
+        """Restore the program's default action."""
+        table = self.table
+        if table.default_action is None:
+            self.default[0], self._default_action = NO_ACTION, None
+            return
+        action = self.program.actions[table.default_action]
+        self._default_action = ActionCall(action.name, table.default_data)
+        self.default[0] = (action.id, None, *table.default_data)
+
+    def set_default(self, action: EntryAction | None) -> None:
+        """Set the default action; None restores the program's own."""
+        if action is None:
+            self.reset_default()
+            return
+        if self.table.const_default_entry or self.table.const_default_action:
+            if action == self._default_action:
+                return
+            raise ImmutableError(f"table {self.table.name} has a const default action")
+        if isinstance(action, ActionCall):
+            value = build_call(self._actions, action, f"table {self.table.name}")
+            self.default[0] = value
+        elif self.profile is not None:
+            self.default[0] = self.profile.target(action).resolve(0)
+        else:
+            raise InvalidRequestError(f"table {self.table.name} has no action profile")
+        self._default_action = action
+
+    def default_entry(self) -> TableEntry | None:
+        """Return the default entry."""
+        return None if self._default_action is None else TableEntry((), self._default_action)
+
+    # -- direct resources ---------------------------------------------------------------------------------------------
+
+    def set_counter(self, match: MatchKey, priority: int, value: CounterValue) -> None:
+        """Write an entry's direct counter."""
+        stored = self._found(match, priority)
+        if not self.table.with_counters or stored.cell is None:
+            raise InvalidRequestError(f"table {self.table.name} has no direct counter")
+        stored.cell[PACKETS], stored.cell[BYTES] = value
+
+    def set_meter(self, match: MatchKey, priority: int, config: MeterConfig | None) -> None:
+        """Write an entry's direct meter."""
+        stored = self._found(match, priority)
+        if self.table.direct_meter is None or stored.cell is None:
+            raise InvalidRequestError(f"table {self.table.name} has no direct meter")
+        stored.cell[METER + 1].configure(config)
+
+
+def table_info(program: p4.Program, table: p4.Table) -> TableInfo:
+    """Return what is fixed about a table."""
+    actions = {program.actions[i].name: tuple(w for _, w in program.actions[i].params) for i in table.action_ids}
+    keys = tuple(KeyInfo(key.name, key.width, "exact" if key.kind == "valid" else key.kind) for key in table.key)
+    return TableInfo(
+        name=table.name,
+        key=keys,
+        actions=actions,
+        size=table.size,
+        profile=table.profile,
+        has_selector=table.selector,
+        has_counter=table.with_counters,
+        has_meter=table.direct_meter is not None,
+        supports_idle=table.support_timeout,
+        const_entries=table.entries is not None,
+        const_default=table.const_default_entry,
+    )
+
+
+__all__ = ["NO_ACTION", "Profile", "Table", "build_call", "table_info"]

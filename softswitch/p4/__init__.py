@@ -1,0 +1,1 @@
+"""A compiled P4 program: read from BMv2 JSON, and kept compiled."""

@@ -1,0 +1,1 @@
+"""P4Runtime messages: addresses, values, matches, actions, statuses."""

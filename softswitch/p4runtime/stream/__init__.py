@@ -1,0 +1,1 @@
+"""The stream channel: arbitration, packets, digests, idle notifications."""

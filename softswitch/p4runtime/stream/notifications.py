@@ -1,0 +1,75 @@
+"""Messages that the data plane causes: packet-in, digest lists, idle entries.
+
+The data plane's callbacks run between two packets, so all they do is to put the raw event, with the pipeline it belongs
+to, into the queues of the primaries; each stream's own thread makes the protobuf message out of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mrclab.softswitch.objects.runtime_api import DigestList, TableEntry
+from mrclab.softswitch.p4runtime.messages.matches import key_to_proto
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.messages.values import to_bytes
+from mrclab.softswitch.p4runtime.p4info import Digest
+from mrclab.softswitch.p4runtime.state import PipelineState
+from mrclab.softswitch.p4runtime.stream.packet_io import HeaderCodec
+
+Lazy = Callable[[], p4r.StreamMessageResponse | None]
+"""Makes an event's message, or None if there is nothing to say after all; called in the stream's thread."""
+
+
+def packet_in(codec: HeaderCodec, data: bytes) -> Lazy:
+    """Return the maker of a packet-in message; it gives None for a frame that is shorter than the header."""
+
+    def make() -> p4r.StreamMessageResponse | None:
+        packet = codec.unpack(data)
+        return None if packet is None else p4r.StreamMessageResponse(packet=packet)
+
+    return make
+
+
+def digest_list(digest: Digest, found: DigestList) -> Lazy:
+    """Return the maker of a digest message."""
+
+    def make() -> p4r.StreamMessageResponse:
+        message = p4r.DigestList(digest_id=digest.id, list_id=found.list_id, timestamp=found.timestamp_ns)
+        for values in found.messages:
+            data = message.data.add()
+            if digest.shape == "bitstring":
+                data.bitstring = to_bytes(values[0])
+                continue
+            members = data.struct.members if digest.shape == "struct" else data.tuple.members
+            for value in values:
+                members.add(bitstring=to_bytes(value))
+        return p4r.StreamMessageResponse(digest=message)
+
+    return make
+
+
+def idle_entries(state: PipelineState, table_name: str, entries: list[TableEntry]) -> Lazy | None:
+    """Return the maker of an idle notification; None if no controller set a timeout on any of `entries`."""
+    table = state.index.tables_by_name.get(table_name)
+    if table is None:
+        return None
+    noted = [(e, state.entries.get((table.id, e.match, e.priority))) for e in entries]
+    timed = [(e, notes) for e, notes in noted if notes is not None and notes.idle_timeout_ns]
+    if not timed:
+        return None
+    timestamp = time.time_ns()
+
+    def make() -> p4r.StreamMessageResponse:
+        message = p4r.IdleTimeoutNotification(timestamp=timestamp)
+        for entry, notes in timed:
+            item = message.table_entry.add(
+                table_id=table.id,
+                priority=entry.priority,
+                controller_metadata=notes.controller_metadata,
+                idle_timeout_ns=notes.idle_timeout_ns,
+            )
+            item.match.extend(key_to_proto(entry.match, table))
+        return p4r.StreamMessageResponse(idle_timeout_notification=message)
+
+    return make

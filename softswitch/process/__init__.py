@@ -1,0 +1,1 @@
+"""The switch as a process: ports, clocks, sockets."""

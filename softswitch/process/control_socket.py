@@ -1,0 +1,137 @@
+"""The `--control-socket`: lines of text with the words of simple_switch_CLI for what P4Runtime does not cover.
+
+`set_queue_rate <pps> [port] [priority]`, `set_queue_depth <packets> [port] [priority]`, `port_add <interface> <port>`,
+`port_remove <port>`, `show_ports`, `register_read <name> [index …]`, `register_write <name> <index> <value>`, `help`;
+`lateness`: seconds that the switch was late at most since it was last asked, and CPU seconds it used so far.
+An answer is one line, beginning with `ok` or `error`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from mrclab.softswitch.objects.runtime_api import RuntimeApiError
+from mrclab.softswitch.process.connections import Connections
+from mrclab.softswitch.process.ports import PortError
+from mrclab.softswitch.switch import Switch
+
+MAX_LINE = 4096
+
+
+class ControlSocket:
+    """Listens on a Unix socket; everything runs in the data-plane thread."""
+
+    def __init__(self, switch: Switch, path: Path) -> None:
+        self._switch = switch
+        self._path = path
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        listener.bind(str(path))
+        listener.listen()
+        self._connections = Connections(switch, listener, self._take)
+        self._commands: dict[str, Callable[[list[str]], str]] = {
+            "set_queue_rate": self._rate,
+            "set_queue_depth": self._depth,
+            "port_add": self._port_add,
+            "port_remove": self._port_remove,
+            "show_ports": self._show_ports,
+            "register_read": self._register_read,
+            "register_write": self._register_write,
+            "stats": self._stats,
+            "lateness": self._lateness,
+            "help": lambda _args: " ".join(sorted(self._commands)),
+        }
+
+    def _take(self, client: socket.socket, pending: bytearray) -> bool:
+        while b"\n" in pending:
+            line, _, rest = bytes(pending).partition(b"\n")
+            pending[:] = rest
+            with contextlib.suppress(OSError):
+                client.send(self.answer(line.decode(errors="replace")).encode() + b"\n")
+        return len(pending) <= MAX_LINE
+
+    def answer(self, line: str) -> str:
+        """Run one command line and return its answer."""
+        words = line.split()
+        if not words:
+            return "error: empty line"
+        command = self._commands.get(words[0])
+        if command is None:
+            return f"error: unknown command {words[0]}; try help"
+        try:
+            text = command(words[1:])
+        except (RuntimeApiError, PortError) as error:
+            return f"error: {error}"
+        except (ValueError, IndexError):
+            return f"error: wrong arguments for {words[0]}"
+        return f"ok {text}".rstrip()
+
+    @staticmethod
+    def _queue_args(args: list[str]) -> tuple[int, int | None, int | None]:
+        value, port, priority = ([int(arg) for arg in args] + [None, None])[:3]
+        if len(args) > 3 or value is None:
+            raise ValueError
+        return value, port, priority
+
+    def _rate(self, args: list[str]) -> str:
+        self._switch.set_queue_rate(*self._queue_args(args))
+        return ""
+
+    def _depth(self, args: list[str]) -> str:
+        self._switch.set_queue_depth(*self._queue_args(args))
+        return ""
+
+    def _port_add(self, args: list[str]) -> str:
+        interface, port = args
+        self._switch.add_port(int(port), interface)
+        return ""
+
+    def _port_remove(self, args: list[str]) -> str:
+        (port,) = args
+        self._switch.remove_port(int(port))
+        return ""
+
+    def _show_ports(self, _args: list[str]) -> str:
+        return " ".join(f"{number}@{interface}" for number, interface in sorted(self._switch.ports().items()))
+
+    def _register_read(self, args: list[str]) -> str:
+        """Return the cells asked for, or all."""
+        name, *wanted = args
+        cells = map(int, wanted) if wanted else range(self._switch.program().info.registers.get(name, (1, 0))[0])
+        read = self._switch.program().register_read
+        return " ".join([str(read(name, number)) for number in cells])
+
+    def _register_write(self, args: list[str]) -> str:
+        name, index, value = args
+        self._switch.program().register_write(name, int(index), int(value, 0))
+        return ""
+
+    def _stats(self, _args: list[str]) -> str:
+        """Return counts as JSON: per port what went in, out, was lost in the socket; per queue the tail drops."""
+        switch = self._switch
+        ports = {
+            number: {
+                "received": switch.port(number).received,
+                "sent": switch.port(number).sent,
+                "receive_drops": switch.port(number).drops(),
+                "send_errors": switch.port(number).send_errors,
+            }
+            for number in switch.ports()
+        }
+        queues = {f"{port}/{priority}": count for (port, priority), count in switch.traffic.dropped().items()}
+        return json.dumps({"ports": ports, "tail_drops": queues, "errors": switch.errors})
+
+    def _lateness(self, _args: list[str]) -> str:
+        return f"{self._switch.take_lateness():.6f} {time.process_time():.6f}"
+
+    def close(self) -> None:
+        """Stop listening and remove the socket's file."""
+        self._connections.close()
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()

@@ -1,0 +1,240 @@
+"""The `--thrift-port`: BMv2's Thrift service `simple_switch`, as far as simple_switch_CLI's queue commands need it.
+
+Calls come in Apache Thrift's binary protocol (strict), unframed, the service's name before the method's, on loopback.
+Served are the six `set_…egress_queue…` calls, the two clocks, `mirroring_mapping_…` (simple_switch.thrift), and
+`bm_get_config` of the service `standard` (standard.thrift), which the CLI asks for first. Every other call is answered
+with a TApplicationException. Arguments are numbers; what else stands in a call is skipped.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mrclab.softswitch.objects.runtime_api import CloneSession, NotFoundError, Replica, RuntimeApiError
+from mrclab.softswitch.process.connections import Connections
+from mrclab.softswitch.process.ports import PortError
+
+if TYPE_CHECKING:
+    from mrclab.softswitch.switch import Switch
+
+MAX_CALL_BYTES = 1 << 16
+LONGEST_ANSWER = 1 << 23
+VERSION = 0x8001_0000
+CALL, REPLY, EXCEPTION, ONEWAY = 1, 2, 3, 4
+STOP, STRUCT, LIST, SET, MAP, STRING, I32, I64 = 0, 12, 15, 14, 13, 11, 8, 10
+SIZES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
+"""Bytes of the types of fixed size: bool, byte, double, i16, i32, i64."""
+UNKNOWN_METHOD, INTERNAL_ERROR = 1, 6  # TApplicationException's types
+MAX_NESTING = 16
+
+
+class ThriftError(Exception):
+    """Bytes that are no call; the connection is closed."""
+
+
+class _ShortError(Exception):
+    """A call of which the rest has not come yet."""
+
+
+class Reader:
+    """Reads one message from bytes that may end too early."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes."""
+        if not 0 <= count <= MAX_CALL_BYTES:
+            raise ThriftError(f"a length of {count} bytes")
+        end = self.at + count
+        if end > len(self._data):
+            raise _ShortError
+        part, self.at = self._data[self.at : end], end
+        return part
+
+    def number(self, kind: int) -> int:
+        """Return a signed number."""
+        return int.from_bytes(self.take(SIZES[kind]), "big", signed=True)
+
+    def text(self) -> str:
+        """Return a string."""
+        return self.take(self.number(I32)).decode(errors="replace")
+
+    def arguments(self) -> dict[int, int]:
+        """Return a call's integers by field number."""
+        found: dict[int, int] = {}
+        while (kind := self.take(1)[0]) != STOP:
+            field = int.from_bytes(self.take(2), "big")
+            if kind in {I32, I64}:
+                found[field] = self.number(kind)
+            else:
+                self.skip(kind)
+        return found
+
+    def skip(self, kind: int, depth: int = 0) -> None:
+        """Pass over a value."""
+        if depth > MAX_NESTING:
+            raise ThriftError("values within values without end")
+        if kind in SIZES:
+            self.take(SIZES[kind])
+        elif kind == STRING:
+            self.take(self.number(I32))
+        elif kind == STRUCT:
+            while (inner := self.take(1)[0]) != STOP:
+                self.take(2)
+                self.skip(inner, depth + 1)
+        elif kind in {LIST, SET, MAP}:
+            kinds = list(self.take(2 if kind == MAP else 1))
+            for _ in range(self.number(I32)):
+                for inner in kinds:
+                    self.skip(inner, depth + 1)
+        else:
+            raise ThriftError(f"type {kind}")
+
+
+def _field(kind: int, number: int, raw: bytes) -> bytes:
+    return struct.pack("!bh", kind, number) + raw
+
+
+def _string(text: bytes) -> bytes:
+    return struct.pack("!i", len(text)) + text
+
+
+def i32(value: int) -> bytes:
+    """Return the result field of a call that returns an i32."""
+    return _field(I32, 0, struct.pack("!i", value))
+
+
+def i64(value: int) -> bytes:
+    """Return the result field of a call that returns an i64."""
+    return _field(I64, 0, struct.pack("!q", value))
+
+
+Method = Callable[[dict[int, int]], bytes]
+
+
+class ThriftServer:
+    """Listens on 127.0.0.1; everything runs in the data-plane thread, between two packets."""
+
+    def __init__(self, switch: Switch, port: int) -> None:
+        self._switch = switch
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+        except (OSError, OverflowError) as error:
+            listener.close()
+            raise PortError(f"--thrift-port {port}: {error}; choose a free port") from error
+        self.port: int = listener.getsockname()[1]
+        # an answer never waits for its reader, for forwarding would wait as well
+        self._connections = Connections(switch, listener, self._take, send_buffer=LONGEST_ANSWER)
+        self._methods: dict[str, Method] = self._queue_methods() | {
+            "simple_switch:get_time_elapsed_us": lambda _: i64(switch.now_us()),
+            "simple_switch:get_time_since_epoch_us": lambda _: i64(time.time_ns() // 1000),
+            "simple_switch:mirroring_mapping_add": lambda a: i32(self._mirror(a[1], a[2])),
+            "simple_switch:mirroring_mapping_delete": lambda a: i32(self._unmirror(a[1])),
+            "simple_switch:mirroring_mapping_get_egress_port": lambda a: i32(self._mirrored(a[1])),
+            "standard:bm_get_config": lambda _: _field(STRING, 0, _string(self._config())),
+        }
+
+    def _queue_methods(self) -> dict[str, Method]:
+        """The calls that set queues: 0 is their result, a TApplicationException their refusal."""
+        rate, depth = self._switch.set_queue_rate, self._switch.set_queue_depth
+        calls: dict[str, Callable[[dict[int, int]], None]] = {
+            "set_egress_priority_queue_depth": lambda a: depth(a[3], a[1], a[2]),
+            "set_egress_queue_depth": lambda a: depth(a[2], a[1]),
+            "set_all_egress_queue_depths": lambda a: depth(a[1]),
+            "set_egress_priority_queue_rate": lambda a: rate(a[3], a[1], a[2]),
+            "set_egress_queue_rate": lambda a: rate(a[2], a[1]),
+            "set_all_egress_queue_rates": lambda a: rate(a[1]),
+        }
+
+        def method(call: Callable[[dict[int, int]], None]) -> Method:
+            def run(arguments: dict[int, int]) -> bytes:
+                call(arguments)
+                return i32(0)
+
+            return run
+
+        return {f"simple_switch:{name}": method(call) for name, call in calls.items()}
+
+    # -- mirroring sessions and the program ---------------------------------------------------------------------------
+
+    def _mirror(self, session: int, port: int) -> int:
+        wanted = CloneSession(session, (Replica(port, 0),))
+        try:
+            self._switch.copies().modify_session(wanted)
+        except NotFoundError:
+            self._switch.copies().insert_session(wanted)
+        return 0
+
+    def _unmirror(self, session: int) -> int:
+        try:
+            self._switch.copies().delete_session(session)
+        except NotFoundError:
+            return 0  # as BMv2: whether there was one
+        return 1
+
+    def _mirrored(self, session: int) -> int:
+        for found in self._switch.copies().sessions.values():
+            if found.session_id == session and found.replicas:
+                return found.replicas[0].port
+        return -1
+
+    def _config(self) -> bytes:
+        config = self._switch.program().compiled.config
+        return config if isinstance(config, bytes) else config.encode()
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def _take(self, client: socket.socket, pending: bytearray) -> bool:
+        try:
+            while pending:
+                answer, used = self.answer(bytes(pending))
+                del pending[:used]
+                client.sendall(answer)
+        except _ShortError:
+            return len(pending) <= MAX_CALL_BYTES
+        except (ThriftError, OSError):
+            return False
+        return True
+
+    def answer(self, data: bytes) -> tuple[bytes, int]:
+        """Answer the first call in `data`; return the answer and how many bytes the call had."""
+        reader = Reader(data)
+        version = int.from_bytes(reader.take(4), "big")
+        if version not in {VERSION | CALL, VERSION | ONEWAY}:
+            raise ThriftError("not a call in the strict binary protocol")
+        name, sequence = reader.text(), reader.take(4)
+        arguments = reader.arguments()
+        kind, body = self._call(name, arguments)
+        if version & 0xFF == ONEWAY:
+            return b"", reader.at
+        head = struct.pack("!I", VERSION | kind) + _string(name.partition(":")[2].encode() or name.encode())
+        return head + sequence + body + bytes([STOP]), reader.at
+
+    def _call(self, name: str, arguments: dict[int, int]) -> tuple[int, bytes]:
+        method = self._methods.get(name)
+        if method is None:
+            return _exception(UNKNOWN_METHOD, f"softswitch does not serve {name}")
+        try:
+            return REPLY, method(arguments)
+        except KeyError as error:
+            return _exception(INTERNAL_ERROR, f"{name}: argument {error} is missing")
+        except (RuntimeApiError, struct.error) as error:
+            return _exception(INTERNAL_ERROR, f"{name}: {error}")
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._connections.close()
+
+
+def _exception(kind: int, text: str) -> tuple[int, bytes]:
+    """Return a TApplicationException: its message and its type."""
+    return EXCEPTION, _field(STRING, 1, _string(text.encode())) + _field(I32, 2, struct.pack("!i", kind))
