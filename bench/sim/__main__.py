@@ -2,14 +2,14 @@
 
 import argparse
 import json
+import resource
 import sys
 from collections.abc import Sequence
-
-import psutil
 
 from mrclab.bench.sim import load
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_seconds
 
+_KIB = 1024  # unit of ru_maxrss on Linux
 _DEFAULT = ((16, "permutation", 2 << 20), (128, "permutation", 2 << 20), (128, "incast", 1 << 20))
 
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(hosts: int, traffic: str, size: int, result: load.Result, as_json: bool) -> None:
-    memory = psutil.Process().memory_info().rss
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
     rate, cost = result.packets / result.wall, result.cpu / result.packets
     times = [result.completed(share) for share in (0.0, 0.5, 0.99, 1.0)]
     if as_json:
