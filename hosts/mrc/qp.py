@@ -228,7 +228,8 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
 
     def send_control(self, item: ControlItem) -> None:
         """Queue SACK, NACK or ACK."""
-        self.host.send_control(item, self.peer)
+        if not self.orphaned:
+            self.host.send_control(item, self.peer)
 
     def sack(self, item: SackItem, now: float) -> h.Sack:
         """The content of a SACK that a port takes now."""

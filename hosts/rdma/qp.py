@@ -139,6 +139,7 @@ class QueuePair(Generic[HostT, SettingsT, StatsT, CcT, SendT, ReceiveT]):
         self.memory = host.memory
         self.timers = host.timers
         self.state = QpState.RESET
+        self.orphaned = False  # its program died: the peer is told nothing more, as if there were no QP
         self.remote_qpn = 0
         self.first_psn: int | None = None  # drawn when the peer is told
         self._pulse: tuple[Any, ...] = ()

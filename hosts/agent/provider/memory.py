@@ -9,6 +9,7 @@ under them, a packet of 4 KiB costs 1.6 µs more, less than its SHA-256 (docs/oc
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mrclab.hosts.rdma.errors import VerbsError
@@ -43,13 +44,15 @@ class Span:
 class RegionView:
     """A region's bytes. Where the memory is gone it reads as zeros and the region's `fault` says so.
 
+    `departed` is called first where not only some pages are gone but the whole program.
+
     Parts are taken by bounds that the table of regions has checked, never open or negative.
     """
 
-    def __init__(self, descriptor: int, address: int, length: int) -> None:
+    def __init__(self, descriptor: int, address: int, length: int, departed: Callable[[], None]) -> None:
         if not 0 <= address <= address + length <= _TOP:
             raise VerbsError("EFAULT", f"{length} bytes at {address:#x} are no memory of a program")
-        self._descriptor, self._address, self._length = descriptor, address, length
+        self._descriptor, self._address, self._length, self._departed = descriptor, address, length, departed
         self.region: MemoryRegion | None = None
 
     def __len__(self) -> int:
@@ -61,24 +64,27 @@ class RegionView:
     def __setitem__(self, part: slice, data: memoryview) -> None:
         start = part.start
         try:
-            if os.pwrite(self._descriptor, data, self._address + start) == len(data):
-                return
+            done = os.pwrite(self._descriptor, data, self._address + start)
         except OSError:
-            pass
-        self._gone(start)
+            done = -1
+        if done != len(data):
+            self._gone(start, done)
 
     def read(self, at: int, length: int) -> bytes:
         """Bytes from an offset on."""
         try:
             data = os.pread(self._descriptor, length, self._address + at)
         except OSError:
-            data = b""
+            self._gone(at, -1)
+            return bytes(length)
         if len(data) != length:
-            self._gone(at)
+            self._gone(at, len(data))
             return bytes(length)
         return data
 
-    def _gone(self, at: int) -> None:
+    def _gone(self, at: int, done: int) -> None:
+        if done == 0:  # an address without memory is an error; nothing at all comes of a space that has ended
+            self._departed()
         if self.region is not None:
             self.region.fault = f"the program's memory at {self._address + at:#x} is gone"
 

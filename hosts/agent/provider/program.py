@@ -111,6 +111,13 @@ class Program:
         with contextlib.suppress(OSError):
             os.write(self._events, wire.EVENT.pack(kind, handle))
 
+    def _depart(self) -> None:
+        """Its memory ended before its connection did: its QPs fall silent, as if they were gone already."""
+        for qp in self.qps.values():
+            qp.silence()
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """The program is gone: so is everything that it made."""
         for qp in self.qps.values():
@@ -189,7 +196,7 @@ class Program:
         if iova + length > 1 << 64:
             raise VerbsError("EINVAL", f"{length} bytes do not fit behind {iova:#x}")
         rights = Access(access & (wire.ACCESS_LOCAL_WRITE | wire.ACCESS_REMOTE_WRITE))
-        view = RegionView(self._memory, address, length)
+        view = RegionView(self._memory, address, length, self._depart)
         region = view.region = self._verbs.memory.enter(view, self._own_pd(pd), rights, iova)
         self._regions[region.lkey] = view
         return [region.lkey, region.rkey], b""

@@ -279,6 +279,11 @@ class ProgramQp:
         } | self._set | {"qp": self.number, "state": self.state, "cur_state": self.state, "port": 1}  # fmt: skip
         return [int(found.get(name, 0)) for name in NUMBERS], self._peer
 
+    def silence(self) -> None:
+        """Tell the peer nothing more."""
+        if self.made:
+            self._verbs.qps[self.number].orphaned = True
+
     def destroy(self) -> None:
         """Gone, with everything outstanding."""
         self._unmake()
