@@ -9,7 +9,7 @@ last one has come back or is late.
 from collections.abc import Callable
 from typing import Any
 
-from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame, cable_macs
@@ -29,7 +29,7 @@ _LEAST = h.BODY_AT
 class _Target:
     """One path to itself, and what became of this cycle's probe on it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: EvRoute) -> None:
         self.path = path
         self.sent_at: float | None = None
         self.rtt: float | None = None
@@ -38,7 +38,7 @@ class _Target:
 class _Cycle:
     """One round over all targets."""
 
-    def __init__(self, number: int, paths: list[Path]) -> None:
+    def __init__(self, number: int, paths: list[EvRoute]) -> None:
         self.number = number
         self.targets = [_Target(path) for path in paths]
         self.next = 0
@@ -100,7 +100,7 @@ class Mapper:
 
     def receive(self, frame: bytes | memoryview, now: float) -> bool:
         """Take a frame that came in; return False when it is no probe of this host."""
-        if len(frame) < _LEAST or frame[h.BTH_AT] != h.Op.ENDPOINT_REQUEST:
+        if len(frame) < _LEAST or frame[h.BTH_AT] != h.MrcOpcode.ENDPOINT_REQUEST:
             return False
         if frame[_SOURCE] != self._own or frame[_DESTINATION] != self._own:
             return False
@@ -125,7 +125,7 @@ class Mapper:
             del self._cycles[0]
 
 
-def _paths(config: NodeConfig) -> list[Path]:
+def _paths(config: NodeConfig) -> list[EvRoute]:
     """Return the paths of one cycle: per plane the own T0, then every T1 above it."""
     host = config.host
     own = srv6.from_text(host.address)
@@ -137,11 +137,11 @@ def _paths(config: NodeConfig) -> list[Path]:
         uplinks = sorted({uplink for template in config.templates for uplink in template.uplinks.get(port.plane, ())})
         for uplink in (0, *uplinks):
             entropy = srv6.ev(port.plane, uplink, srv6.ev_tag(uplink))
-            result.append(Path(entropy, port.number, macs, cross if uplink else local, own, own))
+            result.append(EvRoute(entropy, port.number, macs, cross if uplink else local, own, own))
     return result
 
 
-def _frame(path: Path, psn: int, now: float) -> Frame:
-    bth = wire.BTH.pack(h.Op.ENDPOINT_REQUEST, wire.MIGRATED, wire.P_KEY, h.ENDPOINT_QPN, psn)
+def _frame(path: EvRoute, psn: int, now: float) -> Frame:
+    bth = wire.BTH.pack(h.MrcOpcode.ENDPOINT_REQUEST, wire.MIGRATED, wire.P_KEY, h.ENDPOINT_QPN, psn)
     body = h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(now)).pack()
     return path.frame(Dscp.NO_TRIM << 2 | wire.ECN_ECT, bth + body)

@@ -30,10 +30,10 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from mrclab.hosts.mrc.packets.headers import BTH_AT, WITH_IMM, WRITES, Mark, Op, Reason
+from mrclab.hosts.mrc.packets.headers import BTH_AT, WITH_IMM, WRITES, Mark, MrcOpcode, Reason
 from mrclab.hosts.rdma.packets.wire import UDP_PORT
 
-_OPCODES = {int(op): op.name for op in Op}
+_OPCODES = {int(op): op.name for op in MrcOpcode}
 
 
 class MrcBTH(Packet):
@@ -41,7 +41,7 @@ class MrcBTH(Packet):
 
     name = "MRC BTH"
     fields_desc = [  # noqa: RUF012  scapy's way
-        ByteEnumField("opcode", Op.WRITE_ONLY, _OPCODES),
+        ByteEnumField("opcode", MrcOpcode.WRITE_ONLY, _OPCODES),
         BitField("solicited", 0, 1),
         BitField("migreq", 1, 1),
         BitField("padcount", 0, 2),
@@ -235,12 +235,12 @@ class AETH(Packet):
 
 
 _BODIES: dict[int, type[Packet]] = {
-    Op.ACK: AETH,
-    Op.SACK: SETH,
-    Op.NACK: NETH,
-    Op.PROBE: PETH,
-    Op.ENDPOINT_REQUEST: ERTH,
-    Op.ENDPOINT_RESPONSE: EETH,
+    MrcOpcode.ACK: AETH,
+    MrcOpcode.SACK: SETH,
+    MrcOpcode.NACK: NETH,
+    MrcOpcode.PROBE: PETH,
+    MrcOpcode.ENDPOINT_REQUEST: ERTH,
+    MrcOpcode.ENDPOINT_RESPONSE: EETH,
 }
 
 _MRC_OPCODES = 0b110  # the upper three bits

@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mrclab.hosts.mrc.endpoint import Endpoint as MrcEndpoint
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import codec as mrc
 from mrclab.hosts.roce import codec as roce
-from mrclab.hosts.roce.endpoint import Endpoint as RoceEndpoint
+from mrclab.hosts.roce.endpoint import RoceEndpoint
 from mrclab.topo.nodeconfig import NodeConfig
 
 Endpoint = MrcEndpoint | RoceEndpoint
@@ -16,8 +16,8 @@ Endpoint = MrcEndpoint | RoceEndpoint
 class Codecs(NamedTuple):
     """How either transport makes frames and reads them."""
 
-    mrc: mrc.Codec
-    roce: roce.Codec
+    mrc: mrc.MrcCodec
+    roce: roce.RoceCodec
 
 
 WIRE = Codecs(mrc.WIRE, roce.WIRE)

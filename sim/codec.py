@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import codec as mrc
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.packet import Packet, Parser
+from mrclab.hosts.mrc.packets.packet import MrcPacket, MrcParser
 from mrclab.hosts.nic import seam
 from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets import wire
@@ -55,7 +55,7 @@ def _made(path: Any, traffic_class: int, body: bytes, payload: memoryview | None
 # --- MRC --------------------------------------------------------------------------------------------------------------
 
 
-class ObjectPath(Path):
+class ObjectPath(EvRoute):
     """One EV towards one peer, as numbers."""
 
     __slots__ = ("entropy", "flow", "inner", "usids")
@@ -76,7 +76,7 @@ class ObjectPath(Path):
         return super().frame(traffic_class, body, payload)
 
 
-class ObjectParser(Parser):
+class ObjectParser(MrcParser):
     """Reads objects, and bytes where a frame became such."""
 
     __slots__ = ("_usid",)
@@ -85,7 +85,7 @@ class ObjectParser(Parser):
         super().__init__(port, route, address, verifier)
         self._usid = int.from_bytes(route[-2:], "big")
 
-    def parse(self, frame: Any) -> Packet:
+    def parse(self, frame: Any) -> MrcPacket:
         """Parse a frame; DiscardError names the counter where it is not taken."""
         if frame.__class__ is not Frame:
             return super().parse(frame)
@@ -95,7 +95,7 @@ class ObjectParser(Parser):
         if path.usids[frame.at] != self._usid or path.inner != self._address:
             raise DiscardError("misdelivered")
         body, payload = frame.body, frame.payload
-        packet = Packet()
+        packet = MrcPacket()
         packet.port = self._port
         packet.source = path.source
         packet.ce = frame.ecn == wire.ECN_CE
@@ -122,7 +122,7 @@ class ObjectParser(Parser):
         return packet
 
 
-def _read_write(packet: Packet, body: bytes) -> int:
+def _read_write(packet: MrcPacket, body: bytes) -> int:
     """Fill in what the headers of a write say; returns BTH's last word."""
     if body[8] & h.FLAG_TS:
         (
@@ -164,7 +164,7 @@ class ObjectPlainPath(PlainPath):
         return super().frame(traffic_class, body, payload)
 
 
-def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.Packet:
+def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.RocePacket:
     """Read an object, or bytes where a frame became such; DiscardError names the counter."""
     if frame.__class__ is not Frame:
         return rp.parse(frame, port, address, icrc)
@@ -173,7 +173,7 @@ def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.Packet:
         raise DiscardError("foreign")
     if path.destination != address:
         raise DiscardError("misdelivered")
-    packet = rp.Packet()
+    packet = rp.RocePacket()
     packet.port = port
     packet.source = path.source
     packet.op, _, _, packet.dqpn, flags_psn = wire.BTH.unpack_from(body)
@@ -194,4 +194,4 @@ def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.Packet:
     return packet
 
 
-OBJECTS = Codecs(mrc.Codec(ObjectPath, ObjectParser), roce.Codec(ObjectPlainPath, parse))
+OBJECTS = Codecs(mrc.MrcCodec(ObjectPath, ObjectParser), roce.RoceCodec(ObjectPlainPath, parse))

@@ -14,7 +14,7 @@ from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import Element
 from mrclab.controller.health.mapper import MAPPER_REPORT, SOURCE, Clustermapper, reason
 from mrclab.controller.health.policy import POLICIES
-from mrclab.hosts.agent.host import Host
+from mrclab.hosts.agent.host import RunningHost
 from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.fleet import SimFleet
@@ -48,7 +48,7 @@ class SimController:
         self._transport = transport
         self._write = write
         self._let_pass = let_pass
-        self.hosts: dict[str, Host] = {}
+        self.hosts: dict[str, RunningHost] = {}
         self.denylist = Denylist(self.model)
         self.fleet = SimFleet(fabric, self.record, self._verified)
         self._section: MapperSection | None = None
@@ -136,7 +136,7 @@ class SimController:
             self._tell(host, self.configs[name])
 
     @staticmethod
-    def _tell(host: Host, config: NodeConfig) -> None:
+    def _tell(host: RunningHost, config: NodeConfig) -> None:
         host.update(lambda: config)
 
     def deny(self, what: Element, why: str, source: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from mrclab.hosts.agent.host import Host
+from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.transports import WIRE
 from mrclab.rpc.errors import RpcError
@@ -71,7 +71,7 @@ class SimWorld:
         record = functools.partial(self._write_now, CONTROLLER)
         self._controller = SimController(self.sim, transport, mapper, record, self._let_pass)
         self._operations = operations(self._controller, self._clock)
-        self.hosts: dict[str, Host] = {}
+        self.hosts: dict[str, RunningHost] = {}
         for host in fabric.hosts:
             self._start_host(host.name)
         self.breakage = SimBreakage(self.sim, self, seed)
@@ -123,7 +123,7 @@ class SimWorld:
 
     def _start_host(self, name: str) -> None:
         config = self._controller.configs[name]
-        host = Host(
+        host = RunningHost(
             config,
             random.Random(f"{self.seed}/{name}"),
             functools.partial(SimNic, self._clock, self.sim.nic_cable, self._wire_format),
@@ -276,6 +276,6 @@ class SimWorld:
         self._lines.clear()  # it can be hundreds of megabytes, and whoever reads the file makes more of it
 
 
-def _nic(host: Host) -> SimNic:
+def _nic(host: RunningHost) -> SimNic:
     assert isinstance(host.nic, SimNic)
     return host.nic

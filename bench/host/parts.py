@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mrclab.hosts.mrc.endpoint import Endpoint
-from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.packet import Parser
+from mrclab.hosts.mrc.packets.packet import MrcParser
 from mrclab.hosts.nic.packetsocket import PacketSocket
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.packets import wire
@@ -89,7 +89,7 @@ def bare_receive(interface: str, size: int, quiet: float, ready: Callable[[], No
 
 def in_memory(configs: tuple[NodeConfig, NodeConfig], packets: int, attributes: dict[str, Any]) -> tuple[Cost, Cost]:
     """Move `packets` full packets from one endpoint to the other; return what sender and receiver spent."""
-    near, far = (Endpoint(config, random.Random(1), lambda _record: None) for config in configs)
+    near, far = (MrcEndpoint(config, random.Random(1), lambda _record: None) for config in configs)
     ports = [port.number for port in configs[0].ports]
     now = 1.0
     for endpoint in (near, far):
@@ -121,7 +121,7 @@ def in_memory(configs: tuple[NodeConfig, NodeConfig], packets: int, attributes: 
     return Cost(packets, near_spent, near_spent * busy), Cost(packets, far_spent, far_spent * busy)
 
 
-def _burst(endpoint: Endpoint, ports: list[int], now: float) -> list[tuple[int, Frame]]:
+def _burst(endpoint: MrcEndpoint, ports: list[int], now: float) -> list[tuple[int, Frame]]:
     """What an endpoint sends when every port takes some frames in turn."""
     frames = []
     for _ in range(_BURST):
@@ -138,19 +138,19 @@ def codec(config: NodeConfig, packets: int) -> tuple[Cost, Cost]:
     port = config.ports[0]
     macs = cable_macs(port)
     template = srv6.template_local(config.host.group, config.host.downlink)
-    path = Path(srv6.ev(port.plane, 0, srv6.ev_tag(0)), port.number, macs, template, own, own)
+    path = EvRoute(srv6.ev(port.plane, 0, srv6.ev_tag(0)), port.number, macs, template, own, own)
     payload = memoryview(bytearray(config.path_mtu))
     began = time.process_time()
     for psn in range(packets):
         body = h.WRITE_TS.pack(
-            h.Op.WRITE_MIDDLE, wire.MIGRATED, wire.P_KEY, 256, h.FLAG_TS << 24 | psn,
+            h.MrcOpcode.WRITE_MIDDLE, wire.MIGRATED, wire.P_KEY, 256, h.FLAG_TS << 24 | psn,
             0, 0, 0, h.TSETH_WORD, 0, 1, len(payload),
         )  # fmt: skip
         frame = path.frame(h.Dscp.TRIMMABLE << 2, body, payload)
     built = time.process_time() - began
     whole = memoryview(_joined(frame))
     route, address = bytes(whole[38:44]), srv6.to_bytes(own)
-    parse = Parser(port.number, route, address, Verifier(address)).parse
+    parse = MrcParser(port.number, route, address, Verifier(address)).parse
     began = time.process_time()
     for _ in range(packets):
         parse(whole)
@@ -159,7 +159,11 @@ def codec(config: NodeConfig, packets: int) -> tuple[Cost, Cost]:
 
 
 def _connect(
-    near: Endpoint, far: Endpoint, configs: tuple[NodeConfig, NodeConfig], packets: int, attributes: dict[str, Any]
+    near: MrcEndpoint,
+    far: MrcEndpoint,
+    configs: tuple[NodeConfig, NodeConfig],
+    packets: int,
+    attributes: dict[str, Any],
 ) -> None:
     """Make a QP on both sides and post the write."""
     size = packets * configs[0].path_mtu

@@ -18,14 +18,14 @@ from typing import Any
 
 from mrclab.hosts.agent import garbage
 from mrclab.hosts.agent.api import checked
-from mrclab.hosts.agent.history import History
-from mrclab.hosts.agent.host import Host
+from mrclab.hosts.agent.history import AgentHistory
+from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.agent.process import ProcessOperations
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.hosts.agent.provider.server import Provider
 from mrclab.hosts.agent.punctual import be_punctual
 from mrclab.hosts.memory.regions import Mapped
-from mrclab.hosts.mrc.endpoint import Endpoint as MrcEndpoint
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.nic.nic import Nic
 from mrclab.hosts.nic.packetsocket import PacketSocketError
 from mrclab.hosts.nic.seam import Transport
@@ -51,11 +51,11 @@ class Agent:
         repeatable: bool = False,
     ) -> None:
         config = load(config_path)
-        self._history = History(history_path, config.host.name)
+        self._history = AgentHistory(history_path, config.host.name)
         self._server: Server | None = None
         rng = random.Random(f"{seed}/{config.host.name}")
         secrets = None if repeatable else random.SystemRandom()
-        host = Host(
+        host = RunningHost(
             config, rng, self._make_nic, Mapped(), self._record, self._tell, transport, time.monotonic(), secrets
         )
         self._waker = _stop_on_signals(self._nic)

@@ -7,22 +7,22 @@ from collections.abc import Iterable
 from heapq import merge
 from itertools import count, islice
 
-from mrclab.hosts.rdma.completion import Completion
+from mrclab.hosts.rdma.completion import WorkCompletion
 
 
-class Completions:
+class UnreadCompletions:
     """What was polled and not yet asked for. Taking some costs in proportion to them, however many others wait."""
 
     def __init__(self) -> None:
         self._serial = count()
-        self._by_qp: dict[int, deque[tuple[int, Completion]]] = {}
+        self._by_qp: dict[int, deque[tuple[int, WorkCompletion]]] = {}
 
-    def add(self, found: Iterable[Completion]) -> None:
+    def add(self, found: Iterable[WorkCompletion]) -> None:
         """Keep these, which came after all that are here."""
         for done in found:
             self._by_qp.setdefault(done.qp, deque()).append((next(self._serial), done))
 
-    def take(self, qp: int | None, limit: int) -> list[Completion]:
+    def take(self, qp: int | None, limit: int) -> list[WorkCompletion]:
         """Take up to `limit` of one QP, or (None) of all, oldest first."""
         queues = self._by_qp.values() if qp is None else [self._by_qp.get(qp, deque())]
         taken = [done for _, done in islice(merge(*queues), max(0, limit))]

@@ -9,10 +9,10 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from mrclab.hosts.mrc.ctl import Ctl
-from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion
-from mrclab.hosts.mrc.evs.evprofile import ApiState, Mode, ProfileState
+from mrclab.hosts.mrc.evs.evprofile import ApiState, EvProfileState, Mode
 from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]
@@ -27,7 +27,7 @@ class CtlOperations:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: MrcEndpoint,
         address: Callable[[str], str],
         record: Callable[[dict[str, Any]], Any],
     ) -> None:
@@ -74,7 +74,7 @@ class CtlOperations:
 
     def modify_ev_profile(self, profile: int, state: str) -> None:
         """Take one step of INIT → OFFLINE → ONLINE → OFFLINE → INIT; EBUSY while QPs use it."""
-        self._ctl.modify_ev_profile(profile, _word(ProfileState, "state", state))
+        self._ctl.modify_ev_profile(profile, _word(EvProfileState, "state", state))
 
     def destroy_ev_profile(self, profile: int) -> None:
         """Remove an EV profile; EBUSY while QPs use it."""

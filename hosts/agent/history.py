@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 
-class History:
+class AgentHistory:
     """Appends records to a file and hands each to whoever listens.
 
     A record holds `t` (monotonic seconds), `node`, `kind` and what the kind says. Lines reach the file at `flush`.

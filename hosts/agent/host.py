@@ -17,7 +17,7 @@ from mrclab.hosts.agent.sampling import INTERVAL_S, Sampler
 from mrclab.hosts.agent.verbs import VerbOperations
 from mrclab.hosts.mapper import Mapper
 from mrclab.hosts.memory.memory import Memory
-from mrclab.hosts.mrc.endpoint import Endpoint as MrcEndpoint
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.nic.seam import Carrier, Transport
 from mrclab.hosts.transports import WIRE, Codecs, endpoint
 from mrclab.hosts.workloads.api import WorkloadOperations
@@ -27,7 +27,7 @@ from mrclab.topo.nodeconfig import NodeConfig
 Record = dict[str, Any]
 
 
-class Host:
+class RunningHost:
     """A host on the NIC that `make_nic(config, transport)` gives.
 
     `record(t, record)` writes a record of that time into the history, tells listeners and returns it whole; `tell`

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mrclab.hosts.agent.host import Host
+from mrclab.hosts.agent.host import RunningHost
 from mrclab.topo.nodeconfig import load
 
 
 class ProcessOperations:
     """Methods without underscore are operations."""
 
-    def __init__(self, host: Host, config_path: Path, stop: Callable[[], None]) -> None:
+    def __init__(self, host: RunningHost, config_path: Path, stop: Callable[[], None]) -> None:
         self._host = host
         self._hello = host.operations["hello"]
         self._config_path = config_path

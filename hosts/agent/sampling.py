@@ -16,7 +16,7 @@ KEPT = 6000
 """Samples kept in memory for the `samples` operation: ten minutes."""
 
 
-class Counted(Protocol):
+class Sampled(Protocol):
     """The part of the transport that is sampled."""
 
     def stats(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ _NOT_IN_HISTORY = ("last_placed",)  # moves with every packet, and `max_gap` say
 class Sampler:
     """Takes samples of one host."""
 
-    def __init__(self, nic: Wire, transport: Counted, record: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def __init__(self, nic: Wire, transport: Sampled, record: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         self._nic = nic
         self._transport = transport
         self._record = record

@@ -8,11 +8,11 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mrclab.hosts.agent.completions import Completions
+from mrclab.hosts.agent.completions import UnreadCompletions
 from mrclab.hosts.memory.memory import STEP_INTERVAL_S, Access, Buffer, Memory
 from mrclab.hosts.nic.seam import Loop
 from mrclab.hosts.rdma import memory as rights
-from mrclab.hosts.rdma.completion import Completion
+from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.resources import FULL_ACCESS
 from mrclab.hosts.transports import Endpoint
@@ -36,7 +36,7 @@ class VerbOperations:
         self._memory = memory
         self._directory = directory
         self._buffers: dict[int, Buffer] = {}
-        self._completions = Completions()
+        self._completions = UnreadCompletions()
 
     # --- device, protection domains, completion queues ----------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class VerbOperations:
             raise RpcError("EINVAL", f"peer {peer!r} is no known host and no IPv6 address; known: {known}") from None
 
 
-def _listed(completions: list[Completion]) -> Result:
+def _listed(completions: list[WorkCompletion]) -> Result:
     return {"completions": [done._asdict() for done in completions]}
 
 

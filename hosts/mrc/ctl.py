@@ -13,14 +13,14 @@ from mrclab.hosts.mrc.cc import controller_config
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.ev import EvState
 from mrclab.hosts.mrc.evs.evformat import EvFormat, Expansion, uplink_of
-from mrclab.hosts.mrc.evs.evprofile import ApiState, Entry, EvEvent, EvProfile, Mode, ProfileState
+from mrclab.hosts.mrc.evs.evprofile import ApiState, EvEvent, EvProfile, EvProfileEntry, EvProfileState, Mode
 from mrclab.hosts.mrc.peer import Peer
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
 
 if TYPE_CHECKING:
-    from mrclab.hosts.mrc.endpoint import Endpoint
-    from mrclab.hosts.mrc.qp import QueuePair
+    from mrclab.hosts.mrc.endpoint import MrcEndpoint
+    from mrclab.hosts.mrc.qp import MrcQueuePair
 
 _MAX_BATCH: Final = 256
 MAX_PROBE_TIMEOUT: Final = 10.0  # seconds
@@ -30,7 +30,7 @@ _PROBE_CLASSES: Final = ("NO_TRIM", "CONTROL")
 class Ctl:
     """What a controller may do with a host."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: MrcEndpoint) -> None:
         self._endpoint = endpoint
         self._profiles = endpoint.profiles
 
@@ -59,7 +59,7 @@ class Ctl:
         """EINVAL if there is no such profile."""
         return self._profiles.ev(number)
 
-    def modify_ev_profile(self, number: int, state: ProfileState) -> None:
+    def modify_ev_profile(self, number: int, state: EvProfileState) -> None:
         """One step of INIT ⇄ OFFLINE ⇄ ONLINE."""
         self.ev_profile(number).go(state)
 
@@ -102,7 +102,7 @@ class Ctl:
             profile.allow(port, value)
         return met
 
-    def query_ev_array(self, number: int) -> list[Entry]:
+    def query_ev_array(self, number: int) -> list[EvProfileEntry]:
         """QUERY_EV_ARRAY: the entries as configured."""
         return list(self.ev_profile(number).entries)
 
@@ -115,7 +115,7 @@ class Ctl:
         """Events of a profile since the last call."""
         return self.ev_profile(number).poll_events()
 
-    def _qps_of(self, number: int) -> list[QueuePair]:
+    def _qps_of(self, number: int) -> list[MrcQueuePair]:
         return [
             qp for qp in self._endpoint.qps.values() if qp.ev_profile is not None and qp.ev_profile.number == number
         ]

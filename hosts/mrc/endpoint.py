@@ -17,15 +17,15 @@ from mrclab.hosts.mrc.cc import Qpcc
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
 from mrclab.hosts.mrc.evs.ev import Denier
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.codec import WIRE, Codec
+from mrclab.hosts.mrc.packets.codec import WIRE, MrcCodec
 from mrclab.hosts.mrc.packets.controlpackets import ControlItem
-from mrclab.hosts.mrc.packets.outbox import Outbox, Port
-from mrclab.hosts.mrc.packets.packet import Packet
+from mrclab.hosts.mrc.packets.outbox import MrcPort, Outbox
+from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.hosts.mrc.peer import Peer, plane_mask
-from mrclab.hosts.mrc.qp import QueuePair
+from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.recovery.intake import intake_of
 from mrclab.hosts.mrc.requestor import Standing
-from mrclab.hosts.mrc.verbs import Verbs
+from mrclab.hosts.mrc.verbs import MrcVerbs
 from mrclab.hosts.rdma.errors import DiscardError, VerbsError
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.path import Frame
@@ -41,7 +41,7 @@ def _ignore(result: ProbeResult) -> None:
     del result
 
 
-class Endpoint(Verbs):
+class MrcEndpoint(MrcVerbs):
     """The transport of one host."""
 
     def __init__(
@@ -50,20 +50,20 @@ class Endpoint(Verbs):
         rng: random.Random,
         log: Callable[[dict[str, Any]], None],
         secrets: random.Random | None = None,
-        codec: Codec = WIRE,
+        codec: MrcCodec = WIRE,
     ) -> None:
         self.codec = codec
         self._address = srv6.to_bytes(srv6.from_text(config.host.address))
         verifier = Verifier(self._address)
-        self._ports: dict[int, Port] = {}
+        self._ports: dict[int, MrcPort] = {}
         for port in config.ports:
             # leading 48 bits of the outer destination of what is for this port
             route = srv6.nic_route(port.plane, config.host.downlink).to_bytes(6, "big")
             parser = codec.parser(port.number, route, self._address, verifier)
-            self._ports[port.number] = Port(port.number, port.plane, parser, len(self._ports))
+            self._ports[port.number] = MrcPort(port.number, port.plane, parser, len(self._ports))
         self.outbox = Outbox(self._ports)
         self._by_plane = {port.plane: port for port in self._ports.values()}
-        self._active: deque[QueuePair] = deque()
+        self._active: deque[MrcQueuePair] = deque()
         self.intake = intake_of(config)
         self.urgent = False  # a QP may have a retransmission or a probe to send
         super().__init__(config, rng, log, secrets)
@@ -93,12 +93,12 @@ class Endpoint(Verbs):
         except struct.error:
             entry.counters["malformed"] += 1
 
-    def _dispatch_other(self, packet: Packet, now: float) -> None:
+    def _dispatch_other(self, packet: MrcPacket, now: float) -> None:
         if packet.dqpn != h.ENDPOINT_QPN:
             raise DiscardError("no_qp")
         self.ops.on_packet(packet, now)
 
-    def _probe_reverse(self, qp: QueuePair, now: float) -> None:
+    def _probe_reverse(self, qp: MrcQueuePair, now: float) -> None:
         """A QP that receives but sends nothing learns of good paths for its control packets by one EV probe per RTT.
 
         It goes where those go, in the control class: a queue that counts packets would give it the place of data.
@@ -158,7 +158,7 @@ class Endpoint(Verbs):
                 return frame
         return None
 
-    def _set_aside(self, qp: QueuePair) -> bool:
+    def _set_aside(self, qp: MrcQueuePair) -> bool:
         """Take the first QP off the rotation if its windows let it send nothing; False where they do.
 
         It comes back with news of its own, or when there is room in the window of its destination. So nobody looks
@@ -188,7 +188,7 @@ class Endpoint(Verbs):
                 return True
         return False
 
-    def _rouse(self, qp: QueuePair, first: bool) -> None:
+    def _rouse(self, qp: MrcQueuePair, first: bool) -> None:
         """Into the rotation."""
         qp.awake = True
         if first:
@@ -216,7 +216,7 @@ class Endpoint(Verbs):
                     return frame
         return None
 
-    def wake(self, qp: QueuePair) -> None:
+    def wake(self, qp: MrcQueuePair) -> None:
         """The QP may have something to send."""
         if not qp.awake and not qp.idle:
             self._rouse(qp, first=False)
@@ -228,7 +228,7 @@ class Endpoint(Verbs):
         self.outbox.send(item, peer, port)
         self.on_work()
 
-    def drop_control(self, qp: QueuePair) -> None:
+    def drop_control(self, qp: MrcQueuePair) -> None:
         """Send nothing that a QP had to say."""
         self.outbox.drop_qp(qp)
 
@@ -253,7 +253,7 @@ class Endpoint(Verbs):
         entry = self._ports[port]
         return {"enabled": entry.enabled, "carrier": entry.carrier, "up": entry.up}
 
-    def _port_changed(self, entry: Port, now: float) -> None:
+    def _port_changed(self, entry: MrcPort, now: float) -> None:
         """QPs leave a dead port after their remap delay, and return at once."""
         if not entry.up:
             self.outbox.leave(entry)
@@ -309,12 +309,12 @@ class Endpoint(Verbs):
             if qp.peer is peer:
                 qp.sync_planes(now, "peer-port")
 
-    def connected(self, qp: QueuePair) -> None:
+    def connected(self, qp: MrcQueuePair) -> None:
         """A peer that has not heard of a port that is down should."""
         if qp.settings.port_status_update and self.port_mask != plane_mask(self.config):
             self.ops.announce_ports(qp.peer, self.now)
 
-    def forget(self, qp: QueuePair) -> None:
+    def forget(self, qp: MrcQueuePair) -> None:
         """A QP is gone: nothing of it may go out any more."""
         if qp.awake:
             self._active.remove(qp)
@@ -343,5 +343,5 @@ class Endpoint(Verbs):
                     qp.evs.allow(ev, Denier.DENYLIST)
             qp.wake()
 
-    def _paths_of(self, qp: QueuePair) -> list[dict[str, Any]]:
+    def _paths_of(self, qp: MrcQueuePair) -> list[dict[str, Any]]:
         return qp.path_snapshots()

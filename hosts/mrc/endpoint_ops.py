@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import control_frame
-from mrclab.hosts.mrc.packets.packet import Packet
+from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.hosts.mrc.peer import Peer
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
@@ -23,7 +23,7 @@ from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.rdma.timers import Timer
 
 if TYPE_CHECKING:
-    from mrclab.hosts.mrc.endpoint import Endpoint
+    from mrclab.hosts.mrc.endpoint import MrcEndpoint
 
 _ID_MASK = 0xFFFF
 _UPDATE_TRIES = 10  # at the first interval; then it doubles each time, and history is told
@@ -40,10 +40,10 @@ class OpItem:
     op: int
     request_id: int
     body: Callable[[float], bytes]
-    path: Path | None = None
+    path: EvRoute | None = None
     data_class: bool = False
 
-    def frame(self, path: Path, now: float) -> Frame:
+    def frame(self, path: EvRoute, now: float) -> Frame:
         """Build it for a path."""
         body = self.body(now)
         if not self.data_class:
@@ -85,7 +85,7 @@ class _Probe:
 class EndpointOps:
     """Requests and answers of one host."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: MrcEndpoint) -> None:
         self._endpoint = endpoint
         self._updates: dict[bytes, _Update] = {}  # by address of the peer
         self._probes: dict[int, _Probe] = {}
@@ -106,7 +106,7 @@ class EndpointOps:
     def probe(
         self,
         peer: Peer,
-        path: Path,
+        path: EvRoute,
         timeout: float,
         done: Callable[[ProbeResult], None],
         now: float,
@@ -123,7 +123,7 @@ class EndpointOps:
             return h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(at)).pack()
 
         self._endpoint.send_control(
-            OpItem(h.Op.ENDPOINT_REQUEST, request_id, body, path, data_class=not control), peer, path.port
+            OpItem(h.MrcOpcode.ENDPOINT_REQUEST, request_id, body, path, data_class=not control), peer, path.port
         )
 
     def forget(self, peer: Peer) -> None:
@@ -146,7 +146,7 @@ class EndpointOps:
         def body(at: float) -> bytes:
             return h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, endpoint.port_mask, h.timestamp(at)).pack()
 
-        endpoint.send_control(OpItem(h.Op.ENDPOINT_REQUEST, update.request_id, body), update.peer, port)
+        endpoint.send_control(OpItem(h.MrcOpcode.ENDPOINT_REQUEST, update.request_id, body), update.peer, port)
         if update.tries == _UPDATE_TRIES + 1:
             endpoint.log({"kind": "port.update.unanswered", "peer": update.peer.text})
         doublings = min(max(0, update.tries - _UPDATE_TRIES), 16)
@@ -161,15 +161,15 @@ class EndpointOps:
 
     # --- packets in -------------------------------------------------------------------------------
 
-    def on_packet(self, packet: Packet, now: float) -> None:
+    def on_packet(self, packet: MrcPacket, now: float) -> None:
         """An endpoint request or response."""
         peer = self._endpoint.known_peer(packet.source)
-        if packet.op == h.Op.ENDPOINT_REQUEST:
+        if packet.op == h.MrcOpcode.ENDPOINT_REQUEST:
             self._on_request(packet, peer, now)
-        elif packet.op == h.Op.ENDPOINT_RESPONSE and peer is not None:
+        elif packet.op == h.MrcOpcode.ENDPOINT_RESPONSE and peer is not None:
             self._on_response(packet, peer, now)
 
-    def _on_request(self, packet: Packet, peer: Peer | None, now: float) -> None:
+    def _on_request(self, packet: MrcPacket, peer: Peer | None, now: float) -> None:
         request = h.EndpointRequest.unpack(packet.view, packet.body_at)
         if peer is None:
             return  # no template leads there
@@ -183,7 +183,9 @@ class EndpointOps:
                 op, entropy, self._endpoint.told_mask, stamp, min(max(held, 0), 0xFFFFFFFF)
             ).pack()
 
-        self._endpoint.send_control(OpItem(h.Op.ENDPOINT_RESPONSE, packet.psn & PSN_MASK, body), peer, packet.port)
+        self._endpoint.send_control(
+            OpItem(h.MrcOpcode.ENDPOINT_RESPONSE, packet.psn & PSN_MASK, body), peer, packet.port
+        )
 
     def _take_update(self, peer: Peer, request_id: int, request: h.EndpointRequest, now: float) -> bool:
         """False for an update that a newer one has overtaken."""
@@ -195,7 +197,7 @@ class EndpointOps:
         self._endpoint.peer_ports(peer, request.port_mask, now)
         return True
 
-    def _on_response(self, packet: Packet, peer: Peer, now: float) -> None:
+    def _on_response(self, packet: MrcPacket, peer: Peer, now: float) -> None:
         """The answer to a request; its mask counts if it was asked for after the last news of that peer's ports."""
         response = h.EndpointResponse.unpack(packet.view, packet.body_at)
         if response.op == h.EndpointOp.PORT_STATUS_UPDATE:

@@ -8,9 +8,9 @@ from math import inf
 from typing import Any
 
 from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller
-from mrclab.hosts.mrc.evs.paths import Path
-from mrclab.hosts.mrc.packets.codec import WIRE, Codec
-from mrclab.hosts.mrc.settings import QpSettings
+from mrclab.hosts.mrc.evs.paths import EvRoute
+from mrclab.hosts.mrc.packets.codec import WIRE, MrcCodec
+from mrclab.hosts.mrc.settings import MrcQpSettings
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets.path import cable_macs
 from mrclab.topo import srv6
@@ -42,7 +42,7 @@ _LATELY_RTTS = 2.0  # within which data must have come by a plane for it to be n
 class Peer:
     """One destination host. Exists while a QP leads there."""
 
-    def __init__(self, config: NodeConfig, address: str, rng: random.Random, codec: Codec = WIRE) -> None:
+    def __init__(self, config: NodeConfig, address: str, rng: random.Random, codec: MrcCodec = WIRE) -> None:
         try:
             self.template: Template = config.template_for(address)
             _group, downlink = srv6.host_of_address(srv6.from_text(address))
@@ -62,12 +62,12 @@ class Peer:
         self._config = config
         self._codec = codec
         self._sr_template = _with_downlink(srv6.from_text(self.template.address), downlink)
-        self.paths: dict[int, list[Path]] = {}  # plane -> all paths, with the control tag
+        self.paths: dict[int, list[EvRoute]] = {}  # plane -> all paths, with the control tag
         for port in config.ports:
             uplinks = self.uplinks(port.plane)
             self.paths[port.plane] = [self.path(port.plane, uplink, _CONTROL_TAG) for uplink in uplinks]
-        self.reverse: dict[int, Path] = {}
-        self.allowed: dict[int, list[Path]] = {}
+        self.reverse: dict[int, EvRoute] = {}
+        self.allowed: dict[int, list[EvRoute]] = {}
         self.apply_denylist(config, rng)
         self.control_turn = 0  # which port the last control packet took
         self.heard_turn = 0  # the same among those that its data lately came by
@@ -87,7 +87,7 @@ class Peer:
             return (0,)
         return self.template.uplinks.get(plane, ())
 
-    def path(self, plane: int, uplink: int, tag: int) -> Path:
+    def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
         """The path of one EV, with this tag."""
         config = self._config
         port = next(p for p in config.ports if p.plane == plane)
@@ -136,7 +136,7 @@ class Peer:
         elif now in uplinks:
             self.reverse[plane] = paths[(uplinks.index(now) + 1) % len(paths)]
 
-    def qpcc(self, settings: QpSettings, now: float, **config: Any) -> Qpcc:
+    def qpcc(self, settings: MrcQpSettings, now: float, **config: Any) -> Qpcc:
         """The congestion window of this destination: one for all QPs that follow the same law."""
         key = (settings.cc_profile, settings.trimming, repr(sorted(config.items())))
         found = self._windows.get(key)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any, Protocol
 
-from mrclab.hosts.mrc.cc import NSCC, Controller, Qpcc
+from mrclab.hosts.mrc.cc import NSCC, CongestionController, Qpcc
 from mrclab.hosts.mrc.evs import siblings
 from mrclab.hosts.mrc.evs.ev import Denier, Ev, EvSet
 from mrclab.hosts.mrc.evs.evformat import uplink_of, value_of
@@ -14,13 +14,13 @@ from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, EvProfile, Mode
 from mrclab.hosts.mrc.evs.probing import Prober
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import AckItem, ControlItem, SackItem
-from mrclab.hosts.mrc.packets.packet import Packet
+from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.hosts.mrc.peer import HEADER_BYTES, Peer
 from mrclab.hosts.mrc.recovery.intake import Intake
-from mrclab.hosts.mrc.requestor import Requestor
-from mrclab.hosts.mrc.responder import Responder
-from mrclab.hosts.mrc.settings import QpSettings
-from mrclab.hosts.mrc.stats import QpStats
+from mrclab.hosts.mrc.requestor import MrcRequestor
+from mrclab.hosts.mrc.responder import MrcResponder
+from mrclab.hosts.mrc.settings import MrcQpSettings
+from mrclab.hosts.mrc.stats import MrcQpStats
 from mrclab.hosts.rdma import qp as rc
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
@@ -33,15 +33,15 @@ from mrclab.topo import srv6
 _RTS = QpState.RTS
 
 
-class Services(rc.Services, Protocol):
+class MrcServices(rc.QpServices, Protocol):
     """What an MRC QP asks of the endpoint it lives in."""
 
     on_work: Callable[[], None]
     urgent: bool  # a QP may have a retransmission or a probe to send
-    qps: dict[int, QueuePair]
+    qps: dict[int, MrcQueuePair]
     intake: Intake | None  # what this host can take, where that has limits
 
-    def wake(self, qp: QueuePair) -> None:
+    def wake(self, qp: MrcQueuePair) -> None:
         """The QP may have something to send."""
 
     def room(self, qpcc: Qpcc) -> bool:
@@ -50,21 +50,23 @@ class Services(rc.Services, Protocol):
     def send_control(self, item: ControlItem, peer: Peer) -> None:
         """Queue a control packet to a peer, for the port whose turn it is."""
 
-    def drop_control(self, qp: QueuePair) -> None:
+    def drop_control(self, qp: MrcQueuePair) -> None:
         """Send nothing that a QP had to say."""
 
 
-class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requestor, Responder]):
+class MrcQueuePair(
+    rc.QueuePair[MrcServices, MrcQpSettings, MrcQpStats, CongestionController, MrcRequestor, MrcResponder]
+):
     """One QP: its path set and what it tells its peer."""
 
-    read_stats = reader(QpStats)
+    read_stats = reader(MrcQpStats)
 
     def __init__(
         self,
-        host: Services,
+        host: MrcServices,
         qpn: int,
         peer: Peer,
-        settings: QpSettings,
+        settings: MrcQpSettings,
         pd: int,
         send_cq: CompletionQueue,
         recv_cq: CompletionQueue,
@@ -75,7 +77,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
         super().__init__(host, qpn, peer.text, pd, send_cq, recv_cq)
         self.peer = peer
         self.settings = settings
-        self.stats = QpStats()
+        self.stats = MrcQpStats()
         self.remote_wimm = settings.wimm
         self.awake = False  # in the endpoint's list of QPs that may have something to send
         self.pending = False  # in the list of those that wait for room in the window of their destination
@@ -94,17 +96,17 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
         self.remote_wimm = min(self.settings.wimm, peer["wimm"])
         self.requestor.limit_window(peer["mpr"])
 
-    def retune(self, settings: QpSettings, peer: Mapping[str, int]) -> None:
+    def retune(self, settings: MrcQpSettings, peer: Mapping[str, int]) -> None:
         """Other attributes of the sending half, and of what the peer takes, before anything was sent (RTR to RTS)."""
         self.settings = settings
-        self.requestor = Requestor(self)
+        self.requestor = MrcRequestor(self)
         self.remote_wimm = peer["wimm"]
         self.requestor.limit_window(peer["mpr"])
 
     def _begin(self) -> None:
         self.evs = self._draw_evs()
-        self.requestor = Requestor(self)
-        self.responder = Responder(self)
+        self.requestor = MrcRequestor(self)
+        self.responder = MrcResponder(self)
         self.prober = Prober(self)
         self._apply_denials()
         self.sync_planes(self.host.now, "port", requeue=False)
@@ -235,7 +237,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
         """The content of a SACK that a port takes now."""
         return self.responder.take_sack(item, now)
 
-    def refuse(self, packet: Packet, refusal: Refusal) -> None:
+    def refuse(self, packet: MrcPacket, refusal: Refusal) -> None:
         """A write cannot be placed: tell the peer, and stop."""
         self.stats.access_errors += 1
         self.send_control(AckItem(self, refusal.syndrome, packet.psn, self.responder.msn))
@@ -243,7 +245,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
 
     # --- packets ----------------------------------------------------------------------------------
 
-    def on_packet(self, packet: Packet, now: float) -> int:
+    def on_packet(self, packet: MrcPacket, now: float) -> int:
         """Whatever came for this QP; return how many new bytes of payload were placed."""
         if packet.op in h.WRITES:
             if self.state is _RTS or self.state is QpState.RTR:
@@ -257,7 +259,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
             self.wake()
         return 0
 
-    def on_sack(self, packet: Packet, now: float) -> None:
+    def on_sack(self, packet: MrcPacket, now: float) -> None:
         """A SACK for the sending half."""
         if self.state is not QpState.RTS:
             return
@@ -269,7 +271,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
             self.peer.use_reverse(sack.entropy)
         self.requestor.feedback.on_sack(sack, now, sent_at)
 
-    def on_nack(self, packet: Packet, now: float) -> None:
+    def on_nack(self, packet: MrcPacket, now: float) -> None:
         """A NACK for the sending half."""
         if self.state is not QpState.RTS:
             return
@@ -279,7 +281,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
         else:
             self.requestor.feedback.on_nack(nack, now)
 
-    def on_ack(self, packet: Packet, now: float) -> None:
+    def on_ack(self, packet: MrcPacket, now: float) -> None:
         """A Transport ACK or NAK."""
         if self.state is not QpState.RTS:
             return
@@ -296,7 +298,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
         else:
             self.stats.bogus_control += 1
 
-    def on_probe(self, packet: Packet, now: float) -> None:
+    def on_probe(self, packet: MrcPacket, now: float) -> None:
         """A reliability probe for the receiving half."""
         if self.state in {QpState.RTR, QpState.RTS}:
             self.responder.on_probe(packet, h.Probe.unpack(packet.view, packet.body_at), now)
@@ -336,7 +338,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, Controller, Requesto
         ]
 
 
-def _cc_parameters(settings: QpSettings, config: dict[str, Any] | None) -> dict[str, Any]:
+def _cc_parameters(settings: MrcQpSettings, config: dict[str, Any] | None) -> dict[str, Any]:
     """Parameters of the congestion controller: those of the profile, and what the QP's own switches say."""
     chosen = dict(config or {})
     if not settings.quick_adapt and settings.cc_profile == NSCC:
@@ -344,11 +346,11 @@ def _cc_parameters(settings: QpSettings, config: dict[str, Any] | None) -> dict[
     return chosen
 
 
-_HANDLERS: dict[int, Callable[[QueuePair, Packet, float], None]] = {
-    h.Op.SACK: QueuePair.on_sack,
-    h.Op.NACK: QueuePair.on_nack,
-    h.Op.ACK: QueuePair.on_ack,
-    h.Op.PROBE: QueuePair.on_probe,
+_HANDLERS: dict[int, Callable[[MrcQueuePair, MrcPacket, float], None]] = {
+    h.MrcOpcode.SACK: MrcQueuePair.on_sack,
+    h.MrcOpcode.NACK: MrcQueuePair.on_nack,
+    h.MrcOpcode.ACK: MrcQueuePair.on_ack,
+    h.MrcOpcode.PROBE: MrcQueuePair.on_probe,
 }
 
 _EVENT_WORDS = {

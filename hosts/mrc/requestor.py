@@ -16,7 +16,7 @@ from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.account import Account
 from mrclab.hosts.mrc.recovery.feedback import Feedback
 from mrclab.hosts.mrc.recovery.loss import LossDetector
-from mrclab.hosts.mrc.recovery.sent import INFERRED, Message, PacketState, SentPacket
+from mrclab.hosts.mrc.recovery.sent import INFERRED, MrcMessage, PacketState, SentPacket
 from mrclab.hosts.mrc.recovery.window import SendWindow
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets import wire
@@ -26,7 +26,7 @@ from mrclab.hosts.rdma.qp import SendHalf
 from mrclab.topo.nodeconfig import MPR_UNIT
 
 if TYPE_CHECKING:
-    from mrclab.hosts.mrc.qp import QueuePair
+    from mrclab.hosts.mrc.qp import MrcQueuePair
 
 _FLIGHT = PacketState.FLIGHT
 _LOST = PacketState.LOST
@@ -39,8 +39,8 @@ _TC_DATA = h.Dscp.TRIMMABLE << 2 | wire.ECN_ECT
 _TC_RETX = h.Dscp.TRIMMABLE_RETX << 2 | wire.ECN_ECT
 _TC_NO_TRIM = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
-_OPCODES = wire.write_opcodes(int(h.Op.WRITE_FIRST))
-_MIDDLE = int(h.Op.WRITE_MIDDLE)
+_OPCODES = wire.write_opcodes(int(h.MrcOpcode.WRITE_FIRST))
+_MIDDLE = int(h.MrcOpcode.WRITE_MIDDLE)
 _LOSS_COUNTER = {
     "time": "lost_time",
     "same-ev": "lost_same_ev",
@@ -58,12 +58,12 @@ class Standing(Enum):
     RESTS = 2  # it has nothing to send, or waits for news of its own
 
 
-class Requestor(SendHalf[Message, "QueuePair"]):
+class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
     """Send queue, windows, retransmission."""
 
-    message_class = Message
+    message_class = MrcMessage
 
-    def __init__(self, qp: QueuePair) -> None:
+    def __init__(self, qp: MrcQueuePair) -> None:
         self.qp = qp
         s = qp.settings
         self._mtu = s.path_mtu
@@ -81,8 +81,8 @@ class Requestor(SendHalf[Message, "QueuePair"]):
         self.loss = LossDetector(s)
         self._note_sent = self.loss.sent
         self.feedback = Feedback(self)
-        self.unsent: deque[Message] = deque()
-        self.incomplete: deque[Message] = deque()  # all that are posted and not completed, in order
+        self.unsent: deque[MrcMessage] = deque()
+        self.incomplete: deque[MrcMessage] = deque()  # all that are posted and not completed, in order
         self.lost: list[int] = []  # heap of seqs that wait for retransmission; may hold some that do not any more
         self.wimm_in_flight = 0
         self.last_progress = 0.0
@@ -96,7 +96,7 @@ class Requestor(SendHalf[Message, "QueuePair"]):
 
     # --- posting ----------------------------------------------------------------------------------
 
-    def post(self, message: Message) -> None:
+    def post(self, message: MrcMessage) -> None:
         """Queue a message; ENOMEM where the peer takes no further immediate yet."""
         if message.imm is not None:
             limit = self.qp.remote_wimm
@@ -209,7 +209,7 @@ class Requestor(SendHalf[Message, "QueuePair"]):
         else:
             self._fill_edge(packet, message, index)
 
-    def _fill_edge(self, packet: SentPacket, message: Message, index: int) -> None:
+    def _fill_edge(self, packet: SentPacket, message: MrcMessage, index: int) -> None:
         """The first or the last piece of a message."""
         last = message.sent == message.packets
         with_imm = message.imm is not None
@@ -424,7 +424,7 @@ class Requestor(SendHalf[Message, "QueuePair"]):
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _clear(self) -> deque[Message]:
+    def _clear(self) -> deque[MrcMessage]:
         self._timer.cancel()
         self._stranded.cancel()
         self.unsent.clear()

@@ -19,8 +19,8 @@ from mrclab.hosts.rdma.qp import ReceiveHalf
 from mrclab.hosts.rdma.states import QpState
 
 if TYPE_CHECKING:
-    from mrclab.hosts.mrc.packets.packet import Packet
-    from mrclab.hosts.mrc.qp import QueuePair
+    from mrclab.hosts.mrc.packets.packet import MrcPacket
+    from mrclab.hosts.mrc.qp import MrcQueuePair
     from mrclab.hosts.mrc.recovery.intake import Intake
 
 _BITMAP_MASK = (1 << h.BITMAP_BITS) - 1
@@ -34,10 +34,10 @@ _ASKS = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
 _ENDS_MESSAGE = h.ENDS_MESSAGE
 
 
-class Responder(ReceiveHalf):
+class MrcResponder(ReceiveHalf):
     """Receive window of one QP."""
 
-    def __init__(self, qp: QueuePair) -> None:
+    def __init__(self, qp: MrcQueuePair) -> None:
         super().__init__()
         self.qp = qp
         self._stats = qp.stats
@@ -74,7 +74,7 @@ class Responder(ReceiveHalf):
 
     # --- packets ----------------------------------------------------------------------------------
 
-    def on_write(self, packet: Packet, now: float) -> int:
+    def on_write(self, packet: MrcPacket, now: float) -> int:
         """A data packet whose ICRC is right, or a trimmed one; return how many bytes were placed."""
         stats = self._stats
         stats.received_packets += 1
@@ -112,12 +112,12 @@ class Responder(ReceiveHalf):
             self._trigger(packet, seq, now)
         return size
 
-    def _on_duplicate(self, packet: Packet, seq: int) -> None:
+    def _on_duplicate(self, packet: MrcPacket, seq: int) -> None:
         self.qp.stats.duplicate_packets += 1
         self.qp.peer.doubt_reverse(packet.entropy)
         self._sack(packet, seq)
 
-    def _has_receive(self, packet: Packet) -> bool:
+    def _has_receive(self, packet: MrcPacket) -> bool:
         """Whether the receive that this immediate will take is posted: the n-th immediate takes the n-th receive."""
         ahead = unwrap_bits(packet.rqmsn, self._delivered, 16) - self._delivered
         if ahead < 1:
@@ -129,7 +129,7 @@ class Responder(ReceiveHalf):
             return False
         return True
 
-    def _admit(self, intake: Intake, packet: Packet, distance: int, now: float) -> bool:
+    def _admit(self, intake: Intake, packet: MrcPacket, distance: int, now: float) -> bool:
         """Whether this host has what a packet needs that is this far above the oldest gap."""
         more = units_of(distance) - self._units
         if more > 0:
@@ -150,12 +150,12 @@ class Responder(ReceiveHalf):
             self._intake.give_bitmaps(self._units - keep)
             self._units = keep
 
-    def _unexpected(self, packet: Packet, reason: str) -> None:
+    def _unexpected(self, packet: MrcPacket, reason: str) -> None:
         """The peer does what no MRC requestor does: tell it that this is the end, and stop."""
         self._nack(packet, h.Reason.UNEXP_EVENT)
         self.qp.fail("REM_INV_REQ_ERR", f"the peer broke the protocol: {reason}", at_fault=False)
 
-    def _count(self, packet: Packet, seq: int, now: float) -> None:
+    def _count(self, packet: MrcPacket, seq: int, now: float) -> None:
         """A new packet is in memory."""
         stats = self._stats
         stats.placed_packets += 1
@@ -168,12 +168,12 @@ class Responder(ReceiveHalf):
         if seq > self.highest:  # noqa: PLR1730  a call per packet costs more
             self.highest = seq
 
-    def _note_end(self, packet: Packet, seq: int) -> None:
+    def _note_end(self, packet: MrcPacket, seq: int) -> None:
         """The last packet of a message: it is complete once everything up to here has arrived."""
         imm = packet.imm if packet.op in h.WITH_IMM else None
         heappush(self._ends, (seq, packet.msn, packet.rqmsn, imm, packet.dma_length))
 
-    def _advance(self, packet: Packet) -> bool:
+    def _advance(self, packet: MrcPacket) -> bool:
         """This packet closed the oldest gap: move on, and deliver what is now complete. False where the QP failed."""
         run = (~self.bits & self.bits + 1).bit_length() - 1
         self.bits >>= run
@@ -196,7 +196,7 @@ class Responder(ReceiveHalf):
                     return False
         return True
 
-    def _on_trimmed(self, packet: Packet, seq: int, distance: int) -> None:
+    def _on_trimmed(self, packet: MrcPacket, seq: int, distance: int) -> None:
         self.qp.stats.trimmed_packets += 1
         if distance < 0 or self.bits >> max(distance, 0) & 1:
             self._sack(packet, seq)  # it arrived whole before
@@ -205,7 +205,7 @@ class Responder(ReceiveHalf):
 
     # --- feedback ---------------------------------------------------------------------------------
 
-    def _trigger(self, packet: Packet, seq: int, now: float) -> None:
+    def _trigger(self, packet: MrcPacket, seq: int, now: float) -> None:
         """The specification's five reasons for a SACK; else one is due when the packets stop coming."""
         size = packet.size
         self._unreported += max(_LEAST_COUNTED, size)
@@ -239,7 +239,7 @@ class Responder(ReceiveHalf):
             self.qp.send_control(SackItem(self.qp, h.Mark.NONE, entropy, 0, self.base - 1, None, gaps=True))
             at = self._gap_from(at + h.BITMAP_BITS)
 
-    def _sack(self, packet: Packet, seq: int) -> None:
+    def _sack(self, packet: MrcPacket, seq: int) -> None:
         self._unreported = 0
         self._held = False
         self._idle.cancel()
@@ -247,7 +247,7 @@ class Responder(ReceiveHalf):
         self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None))
         self._acknowledge()
 
-    def _verdict(self, packet: Packet) -> h.Mark:
+    def _verdict(self, packet: MrcPacket) -> h.Mark:
         """What the peer shall do with a marked packet's EV: skip it, or give it up after so many marks in a row."""
         if not self._condemn_after:
             return h.Mark.SKIP_ONCE
@@ -267,10 +267,10 @@ class Responder(ReceiveHalf):
             self._ack_due = False
             self.qp.send_control(AckItem(self.qp, wire.Syndrome.ACK, wrap(self.base - 1 + self.first_psn), self.msn))
 
-    def _nack(self, packet: Packet, reason: h.Reason) -> None:
+    def _nack(self, packet: MrcPacket, reason: h.Reason) -> None:
         self.qp.send_control(NackItem(self.qp, reason, packet.entropy, packet.psn, packet.timestamp))
 
-    def on_probe(self, packet: Packet, probe: h.Probe, now: float) -> None:
+    def on_probe(self, packet: MrcPacket, probe: h.Probe, now: float) -> None:
         """A reliability probe: answer at once, with the state of the moment."""
         self.qp.stats.probes_answered += 1
         self.qp.peer.doubt_reverse(packet.entropy)

@@ -15,7 +15,7 @@ RETRY_ENDLESS: Final = 25  # exp_cnt that means: never give up
 
 
 @dataclass(frozen=True)
-class QpSettings(rc.QpSettings):
+class MrcQpSettings(rc.QpSettings):
     """Attributes of a QP. Times in seconds, sizes in bytes, `…_rtts` in base RTTs.
 
     Those that TransportSection has too mean what is said there.
@@ -43,12 +43,12 @@ class QpSettings(rc.QpSettings):
     tell_siblings: bool
 
 
-_FROM_CONFIG: Final = frozenset(f.name for f in fields(QpSettings)) & frozenset(TransportSection.model_fields)
+_FROM_CONFIG: Final = frozenset(f.name for f in fields(MrcQpSettings)) & frozenset(TransportSection.model_fields)
 _CALLER_MAY_SET: Final = _FROM_CONFIG | {"ev_profile", "path_mtu"}
 _LEAST_MTU: Final = 256
 
 
-def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> QpSettings:
+def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> MrcQpSettings:
     """Defaults of the node config for a destination with `overrides`: fields of TransportSection, `path_mtu` in bytes.
 
     EINVAL for a name that does not exist and for a value that the node config could not hold either.
@@ -64,7 +64,7 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> QpS
         names = ", ".join(p.name for p in config.ev_profiles)
         raise VerbsError("EINVAL", f"there is no EV profile {section.ev_profile!r}; there are {names}") from None
     chosen = {name: getattr(section, name) for name in _FROM_CONFIG}
-    return QpSettings(path_mtu=path_mtu, base_rtt=template.base_rtt, ev=profile, **chosen)
+    return MrcQpSettings(path_mtu=path_mtu, base_rtt=template.base_rtt, ev=profile, **chosen)
 
 
 def _checked(section: TransportSection, overrides: dict[str, Any]) -> TransportSection:

@@ -8,7 +8,7 @@ from mrclab.hosts.rdma import stats as rc
 
 
 @dataclass(slots=True)
-class QpStats(rc.QpStats):
+class MrcQpStats(rc.QpStats):
     """What one QP has counted since it was created."""
 
     lost_time: int = 0

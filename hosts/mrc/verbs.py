@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from mrclab.hosts.mrc.cc import Qpcc
-from mrclab.hosts.mrc.evs.evprofile import EvProfile, ProfileState
+from mrclab.hosts.mrc.evs.evprofile import EvProfile, EvProfileState
 from mrclab.hosts.mrc.evs.profiles import Profiles
-from mrclab.hosts.mrc.packets.codec import Codec
+from mrclab.hosts.mrc.packets.codec import MrcCodec
 from mrclab.hosts.mrc.packets.controlpackets import ControlItem
-from mrclab.hosts.mrc.packets.outbox import Port
+from mrclab.hosts.mrc.packets.outbox import MrcPort
 from mrclab.hosts.mrc.peer import Peer
-from mrclab.hosts.mrc.qp import QueuePair
+from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.recovery.intake import Intake
 from mrclab.hosts.mrc.settings import qp_settings
 from mrclab.hosts.rdma import endpoint as rc
@@ -22,12 +22,12 @@ from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo.nodeconfig import NodeConfig
 
 
-class Verbs(rc.Hosted[Port, QueuePair]):
+class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
     """Tables of a host and the calls on them. The packet side is in Endpoint."""
 
     transport = "MRC"
     of_peer = ("qpn", "psn", "mpr", "wimm")
-    codec: Codec
+    codec: MrcCodec
     urgent: bool
     intake: Intake | None
 
@@ -52,11 +52,11 @@ class Verbs(rc.Hosted[Port, QueuePair]):
         """There may be room in the window of a destination."""
         raise NotImplementedError
 
-    def drop_control(self, qp: QueuePair) -> None:
+    def drop_control(self, qp: MrcQueuePair) -> None:
         """Send nothing that a QP had to say."""
         raise NotImplementedError
 
-    def forget(self, qp: QueuePair) -> None:
+    def forget(self, qp: MrcQueuePair) -> None:
         """A QP is gone."""
         raise NotImplementedError
 
@@ -74,7 +74,7 @@ class Verbs(rc.Hosted[Port, QueuePair]):
 
     def _make_qp(
         self, qpn: int, peer: str, pd: int, send: CompletionQueue, recv: CompletionQueue, attributes: dict[str, Any]
-    ) -> QueuePair:
+    ) -> MrcQueuePair:
         """`attributes` are those of QpSettings: mpr, wimm, timeout_exponent, …
 
         `ev_profile` is a name of the node config or the number of a profile made by Ctl, and so is `cc_profile`.
@@ -85,7 +85,7 @@ class Verbs(rc.Hosted[Port, QueuePair]):
         ev_profile, cc_config = self._profiles(attributes)
         settings = qp_settings(self.config, entry.template, **attributes)
         entry = self.peers.get(entry.address_bytes, entry)
-        qp = QueuePair(self, qpn, entry, settings, pd, send, recv, self.now, ev_profile, cc_config)
+        qp = MrcQueuePair(self, qpn, entry, settings, pd, send, recv, self.now, ev_profile, cc_config)
         if ev_profile is not None:
             ev_profile.users += 1
         qp.cc_profile = cc_profile if isinstance(cc_profile, int) else None
@@ -99,7 +99,7 @@ class Verbs(rc.Hosted[Port, QueuePair]):
         cc_config: dict[str, Any] = {}
         if isinstance(attributes.get("ev_profile"), int):
             profile = self.profiles.ev(attributes.pop("ev_profile"))
-            if profile.state is not ProfileState.ONLINE:
+            if profile.state is not EvProfileState.ONLINE:
                 raise VerbsError(
                     "EINVAL", f"EV profile {profile.number} is {profile.state.value}; bring it ONLINE first"
                 )

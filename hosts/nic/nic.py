@@ -19,7 +19,7 @@ from typing import Any
 
 from mrclab.hosts.nic.carrier import CarrierWatch
 from mrclab.hosts.nic.delayline import DelayLine
-from mrclab.hosts.nic.nicport import Port
+from mrclab.hosts.nic.nicport import SocketPort
 from mrclab.hosts.nic.seam import Frame, Taker, Transport
 from mrclab.topo.linkcheck import LinkCheckError, answer
 from mrclab.topo.nodeconfig import NodeConfig
@@ -87,8 +87,8 @@ class Nic:
         self._host = config.host.name
         self._rate_pps = config.link.rate_pps
         self._path_mtu = config.path_mtu
-        self.ports = tuple(Port(port, config) for port in config.ports)
-        self._up: tuple[Port, ...] = ()
+        self.ports = tuple(SocketPort(port, config) for port in config.ports)
+        self._up: tuple[SocketPort, ...] = ()
         self._by_interface = {port.config.name: port for port in self.ports}
         self.delay_line = DelayLine(config.link.delay)
         self._carrier = CarrierWatch(self._by_interface)
@@ -278,7 +278,7 @@ class Nic:
         self.now = max(self.now, now)
         return self.now
 
-    def _receive(self, port: Port) -> int:
+    def _receive(self, port: SocketPort) -> int:
         """Take what waits in a port's ring: link checks are answered, packets delivered or put into the delay line."""
         count = size = 0
         delayed = self.delay_line.link_delay > 0
@@ -318,7 +318,7 @@ class Nic:
             return
         self._transport.receive(port, frame, now)
 
-    def _answer_link_check(self, port: Port, frame: memoryview) -> None:
+    def _answer_link_check(self, port: SocketPort, frame: memoryview) -> None:
         try:
             reply = answer(frame, self._host, port.number, port.mac)
         except LinkCheckError as error:

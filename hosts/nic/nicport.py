@@ -12,7 +12,7 @@ from mrclab.topo.numbers import MTU_HEADROOM
 log = logging.getLogger(__name__)
 
 
-class Port:
+class SocketPort:
     """One NIC port: its socket, its pacer, its counters."""
 
     def __init__(self, config: NicPort, node: NodeConfig) -> None:

@@ -47,7 +47,7 @@ class Frame(Protocol):
 
 
 class Transport(Protocol):
-    """What the NIC asks of a host's transport; `hosts.mrc.endpoint.Endpoint` in the lab."""
+    """What the NIC asks of a host's transport; `hosts.mrc.endpoint.MrcEndpoint` in the lab."""
 
     on_work: Callable[[], None]
     """Called when there may be something to send that was not there before; the NIC sets it where it wants to know."""

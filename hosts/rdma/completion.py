@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mrclab.hosts.rdma.errors import VerbsError
 
 
-class Completion(NamedTuple):
+class WorkCompletion(NamedTuple):
     """One completed work request."""
 
     wr_id: int
@@ -32,9 +32,9 @@ class CompletionQueue:
         self.users = 0
         self.overflowed = False
         self.notify: Callable[[], None] | None = None  # called whenever an entry was added
-        self._entries: deque[Completion] = deque()
+        self._entries: deque[WorkCompletion] = deque()
 
-    def push(self, completion: Completion) -> bool:
+    def push(self, completion: WorkCompletion) -> bool:
         """Add an entry; False when the queue is full and it was lost."""
         if len(self._entries) >= self.depth:
             self.overflowed = True
@@ -44,7 +44,7 @@ class CompletionQueue:
             self.notify()
         return True
 
-    def poll(self, most: int) -> list[Completion]:
+    def poll(self, most: int) -> list[WorkCompletion]:
         """Take up to `most` entries."""
         entries = self._entries
         return [entries.popleft() for _ in range(min(most, len(entries)))]

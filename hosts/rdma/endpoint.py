@@ -13,7 +13,7 @@ from mrclab.hosts.rdma.verbs import Verbs
 _DISCARDS: Final = ("icrc_errors", "malformed", "foreign", "misdelivered", "no_qp")
 
 
-class Port:
+class TransportPort:
     """One NIC port as the transport sees it."""
 
     __slots__ = ("carrier", "counters", "enabled", "number", "placed_bytes", "plane", "up")
@@ -32,7 +32,7 @@ class Port:
         return {"up": self.up, "placed_bytes": self.placed_bytes, **{kind: self.counters[kind] for kind in _DISCARDS}}
 
 
-P = TypeVar("P", bound=Port)
+P = TypeVar("P", bound=TransportPort)
 Qp = TypeVar("Qp", bound=AnyQueuePair)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from mrclab.hosts.rdma.completion import Completion, CompletionQueue
+from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.memory import MemoryTable
 from mrclab.hosts.rdma.packets.message import PostedWrite
 from mrclab.hosts.rdma.settings import QpSettings
@@ -19,7 +19,7 @@ from mrclab.topo.nodeconfig import NodeConfig
 
 M = TypeVar("M", bound=PostedWrite)
 Q = TypeVar("Q", bound="QueuePair[Any, Any, Any, Any, Any, Any]")
-HostT = TypeVar("HostT", bound="Services")
+HostT = TypeVar("HostT", bound="QpServices")
 SettingsT = TypeVar("SettingsT", bound=QpSettings)
 StatsT = TypeVar("StatsT", bound=QpStats)
 CcT = TypeVar("CcT", bound="Shown")
@@ -27,7 +27,7 @@ SendT = TypeVar("SendT", bound="SendHalf[Any, Any]")
 ReceiveT = TypeVar("ReceiveT", bound="ReceiveHalf")
 
 
-class Services(Protocol):
+class QpServices(Protocol):
     """What a QP asks of the endpoint it lives in; each transport adds its own."""
 
     config: NodeConfig
@@ -201,14 +201,16 @@ class QueuePair(Generic[HostT, SettingsT, StatsT, CcT, SendT, ReceiveT]):
         """A posted write is over."""
         message.release()
         self.log("wr.done", wr_id=message.wr_id, opcode=message.opcode, status=status, bytes=message.length)
-        done = Completion(message.wr_id, status, message.opcode, message.length, self.qpn, None, self.host.now)
+        done = WorkCompletion(message.wr_id, status, message.opcode, message.length, self.qpn, None, self.host.now)
         self._push(self.send_cq, done)
 
     def complete_receive(self, wr_id: int, imm: int, length: int, status: str = "SUCCESS") -> None:
         """A posted receive has got its immediate."""
-        self._push(self.recv_cq, Completion(wr_id, status, "RECV_RDMA_WITH_IMM", length, self.qpn, imm, self.host.now))
+        self._push(
+            self.recv_cq, WorkCompletion(wr_id, status, "RECV_RDMA_WITH_IMM", length, self.qpn, imm, self.host.now)
+        )
 
-    def _push(self, cq: CompletionQueue, completion: Completion) -> None:
+    def _push(self, cq: CompletionQueue, completion: WorkCompletion) -> None:
         """Add a completion; a full queue fails the QP, so a caller with more to complete looks at the state first."""
         known = cq.overflowed
         if cq.push(completion):

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from mrclab.hosts.rdma.completion import Completion, CompletionQueue
+from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access, MemoryRegion, MemoryTable
 from mrclab.hosts.rdma.timers import Timers
@@ -120,7 +120,7 @@ class Resources:
             raise VerbsError("EBUSY", f"completion queue {number} still serves {cq.users} QPs; destroy them first")
         del self._cqs[number]
 
-    def poll_cq(self, number: int | None = None, most: int = 16) -> list[Completion]:
+    def poll_cq(self, number: int | None = None, most: int = 16) -> list[WorkCompletion]:
         """Take up to `most` completions; an overflowed queue raises EOVERFLOW once it is empty."""
         cq = self._cq(self.default_cq if number is None else number)
         found = cq.poll(most)

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mrclab.hosts.rdma.packets.icrc import Verifier
-from mrclab.hosts.roce.packet import Packet, parse
+from mrclab.hosts.roce.packet import RocePacket, parse
 from mrclab.hosts.roce.path import PlainPath
 
-Parse = Callable[[bytes | bytearray | memoryview, int, bytes, Verifier], Packet]
+Parse = Callable[[bytes | bytearray | memoryview, int, bytes, Verifier], RocePacket]
 
 
-class Codec(NamedTuple):
+class RoceCodec(NamedTuple):
     """`path.frame` gives what the peer's `parse` takes."""
 
     path: type[PlainPath]
     parse: Parse
 
 
-WIRE = Codec(PlainPath, parse)
+WIRE = RoceCodec(PlainPath, parse)

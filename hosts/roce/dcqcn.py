@@ -6,8 +6,8 @@ more and more. Published constants speak of 50 µs, 10 MB and 40 Mb/s; here they
 bandwidth-delay product and line rate (reference: 12 µs as for NSCC, 40 Gb/s, hence 60 kB), so that the law is the same
 per RTT in a network thousands of times slower. The values and why some differ from the published ones: docs/roce.md.
 
-`Parameters` and `State` are plain values and the functions the algorithm; time is always an argument. Nothing runs by a
-timer: what the timers would have done is caught up with before anything else is looked at (`advance`).
+`DcqcnParameters` and `DcqcnState` are plain values and the functions the algorithm; time is always an argument. Nothing
+runs by a timer: what the timers would have done is caught up with before anything else is looked at (`advance`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEVER: Final = float("inf")
 
 
 @dataclass(frozen=True)
-class Parameters:
+class DcqcnParameters:
     """The tunables of one QP. Bytes, seconds, bytes per second."""
 
     line_rate: float
@@ -37,7 +37,7 @@ class Parameters:
 
 
 @dataclass
-class State:
+class DcqcnState:
     """What one rate limiter remembers. `rate` is the current rate, `target` the one before the last cut, or beyond."""
 
     rate: float
@@ -52,9 +52,9 @@ class State:
     cuts: int = 0
 
 
-def parameters(config: DcqcnSection, line_rate: float, base_rtt: float) -> Parameters:
+def parameters(config: DcqcnSection, line_rate: float, base_rtt: float) -> DcqcnParameters:
     """The constants of a node config for a line rate (bytes per second) and base RTT (seconds)."""
-    return Parameters(
+    return DcqcnParameters(
         line_rate=line_rate,
         least_rate=config.least_share * line_rate,
         g=config.g,
@@ -67,12 +67,12 @@ def parameters(config: DcqcnSection, line_rate: float, base_rtt: float) -> Param
     )
 
 
-def start(p: Parameters) -> State:
+def start(p: DcqcnParameters) -> DcqcnState:
     """A new flow sends at line rate."""
-    return State(rate=p.line_rate, target=p.line_rate)
+    return DcqcnState(rate=p.line_rate, target=p.line_rate)
 
 
-def on_cnp(s: State, p: Parameters, now: float) -> None:
+def on_cnp(s: DcqcnState, p: DcqcnParameters, now: float) -> None:
     """A CNP: remember the rate, cut it by alpha/2, and begin to recover from the start."""
     advance(s, p, now)
     s.target = s.rate
@@ -86,7 +86,7 @@ def on_cnp(s: State, p: Parameters, now: float) -> None:
     s.cuts += 1
 
 
-def on_sent(s: State, p: Parameters, size: int) -> None:
+def on_sent(s: DcqcnState, p: DcqcnParameters, size: int) -> None:
     """Bytes left; every `byte_counter` of them raise the rate once."""
     if not s.limited:
         return
@@ -97,7 +97,7 @@ def on_sent(s: State, p: Parameters, size: int) -> None:
         _increase(s, p)
 
 
-def advance(s: State, p: Parameters, now: float) -> None:
+def advance(s: DcqcnState, p: DcqcnParameters, now: float) -> None:
     """Do what the two timers would have done until `now`, in order."""
     while s.limited and min(s.alpha_due, s.increase_due) <= now:
         if s.alpha_due <= s.increase_due:
@@ -109,7 +109,7 @@ def advance(s: State, p: Parameters, now: float) -> None:
             _increase(s, p)
 
 
-def _increase(s: State, p: Parameters) -> None:
+def _increase(s: DcqcnState, p: DcqcnParameters) -> None:
     """One step up: which kind depends on how far timer and byte counter have come since the last cut."""
     steps = p.fast_recovery_steps
     low, high = sorted((s.timer_stage, s.byte_stage))
@@ -128,7 +128,7 @@ def _increase(s: State, p: Parameters) -> None:
 class Dcqcn:
     """One QP's limiter behind the calls that the requestor makes."""
 
-    def __init__(self, p: Parameters) -> None:
+    def __init__(self, p: DcqcnParameters) -> None:
         self.parameters = p
         self.state = start(p)
 
@@ -155,7 +155,7 @@ class Dcqcn:
         return {"rate": round(s.rate), "target_rate": round(s.target), "alpha": round(s.alpha, 4)}
 
 
-class NoControl:
+class NoRateControl:
     """Line rate whatever happens; CNPs are counted by the QP and have no effect."""
 
     def __init__(self, line_rate: float) -> None:
@@ -177,11 +177,11 @@ class NoControl:
         return {"rate": round(self._line_rate)}
 
 
-RateControl = Dcqcn | NoControl
+RateControl = Dcqcn | NoRateControl
 
 
 def rate_control(profile: str, config: DcqcnSection, line_rate: float, base_rtt: float) -> RateControl:
     """The rate control with this name: "dcqcn" or "none"."""
     if profile == "none":
-        return NoControl(line_rate)
+        return NoRateControl(line_rate)
     return Dcqcn(parameters(config, line_rate, base_rtt))

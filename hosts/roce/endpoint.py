@@ -15,15 +15,15 @@ from typing import Any
 from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.path import Frame
-from mrclab.hosts.roce.codec import WIRE, Codec
-from mrclab.hosts.roce.port import Port
-from mrclab.hosts.roce.qp import ControlItem, QueuePair
-from mrclab.hosts.roce.verbs import Verbs
+from mrclab.hosts.roce.codec import WIRE, RoceCodec
+from mrclab.hosts.roce.port import RocePort
+from mrclab.hosts.roce.qp import ControlItem, RoceQueuePair
+from mrclab.hosts.roce.verbs import RoceVerbs
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig
 
 
-class Endpoint(Verbs):
+class RoceEndpoint(RoceVerbs):
     """The transport of one host."""
 
     def __init__(
@@ -32,12 +32,12 @@ class Endpoint(Verbs):
         rng: random.Random,
         log: Callable[[dict[str, Any]], None],
         secrets: random.Random | None = None,
-        codec: Codec = WIRE,
+        codec: RoceCodec = WIRE,
     ) -> None:
         self.codec = codec
         self._address = srv6.to_bytes(srv6.from_text(config.host.address))
         self._icrc = Verifier(self._address)
-        self._ports = {port.number: Port(port.number, port.plane) for port in config.ports}
+        self._ports = {port.number: RocePort(port.number, port.plane) for port in config.ports}
         super().__init__(config, rng, log, secrets)
         self._pacing = self.timers.timer(self._let_go)
 
@@ -96,7 +96,7 @@ class Endpoint(Verbs):
                 return requestor.frame(now)
         return None
 
-    def _hold(self, entry: Port, qp: QueuePair) -> None:
+    def _hold(self, entry: RocePort, qp: RoceQueuePair) -> None:
         """Keep a QP until its rate limiter lets it go."""
         due = qp.requestor.next_at
         heappush(entry.paced, (due, qp.qpn, qp))
@@ -105,7 +105,7 @@ class Endpoint(Verbs):
             self._pacing.arm(due)
 
     @staticmethod
-    def _release(entry: Port, now: float) -> None:
+    def _release(entry: RocePort, now: float) -> None:
         """The QPs whose time has come are ready again."""
         paced = entry.paced
         while paced and paced[0][0] <= now:
@@ -119,7 +119,7 @@ class Endpoint(Verbs):
         if upcoming:
             self._pacing.arm(min(upcoming))
 
-    def wake(self, qp: QueuePair) -> None:
+    def wake(self, qp: RoceQueuePair) -> None:
         """The QP may have something to send."""
         if not qp.queued and qp.requestor.sendable():
             qp.queued = True
@@ -139,7 +139,7 @@ class Endpoint(Verbs):
         """Whether the local port of a plane is up."""
         return any(port.up for port in self._ports.values() if port.plane == plane)
 
-    def _port_changed(self, entry: Port, now: float) -> None:
+    def _port_changed(self, entry: RocePort, now: float) -> None:
         """QPs stay bound to their port: what a dead one should have sent runs into the retry timer."""
         del now
         if not entry.up:
@@ -152,5 +152,5 @@ class Endpoint(Verbs):
         self.now = now
         self.config = config
 
-    def _paths_of(self, qp: QueuePair) -> list[dict[str, Any]]:
+    def _paths_of(self, qp: RoceQueuePair) -> list[dict[str, Any]]:
         return [qp.path_snapshot(self._ports[qp.port.number].up)]

@@ -22,7 +22,7 @@ HEADER_BYTES: Final = BODY_AT + wire.ICRC_LEN  # what a middle packet adds to it
 FIRST_SPORT: Final = 0xC000  # source ports of RoCEv2 are in the dynamic range
 
 
-class Op(IntEnum):
+class RoceOpcode(IntEnum):
     """BTH opcodes of RC that the lab uses, and the congestion notification packet."""
 
     WRITE_FIRST = 0x06
@@ -35,10 +35,12 @@ class Op(IntEnum):
     CNP = 0x81
 
 
-WRITES: Final = frozenset(range(Op.WRITE_FIRST, Op.WRITE_ONLY_IMM + 1))
-STARTS_MESSAGE: Final = frozenset({int(Op.WRITE_FIRST), int(Op.WRITE_ONLY), int(Op.WRITE_ONLY_IMM)})
-ENDS_MESSAGE: Final = WRITES - {int(Op.WRITE_FIRST), int(Op.WRITE_MIDDLE)}
-WITH_IMM: Final = frozenset({int(Op.WRITE_LAST_IMM), int(Op.WRITE_ONLY_IMM)})
+WRITES: Final = frozenset(range(RoceOpcode.WRITE_FIRST, RoceOpcode.WRITE_ONLY_IMM + 1))
+STARTS_MESSAGE: Final = frozenset(
+    {int(RoceOpcode.WRITE_FIRST), int(RoceOpcode.WRITE_ONLY), int(RoceOpcode.WRITE_ONLY_IMM)}
+)
+ENDS_MESSAGE: Final = WRITES - {int(RoceOpcode.WRITE_FIRST), int(RoceOpcode.WRITE_MIDDLE)}
+WITH_IMM: Final = frozenset({int(RoceOpcode.WRITE_LAST_IMM), int(RoceOpcode.WRITE_ONLY_IMM)})
 
 BECN: Final = 0x40  # of BTH byte 4: a CNP says it here as well
 

@@ -11,7 +11,7 @@ from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.roce import headers as h
 
 
-class Packet:
+class RocePacket:
     """One received packet. `payload_at` and `size` frame what a write carries; RETH fields are set where it has one."""
 
     __slots__ = (
@@ -37,7 +37,7 @@ class Packet:
     dma_length: int
 
 
-def parse(frame: bytes | bytearray | memoryview, port: int, address: bytes, icrc: Verifier) -> Packet:
+def parse(frame: bytes | bytearray | memoryview, port: int, address: bytes, icrc: Verifier) -> RocePacket:
     """Parse a frame that came in by `port` for the host with this address; DiscardError names the counter."""
     view = memoryview(frame)
     try:
@@ -57,7 +57,7 @@ def parse(frame: bytes | bytearray | memoryview, port: int, address: bytes, icrc
         raise DiscardError("malformed")
     if not icrc.verify(view, h.UDP_AT, udp_len, source):
         raise DiscardError("icrc_errors")
-    packet = Packet()
+    packet = RocePacket()
     packet.view = view
     packet.port = port
     packet.source = source
@@ -73,7 +73,7 @@ def parse(frame: bytes | bytearray | memoryview, port: int, address: bytes, icrc
     return packet
 
 
-def _parse_write(packet: Packet, pad: int) -> None:
+def _parse_write(packet: RocePacket, pad: int) -> None:
     at = h.BODY_AT
     try:
         if packet.op in h.STARTS_MESSAGE:

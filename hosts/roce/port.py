@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 
 from mrclab.hosts.rdma import endpoint as rc
-from mrclab.hosts.roce.qp import ControlItem, QueuePair
+from mrclab.hosts.roce.qp import ControlItem, RoceQueuePair
 
 
-class Port(rc.Port):
+class RocePort(rc.TransportPort):
     """One NIC port, with the control packets and the QPs that wait for it."""
 
     __slots__ = ("control", "paced", "ready")
@@ -16,5 +16,5 @@ class Port(rc.Port):
     def __init__(self, number: int, plane: int) -> None:
         super().__init__(number, plane)
         self.control: deque[ControlItem] = deque()
-        self.ready: deque[QueuePair] = deque()  # have something to send
-        self.paced: list[tuple[float, int, QueuePair]] = []  # heap of those that their rate limiters hold back
+        self.ready: deque[RoceQueuePair] = deque()  # have something to send
+        self.paced: list[tuple[float, int, RoceQueuePair]] = []  # heap of those that their rate limiters hold back

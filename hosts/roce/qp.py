@@ -13,14 +13,14 @@ from mrclab.hosts.rdma.packets.psn import wrap
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.stats import reader
 from mrclab.hosts.roce import headers as h
-from mrclab.hosts.roce.codec import Codec
+from mrclab.hosts.roce.codec import RoceCodec
 from mrclab.hosts.roce.dcqcn import RateControl, rate_control
-from mrclab.hosts.roce.packet import Packet
+from mrclab.hosts.roce.packet import RocePacket
 from mrclab.hosts.roce.path import PlainPath
-from mrclab.hosts.roce.requestor import Requestor
-from mrclab.hosts.roce.responder import Responder
-from mrclab.hosts.roce.settings import QpSettings
-from mrclab.hosts.roce.stats import QpStats
+from mrclab.hosts.roce.requestor import RoceRequestor
+from mrclab.hosts.roce.responder import RoceResponder
+from mrclab.hosts.roce.settings import RoceQpSettings
+from mrclab.hosts.roce.stats import RoceQpStats
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NicPort
 
@@ -30,29 +30,29 @@ ControlItem = Callable[[], Frame]
 """Makes a control packet when a port takes it."""
 
 
-class Services(rc.Services, Protocol):
+class RoceServices(rc.QpServices, Protocol):
     """What a RoCEv2 QP asks of the endpoint it lives in."""
 
-    codec: Codec
+    codec: RoceCodec
 
-    def wake(self, qp: QueuePair) -> None:
+    def wake(self, qp: RoceQueuePair) -> None:
         """The QP may have something to send."""
 
     def send_control(self, port: int, item: ControlItem) -> None:
         """Queue a control packet."""
 
 
-class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, RateControl, Requestor, Responder]):
+class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, RateControl, RoceRequestor, RoceResponder]):
     """One QP: its path and its rate."""
 
-    read_stats = reader(QpStats)
+    read_stats = reader(RoceQpStats)
 
     def __init__(
         self,
-        host: Services,
+        host: RoceServices,
         qpn: int,
         peer: str,
-        settings: QpSettings,
+        settings: RoceQpSettings,
         pd: int,
         send_cq: CompletionQueue,
         recv_cq: CompletionQueue,
@@ -60,7 +60,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, RateControl, Request
         super().__init__(host, qpn, peer, pd, send_cq, recv_cq)
         self.peer_bytes = srv6.to_bytes(srv6.from_text(peer))
         self.settings = settings
-        self.stats = QpStats()
+        self.stats = RoceQpStats()
         self.queued = False  # the endpoint knows that it has something to send
         ports = host.config.ports
         port = ports[qpn % len(ports)].number if settings.port is None else settings.port
@@ -79,8 +79,8 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, RateControl, Request
     def _begin(self) -> None:
         s = self.settings
         self.cc = rate_control(s.cc_profile, s.dcqcn, s.line_rate, s.base_rtt)
-        self.requestor = Requestor(self)
-        self.responder = Responder(self)
+        self.requestor = RoceRequestor(self)
+        self.responder = RoceResponder(self)
         self._ack_waits = False
 
     # --- services for the halves ------------------------------------------------------------------
@@ -93,7 +93,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, RateControl, Request
         """Whether the port that the QP is bound to is up."""
         return self.host.plane_up(self.port.plane)
 
-    def refuse(self, packet: Packet, syndrome: wire.Syndrome, reason: str) -> None:
+    def refuse(self, packet: RocePacket, syndrome: wire.Syndrome, reason: str) -> None:
         """The peer asked for what it may not do: tell it, and stop."""
         self.reply(packet.port, syndrome, packet.psn, self.responder.msn)
         self.fail("REM_INV_REQ_ERR", reason, at_fault=False)
@@ -102,7 +102,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, RateControl, Request
 
     def reply(self, port: int, syndrome: int, psn: int, msn: int) -> None:
         """Queue an ACK or NAK as it is now."""
-        body = wire.BTH.pack(h.Op.ACK, wire.MIGRATED, wire.P_KEY, self.remote_qpn, psn)
+        body = wire.BTH.pack(h.RoceOpcode.ACK, wire.MIGRATED, wire.P_KEY, self.remote_qpn, psn)
         body += wire.AETH.pack(syndrome << 24 | msn & 0xFFFFFF)
         self.host.send_control(port, lambda: self._paths[port].frame(h.TC_CONTROL, body))
 
@@ -118,7 +118,7 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, RateControl, Request
         self.stats.acks_sent += 1
         responder = self.responder
         psn = wrap(responder.expected - 1 + responder.first_psn)
-        body = wire.BTH.pack(h.Op.ACK, wire.MIGRATED, wire.P_KEY, self.remote_qpn, psn)
+        body = wire.BTH.pack(h.RoceOpcode.ACK, wire.MIGRATED, wire.P_KEY, self.remote_qpn, psn)
         return self._paths[port].frame(
             h.TC_CONTROL, body + wire.AETH.pack(wire.Syndrome.ACK << 24 | responder.msn & 0xFFFFFF)
         )
@@ -129,14 +129,14 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, RateControl, Request
 
     def _cnp(self, port: int) -> Frame:
         """BECN is in a byte that the ICRC leaves out, so it goes in afterwards."""
-        body = wire.BTH.pack(h.Op.CNP, wire.MIGRATED, wire.P_KEY, self.remote_qpn, 0) + h.CNP_PAYLOAD
+        body = wire.BTH.pack(h.RoceOpcode.CNP, wire.MIGRATED, wire.P_KEY, self.remote_qpn, 0) + h.CNP_PAYLOAD
         frame = self._paths[port].frame(h.TC_CONTROL, body)
         header = frame.header[:_BECN_AT] + bytes([h.BECN]) + frame.header[_BECN_AT + 1 :]
         return WireFrame(header, frame.payload, frame.trailer, frame.wire_len)
 
     # --- packets ----------------------------------------------------------------------------------
 
-    def on_packet(self, packet: Packet, now: float) -> None:
+    def on_packet(self, packet: RocePacket, now: float) -> None:
         """Whatever came for this QP."""
         op = packet.op
         if op in h.WRITES:
@@ -146,10 +146,10 @@ class QueuePair(rc.QueuePair[Services, QpSettings, QpStats, RateControl, Request
                 self.reply(packet.port, wire.Syndrome.NAK_REMOTE_OPERATION, packet.psn, self.responder.msn)
         elif self.state is not QpState.RTS:
             return
-        elif op == h.Op.ACK:
+        elif op == h.RoceOpcode.ACK:
             self.requestor.on_ack(packet.psn, wire.AETH.unpack_from(packet.view, packet.body_at)[0] >> 24, now)
             self.wake()
-        elif op == h.Op.CNP:
+        elif op == h.RoceOpcode.CNP:
             self.stats.cnps_received += 1
             self.cc.on_cnp(now)
 

@@ -19,30 +19,30 @@ from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
 
 if TYPE_CHECKING:
-    from mrclab.hosts.roce.qp import QueuePair
+    from mrclab.hosts.roce.qp import RoceQueuePair
 
 _RTT_GAIN: Final = 0.125  # weight of one sample in the smoothed RTT
 _PACING_CREDIT: Final = 2.0  # packets at its own rate that a QP served late may make up for
 _ACK: Final = 0  # high bits of a syndrome
 _RNR: Final = 1
-_OPCODES: Final = wire.write_opcodes(int(h.Op.WRITE_FIRST))
+_OPCODES: Final = wire.write_opcodes(int(h.RoceOpcode.WRITE_FIRST))
 
 
-class Message(PostedWrite):
+class RoceMessage(PostedWrite):
     """One posted write until its last packet is acknowledged."""
 
     __slots__ = ("start", "successor")
 
     start: int  # payload bytes posted on the QP before it
-    successor: Message | None
+    successor: RoceMessage | None
 
 
-class Requestor(SendHalf[Message, "QueuePair"]):
+class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
     """Send queue and go-back-N."""
 
-    message_class = Message
+    message_class = RoceMessage
 
-    def __init__(self, qp: QueuePair) -> None:
+    def __init__(self, qp: RoceQueuePair) -> None:
         self.qp = qp
         s = qp.settings
         self._mtu = s.path_mtu
@@ -54,8 +54,8 @@ class Requestor(SendHalf[Message, "QueuePair"]):
         self.high = 0  # first seq that was never sent
         self.end = 0  # first seq without a message
         self.next_at = float("-inf")  # the rate limiter lets the next packet go at this time
-        self.incomplete: deque[Message] = deque()  # all that are not completed, in order
-        self._cursor: Message | None = None  # the one that `next` is in
+        self.incomplete: deque[RoceMessage] = deque()  # all that are not completed, in order
+        self._cursor: RoceMessage | None = None  # the one that `next` is in
         self._retries = 0
         self._resending = False  # gone back and not sent yet
         self._ack_requested_at = float("-inf")
@@ -66,7 +66,7 @@ class Requestor(SendHalf[Message, "QueuePair"]):
 
     # --- posting ----------------------------------------------------------------------------------
 
-    def post(self, message: Message) -> None:
+    def post(self, message: RoceMessage) -> None:
         """Queue a message."""
         stats = self.qp.stats
         message.first_seq = self.end
@@ -126,7 +126,7 @@ class Requestor(SendHalf[Message, "QueuePair"]):
             self._sample = (seq, now)
         return True
 
-    def _headers(self, message: Message, seq: int, offset: int, size: int, ack: bool) -> bytes:
+    def _headers(self, message: RoceMessage, seq: int, offset: int, size: int, ack: bool) -> bytes:
         """BTH, RETH in the first packet of a message, the immediate in the last."""
         first, last = offset == 0, seq == message.last_seq
         op = _OPCODES[first, last, message.imm is not None]
@@ -253,7 +253,7 @@ class Requestor(SendHalf[Message, "QueuePair"]):
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _clear(self) -> deque[Message]:
+    def _clear(self) -> deque[RoceMessage]:
         self._timer.cancel()
         self.una = self.next = self.high = self.end
         self._cursor = None

@@ -11,16 +11,16 @@ from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
 
 if TYPE_CHECKING:
-    from mrclab.hosts.roce.packet import Packet
-    from mrclab.hosts.roce.qp import QueuePair
+    from mrclab.hosts.roce.packet import RocePacket
+    from mrclab.hosts.roce.qp import RoceQueuePair
 
 _RNR_CODE: Final = 1  # IBTA's timer code for 10 µs; the requestor waits a round trip
 
 
-class Responder(ReceiveHalf):
+class RoceResponder(ReceiveHalf):
     """Expected PSN, and the message that is coming in."""
 
-    def __init__(self, qp: QueuePair) -> None:
+    def __init__(self, qp: RoceQueuePair) -> None:
         super().__init__()
         self.qp = qp
         self.expected = 0  # seq
@@ -30,7 +30,7 @@ class Responder(ReceiveHalf):
         self._cnp_interval = qp.settings.dcqcn.cnp_interval_rtts * qp.settings.base_rtt
         self._cnp_at = float("-inf")
 
-    def on_write(self, packet: Packet, now: float) -> None:
+    def on_write(self, packet: RocePacket, now: float) -> None:
         """A data packet whose ICRC is right."""
         qp = self.qp
         stats = qp.stats
@@ -63,7 +63,7 @@ class Responder(ReceiveHalf):
         if packet.ack_request and qp.state is not QpState.ERROR:
             qp.acknowledge(packet.port)
 
-    def _out_of_turn(self, packet: Packet, seq: int) -> None:
+    def _out_of_turn(self, packet: RocePacket, seq: int) -> None:
         """A packet that was here before is acknowledged again; one that comes too early draws one NAK per gap."""
         if seq < self.expected:
             self.qp.stats.duplicate_packets += 1
@@ -75,7 +75,7 @@ class Responder(ReceiveHalf):
             self.qp.stats.nacks_sent += 1
             self.qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn)
 
-    def _begin(self, packet: Packet) -> bool:
+    def _begin(self, packet: RocePacket) -> bool:
         """Check that opcode and length fit the message so far; take up what a first packet says."""
         starts = packet.op in h.STARTS_MESSAGE
         if starts is self._in_message:
@@ -91,7 +91,7 @@ class Responder(ReceiveHalf):
             return False
         return True
 
-    def _place(self, packet: Packet) -> bool:
+    def _place(self, packet: RocePacket) -> bool:
         size = packet.size
         if not size:
             return True
@@ -105,7 +105,7 @@ class Responder(ReceiveHalf):
         self._left -= size
         return True
 
-    def _notify(self, packet: Packet, now: float) -> None:
+    def _notify(self, packet: RocePacket, now: float) -> None:
         """A mark: one CNP per interval and QP."""
         stats = self.qp.stats
         stats.ecn_packets += 1

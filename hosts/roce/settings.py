@@ -14,7 +14,7 @@ CC_PROFILES = ("dcqcn", "none")
 
 
 @dataclass(frozen=True)
-class QpSettings(rc.QpSettings):
+class RoceQpSettings(rc.QpSettings):
     """Attributes of a QP. Times in seconds, sizes in bytes; the window (MPR) counts packets in flight."""
 
     line_rate: float  # bytes per second of a port
@@ -25,7 +25,7 @@ class QpSettings(rc.QpSettings):
     udp_sport: int | None = None  # None: drawn
 
 
-_CALLER_MAY_SET = frozenset(f.name for f in fields(QpSettings)) - {"base_rtt", "line_rate", "path_mtu", "dcqcn"}
+_CALLER_MAY_SET = frozenset(f.name for f in fields(RoceQpSettings)) - {"base_rtt", "line_rate", "path_mtu", "dcqcn"}
 _LIMITS = {
     "mpr": (1, 255),
     "wimm": (1, 0xFFFF),
@@ -36,8 +36,8 @@ _LIMITS = {
 }
 
 
-def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> QpSettings:
-    """Defaults of the node config for a destination, and `overrides`: fields of QpSettings."""
+def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> RoceQpSettings:
+    """Defaults of the node config for a destination, and `overrides`: fields of RoceQpSettings."""
     if "ev_profile" in overrides:
         raise VerbsError("EOPNOTSUPP", "a RoCEv2 QP has no EVs; leave ev_profile out, or use MRC")
     rc.check_names(overrides, _CALLER_MAY_SET)
@@ -49,7 +49,7 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> QpS
     if port is not None and all(port != known.number for known in config.ports):
         raise VerbsError("EINVAL", f"this host has no port {port}; it has {[p.number for p in config.ports]}")
     t = config.transport
-    settings = QpSettings(
+    settings = RoceQpSettings(
         path_mtu=config.path_mtu,
         base_rtt=template.base_rtt,
         line_rate=config.link.rate_pps * (config.path_mtu + h.HEADER_BYTES),

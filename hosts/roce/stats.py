@@ -8,7 +8,7 @@ from mrclab.hosts.rdma import stats as rc
 
 
 @dataclass(slots=True)
-class QpStats(rc.QpStats):
+class RoceQpStats(rc.QpStats):
     """What one QP has counted since it was created. `lost_packets` are the times that it went back."""
 
     cnps_received: int = 0

@@ -7,18 +7,18 @@ from typing import Any
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.roce.codec import Codec
-from mrclab.hosts.roce.port import Port
-from mrclab.hosts.roce.qp import ControlItem, QueuePair
+from mrclab.hosts.roce.codec import RoceCodec
+from mrclab.hosts.roce.port import RocePort
+from mrclab.hosts.roce.qp import ControlItem, RoceQueuePair
 from mrclab.hosts.roce.settings import CC_PROFILES, qp_settings
 from mrclab.topo import srv6
 
 
-class Verbs(rc.Hosted[Port, QueuePair]):
+class RoceVerbs(rc.Hosted[RocePort, RoceQueuePair]):
     """Tables of a host and the calls on them. The packet side is in Endpoint."""
 
     transport = "the lab's RoCE"
-    codec: Codec
+    codec: RoceCodec
 
     def send_control(self, port: int, item: ControlItem) -> None:
         """Queue a control packet; the packet side fills it in."""
@@ -31,7 +31,7 @@ class Verbs(rc.Hosted[Port, QueuePair]):
 
     def _make_qp(
         self, qpn: int, peer: str, pd: int, send: CompletionQueue, recv: CompletionQueue, attributes: dict[str, Any]
-    ) -> QueuePair:
+    ) -> RoceQueuePair:
         """`attributes` are those of QpSettings; `port` and `udp_sport` choose the QP's path."""
         try:
             template = self.config.template_for(peer)
@@ -40,7 +40,7 @@ class Verbs(rc.Hosted[Port, QueuePair]):
         address = srv6.from_text(peer)
         self._not_self(peer, address)
         settings = qp_settings(self.config, template, **attributes)
-        return QueuePair(self, qpn, srv6.text(address), settings, pd, send, recv)
+        return RoceQueuePair(self, qpn, srv6.text(address), settings, pd, send, recv)
 
     def query_qp(self, number: int) -> dict[str, Any]:
         """State, attributes and counters of a QP."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Bounds:
+class WorkloadBounds:
     """Either bound; `until` is a time on the transport's clock, seconds, known once the workload has its start."""
 
     iterations: int | None

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mrclab.hosts.rdma.completion import Completion
+from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.memory import MemoryRegion
 from mrclab.hosts.rdma.verbs import Verbs
 
@@ -70,7 +70,7 @@ class Slots:
         return number % self.count * self.size
 
 
-class _End:
+class _ChannelEnd:
     """What both ends of a flow have."""
 
     def __init__(self, transport: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots) -> None:
@@ -93,7 +93,7 @@ class _End:
         for qp, remote in zip(self.qps, remotes, strict=True):
             self.transport.connect(qp, remote)
 
-    def fails(self, completion: Completion) -> bool:
+    def fails(self, completion: WorkCompletion) -> bool:
         """Whether a completion is an error; the first one is kept."""
         if completion.status == "SUCCESS":
             return False
@@ -124,7 +124,7 @@ class _Posted:
 
 
 @dataclass
-class Sent:
+class SentMessage:
     """A message that is acknowledged."""
 
     number: int
@@ -133,7 +133,7 @@ class Sent:
     length: int
 
 
-class Sender(_End):
+class ChannelSender(_ChannelEnd):
     """The sending end. `memory` is what `post` takes its offsets in."""
 
     def __init__(
@@ -181,7 +181,7 @@ class Sender(_End):
                 target + begin, self._rkey, number,
             )  # fmt: skip
 
-    def completed(self, completion: Completion) -> Sent | None:
+    def completed(self, completion: WorkCompletion) -> SentMessage | None:
         """Take in a completion; the message where it is whole now. None also after an error, see `error`."""
         posted = self._posted.get(completion.wr_id)
         if self.fails(completion) or posted is None:
@@ -191,7 +191,7 @@ class Sender(_End):
             return None
         del self._posted[posted.number]
         self.bytes += posted.length
-        return Sent(posted.number, posted.at, completion.t, posted.length)
+        return SentMessage(posted.number, posted.at, completion.t, posted.length)
 
     def acked_bytes(self) -> int:
         """Bytes acknowledged so far, parts of messages too."""
@@ -207,7 +207,7 @@ class Received:
     at: float
 
 
-class Receiver(_End):
+class Receiver(_ChannelEnd):
     """The receiving end. `length_of` gives the length of a split message by its number."""
 
     def __init__(
@@ -237,7 +237,7 @@ class Receiver(_End):
             for _ in range(each + _SPARE_RECEIVES):
                 self.transport.post_recv(qp, 0)
 
-    def received(self, completion: Completion) -> Received | None:
+    def received(self, completion: WorkCompletion) -> Received | None:
         """Take in a completion; the message where it is whole now. None also after an error, see `error`."""
         if self.fails(completion):
             return None
@@ -259,7 +259,7 @@ class Receiver(_End):
         del self._missing[number]
         return self._count(number, begin, length, completion.t)
 
-    def _whole(self, number: int, begin: int, place: int, completion: Completion) -> Received:
+    def _whole(self, number: int, begin: int, place: int, completion: WorkCompletion) -> Received:
         if self.slots.digest:
             self._digests[place].update(self.memory.view[begin : begin + completion.byte_len])
         return self._count(number, begin, completion.byte_len, completion.t)

@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Callable
 
 from mrclab.hosts.rdma.memory import MemoryRegion
-from mrclab.hosts.workloads.bounds import Bounds
-from mrclab.hosts.workloads.channel import Received, Sender, Sent, shift
+from mrclab.hosts.workloads.bounds import WorkloadBounds
+from mrclab.hosts.workloads.channel import ChannelSender, Received, SentMessage, shift
 from mrclab.hosts.workloads.span import Span
 
 
@@ -33,15 +33,15 @@ class Ring(Span):
 
     def __init__(
         self,
-        sender: Sender,
+        sender: ChannelSender,
         memory: MemoryRegion,
         source: bytearray,
         *,
         size: int,
         rank: int,
         count: int,
-        bounds: Bounds,
-        on_sent: Callable[[Sent], None],
+        bounds: WorkloadBounds,
+        on_sent: Callable[[SentMessage], None],
         on_iteration: Callable[[int, float, float, bool, str], None],
         on_done: Callable[[], None],
     ) -> None:
@@ -78,7 +78,7 @@ class Ring(Span):
         """End where it rests, or give up: then whoever waits for this host waits in vain."""
         self._end(now if self._rests_since is None else self._rests_since)
 
-    def sent(self, message: Sent | None, now: float) -> None:
+    def sent(self, message: SentMessage | None, now: float) -> None:
         """A completion of the sender was taken in."""
         if message is not None:
             self._on_sent(message)

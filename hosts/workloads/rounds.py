@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mrclab.hosts.workloads.bounds import Bounds
-from mrclab.hosts.workloads.channel import Received, Sender, Sent, shift
+from mrclab.hosts.workloads.bounds import WorkloadBounds
+from mrclab.hosts.workloads.channel import ChannelSender, Received, SentMessage, shift
 from mrclab.hosts.workloads.span import Span
 
 
@@ -22,10 +22,10 @@ class Rounds(Span):
 
     def __init__(
         self,
-        senders: Mapping[str, Sender],
+        senders: Mapping[str, ChannelSender],
         receivers: int,
         size: int,
-        bounds: Bounds,
+        bounds: WorkloadBounds,
         on_round: Callable[[int, float, float, bool], None],
         on_done: Callable[[], None],
     ) -> None:
@@ -49,7 +49,7 @@ class Rounds(Span):
         """End where it rests, or give up: then whoever waits for this host waits in vain."""
         self._end(now if self._rests_since is None else self._rests_since)
 
-    def sent(self, message: Sent | None, now: float) -> None:
+    def sent(self, message: SentMessage | None, now: float) -> None:
         """A completion of a sender was taken in."""
         del message
         self._advance(now)

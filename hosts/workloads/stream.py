@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mrclab.hosts.workloads.channel import Sender, Sent, shift
+from mrclab.hosts.workloads.channel import ChannelSender, SentMessage, shift
 from mrclab.hosts.workloads.span import Span
 
 
@@ -23,14 +23,14 @@ class StreamPlan:
     rate: float | None  # bytes per second
 
 
-class Stream(Span):
+class StreamSender(Span):
     """Drives one sender. `on_done` is called once, when the last message is acknowledged or the flow has failed."""
 
     def __init__(
         self,
-        sender: Sender,
+        sender: ChannelSender,
         plan: StreamPlan,
-        on_sent: Callable[[Sent], None],
+        on_sent: Callable[[SentMessage], None],
         on_done: Callable[[], None],
     ) -> None:
         super().__init__(on_done)
@@ -54,7 +54,7 @@ class Stream(Span):
         self._deadline = now if self._deadline is None else min(self._deadline, now)
         self._go(now)
 
-    def completed(self, message: Sent | None, now: float) -> None:
+    def completed(self, message: SentMessage | None, now: float) -> None:
         """A completion was taken in; it may have made a message whole, or have been an error."""
         if self.over:
             return

@@ -10,15 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mrclab.hosts.memory.memory import Access as FileAccess
 from mrclab.hosts.memory.memory import Buffer, Memory
-from mrclab.hosts.rdma.completion import Completion
+from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.memory import Access, MemoryRegion
 from mrclab.hosts.rdma.resources import FULL_ACCESS
 from mrclab.hosts.rdma.verbs import Verbs
-from mrclab.hosts.workloads.bounds import Bounds
-from mrclab.hosts.workloads.channel import Receiver, Sender, Sent, Slots, content, touched
+from mrclab.hosts.workloads.bounds import WorkloadBounds
+from mrclab.hosts.workloads.channel import ChannelSender, Receiver, SentMessage, Slots, content, touched
 from mrclab.hosts.workloads.ring import Ring, chunk
 from mrclab.hosts.workloads.rounds import Rounds
-from mrclab.hosts.workloads.stream import Stream, StreamPlan
+from mrclab.hosts.workloads.stream import StreamPlan, StreamSender
 
 RING_SLOTS = 4  # chunks that the left neighbour may be ahead, as far as memory goes
 _BATCH = 64  # messages in one record
@@ -70,9 +70,9 @@ class Workload:
     ) -> None:
         self.name = name
         self.spec = spec
-        self.senders: dict[str, Sender] = {}
+        self.senders: dict[str, ChannelSender] = {}
         self.receivers: dict[str, Receiver] = {}
-        self.by_qp: dict[int, Sender | Receiver] = {}
+        self.by_qp: dict[int, ChannelSender | Receiver] = {}
         self._transport = transport
         self._memory = memory
         self._cq = cq
@@ -81,8 +81,8 @@ class Workload:
         self._files: list[Buffer] = []
         self._source = bytearray()
         self._own: MemoryRegion | None = None
-        self._streams: dict[str, Stream] = {}
-        self._bounds = Bounds(spec.iterations)
+        self._streams: dict[str, StreamSender] = {}
+        self._bounds = WorkloadBounds(spec.iterations)
         self._collective: Rounds | Ring | None = None
         self._messages: dict[str, list[tuple[float, float, int]]] = {}
         self._failed: set[str] = set()
@@ -109,7 +109,7 @@ class Workload:
         ]
         if flow.role == "send":
             memory = self._file(flow.path, "read") if flow.path else self._sent_from()
-            sender = Sender(self._transport, flow.name, flow.peer, qps, self.slots, memory)
+            sender = ChannelSender(self._transport, flow.name, flow.peer, qps, self.slots, memory)
             self.senders[flow.name] = sender
             self.by_qp |= dict.fromkeys(qps, sender)
             return {"qps": sender.infos()}
@@ -196,9 +196,9 @@ class Workload:
         for name, sender in self.senders.items():
             plan = StreamPlan(max(1, message or 0), spec.size, spec.duration, spec.depth, spec.rate)
             on_sent, on_done = functools.partial(self._sent, name), functools.partial(self._flow_done, name)
-            self._streams[name] = Stream(sender, plan, on_sent, on_done)
+            self._streams[name] = StreamSender(sender, plan, on_sent, on_done)
 
-    def _patterns(self) -> list[Stream | Rounds | Ring]:
+    def _patterns(self) -> list[StreamSender | Rounds | Ring]:
         return [*self._streams.values(), *([self._collective] if self._collective else [])]
 
     @property
@@ -216,10 +216,10 @@ class Workload:
         for pattern in self._patterns():
             pattern.stop(now)
 
-    def take(self, completion: Completion, now: float) -> None:
+    def take(self, completion: WorkCompletion, now: float) -> None:
         """Take in a completion of one of the QPs."""
         end = self.by_qp[completion.qp]
-        if isinstance(end, Sender):
+        if isinstance(end, ChannelSender):
             sent = end.completed(completion)
             if self._collective is not None:
                 self._collective.sent(sent, now)
@@ -240,7 +240,7 @@ class Workload:
 
     # --- what it leaves behind --------------------------------------------------------------------
 
-    def _sent(self, flow: str, message: Sent) -> None:
+    def _sent(self, flow: str, message: SentMessage) -> None:
         batch = self._messages.setdefault(flow, [])
         batch.append((round(message.posted, 9), round(message.done, 9), message.length))
         if len(batch) >= _BATCH:
@@ -275,10 +275,10 @@ class Workload:
 
     def results(self) -> Record:
         """What became of every flow's end here."""
-        ends: list[Sender | Receiver] = [*self.senders.values(), *self.receivers.values()]
+        ends: list[ChannelSender | Receiver] = [*self.senders.values(), *self.receivers.values()]
         return {
             end.name: {
-                "role": "send" if isinstance(end, Sender) else "recv",
+                "role": "send" if isinstance(end, ChannelSender) else "recv",
                 "bytes": end.bytes,
                 "sha256": end.sha256(),
                 "error": end.error,

@@ -87,7 +87,13 @@ def test_tshark_reads_every_frame_of_an_mrc_transfer(tmp_path: Path) -> None:
         qpns = {name: pair.clients[name].call("query_qp", qp=qp)["qpn"] for name, qp in zip(NAMES, qps, strict=True)}
     frames = [frame for frame in captured if frame[12:14] == b"\x86\xdd"]
     kinds = {frame[h.BTH_AT] for frame in frames}
-    assert kinds >= {h.Op.WRITE_FIRST, h.Op.WRITE_MIDDLE, h.Op.SACK, h.Op.ENDPOINT_REQUEST, h.Op.ENDPOINT_RESPONSE}
+    assert kinds >= {
+        h.MrcOpcode.WRITE_FIRST,
+        h.MrcOpcode.WRITE_MIDDLE,
+        h.MrcOpcode.SACK,
+        h.MrcOpcode.ENDPOINT_REQUEST,
+        h.MrcOpcode.ENDPOINT_RESPONSE,
+    }
     assert dissect(frames, tmp_path, "-Y", "_ws.malformed") == []
     rows = dissect(frames, tmp_path)
     assert len(rows) == len(frames) > 60

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import EvProfile, HostSection, LinkSection, NicPort, NodeConfig, Template, TransportSection
@@ -192,7 +192,7 @@ class Simulation:
 
     def make_endpoint(self, config: NodeConfig, rng: random.Random, log: Callable[[dict[str, Any]], None]) -> Any:
         """The transport of one host; for simulations of others."""
-        return Endpoint(config, rng, log)
+        return MrcEndpoint(config, rng, log)
 
     def adapt(self, config: NodeConfig) -> NodeConfig:
         """A host's config as this simulation wants it."""

@@ -12,7 +12,7 @@ from mrc_sim import FULL_SIZE, HOP, RATE
 
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.roce import headers as h
-from mrclab.hosts.roce.endpoint import Endpoint
+from mrclab.hosts.roce.endpoint import RoceEndpoint
 from mrclab.topo import srv6
 
 PORT_RATE = RATE * 4
@@ -48,7 +48,7 @@ class Simulation(mrc_sim.Simulation):
         super().__init__(numbers, seed, planes=planes, uplinks=4, kind="roce", **{"cc_profile": "none"} | transport)
 
     def make_endpoint(self, config, rng, log):
-        return Endpoint(config, rng, log)
+        return RoceEndpoint(config, rng, log)
 
     def adapt(self, config):
         return config.model_copy(update={"link": config.link.model_copy(update={"rate_pps": self._rate})})

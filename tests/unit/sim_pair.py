@@ -6,7 +6,7 @@ import json
 import random
 
 from mrclab.controller import nodefiles
-from mrclab.hosts.agent.host import Host
+from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.transports import WIRE
 from mrclab.sim.clock import Clock, ticks
@@ -30,7 +30,7 @@ class Sim:
         configs = nodefiles.node_configs(self.model, choice=TransportSpec(kind=transport))
         for name, config in configs.items():
             nic = functools.partial(SimNic, self.clock, self.fabric.nic_cable, wire_format)
-            self.hosts[name] = Host(
+            self.hosts[name] = RunningHost(
                 config,
                 random.Random(f"{seed}/{name}"),
                 nic,

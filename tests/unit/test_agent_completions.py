@@ -2,17 +2,17 @@
 
 import random
 
-from mrclab.hosts.agent.completions import Completions
-from mrclab.hosts.rdma.completion import Completion
+from mrclab.hosts.agent.completions import UnreadCompletions
+from mrclab.hosts.rdma.completion import WorkCompletion
 
 
 def done(wr_id, qp):
-    return Completion(wr_id, "SUCCESS", "RDMA_WRITE", 1, qp)
+    return WorkCompletion(wr_id, "SUCCESS", "RDMA_WRITE", 1, qp)
 
 
 def test_each_qp_gets_its_own_in_order_and_all_of_them_come_in_the_order_of_completion():
     rng = random.Random(1)
-    waiting, kept = [], Completions()
+    waiting, kept = [], UnreadCompletions()
     for wr_id in range(2000):
         waiting.append(done(wr_id, rng.randrange(5)))
         kept.add(waiting[-1:])
@@ -25,7 +25,7 @@ def test_each_qp_gets_its_own_in_order_and_all_of_them_come_in_the_order_of_comp
     assert not kept
 
 
-class Counted(Completion):
+class Counted(WorkCompletion):
     """Counts how often one is looked at."""
 
     looks = 0
@@ -37,7 +37,7 @@ class Counted(Completion):
 
 
 def test_taking_a_few_looks_at_no_others():
-    kept = Completions()
+    kept = UnreadCompletions()
     kept.add(Counted(n, "SUCCESS", "RDMA_WRITE", 1, n % 2) for n in range(10_000))
     Counted.looks = 0
     for _ in range(100):

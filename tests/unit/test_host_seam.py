@@ -8,7 +8,7 @@ import pytest
 from mrc_sim import node_config
 
 from mrclab.hosts.agent import api
-from mrclab.hosts.agent.host import Host
+from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.nic.seam import PortCounters
 from mrclab.rpc.dispatch import Operations
@@ -72,7 +72,7 @@ def host(written):
         written.append({"t": now, **entry})
         return written[-1]
 
-    return Host(node_config(1), random.Random(1), HandNic, Plain(), record, lambda _now, _event: None)
+    return RunningHost(node_config(1), random.Random(1), HandNic, Plain(), record, lambda _now, _event: None)
 
 
 def test_records_and_operations_happen_at_the_nics_time(host, written):
@@ -137,7 +137,9 @@ def test_hosts_of_one_process_share_what_checks_their_arguments(host, monkeypatc
         raise AssertionError("made anew")
 
     monkeypatch.setattr(api, "validate_call", refuse)
-    another = Host(node_config(3), random.Random(1), HandNic, Plain(), lambda _now, entry: entry, lambda *_: None)
+    another = RunningHost(
+        node_config(3), random.Random(1), HandNic, Plain(), lambda _now, entry: entry, lambda *_: None
+    )
     assert another.call("hello")["host"] == "h3"
     assert host.call("hello")["host"] == "h1"
 

@@ -105,7 +105,7 @@ def test_without_echo_the_receiver_keeps_marks_to_itself():
     assert all(ev.state is EvState.GOOD for ev in evs_of(sim, transfer).by_value.values())
     echoed, other = transfer_in(mark_uplink_1)
     assert other.stats().marks_received > 0
-    sacks = [sum(t.op == h.Op.SACK for t in s.sent) for s in (sim, echoed)]
+    sacks = [sum(t.op == h.MrcOpcode.SACK for t in s.sent) for s in (sim, echoed)]
     assert sacks[0] < sacks[1]  # a mark is no reason for a SACK of its own either
 
 

@@ -151,7 +151,7 @@ def test_the_tail_of_a_message_is_found_missing_by_a_probe_long_before_the_timeo
     lost = []
 
     def fate(transit):
-        if transit.is_write and transit.data[h.BTH_AT] == h.Op.WRITE_LAST and not lost:
+        if transit.is_write and transit.data[h.BTH_AT] == h.MrcOpcode.WRITE_LAST and not lost:
             lost.append(sim.now)
             return []
         return [sim.delay(transit)]
@@ -246,7 +246,7 @@ def test_a_lost_port_status_update_is_repeated():
     dropped = []
 
     def fate(transit):
-        if transit.op == h.Op.ENDPOINT_REQUEST and transit.data[h.BODY_AT] == 0 and len(dropped) < 3:
+        if transit.op == h.MrcOpcode.ENDPOINT_REQUEST and transit.data[h.BODY_AT] == 0 and len(dropped) < 3:
             dropped.append(sim.now)
             return []
         return inner(transit)

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from mrclab.hosts.mrc.evs.ev import Ev, EvSet, EvState
-from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.topo import srv6
 
 
@@ -16,7 +16,7 @@ def made(planes=2, uplinks=3, active=3, min_active=1, seed=1):
     for plane in range(1, planes + 1):
         for uplink in range(1, uplinks + 1):
             value = srv6.ev(plane, uplink, srv6.ev_tag(len(evs)))
-            path = Path(
+            path = EvRoute(
                 value, plane, bytes(12), srv6.template_for(1, 2, 1), srv6.host_address(1, 1), srv6.host_address(2, 1)
             )
             evs.append(Ev(path))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scapy.contrib import roce
 from scapy.layers.inet6 import IPv6
 
-from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.packet import Parser
+from mrclab.hosts.mrc.packets.packet import MrcParser
 from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets import icrc, wire
 from mrclab.hosts.rdma.packets.psn import unwrap, unwrap_bits, wrap
@@ -24,11 +24,11 @@ EV = srv6.ev(1, 2, srv6.ev_tag(5))
 ROUTE = srv6.nic_route(1, 1).to_bytes(6, "big")
 
 
-def path() -> Path:
-    return Path(EV, 1, MACS, srv6.template_for(1, 2, 1), SOURCE, DESTINATION)
+def path() -> EvRoute:
+    return EvRoute(EV, 1, MACS, srv6.template_for(1, 2, 1), SOURCE, DESTINATION)
 
 
-def write_body(payload: bytes, psn: int = 7, op: int = h.Op.WRITE_ONLY) -> bytes:
+def write_body(payload: bytes, psn: int = 7, op: int = h.MrcOpcode.WRITE_ONLY) -> bytes:
     pad = -len(payload) & 3
     return h.WRITE_TS.pack(
         op, 0x40 | pad << 4, 0xFFFF, 0x123, h.FLAG_TS << 24 | psn, 1, 2, 3, h.TSETH_WORD, 64, 9, len(payload)
@@ -45,7 +45,7 @@ def arriving(payload: bytes = b"abc", **kwargs: int) -> bytearray:
 
 def parsed(frame: bytearray):
     address = srv6.to_bytes(DESTINATION)
-    parser = Parser(1, ROUTE, address, icrc.Verifier(address))
+    parser = MrcParser(1, ROUTE, address, icrc.Verifier(address))
     with contextlib.suppress(DiscardError, struct.error):
         parser.parse(memoryview(frame))
     return parser.parse(memoryview(frame))  # as a packet of a path that is known already
@@ -73,7 +73,7 @@ def test_inner_header_carries_the_ev_in_flow_label_and_source_port():
 
 
 def test_write_packet_has_the_documented_layout():
-    body = write_body(b"xy", psn=0xABCDEF, op=h.Op.WRITE_LAST)
+    body = write_body(b"xy", psn=0xABCDEF, op=h.MrcOpcode.WRITE_LAST)
     assert body.hex(" ") == (
         "c8 60 ff ff 00 00 01 23 10 ab cd ef  00 01 00 02  00 03 80 04  00 00 00 00 00 00 00 40 00 00 00 09 00 00 00 02"
     ).replace("  ", " ")
@@ -223,7 +223,7 @@ def test_a_trimmed_packet_gives_its_header_but_no_payload():
 
 
 def test_trimmed_control_packets_are_not_believed():
-    made = path().frame(h.Dscp.TRIMMED << 2, wire.BTH.pack(h.Op.SACK, 0x40, 0xFFFF, 0x123, 0) + bytes(36))
+    made = path().frame(h.Dscp.TRIMMED << 2, wire.BTH.pack(h.MrcOpcode.SACK, 0x40, 0xFFFF, 0x123, 0) + bytes(36))
     frame = bytearray(made.header + made.trailer)
     frame[38:54] = srv6.to_bytes(srv6.nic_route(1, 1) << 80)
     assert reason(frame) == "malformed"

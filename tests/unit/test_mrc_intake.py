@@ -20,9 +20,9 @@ class Watched:
 
     def look(self, _name, transit):
         view = memoryview(transit.data)
-        if transit.op == h.Op.SACK:
+        if transit.op == h.MrcOpcode.SACK:
             self.sacks.append((self.sim.now, h.Sack.unpack(view, h.BODY_AT)))
-        elif transit.op == h.Op.NACK:
+        elif transit.op == h.MrcOpcode.NACK:
             self.reasons.append(h.Nack.unpack(view, h.BODY_AT).reason)
 
     def run(self, until=60.0):

@@ -7,7 +7,7 @@ import pytest
 from mrc_sim import node_config
 
 from mrclab.hosts.mrc.evs.ev import Ev, EvSet
-from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.recovery.loss import LossDetector
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.settings import qp_settings
@@ -25,7 +25,7 @@ def detector(**changes):
 def evs(count):
     made = [
         Ev(
-            Path(
+            EvRoute(
                 srv6.ev(1, n, srv6.ev_tag(n)),
                 1,
                 bytes(12),

@@ -4,7 +4,7 @@ import pytest
 from mrc_sim import FULL_SIZE, HOP, PLANES, RATE, Simulation, Transfer
 
 from mrclab.hosts.mrc.cc import PathFacts, controller
-from mrclab.hosts.mrc.cc.nscc import Nscc, State, decrease, on_loss, on_nack, on_sack, parameters, quick_adapt
+from mrclab.hosts.mrc.cc.nscc import Nscc, NsccState, decrease, on_loss, on_nack, on_sack, parameters, quick_adapt
 from mrclab.hosts.rdma.errors import VerbsError
 
 FACTS = PathFacts(base_rtt=0.010, bdp=36_000, mtu=1000, trimming=True, drop_threshold=45, plane_bdp_packets=9)
@@ -13,7 +13,7 @@ P = parameters(FACTS)
 
 def state(**changes):
     values = {"cwnd": 20_000.0, "base_rtt": 0.010, "last_adjust_time": 0.0, "last_dec_time": 0.0} | changes
-    return State(**values)
+    return NsccState(**values)
 
 
 def sack(s, newly=1000, marked=False, rtt=0.010, penalty=0, restore=False, now=1.0, p=P):

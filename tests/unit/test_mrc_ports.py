@@ -40,7 +40,7 @@ class Fabric:
 
 
 def is_update(transit):
-    return transit.op == h.Op.ENDPOINT_REQUEST and transit.data[h.BODY_AT] == h.EndpointOp.PORT_STATUS_UPDATE
+    return transit.op == h.MrcOpcode.ENDPOINT_REQUEST and transit.data[h.BODY_AT] == h.EndpointOp.PORT_STATUS_UPDATE
 
 
 def test_a_port_is_known_to_be_up_again_however_many_probes_went_out_since_it_was_down():

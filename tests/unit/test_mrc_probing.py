@@ -31,7 +31,7 @@ class Patient:
         self.probes = []
 
         def fate(transit):
-            if transit.op == h.Op.PROBE:
+            if transit.op == h.MrcOpcode.PROBE:
                 self.probes.append(self.sim.now)
                 if mark:
                     transit.mark()
@@ -74,7 +74,7 @@ def test_probes_that_fail_together_do_not_come_again_together():
     times = []
 
     def fate(transit):
-        if transit.op == h.Op.PROBE:
+        if transit.op == h.MrcOpcode.PROBE:
             times.append(sim.now)
             return []
         return [sim.delay(transit)]

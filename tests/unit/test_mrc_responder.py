@@ -42,7 +42,7 @@ class Bench:
         for port in (1, 2, 3, 4):
             while (frame := self.host.next_frame(port, at)) is not None:
                 view = memoryview(frame.header + frame.trailer)
-                if view[h.BTH_AT] == h.Op.SACK:
+                if view[h.BTH_AT] == h.MrcOpcode.SACK:
                     yield h.Sack.unpack(view, h.BODY_AT)
 
     def seq(self, psn):
@@ -162,7 +162,7 @@ def test_trimmed_packets_are_refused_with_their_reason_and_place_nothing():
     for port in (1, 2, 3, 4):
         while (frame := bench.host.next_frame(port, 1.0)) is not None:
             view = memoryview(frame.header + frame.trailer)
-            if view[h.BTH_AT] == h.Op.NACK:
+            if view[h.BTH_AT] == h.MrcOpcode.NACK:
                 nack = h.Nack.unpack(view, h.BODY_AT)
                 reasons.append((bench.seq(nack.psn), nack.reason))
     assert sorted(reasons) == [(0, h.Reason.TRIMMED), (1, h.Reason.TRIMMED_LASTHOP)]

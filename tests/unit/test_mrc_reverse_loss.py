@@ -47,7 +47,7 @@ def test_feedback_is_spread_evenly_over_the_planes():
     transfer = Transfer(sim, "h1", "h3", PACKETS * FULL_SIZE)
     transfer.write(0, PACKETS * FULL_SIZE)
     sim.run(done=transfer.done)
-    planes = collections.Counter(t.plane for t in sim.sent if t.source == "h3" and t.op == h.Op.SACK)
+    planes = collections.Counter(t.plane for t in sim.sent if t.source == "h3" and t.op == h.MrcOpcode.SACK)
     assert set(planes) == {1, 2, 3, 4}
     assert max(planes.values()) - min(planes.values()) <= 0.1 * sum(planes.values())
 
@@ -58,7 +58,7 @@ def test_looking_for_a_reverse_path_takes_no_place_in_the_queues_of_data():
     transfer = Transfer(sim, "h1", "h3", PACKETS * FULL_SIZE)
     transfer.write(0, PACKETS * FULL_SIZE)
     sim.run(done=transfer.done)
-    asked = [t for t in sim.sent if t.source == "h3" and t.op == h.Op.ENDPOINT_REQUEST]
+    asked = [t for t in sim.sent if t.source == "h3" and t.op == h.MrcOpcode.ENDPOINT_REQUEST]
     assert len(asked) >= 3
     assert {dscp(t) for t in asked} == {h.Dscp.CONTROL}
 
@@ -71,7 +71,7 @@ def test_questions_about_the_tail_go_out_in_one_plane_after_the_other():
     def fate(transit):
         if transit.source == "h3":
             return []
-        if transit.op == h.Op.PROBE:
+        if transit.op == h.MrcOpcode.PROBE:
             probes.append(transit.plane)
         return [sim.delay(transit)]
 
@@ -118,7 +118,7 @@ def test_feedback_goes_by_the_planes_that_data_still_comes_by_though_nobody_told
         return [sim.delay(transit)]
 
     def sent(transit):
-        if transit.source == "h3" and transit.op == h.Op.SACK and sim.now > 20 * RTT:
+        if transit.source == "h3" and transit.op == h.MrcOpcode.SACK and sim.now > 20 * RTT:
             told.append(transit.plane)
 
     def looked(transit):

@@ -10,12 +10,12 @@ from mrclab.hosts.rdma.packets.psn import wrap
 from mrclab.hosts.scapy_mrc import AETH, EETH, ERTH, METH, NETH, PETH, RETH, SETH, TSETH, MrcBTH, dissect
 
 KINDS = {
-    h.Op.ACK: AETH,
-    h.Op.SACK: SETH,
-    h.Op.NACK: NETH,
-    h.Op.PROBE: PETH,
-    h.Op.ENDPOINT_REQUEST: ERTH,
-    h.Op.ENDPOINT_RESPONSE: EETH,
+    h.MrcOpcode.ACK: AETH,
+    h.MrcOpcode.SACK: SETH,
+    h.MrcOpcode.NACK: NETH,
+    h.MrcOpcode.PROBE: PETH,
+    h.MrcOpcode.ENDPOINT_REQUEST: ERTH,
+    h.MrcOpcode.ENDPOINT_RESPONSE: EETH,
 }
 
 
@@ -92,7 +92,7 @@ def test_every_opcode_has_been_seen_with_its_header(traffic):
             assert packet.haslayer(TSETH) == bool(bth.ts)
         else:
             assert packet.haslayer(KINDS[bth.opcode])
-    assert seen == {*KINDS, *(set(h.WRITES) - {h.Op.WRITE_ONLY_IMM, h.Op.WRITE_LAST})}
+    assert seen == {*KINDS, *(set(h.WRITES) - {h.MrcOpcode.WRITE_ONLY_IMM, h.MrcOpcode.WRITE_LAST})}
 
 
 def test_fields_have_the_values_that_were_packed():

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from mrc_sim import FULL_SIZE, HOP, PLANES, RATE, Simulation, Transfer
 
-from mrclab.hosts.mrc.endpoint import Endpoint
-from mrclab.hosts.mrc.requestor import Requestor
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
+from mrclab.hosts.mrc.requestor import MrcRequestor
 
 RTT = 8 * HOP + 1 / RATE
 PACKETS = 100
@@ -50,7 +50,7 @@ def test_qps_of_a_peer_that_started_again_are_not_held_up_by_those_of_its_former
     old = [Transfer(sim, "h1", "h3", PACKETS * FULL_SIZE, seed=n) for n in range(3)]
     keep_busy(sim, old)
     sim.run(until=0.2)
-    sim.hosts["h3"] = Endpoint(sim.configs["h3"], random.Random(5), [].append)
+    sim.hosts["h3"] = MrcEndpoint(sim.configs["h3"], random.Random(5), [].append)
     for port in sim.configs["h3"].ports:
         sim.hosts["h3"].port_event(port.number, True, sim.now)
     new = Transfer(sim, "h1", "h3", PACKETS * FULL_SIZE, seed=9)
@@ -97,13 +97,13 @@ def test_many_qps_share_a_window_evenly():
 def test_qps_that_wait_for_the_window_are_not_looked_at(monkeypatch):
     sim = Simulation(tail_probe_rtts=1000.0)
     looked: list[Any] = []
-    standing = Requestor.standing
+    standing = MrcRequestor.standing
 
-    def count(self: Requestor) -> Any:
+    def count(self: MrcRequestor) -> Any:
         looked.append(self)
         return standing(self)
 
-    monkeypatch.setattr(Requestor, "standing", count)
+    monkeypatch.setattr(MrcRequestor, "standing", count)
     sim.fate = lambda _: []
     for transfer in [Transfer(sim, "h1", "h3", 8 * FULL_SIZE) for _ in range(128)]:
         transfer.write(0, 8 * FULL_SIZE)

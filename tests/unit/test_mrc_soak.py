@@ -11,7 +11,7 @@ import random
 import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer, Transit
 
-from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.topo.nodeconfig import EvProfile
 
 RUNS = int(os.environ.get("MRCLAB_SOAK", "30"))
@@ -151,7 +151,7 @@ def test_nothing_is_lost_doubled_or_stuck(seed):
     work = [Work(sim, rng, *ends) for ends in rng.choices((("h1", "h3"), ("h3", "h1")), k=rng.randint(1, 4))]
     if rng.random() < 0.2:
         sim.run(until=rng.random() * CALM_AT / 2, done=lambda: all(item.done() for item in work))
-        sim.hosts["h3"] = Endpoint(sim.configs["h3"], random.Random(seed), [].append)
+        sim.hosts["h3"] = MrcEndpoint(sim.configs["h3"], random.Random(seed), [].append)
         for port in range(1, planes + 1):
             sim.hosts["h3"].port_event(port, True, sim.now)
         sim.hosts["h1"].poll_cq(most=100_000)  # QPs of the former life go on asking, beside those of the new one

@@ -39,7 +39,7 @@ def test_a_sack_whose_trigger_was_never_sent_acknowledges_no_more_than_it_says(s
     before = transfer.stats().acked_packets
     assert before > 2
     sack = h.Sack(0, False, seq - 1, 0, FIRST_PSN + 1, 0, 1, 0, timestamp=1)
-    say(sim, transfer, h.Op.SACK, 0, sack.pack())
+    say(sim, transfer, h.MrcOpcode.SACK, 0, sack.pack())
     assert transfer.stats().acked_packets == before
     sim.run(until=2.0, done=transfer.done)
     assert [done.status for done in transfer.completions] == ["SUCCESS"]
@@ -50,7 +50,7 @@ def test_a_stale_write_from_before_the_first_psn_harms_neither_end():
     sim.run(until=0.2)
     path = next(iter(sim.hosts["h1"].qp(transfer.qa).evs.by_value.values())).path
     head = h.WRITE_TS.pack(
-        h.Op.WRITE_ONLY, wire.MIGRATED, wire.P_KEY, transfer.qb, h.FLAG_TS << 24 | FIRST_PSN - 1,
+        h.MrcOpcode.WRITE_ONLY, wire.MIGRATED, wire.P_KEY, transfer.qb, h.FLAG_TS << 24 | FIRST_PSN - 1,
         0, 0, 7, h.TSETH_WORD, 1, 1, 4,
     )  # fmt: skip
     inject(sim, "h1", "h3", path.frame(0x10, head, memoryview(b"abcd")), path.plane)
@@ -61,11 +61,11 @@ def test_a_stale_write_from_before_the_first_psn_harms_neither_end():
     assert transfer.stats().acked_packets == 11
 
 
-NAK = (h.Op.ACK, wire.AETH.pack(wire.Syndrome.NAK_REMOTE_ACCESS << 24))
+NAK = (h.MrcOpcode.ACK, wire.AETH.pack(wire.Syndrome.NAK_REMOTE_ACCESS << 24))
 
 
 def unexpected_event(psn):
-    return (h.Op.NACK, h.Nack(h.Reason.UNEXP_EVENT, 0, psn).pack())
+    return (h.MrcOpcode.NACK, h.Nack(h.Reason.UNEXP_EVENT, 0, psn).pack())
 
 
 @pytest.mark.parametrize("psn", [FIRST_PSN, FIRST_PSN + 4000, 0x800000])  # acknowledged long ago, not sent, far away
@@ -97,7 +97,7 @@ def test_a_nak_of_the_connection_before_a_reset_does_not_end_the_next_one():
     naks = []
 
     def fate(transit):
-        if transit.op == h.Op.ACK and b.qp(transfer.qb).state is QpState.ERROR:
+        if transit.op == h.MrcOpcode.ACK and b.qp(transfer.qb).state is QpState.ERROR:
             naks.append(transit)
             return [sim.delay(transit) + (0.04 if len(naks) == 2 else 0)]  # two round trips late
         return [sim.delay(transit)]
@@ -132,7 +132,7 @@ def test_a_peer_that_counts_its_immediates_wrongly_is_told_that_this_is_the_end(
     path = next(iter(sim.hosts["h1"].qp(transfer.qa).evs.by_value.values())).path
     region = transfer.remote
     head = h.WRITE_TS.pack(
-        h.Op.WRITE_ONLY_IMM, wire.MIGRATED, wire.P_KEY, transfer.qb, h.FLAG_TS << 24 | FIRST_PSN + 4,
+        h.MrcOpcode.WRITE_ONLY_IMM, wire.MIGRATED, wire.P_KEY, transfer.qb, h.FLAG_TS << 24 | FIRST_PSN + 4,
         0, 2, 7, h.TSETH_WORD, region.va, region.rkey, 4,
     ) + wire.IMMEDIATE.pack(9)  # fmt: skip
     inject(sim, "h1", "h3", path.frame(0x10, head, memoryview(b"abcd")), path.plane)
@@ -141,5 +141,5 @@ def test_a_peer_that_counts_its_immediates_wrongly_is_told_that_this_is_the_end(
     said = []
     sim.fate = lambda transit: said.append(transit) or []
     sim.run(until=0.3)
-    (nack,) = (h.Nack.unpack(memoryview(t.data), h.BODY_AT) for t in said if t.op == h.Op.NACK)
+    (nack,) = (h.Nack.unpack(memoryview(t.data), h.BODY_AT) for t in said if t.op == h.MrcOpcode.NACK)
     assert (nack.reason, nack.psn) == (h.Reason.UNEXP_EVENT, FIRST_PSN + 4)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer, node_config
 
-from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.states import TRANSITIONS, QpState
@@ -17,7 +17,7 @@ PEER = "fdcb:bb00:0:2::1"
 
 @pytest.fixture
 def host():
-    return Endpoint(node_config(1), random.Random(1), lambda _record: None)
+    return MrcEndpoint(node_config(1), random.Random(1), lambda _record: None)
 
 
 def refused(code, call, *args, **kwargs):
@@ -252,18 +252,18 @@ def test_a_step_takes_no_attribute_that_it_would_ignore(host, target):
 
 def test_a_set_of_more_evs_than_a_qp_has_is_refused_and_nothing_is_made():
     wide = EvProfile(name="default", active_per_plane=40, backup_per_plane=8, ev_min_active=1)
-    host = Endpoint(node_config(1, ev=wide, planes=8, uplinks=64), random.Random(1), lambda _record: None)
+    host = MrcEndpoint(node_config(1, ev=wide, planes=8, uplinks=64), random.Random(1), lambda _record: None)
     assert "make 384, but a QP has at most 256" in refused("E2BIG", host.create_qp, PEER)
     assert not host.qps
     assert not host.peers
     widest = EvProfile(name="default", active_per_plane=28, backup_per_plane=4, ev_min_active=1)
-    host = Endpoint(node_config(1, ev=widest, planes=8, uplinks=64), random.Random(1), lambda _record: None)
+    host = MrcEndpoint(node_config(1, ev=widest, planes=8, uplinks=64), random.Random(1), lambda _record: None)
     assert len(host.qp(host.create_qp(PEER)).evs.by_value) == 256
 
 
 def test_keys_and_first_psns_are_drawn_from_the_secrets_and_paths_from_the_seed():
     def drawn(secrets):
-        host = Endpoint(node_config(1), random.Random(1), lambda _record: None, random.Random(secrets))
+        host = MrcEndpoint(node_config(1), random.Random(1), lambda _record: None, random.Random(secrets))
         keys = [host.reg_mr(bytearray(1)).rkey for _ in range(3)]
         numbers = [host.create_qp(PEER) for _ in range(3)]
         evs = [[ev.value for ev in host.qp(number).evs.by_value.values()] for number in numbers]

@@ -4,7 +4,7 @@ import pytest
 from mrc_sim import FULL_SIZE, Transfer
 from roce_sim import PORT_RATE, Bottleneck, Simulation
 
-from mrclab.hosts.roce.dcqcn import Dcqcn, NoControl, advance, on_cnp, on_sent, parameters, rate_control, start
+from mrclab.hosts.roce.dcqcn import Dcqcn, NoRateControl, advance, on_cnp, on_sent, parameters, rate_control, start
 from mrclab.topo.nodeconfig import DcqcnSection
 
 CONFIG = DcqcnSection(
@@ -132,7 +132,7 @@ def test_time_in_one_leap_or_in_small_steps_is_the_same():
 
 def test_none_ignores_cnps():
     control = rate_control("none", CONFIG, 1000.0, 1.0)
-    assert isinstance(control, NoControl)
+    assert isinstance(control, NoRateControl)
     control.on_cnp(0.0)
     assert control.rate(0.0) is None
 

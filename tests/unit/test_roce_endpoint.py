@@ -151,7 +151,7 @@ def test_a_lost_nak_costs_the_retry_timer():
     data = sim.fate
 
     def fate(transit):
-        if transit.op == h.Op.ACK and transit.data[h.BODY_AT] == wire.Syndrome.NAK_SEQUENCE:
+        if transit.op == h.RoceOpcode.ACK and transit.data[h.BODY_AT] == wire.Syndrome.NAK_SEQUENCE:
             naks.append(transit.serial)
             return []
         return data(transit)
@@ -178,7 +178,7 @@ def test_lost_last_ack_is_repeated_for_the_duplicate_and_nothing_is_placed_twice
     lost = []
 
     def fate(transit):
-        if transit.op == h.Op.ACK and transit.psn == 7 and not lost:
+        if transit.op == h.RoceOpcode.ACK and transit.psn == 7 and not lost:
             lost.append(transit)
             one.target[7 * FULL_SIZE :] = b"\x55" * FULL_SIZE  # the application has gone on with its memory
             return []
@@ -199,7 +199,7 @@ def test_an_ack_that_overtakes_the_resending_is_believed():
     held = []
 
     def fate(transit):
-        late = transit.op == h.Op.ACK and sim.now < 0.3
+        late = transit.op == h.RoceOpcode.ACK and sim.now < 0.3
         held.extend([transit] * late)
         return [sim.delay(transit) + (0.4 - sim.now if late else 0)]
 

@@ -48,8 +48,8 @@ def traffic():
 
 def test_every_opcode_and_nak_occurred(traffic):
     sim, _ = traffic
-    assert {transit.op for transit in sim.sent} == {int(op) for op in h.Op}
-    syndromes = {transit.data[h.BODY_AT] for transit in sim.sent if transit.op == h.Op.ACK}
+    assert {transit.op for transit in sim.sent} == {int(op) for op in h.RoceOpcode}
+    syndromes = {transit.data[h.BODY_AT] for transit in sim.sent if transit.op == h.RoceOpcode.ACK}
     assert syndromes == {wire.Syndrome.ACK, wire.Syndrome.NAK_SEQUENCE}
 
 
@@ -64,8 +64,8 @@ def test_an_independent_dissector_agrees_on_every_field_and_checksum(traffic):
         assert frame[IPv6].plen == frame[UDP].len == len(transit.data) - h.UDP_AT
         assert (bth.opcode, bth.psn, bth.dqpn, bth.pkey) == (transit.op, transit.psn, qp.remote_qpn, 0xFFFF)
         assert bth.icrc == int.from_bytes(bth.compute_icrc(b""), "big")
-        assert bth.becn == (transit.op == h.Op.CNP)
-        assert (AETH in frame) == (transit.op == h.Op.ACK)
+        assert bth.becn == (transit.op == h.RoceOpcode.CNP)
+        assert (AETH in frame) == (transit.op == h.RoceOpcode.ACK)
         assert frame[IPv6].tc >> 2 == (0 if transit.is_write else 46)
         assert (frame[IPv6].tc & 3 != 0) == transit.is_write
 

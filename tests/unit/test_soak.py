@@ -4,7 +4,7 @@ import pytest
 
 from mrclab.experiments.soak import run as soak
 from mrclab.experiments.soak.plan import draw
-from mrclab.hosts.mrc.responder import Responder
+from mrclab.hosts.mrc.responder import MrcResponder
 from mrclab.hosts.rdma.memory import MemoryTable
 
 
@@ -47,6 +47,6 @@ def test_what_is_not_over_when_it_should_be_is_found(monkeypatch):
 
 def test_a_completion_that_is_lost_is_found(monkeypatch):
     monkeypatch.setattr(soak, "LIMIT_S", 20.0)
-    advance = Responder._advance
-    monkeypatch.setattr(Responder, "_advance", lambda self, packet: self.base > 30 or advance(self, packet))
+    advance = MrcResponder._advance
+    monkeypatch.setattr(MrcResponder, "_advance", lambda self, packet: self.base > 30 or advance(self, packet))
     assert any("completions" in text for text in found(range(8)))

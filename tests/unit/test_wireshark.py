@@ -12,7 +12,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
 from mrclab.hosts import scapy_mrc as layers
-from mrclab.hosts.mrc.packets.headers import Op, Reason
+from mrclab.hosts.mrc.packets.headers import MrcOpcode, Reason
 from mrclab.topo.numbers import Dscp
 
 LUA = Path(__file__).resolve().parents[2] / "docs" / "wireshark" / "mrc.lua"
@@ -76,19 +76,19 @@ def notes(told: dict[str, int | str]) -> set[str]:
 
 
 def test_a_write_tells_path_ev_and_every_header(tmp_path):
-    (told,) = read([frame(write(ts=1), opcode=Op.WRITE_ONLY_IMM, ts=1, ackreq=1, dqpn=0x100, psn=5)], tmp_path)
+    (told,) = read([frame(write(ts=1), opcode=MrcOpcode.WRITE_ONLY_IMM, ts=1, ackreq=1, dqpn=0x100, psn=5)], tmp_path)
     icrc = told.pop("icrc")
     assert icrc
     assert told == {
         "path": "t0-p1-1 > t1-p1-2 > t0-p1-2 > downlink 1", "ev.plane": 1, "ev.uplink": 1, "ev.tag": 0x8001,
-        "opcode": Op.WRITE_ONLY_IMM, "dqp": 0x100, "psn": 5, "rqmsn": 3, "msn": 4, "tx_timestamp": 77,
+        "opcode": MrcOpcode.WRITE_ONLY_IMM, "dqp": 0x100, "psn": 5, "rqmsn": 3, "msn": 4, "tx_timestamp": 77,
         "va": 0x1_0000_1000, "rkey": 5, "length": 4096, "immediate": 9, "payload": 100,
     }  # fmt: skip
 
 
 def test_retransmissions_marks_and_trims_are_noted(tmp_path):
-    whole = frame(write(4096), opcode=Op.WRITE_ONLY, rtx=1, dscp=Dscp.TRIMMABLE_RETX, ecn=3, psn=6)
-    trimmed = frame(write(4096, ts=1), opcode=Op.WRITE_ONLY, ts=1, dscp=Dscp.TRIMMED, psn=7)[:TRIM_BYTES]
+    whole = frame(write(4096), opcode=MrcOpcode.WRITE_ONLY, rtx=1, dscp=Dscp.TRIMMABLE_RETX, ecn=3, psn=6)
+    trimmed = frame(write(4096, ts=1), opcode=MrcOpcode.WRITE_ONLY, ts=1, dscp=Dscp.TRIMMED, psn=7)[:TRIM_BYTES]
     again, cut = read([whole, trimmed], tmp_path)
     assert notes(again) == {"note.retransmission", "note.ce"}
     assert notes(cut) == {"note.trimmed"}
@@ -97,10 +97,10 @@ def test_retransmissions_marks_and_trims_are_noted(tmp_path):
 
 
 def test_a_sack_tells_what_is_missing_and_pairs_the_directions(tmp_path):
-    data = frame(write(), opcode=Op.WRITE_ONLY, dqpn=0x100, psn=0xFFFFFF)
+    data = frame(write(), opcode=MrcOpcode.WRITE_ONLY, dqpn=0x100, psn=0xFFFFFF)
     sack = layers.SETH(cack_psn=0xFFFFFE, sack_offset=1, bitmap=0b110100, entropy=0x10108001, m=1, mpr=8, ooo_count=3)
-    other = frame(write(), opcode=Op.WRITE_ONLY, dqpn=0x300, psn=0x400000)
-    told = read([data, frame(sack, back=True, opcode=Op.SACK, dqpn=0x200), other], tmp_path)
+    other = frame(write(), opcode=MrcOpcode.WRITE_ONLY, dqpn=0x300, psn=0x400000)
+    told = read([data, frame(sack, back=True, opcode=MrcOpcode.SACK, dqpn=0x200), other], tmp_path)
     assert told[1]["sack.received"] == "1, 3-4"  # PSNs wrap at 24 bits: the bitmap begins at 0xFFFFFF
     assert told[1]["sack.missing"] == "16777215-0, 2"
     assert (told[1]["sack.m"], told[1]["sack.ooo_count"]) == (1, 3)
@@ -112,11 +112,11 @@ def test_every_control_packet_is_read(tmp_path):
     nack = layers.NETH(reason=Reason.TRIMMED, nack_psn=7, entropy=0x10108001)
     told = read(
         [
-            frame(nack, back=True, opcode=Op.NACK, dqpn=0x200),
-            frame(layers.PETH(probe_id=3), opcode=Op.PROBE, dqpn=0x100),
-            frame(layers.ERTH(op=1, port_status_mask=15), opcode=Op.ENDPOINT_REQUEST, dqpn=2, psn=33),
-            frame(layers.EETH(op=1, service_time=500), opcode=Op.ENDPOINT_RESPONSE, dqpn=2, psn=33),
-            frame(layers.AETH(msn=4), opcode=Op.ACK, dqpn=0x100),
+            frame(nack, back=True, opcode=MrcOpcode.NACK, dqpn=0x200),
+            frame(layers.PETH(probe_id=3), opcode=MrcOpcode.PROBE, dqpn=0x100),
+            frame(layers.ERTH(op=1, port_status_mask=15), opcode=MrcOpcode.ENDPOINT_REQUEST, dqpn=2, psn=33),
+            frame(layers.EETH(op=1, service_time=500), opcode=MrcOpcode.ENDPOINT_RESPONSE, dqpn=2, psn=33),
+            frame(layers.AETH(msn=4), opcode=MrcOpcode.ACK, dqpn=0x100),
         ],
         tmp_path,
     )
@@ -128,7 +128,7 @@ def test_every_control_packet_is_read(tmp_path):
 
 
 def test_a_packet_that_ends_inside_a_header_is_said_and_rocev2_is_left_to_its_own(tmp_path):
-    short = frame(layers.PETH(), opcode=Op.SACK)[:-12]
+    short = frame(layers.PETH(), opcode=MrcOpcode.SACK)[:-12]
     roce = bytes(
         Ether(src=MAC, dst=MAC)
         / IPv6(src=HERE, dst=THERE)

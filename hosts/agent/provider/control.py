@@ -13,21 +13,21 @@ from mrclab.hosts.agent.provider.profiles import (
     FORMATS,
     MAX_PROFILES,
     STATES,
-    Cc,
+    CcProfileMask,
     CcProfiles,
-    Ev,
-    EvChange,
+    CtlProfileState,
+    EvFormatMask,
     EvOp,
+    EvProfileChange,
+    EvProfileMask,
     EvProfiles,
-    Fmt,
-    State,
     invalid,
 )
-from mrclab.hosts.agent.provider.qp import Profiles
+from mrclab.hosts.agent.provider.qp import CtlNumbers
 from mrclab.hosts.agent.provider.rings import Channel
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.ctl import MAX_PROBE_TIMEOUT, Ctl
-from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import uplink_of
 from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, EvEvent
@@ -70,10 +70,10 @@ class EvQueue:
         return [self._events.popleft() for _ in range(min(most, len(self._events)))]
 
 
-class Control(Profiles):
+class ProgramCtl(CtlNumbers):
     """mrc_ctl of one host, shared by all programs."""
 
-    def __init__(self, verbs: Endpoint) -> None:
+    def __init__(self, verbs: MrcEndpoint) -> None:
         self._verbs = verbs
         self._queues: list[EvQueue] = []
         self.ctl = Ctl(verbs)
@@ -134,10 +134,10 @@ class Control(Profiles):
     def _modify_format(self, numbers: list[int], data: bytes) -> Answer:
         number, mask, to, current, mode, fields = numbers
         profile = self.evs.format(number)
-        if profile.state is State.ONLINE and Fmt(mask) & Fmt.STATE:
+        if profile.state is CtlProfileState.ONLINE and EvFormatMask(mask) & EvFormatMask.STATE:
             self.evs.leave_online(number)
         widths = data[wire.VENDOR_BYTES : wire.VENDOR_BYTES + fields]
-        profile.modify(Fmt(mask), to, current, mode, list(widths), data[: wire.VENDOR_BYTES])
+        profile.modify(EvFormatMask(mask), to, current, mode, list(widths), data[: wire.VENDOR_BYTES])
         return [], b""
 
     def _query_format(self, numbers: list[int], _data: bytes) -> Answer:
@@ -149,8 +149,8 @@ class Control(Profiles):
     def _modify_ev(self, numbers: list[int], data: bytes) -> Answer:
         number, mask, to, current, mode, fmt, count, least, events, op, entries, _, fields = numbers
         at = wire.VENDOR_BYTES
-        change = EvChange(
-            Ev(mask), to, current, mode, fmt, count, least, events, op,
+        change = EvProfileChange(
+            EvProfileMask(mask), to, current, mode, fmt, count, least, events, op,
             [wire.EV_ENTRY.unpack_from(data, at + n * wire.EV_ENTRY.size) for n in range(entries)],
             [wire.FIELD.unpack_from(data, at + n * wire.FIELD.size) for n in range(fields)],
             data[: wire.VENDOR_BYTES],
@@ -163,16 +163,16 @@ class Control(Profiles):
         profile = self.evs.profile(number)
         found = b""
         given = fields = 0
-        if Ev(mask) & Ev.EV_OP and op == EvOp.QUERY_STATE:
+        if EvProfileMask(mask) & EvProfileMask.EV_OP and op == EvOp.QUERY_STATE:
             for n in range(entries):
                 value, port, *_ = wire.EV_ENTRY.unpack_from(data, wire.VENDOR_BYTES + n * wire.EV_ENTRY.size)
                 found += wire.EV_ENTRY.pack(value, port, bytes(32), 0, self.evs.state_of(profile, port, value), 0)
             given = entries
-        elif Ev(mask) & Ev.EV_OP:
+        elif EvProfileMask(mask) & EvProfileMask.EV_OP:
             rows = self.evs.array(profile)
             found = b"".join(wire.EV_ENTRY.pack(value, port, bytes(32), 0, state, 0) for value, port, state in rows)
             given = len(rows)
-        elif Ev(mask) & Ev.FIELDS_OP:
+        elif EvProfileMask(mask) & EvProfileMask.FIELDS_OP:
             found = b"".join(wire.FIELD.pack(*one) for one in profile.fields)
             fields = len(profile.fields)
         answer = [profile.state, profile.mode, profile.format, profile.count, profile.min_active, profile.events]
@@ -183,7 +183,7 @@ class Control(Profiles):
     def _modify_cc(self, numbers: list[int], data: bytes) -> Answer:
         number, mask, to, current, *config = numbers
         algorithm = data[wire.VENDOR_BYTES :].decode("ascii", "replace")
-        self.ccs.modify(number, Cc(mask), to, current, algorithm, config, data[: wire.VENDOR_BYTES])
+        self.ccs.modify(number, CcProfileMask(mask), to, current, algorithm, config, data[: wire.VENDOR_BYTES])
         return [], b""
 
     def _query_cc(self, numbers: list[int], _data: bytes) -> Answer:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TOP = 1 << 47  # of a program's addresses
 
 
-class Span:
+class RegionSpan:
     """Some bytes of a region, read when a packet wants them; a retransmission reads again, as a device would."""
 
     __slots__ = ("_at", "_length", "_of")
@@ -58,8 +58,8 @@ class RegionView:
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, part: slice) -> Span:
-        return Span(self, part.start, part.stop - part.start)
+    def __getitem__(self, part: slice) -> RegionSpan:
+        return RegionSpan(self, part.start, part.stop - part.start)
 
     def __setitem__(self, part: slice, data: memoryview) -> None:
         start = part.start
@@ -95,7 +95,7 @@ class RegionView:
 class Gathered:
     """Several spans as one message."""
 
-    def __init__(self, spans: list[Span]) -> None:
+    def __init__(self, spans: list[RegionSpan]) -> None:
         self._spans = spans
         self._length = sum(len(span) for span in spans)
 

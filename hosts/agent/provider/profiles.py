@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.mrc.ctl import Ctl
-from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion, check_widths
-from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, Entry, EvEvent, EvProfile, Mode, ProfileState
+from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, EvEvent, EvProfile, EvProfileEntry, EvProfileState, Mode
 from mrclab.hosts.rdma.errors import VerbsError
 
 MAX_PROFILES: Final = 64  # of each kind; numbers are 1…64
@@ -27,7 +27,7 @@ VALUE_BYTES: Final = 32
 NSCC: Final = "uet-1.0-nscc"
 
 
-class State(IntEnum):
+class CtlProfileState(IntEnum):
     """enum mrc_ctl_profile_state."""
 
     INIT = 0
@@ -44,7 +44,7 @@ class EvOp(IntEnum):
     QUERY_ARRAY = 3
 
 
-class Fmt(IntFlag):
+class EvFormatMask(IntFlag):
     """enum mrc_ctl_ev_fmt_profile_attr_mask."""
 
     STATE = 1
@@ -54,7 +54,7 @@ class Fmt(IntFlag):
     VENDOR_CFG = 1 << 31
 
 
-class Ev(IntFlag):
+class EvProfileMask(IntFlag):
     """enum mrc_ctl_ev_profile_attr_mask."""
 
     STATE = 1
@@ -69,7 +69,7 @@ class Ev(IntFlag):
     VENDOR_CFG = 1 << 31
 
 
-class Cc(IntFlag):
+class CcProfileMask(IntFlag):
     """enum mrc_ctl_cc_profile_attr_mask."""
 
     STATE = 1
@@ -80,9 +80,11 @@ class Cc(IntFlag):
 
 
 _STEPS: Final = {
-    (State.INIT, State.OFFLINE), (State.OFFLINE, State.ONLINE), (State.ONLINE, State.OFFLINE),
-    (State.OFFLINE, State.INIT),
-}  # fmt: skip
+    (CtlProfileState.INIT, CtlProfileState.OFFLINE),
+    (CtlProfileState.OFFLINE, CtlProfileState.ONLINE),
+    (CtlProfileState.ONLINE, CtlProfileState.OFFLINE),
+    (CtlProfileState.OFFLINE, CtlProfileState.INIT),
+}
 
 
 def invalid(text: str) -> VerbsError:
@@ -91,14 +93,14 @@ def invalid(text: str) -> VerbsError:
 
 
 @dataclass
-class Profile:
+class CtlProfile:
     """What the three kinds have in common."""
 
     number: int
-    state: State = State.INIT
+    state: CtlProfileState = CtlProfileState.INIT
     vendor: bytes = bytes(wire.VENDOR_BYTES)
 
-    def target(self, named: bool, to: int, asserted: bool, current: int) -> State:
+    def target(self, named: bool, to: int, asserted: bool, current: int) -> CtlProfileState:
         """The state to go to; EINVAL for a step that does not exist, or where CUR_STATE is another one."""
         if asserted and current != self.state:
             raise invalid(f"profile {self.number} is {self.state.name}, not in state {current}")
@@ -106,44 +108,46 @@ class Profile:
             return self.state
         if (self.state, to) not in _STEPS:
             raise invalid(f"profile {self.number} cannot go from {self.state.name} to state {to}")
-        return State(to)
+        return CtlProfileState(to)
 
 
 @dataclass
-class FormatProfile(Profile):
+class FormatProfile(CtlProfile):
     """An EV format: the places of an expanded EV."""
 
     mode: int = 0
     widths: tuple[int, ...] = ()
 
-    def modify(self, mask: Fmt, to: int, current: int, mode: int, widths: Sequence[int], vendor: bytes) -> None:
+    def modify(
+        self, mask: EvFormatMask, to: int, current: int, mode: int, widths: Sequence[int], vendor: bytes
+    ) -> None:
         """mrc_ctl_modify_ev_fmt_profile; whoever calls looks after EV profiles that use this one."""
-        target = self.target(bool(mask & Fmt.STATE), to, bool(mask & Fmt.CUR_STATE), current)
-        if self.state is State.ONLINE and mask & ~(Fmt.STATE | Fmt.CUR_STATE):
+        target = self.target(bool(mask & EvFormatMask.STATE), to, bool(mask & EvFormatMask.CUR_STATE), current)
+        if self.state is CtlProfileState.ONLINE and mask & ~(EvFormatMask.STATE | EvFormatMask.CUR_STATE):
             raise invalid(f"EV format profile {self.number} is ONLINE; take it OFFLINE to change it")
-        if self.state is State.INIT and (target is State.INIT or not mask & Fmt.MODE):
+        if self.state is CtlProfileState.INIT and (target is CtlProfileState.INIT or not mask & EvFormatMask.MODE):
             raise invalid(f"EV format profile {self.number} is in INIT: it needs its mode and the step to OFFLINE")
-        chosen = mode if mask & Fmt.MODE else self.mode
-        places = tuple(widths) if mask & Fmt.OP else self.widths
+        chosen = mode if mask & EvFormatMask.MODE else self.mode
+        places = tuple(widths) if mask & EvFormatMask.OP else self.widths
         if chosen not in FORMATS:
             raise invalid(f"there is no EV format mode {chosen}")
-        if places or mask & Fmt.OP:
+        if places or mask & EvFormatMask.OP:
             check_widths(FORMATS[chosen], places)
-        if target is State.ONLINE and not places:
+        if target is CtlProfileState.ONLINE and not places:
             raise invalid(f"EV format profile {self.number} has no fields yet")
         self.mode, self.widths = chosen, places
-        if mask & Fmt.VENDOR_CFG:
+        if mask & EvFormatMask.VENDOR_CFG:
             self.vendor = vendor
-        if target is State.INIT:
+        if target is CtlProfileState.INIT:
             self.mode, self.widths, self.vendor = 0, (), bytes(wire.VENDOR_BYTES)
         self.state = target
 
 
 @dataclass
-class EvChange:
+class EvProfileChange:
     """What mrc_ctl_modify_ev_profile was given."""
 
-    mask: Ev
+    mask: EvProfileMask
     to: int
     current: int
     mode: int
@@ -158,7 +162,7 @@ class EvChange:
 
 
 @dataclass
-class ProgramEvProfile(Profile):
+class ProgramEvProfile(CtlProfile):
     """An EV profile as programs make it. ONLINE, `number_online` is that of the transport's."""
 
     mode: int = 0
@@ -167,14 +171,14 @@ class ProgramEvProfile(Profile):
     min_active: int = 0
     events: int = 0
     fields: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[EvProfileEntry] = field(default_factory=list)
     number_online: int = 0
 
 
 class EvProfiles:
     """All EV profiles and EV formats of a host."""
 
-    def __init__(self, verbs: Endpoint, ctl: Ctl, tell: Callable[[EvEvent], None]) -> None:
+    def __init__(self, verbs: MrcEndpoint, ctl: Ctl, tell: Callable[[EvEvent], None]) -> None:
         self._verbs, self._ctl, self._tell = verbs, ctl, tell
         self.formats = {number: FormatProfile(number) for number in range(1, MAX_PROFILES + 1)}
         self.profiles = {number: ProgramEvProfile(number) for number in range(1, MAX_PROFILES + 1)}
@@ -194,7 +198,7 @@ class EvProfiles:
     def leave_online(self, format_number: int) -> None:
         """EBUSY where an EV profile that is ONLINE has this format."""
         for profile in self.profiles.values():
-            if profile.state is State.ONLINE and profile.format == format_number:
+            if profile.state is CtlProfileState.ONLINE and profile.format == format_number:
                 raise VerbsError("EBUSY", f"EV profile {profile.number} is ONLINE with this format")
 
     def free(self) -> int:
@@ -203,78 +207,86 @@ class EvProfiles:
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def modify(self, number: int, change: EvChange) -> None:
+    def modify(self, number: int, change: EvProfileChange) -> None:
         """mrc_ctl_modify_ev_profile."""
         profile, mask = self.profile(number), change.mask
-        target = profile.target(bool(mask & Ev.STATE), change.to, bool(mask & Ev.CUR_STATE), change.current)
-        if profile.state is State.INIT and (target is State.INIT or not mask & Ev.MODE):
+        target = profile.target(
+            bool(mask & EvProfileMask.STATE), change.to, bool(mask & EvProfileMask.CUR_STATE), change.current
+        )
+        if profile.state is CtlProfileState.INIT and (target is CtlProfileState.INIT or not mask & EvProfileMask.MODE):
             raise invalid(f"EV profile {number} is in INIT: it needs its mode and the step to OFFLINE")
-        if profile.state is State.ONLINE:
+        if profile.state is CtlProfileState.ONLINE:
             self._modify_online(profile, target, change)
             return
         self._configure(profile, change)
-        if mask & Ev.EV_OP:
+        if mask & EvProfileMask.EV_OP:
             self._operate(profile, change)
-        if target is State.ONLINE:
+        if target is CtlProfileState.ONLINE:
             self._bring_online(profile)
-        if target is State.INIT:
+        if target is CtlProfileState.INIT:
             self.profiles[number] = ProgramEvProfile(number)
         else:
             profile.state = target
 
-    def _modify_online(self, profile: ProgramEvProfile, target: State, change: EvChange) -> None:
-        fixed = Ev.MODE | Ev.FMT_ID | Ev.COUNT | Ev.MIN_ACTIVE
+    def _modify_online(self, profile: ProgramEvProfile, target: CtlProfileState, change: EvProfileChange) -> None:
+        fixed = EvProfileMask.MODE | EvProfileMask.FMT_ID | EvProfileMask.COUNT | EvProfileMask.MIN_ACTIVE
         if change.mask & fixed:
             raise invalid(f"EV profile {profile.number} is ONLINE; take it OFFLINE to change {change.mask & fixed!r}")
         online = self._ctl.ev_profile(profile.number_online)
-        anew = change.mask & Ev.FIELDS_OP or (change.mask & Ev.EV_OP and change.op == EvOp.REPLACE)
-        if online.users and (anew or target is State.OFFLINE):
+        anew = change.mask & EvProfileMask.FIELDS_OP or (
+            change.mask & EvProfileMask.EV_OP and change.op == EvOp.REPLACE
+        )
+        if online.users and (anew or target is CtlProfileState.OFFLINE):
             raise VerbsError("EBUSY", f"EV profile {profile.number} serves {online.users} QPs; destroy them first")
-        if change.mask & Ev.EVENT_MASK:
+        if change.mask & EvProfileMask.EVENT_MASK:
             profile.events = _event_mask(change.events)
             online.event_mask = _states(profile.events)
-        if change.mask & Ev.FIELDS_OP:
+        if change.mask & EvProfileMask.FIELDS_OP:
             self._set_fields(profile, change.fields)
-        if change.mask & Ev.EV_OP:
+        if change.mask & EvProfileMask.EV_OP:
             self._operate(profile, change)
-        if change.mask & Ev.VENDOR_CFG:
+        if change.mask & EvProfileMask.VENDOR_CFG:
             profile.vendor = change.vendor
-        if anew or target is State.OFFLINE:
+        if anew or target is CtlProfileState.OFFLINE:
             self._ctl.destroy_ev_profile(profile.number_online)
             profile.number_online = 0
-        if target is State.OFFLINE:
+        if target is CtlProfileState.OFFLINE:
             profile.state = target
         elif anew:
             self._bring_online(profile)
 
-    def _configure(self, profile: ProgramEvProfile, change: EvChange) -> None:
+    def _configure(self, profile: ProgramEvProfile, change: EvProfileChange) -> None:
         """Take the attributes of an OFFLINE profile, or of one on its way there."""
         mask = change.mask
-        mode = change.mode if mask & Ev.MODE else profile.mode
-        fmt = change.format if mask & Ev.FMT_ID else profile.format
-        count = change.count if mask & Ev.COUNT else profile.count or (MAX_EVS if MODES.get(mode) is Mode.AUTO else 0)
-        least = change.min_active if mask & Ev.MIN_ACTIVE else profile.min_active
-        events = _event_mask(change.events) if mask & Ev.EVENT_MASK else profile.events
+        mode = change.mode if mask & EvProfileMask.MODE else profile.mode
+        fmt = change.format if mask & EvProfileMask.FMT_ID else profile.format
+        count = (
+            change.count
+            if mask & EvProfileMask.COUNT
+            else profile.count or (MAX_EVS if MODES.get(mode) is Mode.AUTO else 0)
+        )
+        least = change.min_active if mask & EvProfileMask.MIN_ACTIVE else profile.min_active
+        events = _event_mask(change.events) if mask & EvProfileMask.EVENT_MASK else profile.events
         if mode not in MODES:
             raise invalid(f"there is no EV mode {mode}")
-        if MODES[mode] is not Mode.AUTO and self.format(fmt).state is not State.ONLINE:
+        if MODES[mode] is not Mode.AUTO and self.format(fmt).state is not CtlProfileState.ONLINE:
             raise invalid(f"EV format profile {fmt} is {self.format(fmt).state.name}; bring it ONLINE first")
         if count > MAX_EVS:
             raise VerbsError("E2BIG", f"{count} EVs; a profile has at most {MAX_EVS}")
         if count < 1 or least > count:
             raise invalid(f"{count} EVs, of which {least} must stay active: give a count, and no more than that")
         if (mode, count) != (profile.mode, profile.count) and MODES[mode] is Mode.EXPLICIT:
-            profile.entries = [Entry() for _ in range(count)]
-        if mask & Ev.FIELDS_OP:
+            profile.entries = [EvProfileEntry() for _ in range(count)]
+        if mask & EvProfileMask.FIELDS_OP:
             self._set_fields(profile, change.fields, fmt)
         profile.mode, profile.format, profile.count, profile.min_active = mode, fmt, count, least
         profile.events = events
-        if mask & Ev.VENDOR_CFG:
+        if mask & EvProfileMask.VENDOR_CFG:
             profile.vendor = change.vendor
         if (
             MODES[mode] is Mode.GENERATED
             and profile.fields
-            and (mask & (Ev.FIELDS_OP | Ev.COUNT | Ev.MODE) or not profile.entries)
+            and (mask & (EvProfileMask.FIELDS_OP | EvProfileMask.COUNT | EvProfileMask.MODE) or not profile.entries)
         ):
             self._generate(profile)
 
@@ -296,7 +308,7 @@ class EvProfiles:
         for n in range(profile.count):
             bits = expansion.draw(self._verbs.rng)
             value = (bits << 8 * VALUE_BYTES - expansion.bits).to_bytes(VALUE_BYTES, "big")
-            profile.entries.append(Entry(ports[n % len(ports)], value, ApiState.GOOD, expansion.expand(bits)))
+            profile.entries.append(EvProfileEntry(ports[n % len(ports)], value, ApiState.GOOD, expansion.expand(bits)))
 
     def _bring_online(self, profile: ProgramEvProfile) -> None:
         mode = MODES[profile.mode]
@@ -318,21 +330,21 @@ class EvProfiles:
 
         made = self._verbs.profiles.add_ev(make)
         profile.number_online = made.number
-        made.go(ProfileState.OFFLINE)
-        made.go(ProfileState.ONLINE)
+        made.go(EvProfileState.OFFLINE)
+        made.go(EvProfileState.ONLINE)
 
     def online(self, number: int) -> int | None:
         """The transport's number of an ONLINE profile; None for 0."""
         if not number:
             return None
         profile = self.profile(number)
-        if profile.state is not State.ONLINE:
+        if profile.state is not CtlProfileState.ONLINE:
             raise invalid(f"EV profile {number} is {profile.state.name}; bring it ONLINE first")
         return profile.number_online
 
     # --- operations on EVs --------------------------------------------------------------------------------------------
 
-    def _operate(self, profile: ProgramEvProfile, change: EvChange) -> None:
+    def _operate(self, profile: ProgramEvProfile, change: EvProfileChange) -> None:
         for value, port, new_value, new_port, state, flags in change.entries:
             if change.op == EvOp.REPLACE:
                 self._replace(profile, (port, value), (new_port, new_value), state, bool(flags & 1))
@@ -452,7 +464,7 @@ _CONFIG: Final = (
 
 
 @dataclass
-class CcProfile(Profile):
+class CcProfile(CtlProfile):
     """A congestion control profile; `algorithm` empty: none."""
 
     algorithm: str | None = None
@@ -489,36 +501,38 @@ class CcProfiles:
         return self.profiles[number]
 
     def modify(
-        self, number: int, mask: Cc, to: int, current: int, algorithm: str, config: list[int], vendor: bytes
+        self, number: int, mask: CcProfileMask, to: int, current: int, algorithm: str, config: list[int], vendor: bytes
     ) -> None:
         """mrc_ctl_modify_cc_profile."""
         profile = self.profile(number)
-        target = profile.target(bool(mask & Cc.STATE), to, bool(mask & Cc.CUR_STATE), current)
-        if profile.state is State.INIT and (target is State.INIT or not mask & Cc.ALGORITHM):
+        target = profile.target(bool(mask & CcProfileMask.STATE), to, bool(mask & CcProfileMask.CUR_STATE), current)
+        if profile.state is CtlProfileState.INIT and (
+            target is CtlProfileState.INIT or not mask & CcProfileMask.ALGORITHM
+        ):
             raise invalid(f"congestion control profile {number} is in INIT: it needs its algorithm and OFFLINE")
-        if profile.state is State.ONLINE:
+        if profile.state is CtlProfileState.ONLINE:
             self._take_offline(profile, target, mask)
             return
         made = CcProfile(number, target, profile.vendor, profile.algorithm, profile.config, profile.configured)
-        if mask & Cc.ALGORITHM:
+        if mask & CcProfileMask.ALGORITHM:
             if algorithm not in {"", NSCC}:
                 raise invalid(f"there is no congestion control {algorithm!r}; there is {NSCC}")
             made.algorithm = algorithm
-        if mask & Cc.CONFIG:
+        if mask & CcProfileMask.CONFIG:
             made.config, made.configured = config, True
-        if mask & Cc.VENDOR_CFG:
+        if mask & CcProfileMask.VENDOR_CFG:
             made.vendor = vendor
-        if target is State.ONLINE:
+        if target is CtlProfileState.ONLINE:
             if not made.configured:
                 raise invalid(f"congestion control profile {number} needs its configuration before it goes ONLINE")
             parameters = made.parameters() if made.algorithm else {}
             made.number_online = self._ctl.create_cc_profile(made.algorithm or "none", **parameters)
-        self.profiles[number] = CcProfile(number) if target is State.INIT else made
+        self.profiles[number] = CcProfile(number) if target is CtlProfileState.INIT else made
 
-    def _take_offline(self, profile: CcProfile, target: State, mask: Cc) -> None:
-        if mask & ~(Cc.STATE | Cc.CUR_STATE):
+    def _take_offline(self, profile: CcProfile, target: CtlProfileState, mask: CcProfileMask) -> None:
+        if mask & ~(CcProfileMask.STATE | CcProfileMask.CUR_STATE):
             raise invalid(f"congestion control profile {profile.number} is ONLINE; take it OFFLINE to change it")
-        if target is State.OFFLINE:
+        if target is CtlProfileState.OFFLINE:
             self._ctl.destroy_cc_profile(profile.number_online)
             profile.number_online = 0
             profile.state = target
@@ -528,6 +542,6 @@ class CcProfiles:
         if not number:
             return None
         profile = self.profile(number)
-        if profile.state is not State.ONLINE:
+        if profile.state is not CtlProfileState.ONLINE:
             raise invalid(f"congestion control profile {number} is {profile.state.name}; bring it ONLINE first")
         return profile.number_online

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Final
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.control import Control, EvQueue
+from mrclab.hosts.agent.provider.control import EvQueue, ProgramCtl
 from mrclab.hosts.agent.provider.memory import RegionView
 from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp
 from mrclab.hosts.agent.provider.rings import FENCE, Channel, QpRings, SharedQueue, power_of_two, shared
 from mrclab.hosts.agent.provider.wire import Op
-from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.resources import MAX_CQE, MAX_QP, MAX_RECV_WR, MAX_SEND_WR
@@ -29,14 +29,14 @@ _GIDS: Final = 4
 _CAPABILITIES: Final = 7  # TRIM_NACK, DYNAMIC_MPR, SVC_TIME
 
 
-class Program:
+class ProgramContext:
     """The agent's end of one context. `handle` answers a call; `close` leaves nothing behind."""
 
     def __init__(
         self,
         connection: socket.socket,
-        verbs: Endpoint,
-        control: Control,
+        verbs: MrcEndpoint,
+        control: ProgramCtl,
         name: str,
         soon: Callable[[Callable[[float], None]], None],
     ) -> None:

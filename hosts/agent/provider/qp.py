@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.memory import gather
 from mrclab.hosts.agent.provider.rings import QpRings, SharedQueue
-from mrclab.hosts.agent.provider.wire import M, State, V
-from mrclab.hosts.mrc.endpoint import Endpoint
-from mrclab.hosts.rdma.completion import Completion
+from mrclab.hosts.agent.provider.wire import IbvQpState, M, V
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
+from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import MemoryTable, Refusal
 from mrclab.hosts.rdma.packets.wire import Syndrome
@@ -41,13 +41,13 @@ class Step(NamedTuple):
 
 
 STEPS: Final = {
-    (State.RESET, State.INIT): Step(V(0), V.ACCESS_FLAGS, _PROFILES),
-    (State.INIT, State.INIT): Step(V(0), V.ACCESS_FLAGS, _PROFILES),
-    (State.INIT, State.RTR): Step(
+    (IbvQpState.RESET, IbvQpState.INIT): Step(V(0), V.ACCESS_FLAGS, _PROFILES),
+    (IbvQpState.INIT, IbvQpState.INIT): Step(V(0), V.ACCESS_FLAGS, _PROFILES),
+    (IbvQpState.INIT, IbvQpState.RTR): Step(
         V.AV | V.PATH_MTU | V.DEST_QPN | V.RQ_PSN, V.ACCESS_FLAGS, _WINDOWS | M.MAX_WIMM_DEST | M.MPR_DEST
     ),
-    (State.RTR, State.RTS): Step(V.SQ_PSN, V.ACCESS_FLAGS, _WINDOWS | M.RETRY_CNT | M.TIMEOUT),
-    (State.RTS, State.RTS): Step(V(0), V.ACCESS_FLAGS, M.VENDOR_CFG | M.HINT),
+    (IbvQpState.RTR, IbvQpState.RTS): Step(V.SQ_PSN, V.ACCESS_FLAGS, _WINDOWS | M.RETRY_CNT | M.TIMEOUT),
+    (IbvQpState.RTS, IbvQpState.RTS): Step(V(0), V.ACCESS_FLAGS, M.VENDOR_CFG | M.HINT),
 }
 
 _CAP_NO_TRIM, _CAP_DYNAMIC_MPR, _CAP_NO_SERVICE_TIME = 1, 2, 4
@@ -83,7 +83,7 @@ class _NoRemoteWrites:
         return Refusal(Syndrome.NAK_REMOTE_ACCESS, f"a write to {va:#x}: the QP's access flags allow none")
 
 
-class Profiles:
+class CtlNumbers:
     """What a QP asks of the control interface: numbers of the transport's profiles for those of the programs."""
 
     def ev(self, number: int) -> int | None:
@@ -99,14 +99,14 @@ class ProgramQp:
     """One QP of a program. `verbs` is the host's transport."""
 
     def __init__(
-        self, verbs: Endpoint, profiles: Profiles, rings: QpRings, pd: int, send: SharedQueue, recv: SharedQueue,
+        self, verbs: MrcEndpoint, profiles: CtlNumbers, rings: QpRings, pd: int, send: SharedQueue, recv: SharedQueue,
         signal_all: bool, soon: Callable[[Callable[[float], None]], None],
     ) -> None:  # fmt: skip
         self._verbs, self._profiles, self.rings = verbs, profiles, rings
         self.number = verbs.reserve_qpn()
         self.pd, self._send, self._recv = pd, send, recv
         self._signal_all, self._soon = signal_all, soon
-        self.state = State.RESET
+        self.state = IbvQpState.RESET
         self.made = False  # the transport has a QP of this number
         self._sent: deque[tuple[int, bool]] = deque()  # wr_id, signalled; in the transport's hands
         self._stuck = False  # the next request waits for others to be over
@@ -116,7 +116,7 @@ class ProgramQp:
         self._peer = b""
         send.owners += 1
         recv.owners += 1
-        self._enter(State.RESET)
+        self._enter(IbvQpState.RESET)
 
     # --- states -------------------------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class ProgramQp:
         if vmask & V.CUR_STATE and given["cur_state"] != self.state:
             raise VerbsError("EINVAL", f"QP {self.number} is in {self.state.name}, not in state {given['cur_state']}")
         target = self._target(given["state"]) if vmask & V.STATE else self.state
-        if vmask & V.STATE and target in {State.RESET, State.ERR}:
+        if vmask & V.STATE and target in {IbvQpState.RESET, IbvQpState.ERR}:
             if mask or vmask & ~(V.STATE | V.CUR_STATE):
                 raise VerbsError("EINVAL", f"the step to {target.name} takes no attributes")
             self._end(target)
@@ -138,9 +138,9 @@ class ProgramQp:
             self._profiles.ev(wanted["ev_profile"])
         if mask & M.CC_PROFILE:
             self._profiles.cc(wanted["cc_profile"])
-        if (self.state, target) == (State.INIT, State.RTR):
+        if (self.state, target) == (IbvQpState.INIT, IbvQpState.RTR):
             self._make(wanted, peer)
-        elif (self.state, target) == (State.RTR, State.RTS):
+        elif (self.state, target) == (IbvQpState.RTR, IbvQpState.RTS):
             self._start(wanted, mask)
         self._set, self._peer = wanted, peer
         self._guard()
@@ -148,13 +148,13 @@ class ProgramQp:
         self.pump()
 
     @staticmethod
-    def _target(number: int) -> State:
+    def _target(number: int) -> IbvQpState:
         try:
-            return State(number)
+            return IbvQpState(number)
         except ValueError:
             raise VerbsError("EINVAL", f"there is no QP state {number} in MRC") from None
 
-    def _check(self, target: State, vmask: V, mask: M, given: Mapping[str, int]) -> None:
+    def _check(self, target: IbvQpState, vmask: V, mask: M, given: Mapping[str, int]) -> None:
         step = STEPS.get((self.state, target))
         if step is None:
             raise VerbsError("EINVAL", f"a QP cannot go from {self.state.name} to {target.name}")
@@ -232,8 +232,8 @@ class ProgramQp:
             shut = not self._set.get("access", wire.ACCESS_REMOTE_WRITE) & wire.ACCESS_REMOTE_WRITE
             self._verbs.qp(self.number).memory = _NoRemoteWrites(memory) if shut else memory  # type: ignore[assignment]
 
-    def _end(self, target: State) -> None:
-        if target is State.RESET:
+    def _end(self, target: IbvQpState) -> None:
+        if target is IbvQpState.RESET:
             self._unmake()
             self._sent.clear()
             self._stuck = False
@@ -255,11 +255,11 @@ class ProgramQp:
 
         What the transport had is flushed by it, what waits in the rings by the pump.
         """
-        self._enter(State.ERR)
+        self._enter(IbvQpState.ERR)
         self._soon(self._pump_later)
         return not self._asked
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: IbvQpState) -> None:
         self.state = state
         self.rings.set_state(state)
 
@@ -314,7 +314,7 @@ class ProgramQp:
 
     def _receive(self) -> bool:
         """Post one receive; False where the QP is not connected yet."""
-        if self.state is State.ERR and not self.made:
+        if self.state is IbvQpState.ERR and not self.made:
             wr_id = self.rings.take_receive()
             entry = self._entry(wr_id, "WR_FLUSH_ERR", wire.WC_RECV_WITH_IMM, self.rings.receive_over())
             self._recv.put(entry, solicited=True)
@@ -326,13 +326,13 @@ class ProgramQp:
 
     def _next(self) -> bool:
         """Take in one request; False where it has to wait."""
-        if self.state is not State.RTS and self.state is not State.ERR:
+        if self.state is not IbvQpState.RTS and self.state is not IbvQpState.ERR:
             return False
         slot = self.rings.next_send()
         wr_id, code, flags, remote, rkey, imm, parts, inline = wire.SEND_HEAD.unpack_from(slot)
         opcode = wire.OPCODES.get(code, "RDMA_WRITE")
         signalled = self._signal_all or bool(flags & wire.SIGNALED)
-        if self.state is State.ERR:
+        if self.state is IbvQpState.ERR:
             self.rings.took_send()
             self._put(wr_id, "WR_FLUSH_ERR")
             return True
@@ -389,11 +389,11 @@ class ProgramQp:
     def _fail(self, status: str, reason: str) -> None:
         if self.made and self.number in self._verbs.qps:
             self._verbs.qp(self.number).fail(status, reason, at_fault=False)
-        self._enter(State.ERR)
+        self._enter(IbvQpState.ERR)
 
     # --- completions --------------------------------------------------------------------------------------------------
 
-    def over(self, done: Completion) -> bytes | None:
+    def over(self, done: WorkCompletion) -> bytes | None:
         """The queue entry of a completion; None for an unsignalled request that went well."""
         if done.opcode == "RECV_RDMA_WITH_IMM":
             imm = (done.imm or 0).to_bytes(4, "big")

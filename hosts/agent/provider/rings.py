@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.rdma.completion import Completion, CompletionQueue
+from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class SharedQueue(CompletionQueue):
         self._qps = qps
         self.owners = 0  # QPs of the program, connected or not
 
-    def push(self, completion: Completion) -> bool:
+    def push(self, completion: WorkCompletion) -> bool:
         """Add an entry unless the request was unsignalled and went well; False when the ring is full."""
         entry = self._qps[completion.qp].over(completion)
         return entry is None or self.put(entry, solicited=completion.opcode.startswith("RECV"))
@@ -115,7 +115,7 @@ class QpRings:
         self.taken = self.received = 0  # requests, receives looked at
         self._sends_over = self._receives_over = 0
 
-    def set_state(self, state: wire.State) -> None:
+    def set_state(self, state: wire.IbvQpState) -> None:
         """Let the program know what it may post."""
         wire.U32.pack_into(self._ring, wire.QP_STATE, state)
 

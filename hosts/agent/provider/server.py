@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.control import Answer, Control
-from mrclab.hosts.agent.provider.program import Program
+from mrclab.hosts.agent.provider.control import Answer, ProgramCtl
+from mrclab.hosts.agent.provider.program import ProgramContext
 from mrclab.hosts.agent.provider.wire import Op
-from mrclab.hosts.mrc.endpoint import Endpoint
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.rpc.paths import check_length
 
@@ -27,7 +27,7 @@ _MAX_FDS: Final = 4
 _ROOM: Final = wire.MAX_BYTES + 1024
 
 
-class Loop(Protocol):
+class ServerLoop(Protocol):
     """What the provider asks of the loop that serves it."""
 
     @property
@@ -44,11 +44,11 @@ class Loop(Protocol):
 class Provider:
     """Serves programs on `path`. Have the loop call `service` whenever `fileno` is readable."""
 
-    def __init__(self, path: Path, verbs: Endpoint, loop: Loop) -> None:
+    def __init__(self, path: Path, verbs: MrcEndpoint, loop: ServerLoop) -> None:
         self._path, self._verbs, self._loop = path, verbs, loop
-        self._control = Control(verbs)
-        self._programs: dict[int, Program] = {}  # by connection
-        self._bells: dict[int, Program] = {}  # by doorbell
+        self._control = ProgramCtl(verbs)
+        self._programs: dict[int, ProgramContext] = {}  # by connection
+        self._bells: dict[int, ProgramContext] = {}  # by doorbell
         self._ports = {port.number: True for port in verbs.config.ports}
         check_length(path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
@@ -91,10 +91,12 @@ class Provider:
             connection.setblocking(False)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _ROOM)
             name = self._verbs.config.host.name
-            self._programs[connection.fileno()] = Program(connection, self._verbs, self._control, name, self._loop.soon)
+            self._programs[connection.fileno()] = ProgramContext(
+                connection, self._verbs, self._control, name, self._loop.soon
+            )
             self._poll.register(connection.fileno(), select.EPOLLIN)
 
-    def _serve(self, program: Program) -> None:
+    def _serve(self, program: ProgramContext) -> None:
         try:
             data, descriptors, flags, _ = socket.recv_fds(program.connection, _ROOM, _MAX_FDS)
         except BlockingIOError:
@@ -127,7 +129,7 @@ class Provider:
             self._bells[program.doorbell] = program
             self._poll.register(program.doorbell, select.EPOLLIN)
 
-    def _probe(self, program: Program, numbers: list[int], data: bytes) -> None:
+    def _probe(self, program: ProgramContext, numbers: list[int], data: bytes) -> None:
         """Answered when the probes are; the program waits on a connection that it made for this."""
         if not program.is_controller:
             raise VerbsError("EPERM", "the control interface is for processes with CAP_NET_ADMIN")
@@ -135,7 +137,7 @@ class Provider:
             raise VerbsError("EINVAL", "a batch of probes has a traffic class and a timeout")
         self._control.probe(numbers, data, lambda answer: self._answer(program, 0, answer))
 
-    def _answer(self, program: Program, error: int, answer: Answer) -> None:
+    def _answer(self, program: ProgramContext, error: int, answer: Answer) -> None:
         if program.connection.fileno() < 0:
             return  # it went while its probes were under way
         numbers, data = answer
@@ -147,7 +149,7 @@ class Provider:
                 log.warning("a program does not take its answers (%s); it is let go of", trouble)
             self._drop(program)
 
-    def _drop(self, program: Program) -> None:
+    def _drop(self, program: ProgramContext) -> None:
         if self._programs.pop(program.connection.fileno(), None) is None:
             return
         self._poll.unregister(program.connection.fileno())

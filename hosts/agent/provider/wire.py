@@ -60,7 +60,7 @@ EVENT_CQ_ERR, EVENT_QP_FATAL, EVENT_PORT_ACTIVE, EVENT_PORT_ERR = 0, 1, 9, 10
 ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE = 1, 2
 
 
-class State(IntEnum):
+class IbvQpState(IntEnum):
     """enum ibv_qp_state, as far as a QP of MRC has them."""
 
     RESET = 0

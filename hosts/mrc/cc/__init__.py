@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from mrclab.hosts.rdma.errors import VerbsError
 
 if TYPE_CHECKING:
-    from mrclab.hosts.mrc.qp import QueuePair
+    from mrclab.hosts.mrc.qp import MrcQueuePair
 
 NO_CONTROL: Final = "none"
 NSCC: Final = "uet-1.0-nscc"
@@ -32,7 +32,7 @@ class PathFacts:
     longest_rtt: float = 0.0  # seconds, idle, to the farthest host; 0: this path is as long as any
 
 
-class Controller(Protocol):
+class CongestionController(Protocol):
     """What the requestor asks and tells. Sizes are nominal bytes (UDP length + 40), times seconds."""
 
     def allows(self, size: int) -> bool:
@@ -65,9 +65,9 @@ class Qpcc:
 
     __slots__ = ("controller", "pending")
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: CongestionController) -> None:
         self.controller = controller
-        self.pending: deque[QueuePair] = deque()
+        self.pending: deque[MrcQueuePair] = deque()
 
 
 def controller_config(name: str, config: dict[str, Any]) -> None:
@@ -75,12 +75,12 @@ def controller_config(name: str, config: dict[str, Any]) -> None:
     controller(name, PathFacts(base_rtt=1e-3, bdp=1e6, mtu=1000, trimming=True), 0.0, **config)
 
 
-def controller(name: str, facts: PathFacts, now: float, **config: Any) -> Controller:
+def controller(name: str, facts: PathFacts, now: float, **config: Any) -> CongestionController:
     """A new controller of the profile `name`; EINVAL for a name or field that does not exist."""
     from mrclab.hosts.mrc.cc.none import NoControl  # noqa: PLC0415  the registry must not import its members at load
     from mrclab.hosts.mrc.cc.nscc import Nscc  # noqa: PLC0415
 
-    profiles: dict[str, Callable[..., Controller]] = {NO_CONTROL: NoControl, NSCC: Nscc}
+    profiles: dict[str, Callable[..., CongestionController]] = {NO_CONTROL: NoControl, NSCC: Nscc}
     if name not in profiles:
         raise VerbsError(
             "EINVAL", f"there is no congestion control profile {name!r}; there are {', '.join(sorted(profiles))}"

@@ -4,8 +4,8 @@ Facts: docs/mrc-protocol.md §5.1–5.4. The standard's constants speak of 12 µ
 bandwidth-delay product take their place, so that the law stays the same per RTT: a = BDP / MTU / 36, b = target_delay
 / base_rtt.
 
-`Parameters` has the fields of the OCP config struct (times in seconds); `State` is all that changes; the functions
-below are the algorithm and look at nothing else. `Nscc` puts them behind the registry's interface.
+`NsccParameters` has the fields of the OCP config struct (times in seconds); `NsccState` is all that changes; the
+functions below are the algorithm and look at nothing else. `Nscc` puts them behind the registry's interface.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _FULL_PENALTY_SHIFT: Final = 7  # penalty is in 1/128
 
 
 @dataclass(frozen=True)
-class Parameters:
+class NsccParameters:
     """The tunables, with the names of the OCP headers. Bytes and seconds."""
 
     mtu: int
-    base_rtt: float  # as configured, the same for all destinations; State.base_rtt is what the path has
+    base_rtt: float  # as configured, the same for all destinations; NsccState.base_rtt is what the path has
     target_delay: float
     alpha: float  # bytes per second of slack; not in the headers, so derived
     fi: float  # bytes added per RTT by fair increase
@@ -47,7 +47,7 @@ class Parameters:
     disable_qa: bool = False
 
 
-_SETTABLE: Final = frozenset(f.name for f in fields(Parameters)) - {"mtu", "alpha"}
+_SETTABLE: Final = frozenset(f.name for f in fields(NsccParameters)) - {"mtu", "alpha"}
 _LIMITS: Final = {
     "base_rtt": (1e-6, 60.0),
     "target_delay": (1e-6, 60.0),
@@ -60,7 +60,7 @@ _LIMITS: Final = {
 
 
 @dataclass
-class State:
+class NsccState:
     """What one controller remembers. `cwnd` and `inflight` in bytes."""
 
     cwnd: float
@@ -81,7 +81,7 @@ class State:
     saved_cwnd: float = 0.0
 
 
-def parameters(facts: PathFacts, **config: Any) -> Parameters:
+def parameters(facts: PathFacts, **config: Any) -> NsccParameters:
     """The defaults for a path, with `config` over them; EINVAL for a field that does not exist."""
     for name, value in config.items():
         _check(name, value)
@@ -93,7 +93,7 @@ def parameters(facts: PathFacts, **config: Any) -> Parameters:
     else:
         target = base_rtt
         qa_threshold = max(facts.drop_threshold / max(facts.plane_bdp_packets, 1.0) - 1.0, 1.0) * base_rtt
-    made = Parameters(
+    made = NsccParameters(
         mtu=facts.mtu,
         base_rtt=base_rtt,
         target_delay=target,
@@ -134,7 +134,14 @@ def _window_cap(facts: PathFacts, rtt: float) -> float:
 
 
 def on_sack(
-    s: State, p: Parameters, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float
+    s: NsccState,
+    p: NsccParameters,
+    newly: int,
+    marked: bool,
+    rtt: float | None,
+    penalty: int,
+    restore: bool,
+    now: float,
 ) -> None:
     """A SACK: `newly` bytes were delivered; `rtt` is None where it is ambiguous."""
     s.inflight -= newly
@@ -159,7 +166,7 @@ def on_sack(
     _adjust(s, p, now)
 
 
-def _proportional(s: State, p: Parameters, newly: int, delay: float) -> None:
+def _proportional(s: NsccState, p: NsccParameters, newly: int, delay: float) -> None:
     """No mark and little delay: grow with the slack, and fast after a whole window without any delay."""
     if delay < _NO_DELAY * p.base_rtt:
         s.fi_count += newly
@@ -173,7 +180,7 @@ def _proportional(s: State, p: Parameters, newly: int, delay: float) -> None:
     s.inc_bytes += p.alpha * newly * (p.target_delay - delay)
 
 
-def _adjust(s: State, p: Parameters, now: float) -> None:
+def _adjust(s: NsccState, p: NsccParameters, now: float) -> None:
     period = now - s.last_adjust_time >= p.adjust_period_threshold
     if s.received_bytes <= p.adjust_bytes_threshold and not period:
         return
@@ -185,7 +192,7 @@ def _adjust(s: State, p: Parameters, now: float) -> None:
     s.inc_bytes = s.received_bytes = 0.0
 
 
-def decrease(s: State, p: Parameters, now: float) -> None:
+def decrease(s: NsccState, p: NsccParameters, now: float) -> None:
     """Mark and delay agree: shrink, at most once per RTT, by how far the mean delay is above target."""
     s.increase = False
     s.fi_count = 0.0
@@ -195,7 +202,7 @@ def decrease(s: State, p: Parameters, now: float) -> None:
         s.last_dec_time = now
 
 
-def quick_adapt(s: State, p: Parameters, loss: bool, marked: bool, delay: float, now: float) -> bool:
+def quick_adapt(s: NsccState, p: NsccParameters, loss: bool, marked: bool, delay: float, now: float) -> bool:
     """Under heavy incast set the window to what was delivered in one period; True where nothing else should react."""
     if p.disable_qa:
         return False
@@ -217,7 +224,7 @@ def quick_adapt(s: State, p: Parameters, loss: bool, marked: bool, delay: float,
     return done
 
 
-def on_nack(s: State, p: Parameters, size: int, trimmed: bool, now: float) -> None:
+def on_nack(s: NsccState, p: NsccParameters, size: int, trimmed: bool, now: float) -> None:
     """A refused packet; a trimmed one is a sign of a full queue, at the last hop too (there is no receiver credit)."""
     s.inflight -= size
     if not trimmed:
@@ -229,14 +236,14 @@ def on_nack(s: State, p: Parameters, size: int, trimmed: bool, now: float) -> No
         s.cwnd = max(s.cwnd - size, p.mtu)
 
 
-def on_loss(s: State, p: Parameters, size: int) -> None:
+def on_loss(s: NsccState, p: NsccParameters, size: int) -> None:
     """A packet inferred lost."""
     s.inflight -= size
     s.bytes_ignored += size
     s.cwnd = max(s.cwnd - size, p.mtu)
 
 
-def _penalise(s: State, p: Parameters, penalty: int, restore: bool, newly: int) -> bool:
+def _penalise(s: NsccState, p: NsccParameters, penalty: int, restore: bool, newly: int) -> bool:
     """The receiver's wish: shrink by penalty/128 of what was delivered, or take the saved window back."""
     if penalty > 0:
         if s.saved_cwnd == 0:
@@ -259,7 +266,7 @@ class Nscc:
         self._facts = facts
         self._config = config
         self.parameters = parameters(facts, **config)
-        self.state = State(
+        self.state = NsccState(
             cwnd=self.parameters.max_cwnd,
             base_rtt=config.get("base_rtt", facts.base_rtt),
             last_adjust_time=now,

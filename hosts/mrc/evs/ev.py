@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum, IntFlag
 from typing import Any
 
-from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.rdma.timers import Timer
 
 
@@ -74,7 +74,7 @@ class Ev:
         "value",
     )
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: EvRoute) -> None:
         self.path = path
         self.value = path.value
         self.api_value = path.value.to_bytes(4, "big")  # as the control interface knows it

@@ -29,7 +29,7 @@ class Mode(Enum):
     GENERATED = "GENERATED"  # drawn at random and expanded
 
 
-class ProfileState(Enum):
+class EvProfileState(Enum):
     """Life of a profile."""
 
     INIT = "INIT"
@@ -50,7 +50,7 @@ EVENT_STATES: Final = frozenset({ApiState.GOOD, ApiState.ASSUMED_BAD})
 
 
 @dataclass
-class Entry:
+class EvProfileEntry:
     """One place of the array; `value` is None while it is not populated.
 
     `expanded` is what stands in packets, where that is another value than the controller's.
@@ -83,9 +83,9 @@ class EvProfile:
     ev_min_active: int
     event_mask: frozenset[ApiState]
     expansion: Expansion | None = None
-    state: ProfileState = ProfileState.INIT
+    state: EvProfileState = EvProfileState.INIT
     users: int = 0
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[EvProfileEntry] = field(default_factory=list)
     denied: set[tuple[int, bytes]] = field(default_factory=set)  # ports and values that the controller forbade
     events: deque[EvEvent] = field(default_factory=deque)
     dropped: int = 0
@@ -103,7 +103,7 @@ class EvProfile:
         if (self.mode is Mode.GENERATED) != (self.expansion is not None):
             raise VerbsError("EINVAL", "a GENERATED profile needs an expansion, and no other mode takes one")
         if self.mode is Mode.EXPLICIT:
-            self.entries = [Entry() for _ in range(self.ev_count)]
+            self.entries = [EvProfileEntry() for _ in range(self.ev_count)]
 
     # --- the array --------------------------------------------------------------------------------
 
@@ -147,20 +147,20 @@ class EvProfile:
             return (one[0], one[1][:2]) == (other[0], other[1][:2])
         return one == other
 
-    def go(self, target: ProfileState) -> None:
+    def go(self, target: EvProfileState) -> None:
         """INIT ⇄ OFFLINE ⇄ ONLINE; EINVAL for other steps, EBUSY for going offline under QPs.
 
         Back in INIT an explicit array is unpopulated again.
         """
         steps = {
-            (ProfileState.INIT, ProfileState.OFFLINE),
-            (ProfileState.OFFLINE, ProfileState.ONLINE),
-            (ProfileState.ONLINE, ProfileState.OFFLINE),
-            (ProfileState.OFFLINE, ProfileState.INIT),
+            (EvProfileState.INIT, EvProfileState.OFFLINE),
+            (EvProfileState.OFFLINE, EvProfileState.ONLINE),
+            (EvProfileState.ONLINE, EvProfileState.OFFLINE),
+            (EvProfileState.OFFLINE, EvProfileState.INIT),
         }
         if (self.state, target) not in steps:
             raise VerbsError("EINVAL", f"EV profile {self.number} cannot go from {self.state.value} to {target.value}")
-        if target is ProfileState.ONLINE:
+        if target is EvProfileState.ONLINE:
             empty = sum(entry.value is None for entry in self.entries)
             if empty:
                 raise VerbsError(
@@ -168,8 +168,8 @@ class EvProfile:
                 )
         else:
             self.check_unused()
-        if target is ProfileState.INIT and self.mode is Mode.EXPLICIT:
-            self.entries = [Entry() for _ in range(self.ev_count)]
+        if target is EvProfileState.INIT and self.mode is Mode.EXPLICIT:
+            self.entries = [EvProfileEntry() for _ in range(self.ev_count)]
             self.denied.clear()
         self.state = target
 
@@ -184,9 +184,9 @@ class EvProfile:
         self.entries = []
         for n in range(self.ev_count):
             value = self.expansion.expand(self.expansion.draw(rng))
-            self.entries.append(Entry(ports[n % len(ports)], value, ApiState.GOOD))
+            self.entries.append(EvProfileEntry(ports[n % len(ports)], value, ApiState.GOOD))
 
-    def _entry(self, index: int) -> Entry:
+    def _entry(self, index: int) -> EvProfileEntry:
         if not 0 <= index < len(self.entries):
             raise VerbsError("EINVAL", f"EV profile {self.number} has no entry {index}; it has {len(self.entries)}")
         return self.entries[index]

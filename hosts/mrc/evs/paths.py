@@ -8,7 +8,7 @@ from mrclab.hosts.rdma.packets.path import Route
 from mrclab.topo import srv6
 
 
-class Path(Route):
+class EvRoute(Route):
     """One EV towards one peer, as bytes."""
 
     __slots__ = (

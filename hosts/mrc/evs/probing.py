@@ -16,7 +16,7 @@ from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
 
 if TYPE_CHECKING:
-    from mrclab.hosts.mrc.qp import QueuePair
+    from mrclab.hosts.mrc.qp import MrcQueuePair
 
 _TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 _ID_MASK = 0xFFFF
@@ -36,7 +36,7 @@ class Outstanding:
 class Prober:
     """Probes of one QP."""
 
-    def __init__(self, qp: QueuePair) -> None:
+    def __init__(self, qp: MrcQueuePair) -> None:
         self._qp = qp
         self._policy = qp.settings.ev
         self._rtt = qp.settings.base_rtt
@@ -160,7 +160,9 @@ class Prober:
         if len(self._sent) >= _KEPT:
             del self._sent[next(iter(self._sent))]
         self._sent[probe_id] = Outstanding(ev, now, path_test)
-        bth = wire.BTH.pack(h.Op.PROBE, wire.MIGRATED, wire.P_KEY, self._qp.remote_qpn, wire.FLAG_ACK_REQUEST << 24)
+        bth = wire.BTH.pack(
+            h.MrcOpcode.PROBE, wire.MIGRATED, wire.P_KEY, self._qp.remote_qpn, wire.FLAG_ACK_REQUEST << 24
+        )
         return ev.path.frame(_TRAFFIC_CLASS, bth + h.Probe(probe_id, h.timestamp(now)).pack())
 
     # --- answers ----------------------------------------------------------------------------------

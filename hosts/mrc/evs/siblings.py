@@ -13,13 +13,13 @@ from mrclab.hosts.mrc.evs.ev import Ev, EvState
 from mrclab.hosts.rdma.states import QpState
 
 if TYPE_CHECKING:
-    from mrclab.hosts.mrc.qp import QueuePair
+    from mrclab.hosts.mrc.qp import MrcQueuePair
 
 TOLD: Final = "sibling"  # the reason of a change of state that a sibling told of
 _PROOF: Final = frozenset({"probe", "late", "spurious"})  # reasons of a return that hold for every QP
 
 
-def changed(qp: QueuePair, ev: Ev, old: str, new: str, reason: str) -> None:
+def changed(qp: MrcQueuePair, ev: Ev, old: str, new: str, reason: str) -> None:
     """An EV of a QP was retired or came back: so do its siblings' of the same path."""
     if reason == TOLD or "ASSUMED_BAD" not in {old, new}:
         return
@@ -33,7 +33,7 @@ def changed(qp: QueuePair, ev: Ev, old: str, new: str, reason: str) -> None:
                 sibling.evs.restore(other, TOLD)
 
 
-def hand_over(qp: QueuePair) -> None:
+def hand_over(qp: MrcQueuePair) -> None:
     """A QP ends: of each path that it probed, one of those that rely on it takes the probing over."""
     for ev in qp.evs.by_value.values():
         if ev.state is EvState.ASSUMED_BAD and qp.prober.watches(ev):
@@ -43,7 +43,7 @@ def hand_over(qp: QueuePair) -> None:
                 sibling.prober.watch(other, qp.host.now)
 
 
-def _same_path(qp: QueuePair, ev: Ev) -> Iterator[tuple[QueuePair, Ev]]:
+def _same_path(qp: MrcQueuePair, ev: Ev) -> Iterator[tuple[MrcQueuePair, Ev]]:
     """The siblings of a QP that talk to each other, each with its EV of the same path."""
     for sibling in list(qp.host.qps.values()):
         if sibling is qp or sibling.peer is not qp.peer or not sibling.settings.tell_siblings:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mrclab.hosts.mrc.evs.paths import Path
-from mrclab.hosts.mrc.packets.packet import Parser
+from mrclab.hosts.mrc.evs.paths import EvRoute
+from mrclab.hosts.mrc.packets.packet import MrcParser
 
 
-class Codec(NamedTuple):
+class MrcCodec(NamedTuple):
     """`path.frame` gives what `parser.parse` of the peer takes."""
 
-    path: type[Path]
-    parser: type[Parser]
+    path: type[EvRoute]
+    parser: type[MrcParser]
 
 
-WIRE = Codec(Path, Parser)
+WIRE = MrcCodec(EvRoute, MrcParser)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mrclab.hosts.mrc.evs.paths import Path
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.stats import QpStats
+from mrclab.hosts.mrc.stats import MrcQpStats
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
 
@@ -18,13 +18,13 @@ class Speaker(Protocol):
     """The QP that a control packet speaks for."""
 
     remote_qpn: int
-    stats: QpStats
+    stats: MrcQpStats
 
     def sack(self, item: SackItem, now: float) -> h.Sack:
         """The content of a SACK that a port takes now."""
 
 
-def control_frame(path: Path, op: int, qpn: int, psn: int, body: bytes) -> Frame:
+def control_frame(path: EvRoute, op: int, qpn: int, psn: int, body: bytes) -> Frame:
     """A control-class frame: BTH and `body`."""
     return path.frame(_TRAFFIC_CLASS, wire.BTH.pack(op, _MIGRATED, wire.P_KEY, qpn, psn) + body)
 
@@ -52,11 +52,11 @@ class SackItem:
         self.probe_id = probe_id
         self.gaps = gaps
 
-    def frame(self, path: Path, now: float) -> Frame:
+    def frame(self, path: EvRoute, now: float) -> Frame:
         """Build it for a path."""
         qp = self.qp
         qp.stats.sacks_sent += 1
-        return control_frame(path, h.Op.SACK, qp.remote_qpn, 0, qp.sack(self, now).pack())
+        return control_frame(path, h.MrcOpcode.SACK, qp.remote_qpn, 0, qp.sack(self, now).pack())
 
 
 class NackItem:
@@ -71,12 +71,16 @@ class NackItem:
         self.psn = psn
         self.timestamp = timestamp
 
-    def frame(self, path: Path, now: float) -> Frame:
+    def frame(self, path: EvRoute, now: float) -> Frame:
         """Build it for a path."""
         del now
         self.qp.stats.nacks_sent += 1
         return control_frame(
-            path, h.Op.NACK, self.qp.remote_qpn, 0, h.Nack(self.reason, self.entropy, self.psn, self.timestamp).pack()
+            path,
+            h.MrcOpcode.NACK,
+            self.qp.remote_qpn,
+            0,
+            h.Nack(self.reason, self.entropy, self.psn, self.timestamp).pack(),
         )
 
 
@@ -91,12 +95,16 @@ class AckItem:
         self.psn = psn
         self.msn = msn
 
-    def frame(self, path: Path, now: float) -> Frame:
+    def frame(self, path: EvRoute, now: float) -> Frame:
         """Build it for a path."""
         del now
         self.qp.stats.acks_sent += 1
         return control_frame(
-            path, h.Op.ACK, self.qp.remote_qpn, self.psn, wire.AETH.pack(self.syndrome << 24 | self.msn & 0xFFFFFF)
+            path,
+            h.MrcOpcode.ACK,
+            self.qp.remote_qpn,
+            self.psn,
+            wire.AETH.pack(self.syndrome << 24 | self.msn & 0xFFFFFF),
         )
 
 

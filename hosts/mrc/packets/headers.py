@@ -23,7 +23,7 @@ BTH_AT: Final = 102
 BODY_AT: Final = 114  # first byte behind BTH
 
 
-class Op(IntEnum):
+class MrcOpcode(IntEnum):
     """BTH opcodes."""
 
     WRITE_FIRST = 0xC6
@@ -70,9 +70,9 @@ class EndpointOp(IntEnum):
 FLAG_RTX: Final = 0x20  # of BTH byte 8, as the next
 FLAG_TS: Final = 0x10
 
-WRITES: Final = frozenset(range(Op.WRITE_FIRST, Op.WRITE_ONLY_IMM + 1))
-WITH_IMM: Final = frozenset({int(Op.WRITE_LAST_IMM), int(Op.WRITE_ONLY_IMM)})
-ENDS_MESSAGE: Final = frozenset({int(Op.WRITE_LAST), int(Op.WRITE_ONLY)}) | WITH_IMM
+WRITES: Final = frozenset(range(MrcOpcode.WRITE_FIRST, MrcOpcode.WRITE_ONLY_IMM + 1))
+WITH_IMM: Final = frozenset({int(MrcOpcode.WRITE_LAST_IMM), int(MrcOpcode.WRITE_ONLY_IMM)})
+ENDS_MESSAGE: Final = frozenset({int(MrcOpcode.WRITE_LAST), int(MrcOpcode.WRITE_ONLY)}) | WITH_IMM
 
 # Ethernet, outer IPv6 (class and flow label word, payload length, next header, hop limit, start of destination),
 # inner IPv6 (the same, whole addresses), UDP, BTH (opcode, pad byte, reserved byte and destination QP, flags and PSN)

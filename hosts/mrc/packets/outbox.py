@@ -7,19 +7,19 @@ from collections.abc import Mapping
 
 from mrclab.hosts.mrc.endpoint_ops import OpItem
 from mrclab.hosts.mrc.packets.controlpackets import ControlItem
-from mrclab.hosts.mrc.packets.packet import Parser
+from mrclab.hosts.mrc.packets.packet import MrcParser
 from mrclab.hosts.mrc.peer import Peer
-from mrclab.hosts.mrc.qp import QueuePair
+from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.packets.path import Frame
 
 
-class Port(rc.Port):
+class MrcPort(rc.TransportPort):
     """One NIC port, with its parser and the control packets that wait for it."""
 
     __slots__ = ("control", "parse", "place")
 
-    def __init__(self, number: int, plane: int, parser: Parser, place: int) -> None:
+    def __init__(self, number: int, plane: int, parser: MrcParser, place: int) -> None:
         super().__init__(number, plane)
         self.place = place  # among the ports, from 0
         self.parse = parser.parse
@@ -39,7 +39,7 @@ class Port(rc.Port):
 class Outbox:
     """The control packets of one host."""
 
-    def __init__(self, ports: Mapping[int, Port]) -> None:
+    def __init__(self, ports: Mapping[int, MrcPort]) -> None:
         self._ports = ports
         self._list = list(ports.values())
 
@@ -54,7 +54,7 @@ class Outbox:
             entry = self._in_turn(peer)
         entry.control.append((item, peer))
 
-    def _in_turn(self, peer: Peer) -> Port:
+    def _in_turn(self, peer: Peer) -> MrcPort:
         """The next port. Where a peer's data comes by some planes only, those take every second packet.
 
         The peer may have lost the others without a word; or data has but one path, whose way back is dead.
@@ -78,14 +78,14 @@ class Outbox:
                 break
         return turn
 
-    def leave(self, port: Port) -> None:
+    def leave(self, port: MrcPort) -> None:
         """A port is down: what waits for it goes by others, but for probes of its own paths."""
         waiting, port.control = port.control, deque()
         for item, peer in waiting:
             if not (isinstance(item, OpItem) and item.path is not None):
                 self.send(item, peer)
 
-    def drop_qp(self, qp: QueuePair) -> None:
+    def drop_qp(self, qp: MrcQueuePair) -> None:
         """Nothing that a QP had to say goes out any more."""
         for port in self._list:
             kept = [entry for entry in port.control if getattr(entry[0], "qp", None) is not qp]

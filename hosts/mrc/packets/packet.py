@@ -29,7 +29,7 @@ _ANY_P_KEY = wire.P_KEY.to_bytes(2, "big")
 _MOSTLY = h.WRITES - h.WITH_IMM  # most packets are such; with a timestamp they are parsed the short way
 
 
-class Packet:
+class MrcPacket:
     """One received packet; data fields are set for writes only."""
 
     __slots__ = (
@@ -99,7 +99,7 @@ class _Start(NamedTuple):
     correction: int
 
 
-class Parser:
+class MrcParser:
     """Parses what comes in by one port: the outer address must start with `route`, the inner one be the verifier's."""
 
     __slots__ = ("_address", "_known", "_port", "_route", "_verifier")
@@ -111,12 +111,12 @@ class Parser:
         self._verifier = verifier
         self._known: dict[bytes, _Start] = {}
 
-    def parse(self, frame: bytes | bytearray | memoryview) -> Packet:
+    def parse(self, frame: bytes | bytearray | memoryview) -> MrcPacket:
         """Parse a frame; DiscardError names the counter where it is not taken."""
         view = memoryview(frame)
         start = view[: h.BTH_AT].tobytes()
         known = self._known.get(start) or self._learn(view, start)
-        packet = Packet()
+        packet = MrcPacket()
         (
             packet.source, packet.ce, packet.dscp, packet.trimmed, packet.entropy, packet.nominal, packet.end,
             state, correction,
@@ -184,7 +184,7 @@ class Parser:
         self._known[start] = known
         return known
 
-    def _verify_masked(self, packet: Packet) -> None:
+    def _verify_masked(self, packet: MrcPacket) -> None:
         """The slow way, for packets whose masked fields are not zero; the rest is not taken."""
         if packet.view[_P_KEY] != _ANY_P_KEY:
             raise DiscardError("malformed")
@@ -192,7 +192,7 @@ class Parser:
             raise DiscardError("icrc_errors")
 
 
-def _parse_bth(packet: Packet) -> int:
+def _parse_bth(packet: MrcPacket) -> int:
     """BTH alone; return its pad count."""
     packet.op, pad_byte, p_key, dqpn, flags_psn = wire.BTH.unpack_from(packet.view, h.BTH_AT)
     if p_key != wire.P_KEY:
@@ -206,7 +206,7 @@ def _parse_bth(packet: Packet) -> int:
     return int(pad_byte) >> wire.PAD_SHIFT & 3
 
 
-def _parse_trimmed(packet: Packet) -> None:
+def _parse_trimmed(packet: MrcPacket) -> None:
     """Headers without ICRC: only data is ever trimmed, and nothing else is believed."""
     _parse_bth(packet)
     if packet.op not in h.WRITES:
@@ -215,14 +215,14 @@ def _parse_trimmed(packet: Packet) -> None:
         packet.timestamp = h.TSETH.unpack_from(packet.view, h.BODY_AT + 4)[0]
 
 
-def _parse_other(packet: Packet) -> None:
+def _parse_other(packet: MrcPacket) -> None:
     """Anything but a write with timestamp and without immediate."""
     pad = _parse_bth(packet)
     if packet.op in h.WRITES:
         _parse_write(packet, pad)
 
 
-def _parse_write(packet: Packet, pad: int) -> None:
+def _parse_write(packet: MrcPacket, pad: int) -> None:
     view = packet.view
     if packet.flags & h.FLAG_TS:
         at = h.BODY_AT + _TS_BODY_LEN

@@ -9,7 +9,7 @@ A QP that nobody answers any more leaves the shared controller, so that it does 
 
 from __future__ import annotations
 
-from mrclab.hosts.mrc.cc import Controller
+from mrclab.hosts.mrc.cc import CongestionController
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.sent import SentPacket
 from mrclab.hosts.rdma.packets.psn import unwrap_bits
@@ -20,7 +20,7 @@ class Account:
 
     __slots__ = ("_on_send", "_rcvd_units", "away", "bytes", "cc", "packets")
 
-    def __init__(self, cc: Controller) -> None:
+    def __init__(self, cc: CongestionController) -> None:
         self.cc = cc
         self._on_send = cc.on_send
         self.packets = 0  # sent and neither acknowledged nor declared lost

@@ -17,7 +17,7 @@ from mrclab.hosts.mrc.responder import IDLE_RTTS
 from mrclab.hosts.rdma.packets.psn import unwrap, wrap
 
 if TYPE_CHECKING:
-    from mrclab.hosts.mrc.requestor import Requestor
+    from mrclab.hosts.mrc.requestor import MrcRequestor
 
 _FLIGHT = PacketState.FLIGHT
 _LOST = PacketState.LOST
@@ -32,7 +32,7 @@ _SLACK = 2000  # µs that a peer's timer may be late
 class Feedback:
     """The ears of one requestor."""
 
-    def __init__(self, requestor: Requestor) -> None:
+    def __init__(self, requestor: MrcRequestor) -> None:
         self._r = requestor
         self._qp = requestor.qp
         self._window = requestor.window

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
-from mrclab.hosts.mrc.settings import RETRY_ENDLESS, QpSettings
+from mrclab.hosts.mrc.settings import RETRY_ENDLESS, MrcQpSettings
 
 TOO_SOON = 0.7  # of a base RTT: an answer within this cannot be to the last copy
 _GRACE_RTTS = 0.25  # a NACK may come a little after the SACK that shows the gap; so may news that took another path
@@ -33,7 +33,7 @@ Entry = tuple[int, SentPacket]  # number of a transmission, and its packet
 class LossDetector:
     """The queues and clocks of one requestor."""
 
-    def __init__(self, settings: QpSettings) -> None:
+    def __init__(self, settings: MrcQpSettings) -> None:
         self._settings = settings
         self._same_ev = settings.same_ev_rule and settings.sack_loss
         self._by_time = settings.sack_loss

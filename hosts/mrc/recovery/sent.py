@@ -23,7 +23,7 @@ class PacketState(IntEnum):
     ACKED = 3
 
 
-class Message(PostedWrite):
+class MrcMessage(PostedWrite):
     """One posted write while it is in the send queue."""
 
     __slots__ = ("msn", "packets", "rqmsn", "sent")
@@ -58,7 +58,7 @@ class SentPacket:
         "ts",
     )
 
-    message: Message
+    message: MrcMessage
     ev: Ev
 
     def __init__(self) -> None:
