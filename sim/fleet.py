@@ -14,7 +14,6 @@ from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import Frame, of_bytes
 from mrclab.sim.switch import SimSwitch
-from mrclab.topo.numbers import CPU_PORT
 
 PROVISION_S = 0.2
 """From the start of an empty switch until it holds its entries."""
@@ -222,6 +221,7 @@ def reading(switch: SimSwitch) -> counters.Reading:
         for kind, packets in enumerate(port.tx_packets):
             if packets:
                 found["tx", number * len(counters.CLASSES) + kind] = packets, port.tx_bytes[kind]
-    found["rx", CPU_PORT] = switch.cpu_out, 0
-    found["tx", CPU_PORT * len(counters.CLASSES) + _CPU_CLASS] = switch.cpu_in, 0
+    cpu = counters.cpu_port(switch.model)
+    found["rx", cpu] = switch.cpu_out, 0
+    found["tx", cpu * len(counters.CLASSES) + _CPU_CLASS] = switch.cpu_in, 0
     return found

@@ -6,14 +6,17 @@ named after their ends, the lower one first: `h1-p1/t0-p1-1`, `t0-p1-1/t1-p1-2`.
 """
 
 import difflib
+import functools
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, NoReturn
+from typing import Literal
 
-from mrclab.topo import srv6
+from mrclab.topo import names, srv6
 from mrclab.topo.errors import TopoError
+from mrclab.topo.made import Made
+from mrclab.topo.names import Tier
 from mrclab.topo.spec import FabricSpec, SpecError
 from mrclab.topo.srv6 import UsidType
 
@@ -21,18 +24,19 @@ MAX_INTERFACE_NAME = 15  # bytes; IFNAMSIZ less the final zero
 
 _SEPARATOR = re.compile(r"\s*(?:/|,|<->|--|–|\s)\s*")
 _PLANE_WORD = re.compile(r"(?:p|plane)?(\d+)")
+_KEPT = 4096  # hosts, switches, links of a fabric that are kept once made, of each
+_KEPT_PORTS = 64  # ports of a switch, where it has no more
+_FEW = 20_000  # names that are all looked through for the one that was meant
 _MAC_KIND = {"t0": 0x0A, "t1": 0x0B, "nic": 0x0C}
-
-Tier = Literal["t0", "t1"]
 
 
 class UnknownName(TopoError, LookupError):  # noqa: N818 - the name others catch says what it is
     """No node or cable has this name; the text offers the nearest one that exists."""
 
     def __init__(self, kind: str, text: str, candidates: Iterable[str]) -> None:
-        names = list(candidates)
-        near = difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"a valid one is {names[0]!r}" if names else "there is none"
+        known = list(candidates)
+        near = difflib.get_close_matches(text.lower(), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"a valid one is {known[0]!r}" if known else "there is none"
         super().__init__(f"no {kind} is called {text!r}; {hint}")
         self.kind, self.text, self.nearest = kind, text, near[0] if near else None
 
@@ -70,7 +74,7 @@ class Switch:
     number: int
     device_id: int
     usid: int
-    ports: tuple[SwitchPort, ...]
+    ports: Sequence[SwitchPort]
 
     def port(self, number: int) -> SwitchPort:
         """The port with this number, counted from 1."""
@@ -127,16 +131,24 @@ class Link:
 
 
 class Fabric:
-    """Everything that follows from a spec. Immutable; equal specs give equal fabrics."""
+    """Everything that follows from a spec. Immutable; equal specs give equal fabrics.
+
+    Hosts, switches and links are made when they are asked for: a fabric of 131,072 NICs costs no more than a small one.
+    """
 
     def __init__(self, spec: FabricSpec) -> None:
         self.spec = spec
-        self.hosts: tuple[Host, ...] = tuple(self._host(n) for n in range(1, spec.t0s * spec.hosts_per_t0 + 1))
-        self.switches: tuple[Switch, ...] = tuple(self._all_switches())
-        self.links: tuple[Link, ...] = tuple(self._all_links())
-        for end in (end for link in self.links for end in link.ends):
-            if len(end.interface) > MAX_INTERFACE_NAME:
-                raise SpecError(f"interface {end.interface} exceeds {MAX_INTERFACE_NAME} bytes; lower planes or t0s")
+        switches = spec.planes * (spec.t0s + spec.t1s)
+        self._nic_links = spec.t0s * spec.hosts_per_t0 * spec.planes
+        links = self._nic_links + spec.planes * spec.t0s * spec.t1s
+        self.hosts: Sequence[Host] = Made(spec.t0s * spec.hosts_per_t0, self._host, _KEPT)
+        self.switches: Sequence[Switch] = Made(switches, self._switch, _KEPT)
+        self.links: Sequence[Link] = Made(links, self._link, _KEPT)
+        last = _switch_ref("t0", spec.planes, spec.t0s, spec.hosts_per_t0 + spec.t1s).interface
+        also = _switch_ref("t1", spec.planes, spec.t1s, spec.t0s).interface
+        for name in (last, also, f"{self.hosts[-1].name}-p{spec.planes}"):
+            if len(name) > MAX_INTERFACE_NAME:
+                raise SpecError(f"interface {name} exceeds {MAX_INTERFACE_NAME} bytes; lower planes or t0s")
 
     @property
     def uplinks(self) -> int:
@@ -150,23 +162,64 @@ class Fabric:
 
     # --- look-up ----------------------------------------------------------------------------------------------------
 
+    @property
+    def host_names(self) -> Sequence[str]:
+        """Names of all hosts."""
+        return Made(len(self.hosts), lambda index: f"h{index + 1}")
+
+    @property
+    def switch_names(self) -> Sequence[str]:
+        """Names of all switches."""
+        return Made(len(self.switches), lambda index: names.of_switch(*self._switch_place(index)))
+
+    def group(self, host: str) -> int:
+        """The T0 group of a host."""
+        found = names.host(host)
+        if found is None or found > len(self.hosts):
+            raise UnknownName("host", host, self.near(host, "host"))
+        return (found - 1) // self.spec.hosts_per_t0 + 1
+
+    def has_host(self, name: str) -> bool:
+        """Whether a host has this name."""
+        found = names.host(name)
+        return found is not None and found <= len(self.hosts)
+
+    def has_switch(self, name: str) -> bool:
+        """Whether a switch has this name."""
+        found = names.switch(name)
+        return found is not None and self._has_switch(*found)
+
     def switch(self, name: str) -> Switch:
         """The switch with this name; UnknownName otherwise."""
-        return self._switches_by_name.get(name) or self._fail("switch", name, self._switches_by_name)
+        found = names.switch(name)
+        if found is None or not self._has_switch(*found):
+            raise UnknownName("switch", name, self.near(name, "switch"))
+        return self.switches[self._switch_index(*found)]
 
     def host(self, name: str) -> Host:
         """The host with this name; UnknownName otherwise."""
-        return self._hosts_by_name.get(name) or self._fail("host", name, self._hosts_by_name)
+        found = names.host(name)
+        if found is None or found > len(self.hosts):
+            raise UnknownName("host", name, self.near(name, "host"))
+        return self.hosts[found - 1]
 
     def host_by_address(self, address: str) -> Host:
         """The host with this inner IPv6 address; UnknownName otherwise."""
-        by_address = {h.address: h for h in self.hosts}
-        return by_address.get(address) or self._fail("host", address, by_address)
+        try:
+            group, downlink = srv6.host_of_address(srv6.from_text(address))
+        except ValueError:
+            group = downlink = 0
+        if not (1 <= group <= self.spec.t0s and 1 <= downlink <= self.spec.hosts_per_t0):
+            raise UnknownName("host", address, (self.hosts[0].address, self.hosts[-1].address))
+        return self.hosts[(group - 1) * self.spec.hosts_per_t0 + downlink - 1]
 
     def node(self, name: str) -> Switch | Host:
         """The switch or host with this name; UnknownName otherwise."""
-        nodes: dict[str, Switch | Host] = {**self._switches_by_name, **self._hosts_by_name}
-        return nodes.get(name) or self._fail("node", name, nodes)
+        if self.has_switch(name):
+            return self.switch(name)
+        if self.has_host(name):
+            return self.host(name)
+        raise UnknownName("node", name, self.near(name, "switch", "host"))
 
     def link(self, text: str) -> Link:
         """The cable that a person means: both ends in either order, one port's interface, or a host and a plane.
@@ -174,16 +227,30 @@ class Fabric:
         `t1-p1-2/t0-p1-1`, `t0-p1-1 t1-p1-2`, `h1-p2`, `t0-p1-1-3`, `h1 2` and `h1/p2` are all understood.
         """
         words = [word for word in _SEPARATOR.split(text.strip().lower()) if word]
-        found = self._links_by_word.get(words[0]) if len(words) == 1 else None
+        found = self._link_of_port(words[0]) if len(words) == 1 else None
         if len(words) == 2:
             found = self._link_between(*words)
-        return found or self._fail("cable", text, (*(link.name for link in self.links), *self._links_by_word))
+        if found is None:
+            raise UnknownName("cable", text, self.near(text, "link", "port"))
+        return found
+
+    def near(self, text: str, *kinds: names.Kind) -> Iterable[str]:
+        """Names that may have been meant: all of these kinds, or in a large fabric those with the numbers in `text`."""
+        if len(self.switches) + len(self.hosts) + len(self.links) <= _FEW:
+            every: dict[names.Kind, Iterable[str]] = {
+                "switch": (switch.name for switch in self.switches),
+                "host": (host.name for host in self.hosts),
+                "link": (link.name for link in self.links),
+                "port": dict.fromkeys(end.interface for link in self.links for end in link.ends),
+            }
+            return itertools.chain.from_iterable(every[kind] for kind in kinds)
+        return names.guesses(text, self.spec, kinds)
 
     # --- paths ------------------------------------------------------------------------------------------------------
 
     def links_between(self, source: str, destination: str) -> int:
         """Links on the way from one host to another: 2 within a T0 group, else 4."""
-        return 2 if self.host(source).group == self.host(destination).group else 4
+        return 2 if self.group(source) == self.group(destination) else 4
 
     def base_rtt(self, source: str, destination: str) -> float:
         """Round-trip time of an idle fabric between two hosts, seconds; see `FabricSpec.base_rtt`."""
@@ -212,8 +279,9 @@ class Fabric:
 
     # --- construction -----------------------------------------------------------------------------------------------
 
-    def _host(self, number: int) -> Host:
-        group, downlink = (number - 1) // self.spec.hosts_per_t0 + 1, (number - 1) % self.spec.hosts_per_t0 + 1
+    def _host(self, index: int) -> Host:
+        number = index + 1
+        group, downlink = index // self.spec.hosts_per_t0 + 1, index % self.spec.hosts_per_t0 + 1
         ports = []
         for plane in range(1, self.spec.planes + 1):
             me, peer = _nic_ref(number, plane), _switch_ref("t0", plane, group, downlink)
@@ -221,81 +289,108 @@ class Fabric:
         address = srv6.text(srv6.host_address(group, downlink))
         return Host(f"h{number}", number, group, downlink, address, tuple(ports))
 
-    def _all_switches(self) -> Iterable[Switch]:
-        device_id = 0
-        for plane in range(1, self.spec.planes + 1):
-            for tier, count in (("t0", self.spec.t0s), ("t1", self.spec.t1s)):
-                for number in range(1, count + 1):
-                    device_id += 1
-                    yield self._t0(plane, number, device_id) if tier == "t0" else self._t1(plane, number, device_id)
+    def _has_switch(self, tier: Tier, plane: int, number: int) -> bool:
+        return plane <= self.planes and number <= (self.spec.t0s if tier == "t0" else self.spec.t1s)
 
-    def _t0(self, plane: int, number: int, device_id: int) -> Switch:
+    def _switch_index(self, tier: Tier, plane: int, number: int) -> int:
+        spec = self.spec
+        return (plane - 1) * (spec.t0s + spec.t1s) + (spec.t0s if tier == "t1" else 0) + number - 1
+
+    def _switch_place(self, index: int) -> tuple[Tier, int, int]:
+        spec = self.spec
+        plane, place = index // (spec.t0s + spec.t1s) + 1, index % (spec.t0s + spec.t1s)
+        return ("t0", plane, place + 1) if place < spec.t0s else ("t1", plane, place - spec.t0s + 1)
+
+    def _switch(self, index: int) -> Switch:
+        spec = self.spec
+        tier, plane, number = self._switch_place(index)
+        count, make = (spec.hosts_per_t0 + spec.t1s, self._t0_port) if tier == "t0" else (spec.t0s, self._t1_port)
+        ports = Made(count, functools.partial(make, plane, number), count if count <= _KEPT_PORTS else 0)
+        own = srv6.usid(UsidType.T0 if tier == "t0" else UsidType.T1, plane, number)
+        return Switch(names.of_switch(tier, plane, number), tier, plane, number, index + 1, own, ports)
+
+    def _t0_port(self, plane: int, number: int, index: int) -> SwitchPort:
         downlinks = self.spec.hosts_per_t0
-        ports = []
-        for down in range(1, downlinks + 1):
-            host = (number - 1) * downlinks + down
-            me, peer = _switch_ref("t0", plane, number, down), _nic_ref(host, plane)
-            ports.append(_port(me, peer, _link_name(peer, me), srv6.usid(UsidType.DOWNLINK, plane, down), True))
-        for up in range(1, self.spec.t1s + 1):
-            me, peer = _switch_ref("t0", plane, number, downlinks + up), _switch_ref("t1", plane, up, number)
-            ports.append(_port(me, peer, _link_name(me, peer), srv6.usid(UsidType.T1, plane, up), False))
-        own = srv6.usid(UsidType.T0, plane, number)
-        return Switch(_switch_name("t0", plane, number), "t0", plane, number, device_id, own, tuple(ports))
+        me = _switch_ref("t0", plane, number, index + 1)
+        if index < downlinks:
+            peer = _nic_ref((number - 1) * downlinks + index + 1, plane)
+            return _port(me, peer, _link_name(peer, me), srv6.usid(UsidType.DOWNLINK, plane, index + 1), True)
+        up = index - downlinks + 1
+        peer = _switch_ref("t1", plane, up, number)
+        return _port(me, peer, _link_name(me, peer), srv6.usid(UsidType.T1, plane, up), False)
 
-    def _t1(self, plane: int, number: int, device_id: int) -> Switch:
-        ports = []
-        for t0 in range(1, self.spec.t0s + 1):
-            me = _switch_ref("t1", plane, number, t0)
-            peer = _switch_ref("t0", plane, t0, self.spec.hosts_per_t0 + number)
-            ports.append(_port(me, peer, _link_name(peer, me), srv6.usid(UsidType.T0, plane, t0), False))
-        own = srv6.usid(UsidType.T1, plane, number)
-        return Switch(_switch_name("t1", plane, number), "t1", plane, number, device_id, own, tuple(ports))
+    def _t1_port(self, plane: int, number: int, index: int) -> SwitchPort:
+        t0 = index + 1
+        me = _switch_ref("t1", plane, number, t0)
+        peer = _switch_ref("t0", plane, t0, self.spec.hosts_per_t0 + number)
+        return _port(me, peer, _link_name(peer, me), srv6.usid(UsidType.T0, plane, t0), False)
 
-    def _all_links(self) -> Iterable[Link]:
-        index = 0
-        for host in self.hosts:
-            for port in host.ports:
-                me = PortRef(host.name, port.number, port.interface, port.mac)
-                yield Link(port.link, index, port.plane, "nic", me, port.peer)
-                index += 1
-        for switch in self.switches:
-            for up in switch.ports if switch.tier == "t0" else ():
-                if not up.to_host:
-                    me = PortRef(switch.name, up.number, up.interface, up.mac)
-                    yield Link(up.link, index, switch.plane, "fabric", me, up.peer)
-                    index += 1
+    def _link(self, index: int) -> Link:
+        spec = self.spec
+        if index < self._nic_links:
+            host, plane = index // spec.planes, index % spec.planes + 1
+            me = _nic_ref(host + 1, plane)
+            peer = _switch_ref("t0", plane, host // spec.hosts_per_t0 + 1, host % spec.hosts_per_t0 + 1)
+            return Link(_link_name(me, peer), index, plane, "nic", me, peer)
+        place, up = divmod(index - self._nic_links, spec.t1s)
+        plane, t0 = place // spec.t0s + 1, place % spec.t0s + 1
+        me, peer = _switch_ref("t0", plane, t0, spec.hosts_per_t0 + up + 1), _switch_ref("t1", plane, up + 1, t0)
+        return Link(_link_name(me, peer), index, plane, "fabric", me, peer)
 
-    @cached_property
-    def _switches_by_name(self) -> dict[str, Switch]:
-        return {switch.name: switch for switch in self.switches}
+    # --- cables by name ---------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _hosts_by_name(self) -> dict[str, Host]:
-        return {host.name: host for host in self.hosts}
+    def nic_link_index(self, host: int, plane: int) -> int:
+        """Place in `links` of the cable of a host's port; both count from 1."""
+        return (host - 1) * self.planes + plane - 1
 
-    @cached_property
-    def _links_by_word(self) -> dict[str, Link]:
-        return {end.interface: link for link in self.links for end in link.ends}
+    def fabric_link_index(self, plane: int, t0: int, uplink: int) -> int:
+        """Place in `links` of the cable from a T0 to the T1 of this uplink; all count from 1."""
+        return self._nic_links + ((plane - 1) * self.spec.t0s + t0 - 1) * self.spec.t1s + uplink - 1
 
-    @cached_property
-    def _links_by_name(self) -> dict[str, Link]:
-        return {link.name: link for link in self.links}
+    def switch_link_index(self, tier: Tier, plane: int, number: int, port: int) -> int:
+        """Place in `links` of the cable of a switch's port."""
+        down = self.spec.hosts_per_t0
+        if tier == "t1":
+            return self.fabric_link_index(plane, port, number)
+        if port <= down:
+            return self.nic_link_index((number - 1) * down + port, plane)
+        return self.fabric_link_index(plane, number, port - down)
+
+    def _link_of_port(self, word: str) -> Link | None:
+        """The cable of the port with this interface name."""
+        if (nic := names.nic_port(word)) is not None:
+            host, plane = nic
+            exists = host <= len(self.hosts) and plane <= self.planes
+            return self.links[self.nic_link_index(host, plane)] if exists else None
+        found = names.switch_port(word)
+        if found is None or not self._has_switch(*found[:3]):
+            return None
+        tier, plane, number, port = found
+        if port > (self.spec.hosts_per_t0 + self.spec.t1s if tier == "t0" else self.spec.t0s):
+            return None
+        return self.links[self.switch_link_index(tier, plane, number, port)]
 
     def _link_between(self, first: str, second: str) -> Link | None:
         for name, other in ((first, second), (second, first)):
-            host, plane = self._hosts_by_name.get(name), _PLANE_WORD.fullmatch(other)
-            if host and plane and 1 <= int(plane[1]) <= self.planes:
-                return self._links_by_word[host.ports[int(plane[1]) - 1].interface]
-            found = self._links_by_word.get(name) or self._links_by_name.get(f"{name}/{other}")
-            if found is None and host:
-                found = next((self._links_by_word[p.interface] for p in host.ports if p.peer.node == other), None)
+            plane = _PLANE_WORD.fullmatch(other)
+            if self.has_host(name) and plane and 1 <= int(plane[1]) <= self.planes:
+                return self._link_of_port(f"{name}-p{int(plane[1])}")
+            found = self._link_of_port(name) or self._link_of_nodes(name, other)
             if found and _joins(found, name, other):
                 return found
         return None
 
-    @staticmethod
-    def _fail(kind: str, text: str, candidates: Iterable[str]) -> NoReturn:
-        raise UnknownName(kind, text, candidates)
+    def _link_of_nodes(self, name: str, other: str) -> Link | None:
+        """The cable from a host or T0 to a switch."""
+        there = names.switch(other)
+        if there is None or not self._has_switch(*there):
+            return None
+        if self.has_host(name):
+            return self._link_of_port(f"{name}-p{there[1]}")
+        here = names.switch(name)
+        if here is None or not self._has_switch(*here) or (here[0], there[0]) != ("t0", "t1") or here[1] != there[1]:
+            return None
+        return self.links[self.fabric_link_index(here[1], here[2], there[2])]
 
 
 def mac_bytes(mac: str) -> bytes:
@@ -313,22 +408,20 @@ def _port(me: PortRef, peer: PortRef, link: str, usid: int, to_host: bool) -> Sw
     return SwitchPort(me.number, me.interface, me.mac, link, peer, usid, to_host)
 
 
-def _switch_name(tier: Tier, plane: int, number: int) -> str:
-    return f"{tier}-p{plane}-{number}"
-
-
 def _switch_ref(tier: Tier, plane: int, number: int, port: int) -> PortRef:
-    name = _switch_name(tier, plane, number)
-    mac = _mac(_MAC_KIND[tier], plane, number, port >> 8, port & 0xFF)
+    name = names.of_switch(tier, plane, number)
+    mac = _mac(_MAC_KIND[tier], number >> 8 << 4 | plane, number & 0xFF, port >> 8, port & 0xFF)
     return PortRef(name, port, f"{name}-{port}", mac)
 
 
 def _nic_ref(host: int, plane: int) -> PortRef:
-    return PortRef(f"h{host}", plane, f"h{host}-p{plane}", _mac(_MAC_KIND["nic"], plane, host >> 8, host & 0xFF, 1))
+    mac = _mac(_MAC_KIND["nic"], host >> 16 << 4 | plane, host >> 8 & 0xFF, host & 0xFF, 1)
+    return PortRef(f"h{host}", plane, f"h{host}-p{plane}", mac)
 
 
 def _mac(*octets: int) -> str:
-    return ":".join(f"{octet:02x}" for octet in (0x02, *octets))
+    """02 (locally administered), kind, then what is left of a number over its plane, its low bits, and the port."""
+    return bytes((0x02, *octets)).hex(":")
 
 
 def _link_name(lower: PortRef, upper: PortRef) -> str:

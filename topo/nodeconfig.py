@@ -18,6 +18,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
+from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
+
 SCHEMA_VERSION = 1
 MPR_UNIT = 128  # PSNs per unit of MPR
 ACK_TIMEOUT_UNIT = 1.024e-6  # seconds; the local ACK timeout is this × 2^t
@@ -25,8 +27,8 @@ ACK_TIMEOUT_UNIT = 1.024e-6  # seconds; the local ACK timeout is this × 2^t
 Scope = Literal["t0-local", "cross-t1"]
 Mac = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
 Positive = Annotated[int, Field(ge=1)]
-Plane = Annotated[int, Field(ge=1, le=15)]
-UsidIndex = Annotated[int, Field(ge=1, le=255)]
+Plane = Annotated[int, Field(ge=1, le=MAX_PLANE)]
+UsidIndex = Annotated[int, Field(ge=1, le=MAX_INDEX)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 

@@ -164,11 +164,6 @@ class FabricSpec(_Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> "FabricSpec":
-        if self.hosts_per_t0 + self.t1s >= CPU_PORT:
-            raise ValueError(
-                f"hosts_per_t0 {self.hosts_per_t0} and t1s {self.t1s} together exceed the {CPU_PORT - 1} ports of a T0;"
-                " lower one of them"
-            )
         object.__setattr__(self, "link", self.link.at_mtu(self.path_mtu))  # frozen for users; completed here once
         if self.switch_latency is None:
             object.__setattr__(self, "switch_latency", _PROCESS_LATENCY if self.link.rate is None else _CHIP_LATENCY)
@@ -176,6 +171,18 @@ class FabricSpec(_Strict):
         _check_queue(queue)
         object.__setattr__(self, "queue", queue)
         return self
+
+    @property
+    def beyond_p4(self) -> str:
+        """Why no switch of the P4 program can have so many ports, in a sentence; empty where it can."""
+        most = CPU_PORT - 1  # v1model's port numbers have nine bits, and the last two are taken
+        if self.hosts_per_t0 + self.t1s > most:
+            what = f"hosts_per_t0 {self.hosts_per_t0} and t1s {self.t1s} together exceed the {most} ports of a T0"
+        elif self.t0s > most:
+            what = f"t0s {self.t0s} exceed the {most} ports of a T1"
+        else:
+            return ""
+        return f"{what} on the wire; lower them, or run it with --world sim"
 
     @property
     def bdp_packets(self) -> float:

@@ -16,7 +16,7 @@ USIDS_PER_ADDRESS = 6
 HOST_PREFIX = 0xFDCB_BB00_0000  # 48 bits; then the T0 group, then 48 zero bits, then the downlink
 
 MAX_PLANE = 0xF
-MAX_INDEX = 0xFF
+MAX_INDEX = 0x3FF  # the paper's planes have 512 T0s, 256 T1s, and 256 NICs on each T0
 MAX_TAG = 0xFFFF
 
 TAG_FLAG = 0x8000  # keeps the UDP source port of an EV out of the well-known range
@@ -25,10 +25,15 @@ MAX_TAG_INDEX = 0xFF
 _USID_AREA = 128 - LOCATOR_BITS
 _USID_AREA_MASK = (1 << _USID_AREA) - 1
 _PLANE_SHIFT_IN_USID = 8
+_KIND_SHIFT, _KIND_MASK = 12, 3
+_LOW = 0xFF  # bits of an index that stand together
+_HIGH_SHIFT_IN_USID = 6  # of the others: bits 9-8 become bits 15-14
+_UPLINK_SHIFT_IN_EV = 20
+_HIGH_SHIFT_IN_EV = 8  # of an uplink's upper bits: 9-8 become 17-16
 
 
 class UsidType(IntEnum):
-    """First four bits of a uSID."""
+    """What a uSID names. In the words of RFC 9800 the first two are the GIB of a plane, the third a T0's LIB."""
 
     T1 = 1  # index: the T0 uplink number that leads to it
     T0 = 2  # index: T0 number in its plane
@@ -52,15 +57,25 @@ class Ev(NamedTuple):
 
 
 def usid(kind: UsidType, plane: int, index: int) -> int:
-    """Pack type(4) | plane(4) | index(8). Plane 0 is for templates."""
+    """Pack index bits 9-8 (2) | type(2) | plane(4) | index bits 7-0 (8), never 0. Plane 0 is for templates."""
     _check("plane", plane, 0, MAX_PLANE)
+    return kind << _KIND_SHIFT | plane << _PLANE_SHIFT_IN_USID | _index_bits(index)
+
+
+def _index_bits(index: int) -> int:
+    """An index at its two places in a uSID: up to 255 it is the low byte, and the type a hexadecimal digit."""
     _check("index", index, 0, MAX_INDEX)
-    return kind << 12 | plane << _PLANE_SHIFT_IN_USID | index
+    return (index & ~_LOW) << _HIGH_SHIFT_IN_USID | index & _LOW
+
+
+def _kind(value: int) -> int:
+    return value >> _KIND_SHIFT & _KIND_MASK
 
 
 def usid_fields(value: int) -> Usid:
     """Unpack a uSID; ValueError where the type is none of ours."""
-    return Usid(UsidType(value >> 12), value >> _PLANE_SHIFT_IN_USID & MAX_PLANE, value & MAX_INDEX)
+    index = value >> _HIGH_SHIFT_IN_USID & MAX_INDEX & ~_LOW | value & _LOW
+    return Usid(UsidType(_kind(value)), value >> _PLANE_SHIFT_IN_USID & MAX_PLANE, index)
 
 
 def usid_route(value: int) -> int:
@@ -72,16 +87,18 @@ def usid_route(value: int) -> int:
 
 
 def ev(plane: int, uplink: int, tag: int) -> int:
-    """Pack plane(4) | uplink(8) | 0(4) | tag(16)."""
+    """Pack plane(4) | uplink bits 7-0 (8) | 0(2) | uplink bits 9-8 (2) | tag(16)."""
     _check("plane", plane, 1, MAX_PLANE)
     _check("uplink", uplink, 0, MAX_INDEX)
     _check("tag", tag, 0, MAX_TAG)
-    return plane << 28 | uplink << 20 | tag
+    high, low = uplink & ~_LOW, uplink & _LOW
+    return plane << 28 | low << _UPLINK_SHIFT_IN_EV | high << _HIGH_SHIFT_IN_EV | tag
 
 
 def ev_fields(value: int) -> Ev:
     """Unpack an EV."""
-    return Ev(value >> 28 & MAX_PLANE, value >> 20 & MAX_INDEX, value & MAX_TAG)
+    uplink = value >> _HIGH_SHIFT_IN_EV & MAX_INDEX & ~_LOW | value >> _UPLINK_SHIFT_IN_EV & _LOW
+    return Ev(value >> 28 & MAX_PLANE, uplink, value & MAX_TAG)
 
 
 def ev_tag(index: int) -> int:
@@ -137,12 +154,12 @@ def address(template: int, entropy: int) -> int:
     result = template
     wants_uplink = False
     for shift in _USID_SHIFTS:
-        kind = template >> shift + 12 & 0xF
+        kind = _kind(template >> shift)
         if kind:
             result |= plane << shift + _PLANE_SHIFT_IN_USID
         if kind == UsidType.T1:
             wants_uplink = True
-            result |= uplink << shift
+            result |= _index_bits(uplink) << shift
     if wants_uplink != bool(uplink):
         need = "needs an EV with an uplink" if wants_uplink else "crosses no T1 and needs an EV with uplink 0"
         raise ValueError(f"template {text(template)} {need}, not EV {entropy:#010x}")

@@ -36,15 +36,14 @@ def element(fabric: Fabric, text: str) -> Element:
         return _plane(fabric, int(plane[1]))
     if path := _PATH.fullmatch(words):
         return _path(fabric, path[1], path[2], int(path[3]), int(path[4] or 0))
-    if any(switch.name == words for switch in fabric.switches):
+    if fabric.has_switch(words):
         return Element(fabric.switch(words).tier, words)
     try:
         link = fabric.link(words)
     except UnknownName:
         if "/" in words or " " in words:
             raise
-        names = [switch.name for switch in fabric.switches] + [link.name for link in fabric.links]
-        raise UnknownName("switch, cable or plane", text, names) from None
+        raise UnknownName("switch, cable or plane", text, fabric.near(words, "switch", "link")) from None
     return link_element(link)
 
 

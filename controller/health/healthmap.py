@@ -49,7 +49,7 @@ class HealthMap:
 
     def report(self, host: str, probes: object) -> None:
         """Take one cycle of one host: `[{plane, uplink, sent, lost, rtt}]`. ReportError leaves the map as it was."""
-        if not any(known.name == host for known in self._fabric.hosts):
+        if not self._fabric.has_host(host):
             raise ReportError(f"report of unknown host {host!r} ignored")
         if not isinstance(probes, list):
             raise ReportError(f"report of {host} ignored: probes is no list")

@@ -34,9 +34,14 @@ def totals(switch: Switch, reading: Reading) -> dict[str, Any]:
     return {**sums, "ports": busy, "drops": _not_zero(told["drops"])}
 
 
+def cpu_port(switch: Switch) -> int:
+    """The number that the controller's port has in a reading: none of the switch's own, however many it has."""
+    return CPU_PORT if len(switch.ports) < CPU_PORT else 0
+
+
 def lost_in_queues(switch: Switch, reading: Reading) -> int:
     """Packets that came in and neither left nor were dropped by the program: tail drops, and what still waits."""
-    ports = [*(port.number for port in switch.ports), CPU_PORT]
+    ports = [*(port.number for port in switch.ports), cpu_port(switch)]
     came = sum(_packets(reading, "rx", port) for port in ports)
     went = sum(_packets(reading, "tx", port * len(CLASSES) + kind) for port in ports for kind in range(len(CLASSES)))
     dropped = sum(_packets(reading, "drops", reason) for reason in DROP_REASONS)

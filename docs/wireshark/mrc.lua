@@ -31,7 +31,7 @@ local f = {
     usids = ProtoField.string("mrc.usids", "uSID list"),
     ev = ProtoField.uint32("mrc.ev", "EV", base.HEX),
     ev_plane = ProtoField.uint32("mrc.ev.plane", "Plane", base.DEC, nil, 0xF0000000),
-    ev_uplink = ProtoField.uint32("mrc.ev.uplink", "Uplink", base.DEC, nil, 0x0FF00000),
+    ev_uplink = ProtoField.uint32("mrc.ev.uplink", "Uplink", base.DEC),
     ev_tag = ProtoField.uint32("mrc.ev.tag", "Tag", base.HEX, nil, 0x0000FFFF),
     class = ProtoField.uint8("mrc.class", "Class", base.DEC, DSCPS),
     ce = ProtoField.bool("mrc.ce", "ECN congestion experienced"),
@@ -95,7 +95,8 @@ local note = {
 mrc.experts = { note.rtx, note.trimmed, note.ce, note.nack, note.hole, note.short }
 
 local function usid_name(value)
-    local kind, plane, number = bit.rshift(value, 12), bit.band(bit.rshift(value, 8), 15), bit.band(value, 255)
+    local kind, plane = bit.band(bit.rshift(value, 12), 3), bit.band(bit.rshift(value, 8), 15)
+    local number = bit.band(bit.rshift(value, 6), 768) + bit.band(value, 255)
     if kind == 1 then return string.format("t1-p%d-%d", plane, number) end
     if kind == 2 then return string.format("t0-p%d-%d", plane, number) end
     if kind == 3 then return string.format("downlink %d", number) end
@@ -116,11 +117,12 @@ end
 
 local function add_ev(tree, field, range, value)
     local node = tree:add(field, range, value)
+    local uplink = bit.band(bit.rshift(value, 8), 768) + bit.band(bit.rshift(value, 20), 255)
     node:add(f.ev_plane, range, value)
-    node:add(f.ev_uplink, range, value)
+    node:add(f.ev_uplink, range, uplink)
     node:add(f.ev_tag, range, value)
     node:append_text(string.format(" (plane %d, uplink %d, tag %04x)", bit.rshift(value, 28),
-        bit.band(bit.rshift(value, 20), 255), bit.band(value, 65535)))
+        uplink, bit.band(value, 65535)))
 end
 
 -- The two directions of a QP carry different QP numbers. They are paired when a SACK answers PSNs that the other sent,

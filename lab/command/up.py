@@ -189,7 +189,7 @@ def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequen
         if len(arguments) < 2:
             raise ValueError("write a node and a command: h1 ip -br link show h1-p1")
         node = lab.fabric.node(arguments[0]).name
-        if node in {host.name for host in lab.fabric.hosts} and programs.LIBRARY.exists():
+        if lab.fabric.has_host(node) and programs.LIBRARY.exists():
             programs.run(lab, node, arguments[1:])
         else:
             subprocess.run(["mnexec", "-a", str(lab.emulation.pid(node)), *arguments[1:]], check=False)

@@ -13,6 +13,7 @@ from mrclab.lab.run import size
 from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.units import show_seconds
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 from mrclab.topo.transport import TransportSpec
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
 
 WorldName = Literal["wire", "sim"]
+WIRE_LEAST_CYCLE = 0.05
+"""Seconds of a probe cycle, at least, on the wire."""
+
 WIRE_MOST_PPS = 100_000
 """Packets per second of one cable on the wire, measured at 4 KiB with nothing else to do."""
 
@@ -66,7 +70,7 @@ def missing_packages() -> list[str]:
 def check(*runs: Loaded) -> None:
     """ScenarioError names each fault, and each link rate, that its scenario's world cannot do."""
     mistakes = [text for loaded in runs if loaded.scenario.world == "sim" for text in _nothing_virtual(loaded)]
-    mistakes += [text for loaded in runs if loaded.scenario.world == "wire" for text in _too_fast(loaded)]
+    mistakes += [text for loaded in runs if loaded.scenario.world == "wire" for text in _beyond_the_wire(loaded)]
     if mistakes:
         raise ScenarioError(list(dict.fromkeys(mistakes)))
 
@@ -85,8 +89,16 @@ def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
             )
 
 
-def _too_fast(loaded: Loaded) -> Iterator[str]:
+def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
     spec = loaded.fabric.spec
+    mapper = loaded.scenario.mapper
+    if mapper is not None and mapper.cycle < WIRE_LEAST_CYCLE:
+        yield (
+            f"{loaded.source}: mapper.cycle {show_seconds(mapper.cycle)} is less than the"
+            f" {show_seconds(WIRE_LEAST_CYCLE)} in which hosts of the wire can probe; raise it, or run with --world sim"
+        )
+    if spec.beyond_p4:
+        yield f"{loaded.source}: fabric: {spec.beyond_p4}"
     if spec.link.rate_pps > WIRE_MOST_PPS:
         most = WIRE_MOST_PPS * (spec.path_mtu + FULL_HEADER_BYTES) * 8
         yield (

@@ -20,7 +20,7 @@ def test_a_whole_ev_is_compared_in_label_and_port_and_a_path_in_its_bits_only():
     (whole,) = Match(evs=(ev,)).rules()
     assert whole.endswith("@nh,336,16 0x3020 @nh,640,16 0x8009")
     (path,) = Match(paths=((3, 2),)).rules()
-    assert path.endswith("@nh,336,16 & 0xfff0 == 0x3020")
+    assert path.endswith("@nh,336,16 & 0xfff3 == 0x3020")
 
 
 def test_kinds_combine_and_alternatives_multiply():

@@ -54,8 +54,7 @@ def test_given_thresholds_are_kept_and_a_resolved_spec_reads_back_the_same():
     [
         ({"planes": 0}, r"fabric\.planes: .*greater than or equal to 1 \(got 0\)"),
         ({"planes": 16}, r"fabric\.planes: .*less than or equal to 15 \(got 16\)"),
-        ({"t1s": 256}, r"fabric\.t1s: .*255"),
-        ({"hosts_per_t0": 255, "t1s": 255}, r"hosts_per_t0 255 and t1s 255 together exceed the 509 ports"),
+        ({"t0s": 1024}, r"fabric.t0s: .*1023 \(got 1024\)"),
         ({"plane": 3}, r"fabric\.plane is no known field; did you mean 'planes'\?"),
         ({"link": {"rate_ps": 3}}, r"fabric\.link\.rate_ps is no known field; did you mean 'rate_pps'\?"),
         ({"zzz": 3}, r"fabric\.zzz is no known field; known here: planes, "),

@@ -48,6 +48,27 @@ def test_address_of_a_cross_t1_path_as_written_down():
     assert srv6.text(srv6.address(template, srv6.ev(4, 9, 0))) == "fcbb:bb00:2401:1409:2402:3403::"
 
 
+def test_the_largest_path_of_the_paper_as_written_down():
+    template = srv6.template_cross(source_t0=511, destination_t0=512, downlink=256)
+    address = srv6.address(template, srv6.ev(8, 256, srv6.ev_tag(0)))
+    assert srv6.text(address) == "fcbb:bb00:68ff:5800:a800:7800::"
+    assert srv6.ev(8, 256, srv6.ev_tag(0)) == 0x8001_8000
+    assert srv6.text(srv6.host_address(512, 256)) == "fdcb:bb00:0:200::100"
+
+
+def test_uplinks_and_planes_of_the_paper_have_values_of_their_own():
+    evs = {srv6.ev(plane, uplink, 0) for plane in range(1, 9) for uplink in range(257)}
+    usids = {
+        srv6.usid(kind, plane, index)
+        for kind, most in ((UsidType.T0, 512), (UsidType.T1, 256), (UsidType.DOWNLINK, 256))
+        for plane in range(1, 9)
+        for index in range(1, most + 1)
+    }
+    assert len(evs) == 8 * 257
+    assert len(usids) == 8 * (512 + 256 + 256)
+    assert 0 not in usids
+
+
 def test_address_inside_a_group_as_written_down():
     template = srv6.template_for(source_group=5, group=5, downlink=2)
     assert srv6.text(srv6.address(template, srv6.ev(1, 0, 0))) == "fcbb:bb00:2105:3102::"
@@ -101,12 +122,12 @@ def test_template_and_ev_that_do_not_fit_are_refused(template, uplink):
     [
         (lambda: srv6.ev(0, 1, 0), "plane 0"),
         (lambda: srv6.ev(16, 1, 0), "plane 16"),
-        (lambda: srv6.ev(1, 256, 0), "uplink 256"),
+        (lambda: srv6.ev(1, 1024, 0), "uplink 1024"),
         (lambda: srv6.ev(1, 1, 0x10000), "tag 65536"),
         (lambda: srv6.ev_tag(256), "EV index 256"),
-        (lambda: srv6.usid(UsidType.T0, 1, 256), "index 256"),
+        (lambda: srv6.usid(UsidType.T0, 1, 1024), "index 1024"),
         (lambda: srv6.host_address(0, 1), "T0 group 0"),
-        (lambda: srv6.host_address(1, 256), "downlink 256"),
+        (lambda: srv6.host_address(1, 1024), "downlink 1024"),
     ],
 )
 def test_limits_name_the_field(call, name):

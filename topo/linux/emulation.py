@@ -77,6 +77,8 @@ class Emulation:
         """
         if os.geteuid() != 0:
             raise EmulationError("emulating a fabric needs root; run it with sudo")
+        if beyond := self.fabric.spec.beyond_p4:
+            raise EmulationError(beyond)
         nodes = _mininet_nodes()
         self._check_paths()
         try:

@@ -89,9 +89,9 @@ class Vigil:
         return f"{self._spoken(name)} {how}{more}: its last words were: {self.last_words(name)} ({log}{hint})"
 
     def _spoken(self, name: str) -> str:
-        if name in {host.name for host in self._fabric.hosts}:
+        if self._fabric.has_host(name):
             return f"the agent of {name}"
-        if name in {switch.name for switch in self._fabric.switches}:
+        if self._fabric.has_switch(name):
             return f"switch {name}"
         return "the controller" if name == _CONTROLLER else f"the process {name}"
 

@@ -136,7 +136,7 @@ class WireBreakage:
         return channels.cut(lab.processes().get(_CONTROLLER), path)
 
     def _is_switch(self, node: str) -> bool:
-        return any(switch.name == node for switch in self._emulation.fabric.switches)
+        return self._emulation.fabric.has_switch(node)
 
     def _forget(self, node: str) -> None:
         if not self._is_switch(node):
