@@ -1,6 +1,7 @@
 """The resolved plan of a fabric or scenario: what would be built and done. Needs no root, starts nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from rich import box
 from rich.console import Console
@@ -16,9 +17,15 @@ from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
 
+MOST_ROWS = 256
+"""Of a table, and names in a cell, that are shown in full."""
+
+_FIRST, _LAST = 8, 4  # that are shown of more
+T = TypeVar("T")
+
 
 def show(fabric: Fabric, scenario: Scenario | None, console: Console, tables: bool = False) -> None:
-    """Print the plan; `tables` adds every table entry of every switch."""
+    """Print the plan; `tables` adds the table entries of the switches. Of long lists both ends are shown."""
     for line in _numbers(fabric):
         console.print(line, soft_wrap=True)
     console.print(_hosts(fabric))
@@ -63,9 +70,30 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
+def _some(items: Sequence[T]) -> Iterator[T | None]:
+    """All of a few items; of many the first and the last, None between them."""
+    if len(items) <= MOST_ROWS:
+        yield from items
+    else:
+        yield from items[:_FIRST]
+        yield None
+        yield from items[len(items) - _LAST :]
+
+
+def _skipped(table: Table, items: Sequence[object]) -> None:
+    table.add_row(f"… {len(items) - _FIRST - _LAST:,} more", *[""] * (len(table.columns) - 1))
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join("…" if word is None else word for word in _some(words))
+
+
 def _hosts(fabric: Fabric) -> Table:
     table = _table("Hosts", "host", "T0 group", "downlink", "address", "NIC ports")
-    for host in fabric.hosts:
+    for host in _some(fabric.hosts):
+        if host is None:
+            _skipped(table, fabric.hosts)
+            continue
         ports = ", ".join(port.interface for port in host.ports)
         table.add_row(host.name, str(host.group), str(host.downlink), host.address, ports)
     return table
@@ -73,9 +101,12 @@ def _hosts(fabric: Fabric) -> Table:
 
 def _switches(fabric: Fabric) -> Table:
     table = _table("Switches", "switch", "device id", "uSID", "ports", "table entries")
-    for switch in fabric.switches:
-        ports = ", ".join(f"{port.number}→{port.peer.node}" for port in switch.ports)
-        count = len(intent.entries(fabric, switch))
+    for switch in _some(fabric.switches):
+        if switch is None:
+            _skipped(table, fabric.switches)
+            continue
+        ports = _listed([f"{port.number}→{port.peer.node}" for port in switch.ports])
+        count = sum(1 for _ in intent.entries(fabric, switch))
         table.add_row(switch.name, str(switch.device_id), f"{switch.usid:04x}", ports, str(count))
     return table
 
@@ -83,19 +114,31 @@ def _switches(fabric: Fabric) -> Table:
 def _cables(fabric: Fabric) -> Table:
     table = _table("Cables", "plane", "NIC–T0", "T0–T1")
     for plane in range(1, fabric.planes + 1):
-        kinds = {"nic": "", "fabric": ""}
-        for link in fabric.links:
-            if link.plane == plane:
-                kinds[link.kind] += ("  " if kinds[link.kind] else "") + link.name
-        table.add_row(str(plane), kinds["nic"], kinds["fabric"])
+        nics = range(
+            fabric.nic_link_index(1, plane), fabric.nic_link_index(len(fabric.hosts), plane) + 1, fabric.planes
+        )
+        first = fabric.fabric_link_index(plane, 1, 1)
+        kinds = nics, range(first, first + fabric.spec.t0s * fabric.spec.t1s)
+        table.add_row(str(plane), *("  ".join(_link_names(fabric, some)) for some in kinds))
     return table
+
+
+def _link_names(fabric: Fabric, indexes: Sequence[int]) -> Iterator[str]:
+    return ("…" if index is None else fabric.links[index].name for index in _some(indexes))
 
 
 def _entries(fabric: Fabric) -> Table:
     table = _table("Table entries", "switch", "table", "entry")
-    for switch in fabric.switches:
-        for entry in intent.entries(fabric, switch):
-            table.add_row(switch.name, entry.table, intent.describe(fabric, switch, entry))
+    for switch in _some(fabric.switches):
+        if switch is None:
+            _skipped(table, fabric.switches)
+            continue
+        entries = intent.entries(fabric, switch)
+        for entry in _some(entries):
+            if entry is None:
+                _skipped(table, entries)
+            else:
+                table.add_row(switch.name, entry.table, intent.describe(fabric, switch, entry))
     return table
 
 
@@ -148,7 +191,11 @@ def _flows(fabric: Fabric, scenario: Scenario) -> Table:
     roce = scenario.transport.kind == "roce"
     address_title = "address" if roce else "address of the first path"
     table = _table("Flows", "flow", "bytes", "paths", "base RTT", address_title)
-    for flow in scenario.flows(fabric):
+    flows = scenario.flows(fabric)
+    for flow in _some(flows):
+        if flow is None:
+            _skipped(table, flows)
+            continue
         paths = fabric.paths(flow.source, flow.destination)
         first = fabric.outer_address(flow.source, flow.destination, srv6.ev(*paths[0], srv6.ev_tag(0)))
         address = fabric.host(flow.destination).address if roce else srv6.text(first)

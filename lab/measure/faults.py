@@ -5,7 +5,7 @@ from typing import Any
 
 from mrclab.lab.history import History
 from mrclab.lab.measure.rates import Path
-from mrclab.topo.model import Fabric, Host, Switch, UnknownName
+from mrclab.topo.model import Fabric, UnknownName
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,12 @@ def elements(links: set[str], fabric: Fabric) -> set[str]:
     """The elements that consist of just these cables: the cable, a switch, a host, a plane."""
     if len(links) == 1:
         return set(links)
-    named = [switch.name for switch in fabric.switches] + [host.name for host in fabric.hosts]
-    named += [f"plane {plane}" for plane in range(1, fabric.planes + 1)]
+    if not links:
+        return set()
+    one = fabric.link(min(links))
+    named = [one.a.node, one.b.node]
+    if len(links) * fabric.planes == len(fabric.links):
+        named.append(f"plane {one.plane}")
     return {name for name in named if set(links_of(name, fabric)) == links}
 
 
@@ -77,10 +81,8 @@ def links_of(element: str, fabric: Fabric) -> tuple[str, ...]:
     plane = element.lower().removeprefix("plane ")
     if plane != element.lower() and plane.isdigit():
         return tuple(link.name for link in fabric.links if link.plane == int(plane))
-    nodes: list[Switch | Host] = [*fabric.switches, *fabric.hosts]
-    for node in nodes:
-        if node.name == element:
-            return tuple(port.link for port in node.ports)
+    if fabric.has_switch(element) or fabric.has_host(element):
+        return tuple(port.link for port in fabric.node(element).ports)
     try:
         return (fabric.link(element).name,)
     except UnknownName:

@@ -4,7 +4,7 @@ Each check gives mistakes as (place in the file, sentence with the remedy). What
 when a transfer of some size ends, is left to the run.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mrclab.controller.provisioning.counters import DROP_REASONS
@@ -107,16 +107,11 @@ def _places(entry: Any, fabric: Fabric) -> Rows:
         try:
             links_of(element, fabric)
         except KeyError:
-            nodes = [s.name for s in fabric.switches] + [h.name for h in fabric.hosts]
-            yield "element", f"no switch, host or cable is called {element!r}; {_near(element, nodes, fabric)}"
+            near = fabric.near(element, "link") if "/" in element else fabric.near(element, "switch", "host")
+            yield "element", f"no switch, host or cable is called {element!r}; {nearest(element, list(near))}"
     switch = getattr(entry, "switch", None)
-    switches = [node.name for node in fabric.switches]
-    if switch is not None and switch not in switches:
-        yield "switch", f"no switch is called {switch!r}; {nearest(switch, switches)}"
-
-
-def _near(element: str, nodes: Sequence[str], fabric: Fabric) -> str:
-    return nearest(element, [link.name for link in fabric.links] if "/" in element else nodes)
+    if switch is not None and not fabric.has_switch(switch):
+        yield "switch", f"no switch is called {switch!r}; {nearest(switch, list(fabric.near(switch, 'switch')))}"
 
 
 def _reasons(entry: Any) -> Rows:

@@ -19,7 +19,7 @@ class MapperSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cycle: Duration = Field(default=0.5, ge=0.05, le=60, description="seconds in which every host probes every path")
+    cycle: Duration = Field(default=0.5, ge=1e-5, le=60, description="seconds in which every host probes every path")
     deny: Deny = Field(default=True, description="true, false or all")
 
     def options(self) -> list[str]:

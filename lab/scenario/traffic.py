@@ -7,7 +7,7 @@ import math
 import random
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -27,6 +27,7 @@ _DEPTH_BDPS = (
     6  # messages complete in order: one lost packet holds up what was sent in 4 RTT, which must not end the sending
 )
 _DRAWS = 1000  # permutations drawn in search of one that leaves every T0 group
+_MOST_DRAWN = 4096  # receivers up to which it is found by drawing alone
 
 
 @dataclass(frozen=True)
@@ -187,10 +188,12 @@ def _some_hosts(value: object) -> object:
 def _host_or_all(names: list[str], info: ValidationInfo) -> list[str]:
     fabric = (info.context or {}).get("fabric")
     if names == ["all"] and isinstance(fabric, Fabric):
-        return [host.name for host in fabric.hosts]
+        return list(fabric.host_names)
+    known: set[str] = set()
     for name in names:
-        if names.count(name) > 1:
+        if name in known:
             raise ValueError(f"{name} is named twice; name every host once")
+        known.add(name)
     return names
 
 
@@ -240,19 +243,34 @@ class Permutation(_Bounded):
         if self.shift is not None:
             return [targets[(place + self.shift) % len(targets)] for place in range(len(targets))]
         draw = random.Random(f"{seed}/{self.name}/permutation")
-        group = {host.name: host.group for host in fabric.hosts}
+        group = {name: fabric.group(name) for name in {*self.hosts, *targets}}
         best, fewest = targets, len(targets) + 1
-        for _ in range(_DRAWS):
+        for _ in range(_DRAWS if len(targets) <= _MOST_DRAWN else 1):
             draw.shuffle(targets)
             pairs = list(zip(self.hosts, targets, strict=True))
-            if any(source == destination for source, destination in pairs):
+            if any(source == destination for source, destination in pairs) and len(targets) <= _MOST_DRAWN:
                 continue
             inside = sum(group[a] == group[b] for a, b in pairs) if self.cross_group else 0
             if inside < fewest:
                 best, fewest = list(targets), inside
             if not inside:
                 break
-        return best
+        return best if len(targets) <= _MOST_DRAWN else self._mended(best, group, draw)
+
+    def _mended(self, targets: list[str], group: Mapping[str, int], draw: random.Random) -> list[str]:
+        """A drawn permutation of so many that none is right by luck: whoever must not be a pair swaps with another."""
+
+        def wrong(source: str, destination: str) -> bool:
+            return source == destination or (self.cross_group and group[source] == group[destination])
+
+        for place, source in enumerate(self.hosts):
+            for _ in range(_DRAWS):
+                if not wrong(source, targets[place]):
+                    break
+                other = draw.randrange(len(targets))
+                if not wrong(source, targets[other]) and not wrong(self.hosts[other], targets[place]):
+                    targets[place], targets[other] = targets[other], targets[place]
+        return targets
 
 
 class Incast(_Bounded):
