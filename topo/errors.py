@@ -9,6 +9,10 @@ class EmulationError(TopoError):
     """The machine could not be brought into the wanted state."""
 
 
+class DamagedRecord(EmulationError):  # noqa: N818 - reads as the state it reports
+    """The record of what a run made is there and cannot be read."""
+
+
 class MachineTooSlow(EmulationError):  # noqa: N818 - reads as the state it reports
     """What was waited for did not happen in time, and the machine was the reason: no result of the network's."""
 

@@ -164,13 +164,44 @@ def test_clean_removes_no_directory_outside_its_own(base, tmp_path):
         '{"token": "x", "pid": 1, "processes": {}, "namespaces": [], "directories": 3}',
     ],
 )
-def test_a_damaged_record_is_a_sentence_and_removes_nothing(base, text):
-    (base / "lab").mkdir(parents=True)
+def test_of_a_damaged_record_goes_what_is_known_without_it_and_nothing_else(base, tmp_path, text):
+    precious = tmp_path / "precious"
+    for place in (precious, base / "not-ours"):
+        place.mkdir(parents=True)
+        (place / "file").write_text("")
+    (precious / ".mrclab").write_text("")
+    (base / "link").symlink_to(precious)
+    run = RunState.claim(base)
+    run.make_directory(base / "lab")
+    process, stranger = sleeper(run), subprocess.Popen(SLEEPER, stdout=subprocess.PIPE)
+    os.close(run._lock)  # as if its process had died
     (base / "state.json").write_text(text)
-    with pytest.raises(EmulationError, match=r"is damaged .*end its processes"):
-        state.clean(base)
-    assert (base / "lab").is_dir()
-    assert (base / "state.json").read_text() == text
+    try:
+        with pytest.raises(EmulationError, match=r"is damaged .*`mrclab clean` removes what is known without it"):
+            state.namespaces(base)
+        assert state.clean(base) == [
+            f"process {process.pid}",
+            f"directory {base / 'lab'}",
+            f"record {base / 'state.json'}, which was damaged",
+        ]
+        assert process.wait() == -9
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+    assert sorted(path.name for path in base.iterdir()) == ["link", "not-ours"]
+    assert (precious / "file").exists()
+    assert (base / "not-ours" / "file").exists()
+    assert state.clean(base) == []
+
+
+def test_a_lab_starts_over_a_damaged_record_and_says_what_it_removed(base):
+    base.mkdir()
+    (base / "state.json").write_bytes(b"\xff\x00")
+    told = []
+    RunState.claim(base, told.append).release()
+    assert told == [f"left by an earlier run: record {base / 'state.json'}, which was damaged"]
+    assert not base.exists()
 
 
 def test_a_record_that_cannot_be_written_keeps_nothing_from_being_removed(base):

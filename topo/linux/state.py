@@ -3,7 +3,9 @@
 One lab runs at a time per base directory (/run/mrclab): a lock on `lock`, held by the running process and dropped by
 the kernel when that dies, says which. `state.json` names token, processes, namespaces and directories. `clean`
 removes what it names and what carries its token, nothing else; of directories only those inside the base directory,
-whatever the file says. All of it is root's, whatever the umask.
+whatever the file says. Of a record that is lost or damaged it removes what is known without it: processes by the base
+directory in their environment, the namespace by its name, directories by the mark in them. All of it is root's, whatever
+the umask.
 """
 
 import contextlib
@@ -20,12 +22,13 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
-from mrclab.topo.errors import EmulationError, LabRunning
+from mrclab.topo.errors import DamagedRecord, EmulationError, LabRunning
 from mrclab.topo.linux import kernel, processes
 from mrclab.topo.linux.paths import BASE
 
 _STATE_FILE = "state.json"
 _LOCK_FILE = "lock"
+_MARK_FILE = ".mrclab"  # in every directory of a run
 _BASE_MODE, _DIRECTORY_MODE, _FILE_MODE = 0o755, 0o700, 0o600
 
 
@@ -127,6 +130,8 @@ class RunState:
         self._save()
         path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         path.chmod(_DIRECTORY_MODE)
+        with contextlib.suppress(OSError):  # the record names it as well
+            (path / _MARK_FILE).write_text(self.token)
 
     def end_processes(self, grace: float = 0.0) -> None:
         """End every process of this run."""
@@ -279,32 +284,40 @@ def _remove_recorded(base: Path) -> list[str]:
         record = _read(path)
     except FileNotFoundError:
         return _remove_unrecorded(base)
-    removed = _remove(record, base)
+    except DamagedRecord:
+        removed = [*_remove_unrecorded(base, was_there=True), f"record {path}, which was damaged"]
+    else:
+        removed = _remove(record, base)
     path.unlink(missing_ok=True)
     return removed
 
 
-def _remove_unrecorded(base: Path) -> list[str]:
-    """What a run left whose record somebody removed: known by its processes' mark, and by the namespace's name."""
+def _remove_unrecorded(base: Path, *, was_there: bool = False) -> list[str]:
+    """What a run left whose record is of no use: known by its processes' mark, the namespace's name, the directory's mark.
+
+    The namespace and directories go only where something says that there was a run: `was_there`, or such a process.
+    """
     left = {pid: began for pid in processes.of_labs().get(base.resolve(), ()) if (began := processes.start_time(pid))}
     left.pop(os.getpid(), None)
     removed = [f"process {pid}" for pid in sorted(processes.end(left))]
+    if not removed and not was_there:
+        return []
     name = namespace(base, "cables")
-    if removed and _remove_namespace(name, 0):
+    if _remove_namespace(name, 0):
         removed.append(f"namespace {name}")
-    return removed
+    marked = sorted(path.parent for path in base.glob(f"*/{_MARK_FILE}") if _is_inside(path.parent, base))
+    return removed + [f"directory {path}" for path in marked if _remove_directory(path)]
 
 
 def _read(path: Path) -> Record:
-    text = path.read_text()
+    """The record; DamagedRecord where it is none, FileNotFoundError where there is none."""
     try:
-        return Record(**_RECORD.validate_json(text))
+        return Record(**_RECORD.validate_json(path.read_bytes()))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first["loc"] else str(first["msg"])
-        raise EmulationError(
-            f"the state file {path} is damaged ({what}), so that nobody knows what that lab left;"
-            f" end its processes (`ps -e`), remove its namespaces (`ip netns`), then {path.parent}"
+        raise DamagedRecord(
+            f"the state file {path} is damaged ({what}); `mrclab clean` removes what is known without it"
         ) from None
 
 
@@ -319,9 +332,14 @@ def _remove(record: Record, base: Path) -> list[str]:
     removed += [f"namespace {name}" for name, inode in record.namespaces.items() if _remove_namespace(name, inode)]
     for directory in record.directories:
         if Path(directory).exists() and _is_inside(Path(directory), base):
-            shutil.rmtree(directory, ignore_errors=True)
+            _remove_directory(Path(directory))
             removed.append(f"directory {directory}")
     return removed
+
+
+def _remove_directory(path: Path) -> bool:
+    shutil.rmtree(path, ignore_errors=True)
+    return not path.exists()
 
 
 def _remove_namespace(name: str, inode: int) -> bool:
