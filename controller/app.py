@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
-from mrclab.controller import metrics, nodefiles
+from mrclab.controller import metrics, nodefiles, pulse
 from mrclab.controller.fleet import Fleet
 from mrclab.controller.health.denylist import DenyError
 from mrclab.controller.health.maintenance import Maintenance
@@ -73,6 +73,7 @@ class Controller:
             jobs["mapper"] = self._map_for_ever(self.mapper)
         if self._telemetry:
             jobs["telemetry"] = self._sample()
+            jobs["pulse"] = pulse.run(self.history)
         if self._audit_interval:
             jobs["audit"] = self._audit_for_ever()
         tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 NODE = "controller"
-FREQUENT = {"switches", "map"}  # kinds that would fill the log
+FREQUENT = {"switches", "map", "pulse"}  # kinds that would fill the log
 
 log = logging.getLogger(__name__)
 

@@ -2,11 +2,10 @@
 
 Hosts tell by their samples how late their NICs woke up (`machine`). Here is what the others tell: `lab.late` and the
 field `lab_late` of `cpu` (the lab's own process, woken later than it asked for), `late` and `silent` of `depths` (a
-switch; of one that cannot tell, `waited` of `cpu`), and the controller's `switches`, one a second. What a fault stops
-on purpose is not late.
+switch; of one that cannot tell, `waited` of `cpu`), and the controller's `pulse`, four a second. What a fault stops on
+purpose is not late.
 """
 
-import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -15,8 +14,8 @@ from mrclab.lab.measure.faults import Strike
 from mrclab.lab.scenario.units import show_seconds
 
 CONTROLLER = "controller"
-TELEMETRY_S = 1.0  # seconds between two records of the controller's
-CONTROLLER_S = 1.0  # seconds that it may be late where something depends on it
+PULSE_S = 0.25  # seconds between two records in which the controller tells how late it was
+CONTROLLER_S = 0.25  # seconds that it may be late where something depends on it
 SILENT_S = 1.0  # seconds for which a switch may give no answer
 _RESTART_S = 3.0  # seconds after a fault in which what it stopped may still be slow
 _AFTER_S = 0.1  # seconds after the lab's process woke up in which it does what was due meanwhile
@@ -110,12 +109,13 @@ class Lateness:
         return found
 
     def _of_controller(self) -> list[Late]:
-        times = [r.t for r in self._history.of("switches", node=CONTROLLER) if self._start <= r.t <= self._end]
-        return [
-            Late(later - t - TELEMETRY_S, CONTROLLER, later)
-            for t, later in itertools.pairwise(times)
-            if later - t > TELEMETRY_S and not self._stopped(CONTROLLER, t, later)
-        ]
+        """Also one that was never heard of again: it tells how late it was once it wakes up."""
+        told = [(r.t, Late(r["late"], CONTROLLER, r["at"])) for r in self._history.of("pulse", node=CONTROLLER)]
+        found = [late for t, late in told if self._start <= t and late.at - late.seconds <= self._end]
+        last = max((t for t, _ in told if t <= self._end), default=self._end)
+        if self._end - last > PULSE_S and not any(t > self._end for t, _ in told):
+            found.append(Late(self._end - last - PULSE_S, CONTROLLER, self._end))
+        return [late for late in found if not self._stopped(CONTROLLER, late.at - late.seconds, late.at)]
 
     def _between(self, kind: str) -> Iterator[Record]:
         return (record for record in self._history.of(kind) if self._start <= record.t <= self._end)

@@ -1,8 +1,9 @@
 """What a fabric needs of a machine, and whether this one has it: memory, processes, CPU. Reckoned, nothing is started.
 
 The figures per process are of the embedded switch and the agents after some seconds of traffic, in memory that nobody
-else shares (`Pss` in proc(5)); the CPU per packet is that of low rates, as docs/performance.md and docs/softswitch.md
-have it. A BMv2 takes about as much.
+else shares (`Pss` in proc(5)). The CPU per packet, as docs/performance.md and docs/softswitch.md have it, is most at
+low rates, where caches are cold, and least at full speed: what is too much even so cannot be, whatever the rates. A
+BMv2 takes about as much at low rates.
 """
 
 import os
@@ -17,19 +18,33 @@ _SWITCH, _AGENT, _SHELL = 27 * _MIB, 28 * _MIB, _MIB // 2  # bytes each
 _REST = 200 * _MIB  # the lab's own process, the controller, files of the run
 _PER_CABLE = 40 << 10  # bytes of the kernel's for a cable's interfaces and rules
 _SWITCH_THREADS = 11
-_SWITCH_S, _HOST_S = 100e-6, 110e-6  # CPU seconds per packet of a switch, and of the host at either end
+_SWITCH_S, _HOST_S = 100e-6, 110e-6  # CPU seconds per packet of a switch, and of the host at either end, at low rates
+_LEAST_SWITCH_S, _LEAST_HOST_S = 10e-6, 18e-6  # the same at full speed
 _ROOM = 0.9  # of what is free: the rest is for everybody else
 
 
 @dataclass(frozen=True)
+class Load:
+    """What traffic wants to send at once, in hosts at line rate: all of it together, and at least for some time."""
+
+    most: float = 0.0
+    least: float = 0.0
+
+
+IDLE = Load()
+
+
+@dataclass(frozen=True)
 class Need:
-    """What a fabric takes when some of its hosts send as fast as they can."""
+    """What a fabric takes under a load."""
 
     switches: int
     hosts: int
     memory: int  # bytes
     threads: int
-    cpus: float
+    cpus: float  # likely, with all traffic at once
+    least_cpus: float  # for some time, at the least that a packet can cost
+    busiest: float  # the same of the one process that has most to do, which has one CPU at most
 
 
 @dataclass(frozen=True)
@@ -41,15 +56,17 @@ class Machine:
     cpus: int
 
 
-def need(spec: FabricSpec, senders: int = 0) -> Need:
-    """Reckon it, by arithmetic from the sizes alone; `senders`: hosts that send at once."""
+def need(spec: FabricSpec, load: Load = IDLE) -> Need:
+    """Reckon it, by arithmetic from the sizes alone."""
     switches, hosts = spec.planes * (spec.t0s + spec.t1s), spec.t0s * spec.hosts_per_t0
     cables = spec.planes * spec.t0s * (spec.hosts_per_t0 + spec.t1s)
     memory = switches * (_SWITCH + _SHELL) + hosts * (_AGENT + _SHELL) + cables * _PER_CABLE + _REST
     hops = 3 if spec.t0s > 1 else 1
-    packets = senders * spec.planes * spec.link.rate_pps  # a second
-    cpus = packets * (hops * _SWITCH_S + 2 * _HOST_S)
-    return Need(switches, hosts, memory, switches * (_SWITCH_THREADS + 1) + 2 * hosts + 40, cpus)
+    line = spec.planes * spec.link.rate_pps  # packets a second of one host
+    cpus = load.most * line * (hops * _SWITCH_S + 2 * _HOST_S)
+    least = load.least * line * (_LEAST_SWITCH_S + 2 * _LEAST_HOST_S)  # nobody says that a T1 is on the way
+    busiest = min(1.0, load.least) * line * _LEAST_HOST_S
+    return Need(switches, hosts, memory, switches * (_SWITCH_THREADS + 1) + 2 * hosts + 40, cpus, least, busiest)
 
 
 def here() -> Machine:
@@ -64,9 +81,13 @@ def _threads_now() -> int:
     return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
 
 
-def trouble(spec: FabricSpec, machine: Machine) -> str:
-    """Why the machine cannot hold the fabric, and what it can hold; empty where it can."""
-    wanted = need(spec)
+def trouble(spec: FabricSpec, machine: Machine, load: Load = IDLE) -> str:
+    """Why the machine cannot hold the fabric or its traffic, and what it can hold; empty where it can."""
+    wanted = need(spec, load)
+    return _too_large(wanted, machine) or _too_fast(wanted, spec, machine)
+
+
+def _too_large(wanted: Need, machine: Machine) -> str:
     lacks = []
     if wanted.memory > _ROOM * machine.memory:
         lacks.append(f"{_gib(wanted.memory)} of memory, of which {_gib(machine.memory)} are free")
@@ -79,26 +100,36 @@ def trouble(spec: FabricSpec, machine: Machine) -> str:
     return f"{what}; this machine can hold some {fits} of them together: lower planes, t0s, t1s or hosts_per_t0"
 
 
-def warning(spec: FabricSpec, senders: int, machine: Machine) -> str:
+def _too_fast(wanted: Need, spec: FabricSpec, machine: Machine) -> str:
+    share = max(wanted.least_cpus / machine.cpus, wanted.busiest)
+    if share <= 1:
+        return ""
+    alone = wanted.busiest >= wanted.least_cpus / machine.cpus
+    what = f"a host that sends at line rate needs {wanted.busiest:.1f} CPUs at least, and its process can use one"
+    if not alone:
+        what = f"this traffic needs {wanted.least_cpus:.1f} CPUs at least, and this machine has {machine.cpus}"
+    fits = max(1, int(spec.link.rate_pps / share))
+    return f"{what}; lower rate_pps to {fits} or less, send less at once, or use --world sim"
+
+
+def warning(spec: FabricSpec, load: Load, machine: Machine) -> str:
     """What a machine that can hold the fabric may be too slow for; empty where it is not."""
-    wanted = need(spec, senders)
+    wanted = need(spec, load)
     if wanted.cpus <= machine.cpus:
         return ""
-    what = (
-        f"{senders} hosts that send at line rate want some {wanted.cpus:.1f} CPUs, and this machine has {machine.cpus}"
-    )
+    what = f"what is sent at once wants some {wanted.cpus:.1f} CPUs, and this machine has {machine.cpus}"
     return f"{what}: the run may come out as INVALID; lower rate_pps"
 
 
-def check(spec: FabricSpec, senders: int = 0, *, force: bool = False) -> str:
-    """Refused where this machine cannot hold the fabric, unless `force`; returns a warning, or nothing."""
+def check(spec: FabricSpec, load: Load = IDLE, *, force: bool = False) -> str:
+    """Refused where this machine cannot hold the fabric or its traffic, unless `force`; returns a warning, if any."""
     if not Path("/proc/meminfo").exists():  # a plan on another system
         return ""
     machine = here()
-    lacking = trouble(spec, machine)
+    lacking = trouble(spec, machine, load)
     if lacking and not force:
         raise Refused(f"{lacking}; --force starts it even so")
-    return lacking or warning(spec, senders, machine)
+    return lacking or warning(spec, load, machine)
 
 
 def _gib(size: int) -> str:

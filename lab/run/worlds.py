@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from mrclab.topo.transport import TransportSpec
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
+    from mrclab.lab.scenario.traffic import TrafficBase
 
 WorldName = Literal["wire", "sim"]
 WIRE_LEAST_CYCLE = 0.05
@@ -28,6 +30,7 @@ WIRE_LEAST_CYCLE = 0.05
 WIRE_MOST_PPS = 100_000
 """Packets per second of one cable on the wire, measured at 4 KiB with nothing else to do."""
 
+_BULK = {"write", "stream", "permutation", "incast", "all_to_all"}  # kinds that wait for nobody between messages
 _WIRE_PACKAGES = ("finsy", "grpc", "pyroute2")
 
 
@@ -42,13 +45,29 @@ def check_machine(*runs: Loaded, force: bool = False) -> list[str]:
 
 
 def check_size(*runs: Loaded, force: bool = False) -> list[str]:
-    """Refused where the fabric of one of these runs is too large for this machine, unless `force`; returns warnings."""
-    warnings = []
-    for loaded in runs:
-        if loaded.scenario.world == "wire":
-            senders = {flow.source for flow in loaded.scenario.flows(loaded.fabric)}
-            warnings.append(size.check(loaded.fabric.spec, len(senders), force=force))
+    """Refused where fabric or traffic of one of these runs is too much for this machine, unless `force`; warnings."""
+    wired = [loaded for loaded in runs if loaded.scenario.world == "wire"]
+    warnings = [size.check(loaded.fabric.spec, load(loaded), force=force) for loaded in wired]
     return [text for text in dict.fromkeys(warnings) if text]
+
+
+def load(loaded: Loaded) -> size.Load:
+    """What a scenario wants to send at once; surely at one time is only what one traffic sends as fast as it can."""
+    scenario, fabric = loaded.scenario, loaded.fabric
+    each = [_lines([entry], fabric, scenario.seed) for entry in scenario.traffic if entry.kind_name in _BULK]
+    return size.Load(_lines(scenario.traffic, fabric, scenario.seed), max(each, default=0.0))
+
+
+def _lines(traffics: Sequence[TrafficBase], fabric: Fabric, seed: int) -> float:
+    """Hosts at line rate that are sent by all senders together, and taken by all receivers."""
+    sent: dict[str, float] = defaultdict(float)
+    taken: dict[str, float] = defaultdict(float)
+    for entry in traffics:
+        share = getattr(entry, "rate", None) or 1.0
+        for flow in entry.flows(fabric, seed):
+            sent[flow.source] += share
+            taken[flow.destination] += share
+    return min(sum(min(1.0, share) for share in side.values()) for side in (sent, taken))
 
 
 def check_machine_for(world: WorldName) -> None:

@@ -21,6 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--mrclab-world", choices=["wire", "sim"], help="where scenarios happen; else where they say")
     group.addoption("--mrclab-target", metavar="TARGET", help="the P4 switch: soft or bmv2")
     group.addoption("--mrclab-run-dir", metavar="DIR", help="where the running lab keeps sockets and files")
+    group.addoption("--mrclab-force", action="store_true", help="start even what is too large for this machine")
     group.addoption("--mrclab-results", metavar="DIR", default="results", help="where result directories go")
 
 
@@ -67,9 +68,10 @@ class ScenarioItem(pytest.Item):
     def runtest(self) -> None:
         """Run it; ScenarioFailed where it did not hold."""
         from mrclab.lab.errors import Interrupted, TooSlow  # noqa: PLC0415
-        from mrclab.lab.run import runner  # noqa: PLC0415
+        from mrclab.lab.run import runner, worlds  # noqa: PLC0415
 
         _need_root(self._loaded.scenario.world)
+        worlds.check_size(self._loaded, force=self.config.getoption("--mrclab-force"))
         parent = Path(self.config.getoption("--mrclab-results"))
         target = self.config.getoption("--mrclab-target")
         try:
@@ -112,12 +114,15 @@ def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator
     """A lab that is up for all tests of a module, a lab.fixture.LabFixture; on the wire they are skipped without
     root.
     """
+    from mrclab.lab.run import size  # noqa: PLC0415
     from mrclab.lab.run.worlds import world_up  # noqa: PLC0415
     from mrclab.lab.scenario import scenario  # noqa: PLC0415
     from mrclab.lab.testing.fixture import LabFixture  # noqa: PLC0415
 
     setting, fabric = scenario.setting(lab_options)
     _need_root(setting.world)
+    if setting.world == "wire":
+        size.check(fabric.spec, force=request.config.getoption("--mrclab-force"))
     with world_up(
         setting.world,
         fabric,

@@ -105,6 +105,23 @@ def test_each_variant_of_a_scenario_file_is_a_test_that_says_what_did_not_hold(o
     assert own_pytest("tiny.yaml").returncode == pytest.ExitCode.USAGE_ERROR  # nothing is collected unasked
 
 
+def test_what_is_too_large_for_the_machine_is_refused_before_it_starts(own_pytest, tmp_path):
+    huge = "{planes: 1, t0s: 200, t1s: 1, hosts_per_t0: 90}"
+    (tmp_path / "huge.yaml").write_text(f"name: huge\nfabric: {huge}\n" + SCENARIOS[SCENARIOS.index("traffic:") :])
+    (tmp_path / "test_huge.py").write_text(
+        "import pytest\n"
+        "@pytest.fixture(scope='module')\n"
+        "def lab_options():\n"
+        "    return {'fabric': {'planes': 1, 't0s': 200, 't1s': 1, 'hosts_per_t0': 90}}\n"
+        "def test_nothing(lab):\n"
+        "    pass\n"
+    )
+    done = own_pytest("--mrclab", "huge.yaml", "test_huge.py", "-k", "not fails")
+    assert done.returncode == 1, done.stdout
+    assert done.stdout.count("201 switches and 18000 hosts need") >= 2
+    assert done.stdout.count("; --force starts it even so") >= 2
+
+
 @needs_bmv2
 def test_scenario_files_and_the_fixture_run_on_the_target_asked_for(own_pytest, tmp_path):
     (tmp_path / "tiny.yaml").write_text(SCENARIOS)

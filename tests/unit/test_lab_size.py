@@ -1,11 +1,14 @@
 """What a fabric needs is reckoned before anything starts, and what this machine cannot hold is refused."""
 
+from pathlib import Path
+
 import pytest
 
 from mrclab.lab.command import cli
 from mrclab.lab.errors import LabError, Refused
-from mrclab.lab.run import size
-from mrclab.lab.run.size import Machine
+from mrclab.lab.run import size, worlds
+from mrclab.lab.run.size import Load, Machine
+from mrclab.lab.scenario.scenario import load, loads
 from mrclab.topo.spec import FabricSpec
 
 SMALL = Machine(memory=4 << 30, threads=20_000, cpus=2)
@@ -38,11 +41,55 @@ def test_only_force_starts_it(monkeypatch):
     assert size.check(FabricSpec()) == ""
 
 
-def test_a_machine_with_too_few_cpus_gets_a_warning_and_not_a_refusal():
-    assert size.warning(FabricSpec(), 1, SMALL) == ""
-    told = size.warning(FabricSpec(), 4, SMALL)
-    assert told.startswith("4 hosts that send at line rate want some")
+def test_a_machine_with_few_cpus_gets_a_warning_and_not_a_refusal():
+    assert size.warning(FabricSpec(), Load(1, 1), SMALL) == ""
+    told = size.warning(FabricSpec(), Load(4, 4), SMALL)
+    assert told.startswith("what is sent at once wants some")
     assert "INVALID" in told
+    assert size.trouble(FabricSpec(), SMALL, Load(4, 4)) == ""
+
+
+MANY = """\
+name: many
+fabric: {planes: 4, t0s: 2, t1s: 2, hosts_per_t0: 2, path_mtu: 1024, link: {rate_pps: RATE}}
+traffic:
+  - {name: a, TRAFFIC}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "cpus", "traffic", "said"),
+    [
+        (9000, 2, "kind: permutation, duration: 1s", "this traffic needs 6.6 CPUs at least, and this machine has 2;"),
+        (20000, 16, "kind: stream, from: h1, to: h2, duration: 1s", "a host that sends at line rate needs 1.4 CPUs at"),
+        (12000, 2, "kind: incast, from: all, to: h1, duration: 1s", "this traffic needs 2.2 CPUs at least"),
+        (12000, 2, "kind: stream, from: h1, to: h2, duration: 1s, rate: 5% of line", ""),
+        (12000, 2, "kind: pingpong, from: h1, to: h2, size: 1 KiB, count: 9", ""),
+        (12000, 2, "kind: ring_all_reduce, hosts: [all], size: 1 MiB", ""),
+    ],
+)
+def test_traffic_that_this_machine_cannot_hold_at_the_least_that_a_packet_costs_is_refused(
+    monkeypatch, rate, cpus, traffic, said
+):
+    monkeypatch.setattr(size, "here", lambda: Machine(4 << 30, 20_000, cpus))
+    loaded = loads(MANY.replace("RATE", str(rate)).replace("TRAFFIC", traffic))
+    if not said:
+        worlds.check_size(loaded)
+        return
+    with pytest.raises(Refused, match="lower rate_pps to ") as refused:
+        worlds.check_size(loaded)
+    assert said in str(refused.value)
+    assert "; --force starts it even so" in str(refused.value)
+    (warned,) = worlds.check_size(loaded, force=True)
+    assert said in warned
+    fits = str(refused.value).partition("rate_pps to ")[2].split()[0]
+    worlds.check_size(loads(MANY.replace("RATE", fits).replace("TRAFFIC", traffic)))
+
+
+def test_no_committed_scenario_is_refused_on_two_cpus(monkeypatch):
+    monkeypatch.setattr(size, "here", lambda: SMALL)
+    for path in (Path(__file__).parents[2] / "scenarios").rglob("*.yaml"):
+        worlds.check_size(*load(path).runs)
 
 
 def test_this_machine_can_be_looked_at():

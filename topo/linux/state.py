@@ -4,8 +4,8 @@ One lab runs at a time per base directory (/run/mrclab): a lock on `lock`, held 
 the kernel when that dies, says which. `state.json` names token, processes, namespaces and directories. `clean`
 removes what it names and what carries its token, nothing else; of directories only those inside the base directory,
 whatever the file says. Of a record that is lost or damaged it removes what is known without it: processes by the base
-directory in their environment, the namespace by its name, directories by the mark in them. All of it is root's, whatever
-the umask.
+directory in their environment, the namespace by its name, directories by the mark in them. All of it is root's,
+whatever the umask.
 """
 
 import contextlib
@@ -293,7 +293,7 @@ def _remove_recorded(base: Path) -> list[str]:
 
 
 def _remove_unrecorded(base: Path, *, was_there: bool = False) -> list[str]:
-    """What a run left whose record is of no use: known by its processes' mark, the namespace's name, the directory's mark.
+    """What a run left whose record is of no use: known by marks of processes and directories, and the namespace's name.
 
     The namespace and directories go only where something says that there was a run: `was_there`, or such a process.
     """

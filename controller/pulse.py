@@ -1,0 +1,42 @@
+"""How late the controller was: its event loop woken later than it asked for, by the machine or by work of its own."""
+
+import asyncio
+import time
+
+from mrclab.controller.history import History
+
+BEAT_S = 0.02  # seconds between two moments at which the loop asks to be woken
+TELL_S = 0.25  # seconds between two records
+
+
+class Lateness:
+    """The worst since it was last taken. Times are of one clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._worst, self._at = 0.0, 0.0
+
+    def woken(self, due: float, now: float) -> None:
+        """The loop was to be woken at `due` and was at `now`."""
+        if now - due >= self._worst:
+            self._worst, self._at = max(0.0, now - due), now
+
+    def take(self) -> tuple[float, float]:
+        """(seconds, when it ended) of the worst; (0, 0) where the loop was never woken since."""
+        told, self._worst, self._at = (self._worst, self._at), 0.0, 0.0
+        return told
+
+
+async def run(history: History) -> None:
+    """Write `pulse` records until cancelled: `late` seconds at most since the one before, `at` the time at which that
+    ended, `cpu` seconds that the process has used.
+    """
+    lateness, told = Lateness(), time.monotonic()
+    while True:
+        due = time.monotonic() + BEAT_S
+        await asyncio.sleep(BEAT_S)
+        now = time.monotonic()
+        lateness.woken(due, now)
+        if now - told >= TELL_S:
+            late, at = lateness.take()
+            told = now
+            history.record("pulse", late=round(late, 6), at=at, cpu=round(time.process_time(), 3))

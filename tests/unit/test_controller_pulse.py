@@ -1,0 +1,51 @@
+"""The controller tells how late its event loop was."""
+
+import asyncio
+import time
+
+import pytest
+
+from mrclab.controller import pulse
+from mrclab.controller.pulse import Lateness
+
+
+class Records:
+    """A history that only keeps."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, dict[str, float]]] = []
+
+    def record(self, kind: str, **fields: float) -> None:
+        self.told.append((kind, fields))
+
+
+def test_the_worst_is_told_once_with_its_time() -> None:
+    lateness = Lateness()
+    for due, now in ((1.0, 1.1), (2.0, 2.5), (3.0, 3.2)):
+        lateness.woken(due, now)
+    assert lateness.take() == (0.5, 2.5)
+    assert lateness.take() == (0.0, 0.0)
+
+
+def test_a_loop_that_stood_still_is_told_of_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "TELL_S", 0.0)  # at every beat
+    still, history = 0.3, Records()
+
+    async def stand_still() -> tuple[float, float, dict[str, float]]:
+        task = asyncio.create_task(pulse.run(history))  # type: ignore[arg-type]
+        while not history.told:
+            await asyncio.sleep(0)
+        began = time.monotonic()
+        time.sleep(still)  # it is the loop that is to stand still
+        ended, known = time.monotonic(), len(history.told)
+        while len(history.told) == known:
+            await asyncio.sleep(0)
+        task.cancel()
+        return began, ended, history.told[known][1]
+
+    began, ended, told = asyncio.run(stand_still())
+    assert {kind for kind, _ in history.told} == {"pulse"}
+    assert told["late"] >= still - pulse.BEAT_S
+    assert told["at"] - told["late"] <= began + pulse.BEAT_S
+    assert told["at"] >= ended
+    assert told["cpu"] > 0
