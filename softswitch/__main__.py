@@ -13,7 +13,7 @@ from typing import Protocol
 
 from mrclab.softswitch.objects.runtime_api import RuntimeApiError
 from mrclab.softswitch.process.ports import PortError
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 
 SWITCH_INTERVAL_SECONDS = 0.0005
 """How long the forwarding thread waits at most for a P4Runtime thread to let go of the interpreter."""
@@ -25,7 +25,7 @@ class UsageError(Exception):
     """Something on the command line cannot be done; the text says what and how to put it right."""
 
 
-class Server(Protocol):
+class RuntimeServer(Protocol):
     """The running P4Runtime server."""
 
     def stop(self) -> None:
@@ -70,11 +70,11 @@ def numbers(text: str, flag: str) -> tuple[int, int | None]:
         raise UsageError(f"{flag} {text}: give N or N:PRIORITY") from error
 
 
-def build(args: argparse.Namespace) -> Switch:
+def build(args: argparse.Namespace) -> SoftSwitch:
     """Return the switch that the command line asks for."""
     if not 1 <= args.priority_queues <= 32:
         raise UsageError(f"--priority-queues {args.priority_queues}: give 1 to 32")
-    switch = Switch(args.cpu_port, args.drop_port, args.priority_queues)
+    switch = SoftSwitch(args.cpu_port, args.drop_port, args.priority_queues)
     for text in args.queue_rate_pps:
         value, priority = numbers(text, "--queue-rate-pps")
         switch.set_queue_rate(value, None, priority)
@@ -112,7 +112,7 @@ def logging_setup(args: argparse.Namespace) -> None:
     )
 
 
-def serve(args: argparse.Namespace, switch: Switch) -> Server | None:
+def serve(args: argparse.Namespace, switch: SoftSwitch) -> RuntimeServer | None:
     """Start the P4Runtime server, unless told not to."""
     if args.no_grpc:
         return None
@@ -122,7 +122,7 @@ def serve(args: argparse.Namespace, switch: Switch) -> Server | None:
     from mrclab.softswitch.p4runtime import server  # noqa: PLC0415
 
     address = args.grpc_server_addr or DEFAULT_ADDRESS
-    running: Server = server.serve(
+    running: RuntimeServer = server.serve(
         switch, address, device_id=args.device_id, cpu_port=args.cpu_port, drop_port=args.drop_port
     )
     return running
@@ -133,10 +133,10 @@ def run(args: argparse.Namespace) -> None:
     logging_setup(args)
     switch = build(args)
     if args.pcap is not None:
-        from mrclab.softswitch.process.pcap import Recorder  # noqa: PLC0415 - rarely wanted
+        from mrclab.softswitch.process.pcap import PcapRecorder  # noqa: PLC0415 - rarely wanted
 
         args.pcap.mkdir(parents=True, exist_ok=True)
-        switch.record(Recorder(args.pcap, switch.ports))
+        switch.record(PcapRecorder(args.pcap, switch.ports))
     control = None
     if args.control_socket is not None:
         from mrclab.softswitch.process.control_socket import ControlSocket  # noqa: PLC0415 - rarely wanted

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Clock:
+class SwitchClock:
     """One time, from any origin, told in seconds and in nanoseconds.
 
     `timer_seconds` is how far off its time a timer on this clock may be.
@@ -19,7 +19,7 @@ class Clock:
     timer_seconds: float
 
 
-REAL = Clock(time.monotonic, time.monotonic_ns, 100e-6)
+REAL = SwitchClock(time.monotonic, time.monotonic_ns, 100e-6)
 
 
 class SetClock:
@@ -27,4 +27,4 @@ class SetClock:
 
     def __init__(self, now_ns: int = 0) -> None:
         self.now_ns = now_ns
-        self.clock = Clock(lambda: self.now_ns / 1e9, lambda: self.now_ns, 0.5e-9)
+        self.clock = SwitchClock(lambda: self.now_ns / 1e9, lambda: self.now_ns, 0.5e-9)

@@ -18,12 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mrclab.softswitch.clock import Clock, SetClock
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.clock import SetClock, SwitchClock
+from mrclab.softswitch.switch import SoftSwitch
 from mrclab.softswitch.traffic_manager import State, TrafficManager
 
 
-class Counted(NamedTuple):
+class CountedCell(NamedTuple):
     """A cell of an indirect counter that a packet was counted in."""
 
     counter: str
@@ -43,16 +43,16 @@ class Copy:
     full: bool = False
     left_ns: int | None = None
     data: bytes | None = None
-    counted: list[Counted] = field(default_factory=list)
+    counted: list[CountedCell] = field(default_factory=list)
 
 
 @dataclass
-class Fate:
+class FrameOutcome:
     """What became of a frame: what ingress counted, and the packets it became. No copies: ingress dropped it."""
 
     arrived_ns: int
     port: int
-    counted: list[Counted] = field(default_factory=list)
+    counted: list[CountedCell] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
 
 
@@ -86,10 +86,10 @@ class InProcess:
         deadline = self.runtime.traffic.deadline
         return None if deadline is None else max(math.ceil(deadline * 1e9), self._time.now_ns)
 
-    def arrive(self, at_ns: int, port: int, frame: bytes) -> Fate:
+    def arrive(self, at_ns: int, port: int, frame: bytes) -> FrameOutcome:
         """Let a frame arrive, after everything that leaves until then. Its copies are filled in when they leave."""
         self.run(at_ns)
-        fate = Fate(at_ns, port)
+        fate = FrameOutcome(at_ns, port)
         self.runtime.trace(fate)
         self.runtime.inject(port, frame)
         self.runtime.settle()
@@ -113,13 +113,13 @@ class InProcess:
         self.runtime.close()
 
 
-class _Traced(Switch):
+class _Traced(SoftSwitch):
     """A switch that knows at any moment which frame it works on."""
 
-    def __init__(self, cpu_port: int | None, drop_port: int, priorities: int, clock: Clock, seed: int) -> None:
-        self.fate = Fate(0, 0)
+    def __init__(self, cpu_port: int | None, drop_port: int, priorities: int, clock: SwitchClock, seed: int) -> None:
+        self.fate = FrameOutcome(0, 0)
         self.copy: Copy | None = None
-        self._rounds: deque[tuple[Fate, tuple[Any, ...]]] = deque()
+        self._rounds: deque[tuple[FrameOutcome, tuple[Any, ...]]] = deque()
         super().__init__(cpu_port, drop_port, priorities, clock, random.Random(seed))
         self.again = self._go_round
 
@@ -139,13 +139,13 @@ class _Traced(Switch):
                 cells = _Cells(self, counter, instance.packets[counter])
                 instance.packets[counter] = names[f"packets_{number}"] = cells
 
-    def trace(self, fate: Fate) -> None:
+    def trace(self, fate: FrameOutcome) -> None:
         """Note from now on what happens with this frame."""
         self.fate, self.copy = fate, None
 
     def count(self, counter: str, index: int) -> None:
         """Note that a counter counted the packet."""
-        (self.fate if self.copy is None else self.copy).counted.append(Counted(counter, index))
+        (self.fate if self.copy is None else self.copy).counted.append(CountedCell(counter, index))
 
     def transmit(self, number: int, data: bytearray) -> None:
         """Note what is sent."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
-from mrclab.softswitch.clock import Clock
+from mrclab.softswitch.clock import SwitchClock
 from mrclab.softswitch.objects import hashing
 from mrclab.softswitch.objects.digests import Digests
 from mrclab.softswitch.objects.meters import MeterArray
@@ -23,7 +23,7 @@ from mrclab.softswitch.objects.runtime_api import (
     PipelineError,
     ProgramInfo,
 )
-from mrclab.softswitch.objects.tables import Profile, Table, table_info
+from mrclab.softswitch.objects.tables import RuntimeProfile, RuntimeTable, table_info
 from mrclab.softswitch.p4 import bmv2json, cache
 from mrclab.softswitch.p4 import program as p4
 
@@ -105,11 +105,11 @@ def _value_set_widths(program: p4.Program, name: str) -> tuple[int, ...]:
     return (program.value_sets[name],)
 
 
-class Host(Protocol):
+class PipelineHost(Protocol):
     """What the generated code calls in the switch, the clock it goes by, and where its random numbers come from."""
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> SwitchClock:
         """The switch's clock."""
 
     @property
@@ -155,18 +155,18 @@ class ValueSet:
 class Instance:
     """One run of a program: its state from empty, and its functions."""
 
-    def __init__(self, compiled: Compiled, host: Host, sessions: dict[int, Any]) -> None:
+    def __init__(self, compiled: Compiled, host: PipelineHost, sessions: dict[int, Any]) -> None:
         program = compiled.program
         self.compiled = compiled
         self.info = compiled.info
         clock, seconds = host.now_us, host.clock.seconds
-        self.profiles = {name: Profile(program, profile) for name, profile in program.profiles.items()}
-        self.tables: dict[str, Table] = {}
+        self.profiles = {name: RuntimeProfile(program, profile) for name, profile in program.profiles.items()}
+        self.tables: dict[str, RuntimeTable] = {}
         for table in program.tables.values():
             profile = self.profiles[table.profile] if table.profile is not None else None
             if profile is not None:
                 profile.use_by(table)
-            self.tables[table.name] = Table(program, table, profile, clock, seconds)
+            self.tables[table.name] = RuntimeTable(program, table, profile, clock, seconds)
         self.packets = {c.name: [0] * c.size for c in program.counters.values() if not c.direct}
         self.bytes = {c.name: [0] * c.size for c in program.counters.values() if not c.direct}
         self.meters = {m.name: MeterArray(m.size, m.packets, clock) for m in program.meters.values() if not m.direct}
@@ -179,7 +179,7 @@ class Instance:
         self.ingress: Callable[[bytearray, int, int], None] = names["ingress"]
         self.ingress_again: Callable[..., None] | None = names.get("ingress_again")
 
-    def _globals(self, program: p4.Program, host: Host, sessions: dict[int, Any]) -> dict[str, Any]:
+    def _globals(self, program: p4.Program, host: PipelineHost, sessions: dict[int, Any]) -> dict[str, Any]:
         """Return the names that the generated code uses."""
         names: dict[str, Any] = {
             "int_from": int.from_bytes,

@@ -1,6 +1,6 @@
 """The switch: ports, queues and a program, owned by one thread; and the door through which others reach it.
 
-`Switch.loop` is that thread. Other threads hand it functions with `run`, which are called between two batches of
+`SoftSwitch.loop` is that thread. Other threads hand it functions with `run`, which are called between two batches of
 packets.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from select import EPOLLERR
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mrclab.softswitch.clock import REAL, Clock
+from mrclab.softswitch.clock import REAL, SwitchClock
 from mrclab.softswitch.objects.replication import Replication
 from mrclab.softswitch.objects.runtime_api import (
     AlreadyExistsError,
@@ -28,13 +28,13 @@ from mrclab.softswitch.objects.runtime_api import (
     PreconditionError,
     ProgramInfo,
 )
-from mrclab.softswitch.process.lateness import Lateness
-from mrclab.softswitch.process.pcap import Recorder
-from mrclab.softswitch.process.ports import Port
+from mrclab.softswitch.process.lateness import LongestWait
+from mrclab.softswitch.process.pcap import PcapRecorder
+from mrclab.softswitch.process.ports import SoftSwitchPort
 from mrclab.softswitch.traffic_manager import TrafficManager
 
 if TYPE_CHECKING:  # the methods that need these import them: a switch is up before it has a program
-    from mrclab.softswitch.objects.tables import Profile, Table
+    from mrclab.softswitch.objects.tables import RuntimeProfile, RuntimeTable
     from mrclab.softswitch.pipeline import Compiled, Instance
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class _Call:
             self.done.set()
 
 
-class Switch:
+class SoftSwitch:
     """The data plane's owner. Everything but `run`, `compile` and `stop` belongs to the thread in `loop`.
 
     No packet is forwarded during a `run`: batches of updates are best kept near 100. Callbacks (packet-in, digest,
@@ -87,7 +87,7 @@ class Switch:
         cpu_port: int | None = None,
         drop_port: int = 511,
         priorities: int = 1,
-        clock: Clock = REAL,
+        clock: SwitchClock = REAL,
         rng: random.Random | None = None,
     ) -> None:
         self.cpu_port = cpu_port
@@ -98,10 +98,10 @@ class Switch:
         self._nanoseconds, self._started_ns = clock.nanoseconds, clock.nanoseconds()
         self.traffic = self.make_queues(priorities)
         self.replication = Replication(self.traffic.enqueue)
-        self.recorder: Recorder | None = None
+        self.recorder: PcapRecorder | None = None
         self.errors = 0
-        self._lateness = Lateness()
-        self._ports: dict[int, Port] = {}
+        self._lateness = LongestWait()
+        self._ports: dict[int, SoftSwitchPort] = {}
         self._outlets: dict[int, Callable[[bytearray], None]] = {}
         self._readers: dict[int, Reader] = {}
         self._hot: list[Reader] = []
@@ -240,7 +240,7 @@ class Switch:
         self.errors += 1
         log.error("a packet was lost to an error in the program", exc_info=error)
 
-    def _attach(self, port: Port) -> None:
+    def _attach(self, port: SoftSwitchPort) -> None:
         """Have a port's frames go to the running program."""
         ingress = self.instance.ingress if self.instance is not None else _discard
         if self.recorder is not None:
@@ -251,7 +251,7 @@ class Switch:
         self._readers[port.fileno] = port.receiver(ingress, self._lateness.frame)
         self._hot = []
 
-    def record(self, recorder: Recorder) -> None:
+    def record(self, recorder: PcapRecorder) -> None:
         """Record all packets from now on."""
         self.recorder = recorder
         for port in self._ports.values():
@@ -388,14 +388,14 @@ class Switch:
         """Return the multicast groups and clone sessions that are written to, as `program` does."""
         return self.replication if self._saved is None else self._saved[1]
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> RuntimeTable:
         """Return a table of the program that is written to."""
         table = self.program().tables.get(name)
         if table is None:
             raise NotFoundError(f"the program has no table {name}")
         return table
 
-    def profile(self, name: str) -> Profile:
+    def profile(self, name: str) -> RuntimeProfile:
         """Return an action profile of the program that is written to."""
         profile = self.program().profiles.get(name)
         if profile is None:
@@ -442,7 +442,7 @@ class Switch:
             raise AlreadyExistsError(f"port {port} is {self._ports[port].interface} already")
         if port in {self.cpu_port, self.drop_port} or not 0 <= port < 512:
             raise InvalidRequestError(f"port {port}: ports are 0 to 511 without the CPU port and the drop port")
-        opened = Port(port, interface)
+        opened = SoftSwitchPort(port, interface)
         self._ports[port] = opened
         self._attach(opened)
         self._poll.register(opened.fileno, select.EPOLLIN)
@@ -461,7 +461,7 @@ class Switch:
         """Return the attached interfaces by port number."""
         return {number: port.interface for number, port in self._ports.items()}
 
-    def port(self, number: int) -> Port:
+    def port(self, number: int) -> SoftSwitchPort:
         """Return one port."""
         if number not in self._ports:
             raise NotFoundError(f"there is no port {number}")

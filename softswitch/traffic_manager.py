@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from mrclab.softswitch.clock import REAL, Clock
+from mrclab.softswitch.clock import REAL, SwitchClock
 
 DEFAULT_DEPTH = 64
 EARLY_SHARE = 1 / 16
@@ -53,7 +53,7 @@ class TrafficManager:
     `clock_us` is what the program sees as time, `clock` what the queues go by.
     """
 
-    def __init__(self, priorities: int, clock_us: Callable[[], int], clock: Clock = REAL) -> None:
+    def __init__(self, priorities: int, clock_us: Callable[[], int], clock: SwitchClock = REAL) -> None:
         self.priorities = priorities
         self.wants_time = False
         self.dropped_by_priority = 0

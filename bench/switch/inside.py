@@ -7,7 +7,7 @@ import time
 from mrclab.bench.switch import frames
 from mrclab.lab.command.p4build import P4_JSON
 from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
 
 FRAMES = 10_000
@@ -15,7 +15,7 @@ FRAMES = 10_000
 
 def program_seconds(size: int, count: int = FRAMES) -> float:
     """Return the CPU seconds of one frame of `size` bytes from the parser to the deparser, queue included."""
-    switch, sent = Switch(CPU_PORT, DROP_PORT, PRIORITIES), [0]
+    switch, sent = SoftSwitch(CPU_PORT, DROP_PORT, PRIORITIES), [0]
 
     def transmit(number: int, data: bytearray) -> None:
         sent[0] += number == frames.OUT_PORT and len(data) > 0
@@ -39,7 +39,7 @@ def program_seconds(size: int, count: int = FRAMES) -> float:
     return seconds / count
 
 
-def _insert(switch: Switch, table: str, key: int, action: str, *arguments: int) -> None:
+def _insert(switch: SoftSwitch, table: str, key: int, action: str, *arguments: int) -> None:
     """Insert an entry with one exact key, tables and actions by their last names."""
     info = switch.info
     assert info is not None

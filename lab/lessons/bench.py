@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mrclab.lab.errors import LabError
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 from mrclab.topo import srv6
 from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
 
@@ -35,7 +35,7 @@ def destination(data: bytes) -> int:
     return int.from_bytes(data[_DESTINATION], "big")
 
 
-class Bench(Switch):
+class Bench(SoftSwitch):
     """A switch without sockets for its ports."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ class Block:
     """Lines, and between them parts that may be filled in later."""
 
     def __init__(self) -> None:
-        self.items: list[str | Block | Fork | Loop | Indented] = []
+        self.items: list[str | Block | Fork | LoopScope | Indented] = []
 
     def line(self, text: str) -> None:
         """Add one line."""
@@ -27,9 +27,9 @@ class Block:
         self.items.append(inner)
         return inner
 
-    def loop(self) -> Loop:
+    def loop(self) -> LoopScope:
         """Add and return a loop."""
-        inner = Loop()
+        inner = LoopScope()
         self.items.append(inner)
         return inner
 
@@ -72,7 +72,7 @@ class Fork:
         return lines
 
 
-class Loop:
+class LoopScope:
     """A body that is run once and can be left early with break, or with `repeat` until it is."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ Source: behavioral-model's calculations.cpp and checksums.cpp.
 from __future__ import annotations
 
 from mrclab.softswitch.compiler.block import Ex, bits, constant
-from mrclab.softswitch.compiler.flow import Flow
+from mrclab.softswitch.compiler.flow import BranchScope
 from mrclab.softswitch.compiler.operators import arithmetic
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
@@ -22,7 +22,7 @@ _RESULT_BITS = {
 class Calculations:
     """Calculations of one program, emitted where `at` is."""
 
-    def __init__(self, at: Flow) -> None:
+    def __init__(self, at: BranchScope) -> None:
         self.at = at
         self.program = at.program
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from mrclab.softswitch.compiler import liveness
 from mrclab.softswitch.compiler.block import Ex, bits, constant
 from mrclab.softswitch.compiler.calculations import Calculations
-from mrclab.softswitch.compiler.flow import Body, End, Flow
+from mrclab.softswitch.compiler.flow import Body, BranchScope, End
 from mrclab.softswitch.compiler.graph import Graph, graph_of
 from mrclab.softswitch.compiler.operators import arithmetic
 from mrclab.softswitch.compiler.primitives import Primitives
-from mrclab.softswitch.compiler.state import State, is_dirty
+from mrclab.softswitch.compiler.state import SymbolicState, is_dirty
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 
@@ -31,7 +31,7 @@ MAX_ENDS = 16
 """Ends of a pipeline with their own code behind."""
 
 
-class Control:
+class ControlEmitter:
     """Emits pipelines of tables and conditions where `at` is.
 
     Ways through a pipeline that leave the packet's headers in different conditions (one rewrites the destination,
@@ -43,7 +43,7 @@ class Control:
 
     def __init__(
         self,
-        at: Flow,
+        at: BranchScope,
         primitives: Primitives,
         calculations: Calculations,
         graphs: dict[str, Graph],
@@ -55,7 +55,7 @@ class Control:
         self._numbers: dict[str, int] | None = None
         """Numbers of the nodes while in a loop over them."""
 
-    def pipeline(self, name: str, at_end: Body, is_over: Callable[[State], bool]) -> None:
+    def pipeline(self, name: str, at_end: Body, is_over: Callable[[SymbolicState], bool]) -> None:
         """Emit a pipeline; `at_end` emits what follows it, once for each way that is worth its own code.
 
         `is_over` tells that nothing follows where this is known about the packet.
@@ -149,7 +149,9 @@ class Control:
         self.at.block, self.at.state = end
         return self._walk(name, stop)
 
-    def _variants(self, ends: list[End], meet: str | None, limit: int = MAX_VARIANTS) -> list[tuple[list[End], State]]:
+    def _variants(
+        self, ends: list[End], meet: str | None, limit: int = MAX_VARIANTS
+    ) -> list[tuple[list[End], SymbolicState]]:
         """Group ends that know the same about the packet's headers; bring each group to one state."""
         groups: dict[object, list[End]] = {}
         for block, state in ends:
@@ -165,7 +167,7 @@ class Control:
         reads, base = self._graph.reads.get(meet, frozenset()), self.live_behind
         return lambda header, name: base(header, name) or (header, name) in reads
 
-    def _signature(self, state: State) -> object:
+    def _signature(self, state: SymbolicState) -> object:
         headers = []
         for name in self.program.deparser:
             info = state.headers[name]
@@ -173,7 +175,7 @@ class Control:
             headers.append((info.valid, info.offset, dirty) if info.valid is not False else None)
         return tuple(headers)
 
-    def _split(self, variants: list[tuple[list[End], State]], none: Sequence[End] = ()) -> list[End]:
+    def _split(self, variants: list[tuple[list[End], SymbolicState]], none: Sequence[End] = ()) -> list[End]:
         """Emit a switch on the variant that was reached; return one place for each. Nothing follows `none`."""
         if len(variants) == 1 and not none:
             return [(self.at.block, variants[0][1])]

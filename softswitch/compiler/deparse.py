@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mrclab.softswitch.compiler.calculations import Calculations, pack
-from mrclab.softswitch.compiler.flow import Flow
+from mrclab.softswitch.compiler.flow import BranchScope
 from mrclab.softswitch.compiler.headers import HeaderOps
 from mrclab.softswitch.compiler.primitives import Primitives
 from mrclab.softswitch.compiler.state import is_dirty
@@ -27,7 +27,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Run:
+class ByteRun:
     """Bytes of a header that must be written: the fields with their bits below, and the mask of bits to keep."""
 
     first: int
@@ -39,7 +39,7 @@ class Run:
 class Deparser:
     """Turns fields back into bytes where `at` is."""
 
-    def __init__(self, at: Flow, headers: HeaderOps, primitives: Primitives, calculations: Calculations) -> None:
+    def __init__(self, at: BranchScope, headers: HeaderOps, primitives: Primitives, calculations: Calculations) -> None:
         self.at, self.headers, self.primitives, self.calculations = at, headers, primitives, calculations
         self.program = at.program
 
@@ -79,7 +79,7 @@ class Deparser:
                 else:
                     self.at.line(f"d[{start}:{start + run.size}] = ({code}).to_bytes({run.size}, 'big')")
 
-    def _run_code(self, header: str, run: Run) -> str:
+    def _run_code(self, header: str, run: ByteRun) -> str:
         """Return the integer of a run's bytes: its fields, and the packet's own bits where they are not covered."""
         terms = []
         if run.kept:
@@ -174,7 +174,7 @@ class Deparser:
         return pieces
 
 
-def dirty_runs(kind: p4.HeaderType, dirty: set[str]) -> list[Run]:
+def dirty_runs(kind: p4.HeaderType, dirty: set[str]) -> list[ByteRun]:
     """Return the byte ranges that dirty fields touch, adjacent ones as one."""
     spans: list[tuple[int, int, list[p4.Field]]] = []
     for field in kind.fields:
@@ -190,7 +190,7 @@ def dirty_runs(kind: p4.HeaderType, dirty: set[str]) -> list[Run]:
         placed = tuple((field, (last + 1) * 8 - field.offset - field.width) for field in fields)
         covered = sum(((1 << field.width) - 1) << below for field, below in placed)
         size = last - first + 1
-        runs.append(Run(first, size, placed, ((1 << size * 8) - 1) ^ covered))
+        runs.append(ByteRun(first, size, placed, ((1 << size * 8) - 1) ^ covered))
     return runs
 
 

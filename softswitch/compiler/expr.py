@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from mrclab.softswitch.compiler.block import Block, Ex, bits, boolean, constant, saturate, wrap
 from mrclab.softswitch.compiler.operators import arithmetic, comparison, unary
-from mrclab.softswitch.compiler.state import CLEAN, DIRTY, FLAGS, Conformer, Known, Local, Names, Place, State
+from mrclab.softswitch.compiler.state import CLEAN, DIRTY, FLAGS, Conformer, Known, Local, Names, Place, SymbolicState
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 
@@ -26,7 +26,7 @@ class Scope:
     `params` are the expressions of the action's arguments while inside an action.
     """
 
-    def __init__(self, program: p4.Program, names: Names, state: State, block: Block) -> None:
+    def __init__(self, program: p4.Program, names: Names, state: SymbolicState, block: Block) -> None:
         self.program = program
         self.names = names
         self.state = state
@@ -75,7 +75,7 @@ class Scope:
             return constant(fixed + known)
         return Ex(f"{self.names.length(header)} + {fixed}", fixed, max(kind.max_bytes, fixed))
 
-    def offset_code(self, header: str, byte: int, after_varbit: bool, state: State | None = None) -> str:
+    def offset_code(self, header: str, byte: int, after_varbit: bool, state: SymbolicState | None = None) -> str:
         """Return the code for the position in `d` of a header's byte; behind the varbit its length is added."""
         info = (state or self.state).headers[header]
         parts = []
@@ -139,7 +139,7 @@ class Scope:
             self.state.edit(ref.header).fields[ref.name] = CLEAN
         return name
 
-    def _load_code(self, state: State, header: str, name: str) -> str:
+    def _load_code(self, state: SymbolicState, header: str, name: str) -> str:
         """Return the code that reads a field from the packet bytes."""
         kind = self.program.headers[header].type
         field = kind.field(name)

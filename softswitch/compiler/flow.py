@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 
 from mrclab.softswitch.compiler.block import Block, Ex
 from mrclab.softswitch.compiler.expr import Scope
-from mrclab.softswitch.compiler.state import FLAGS, Known, Local, Names, State, is_dirty, join, widened
+from mrclab.softswitch.compiler.state import FLAGS, Known, Local, Names, SymbolicState, is_dirty, join, widened
 from mrclab.softswitch.p4 import program as p4
 
 Body = Callable[[], None]
-End = tuple[Block, State]
+End = tuple[Block, SymbolicState]
 """Where a branch ends: the block to append to, and what is known there."""
 
 
-class Flow(Scope):
+class BranchScope(Scope):
     """A scope that can branch, and leave the enclosing part early."""
 
-    def __init__(self, program: p4.Program, names: Names, state: State, block: Block) -> None:
+    def __init__(self, program: p4.Program, names: Names, state: SymbolicState, block: Block) -> None:
         super().__init__(program, names, state, block)
         self._exits: list[End] = []
         self.exited: list[End] = []  # of the whole pipeline
@@ -53,7 +53,7 @@ class Flow(Scope):
             ends.append((self.block, self.state))
         self.block, self.state = outer, self.meet(ends)
 
-    def meet(self, ends: Sequence[End]) -> State:
+    def meet(self, ends: Sequence[End]) -> SymbolicState:
         """Bring several ends of branches to one state and return it."""
         joined = join(state for _, state in ends)
         self._prune(joined)
@@ -61,7 +61,7 @@ class Flow(Scope):
             self.conformer.conform(block, state, joined)
         return joined
 
-    def _prune(self, state: State) -> None:
+    def _prune(self, state: SymbolicState) -> None:
         """Forget values that do not matter from here on, so that branches need not agree on them."""
         for name in list(state.headers):
             if name == FLAGS:
@@ -124,7 +124,7 @@ class Flow(Scope):
         self._exits, self._jumps, self._next_part = saved
         self.block, self.state = outer, self.meet(exits)
 
-    def _parts(self, body: Block, parts: Sequence[Body], head: State) -> None:
+    def _parts(self, body: Block, parts: Sequence[Body], head: SymbolicState) -> None:
         fork = body.fork()
         for number, part in enumerate(parts):
             code = None if number == len(parts) - 1 else f"{self._next_part} == {number}"

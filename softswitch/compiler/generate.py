@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from mrclab.softswitch.compiler import liveness
 from mrclab.softswitch.compiler.block import Block, Ex, Indented, bits, constant
 from mrclab.softswitch.compiler.calculations import Calculations
-from mrclab.softswitch.compiler.control import Control
+from mrclab.softswitch.compiler.control import ControlEmitter
 from mrclab.softswitch.compiler.deparse import Deparser
-from mrclab.softswitch.compiler.flow import Flow
+from mrclab.softswitch.compiler.flow import BranchScope
 from mrclab.softswitch.compiler.graph import Graph
 from mrclab.softswitch.compiler.handover import FLAG_NAMES, Handover, Layout
 from mrclab.softswitch.compiler.headers import HeaderOps
-from mrclab.softswitch.compiler.parse import Parser
+from mrclab.softswitch.compiler.parse import ParserEmitter
 from mrclab.softswitch.compiler.primitives import CLONE_FLAG, Primitives
-from mrclab.softswitch.compiler.state import DIRTY, FLAGS, Known, Names, State, initial
+from mrclab.softswitch.compiler.state import DIRTY, FLAGS, Known, Names, SymbolicState, initial
 from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.layout import EGRESS_CLONE, INGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED, UNCUT
 
@@ -37,11 +37,11 @@ LEAF_BUDGET = 900
 class Parts:
     """What emits the parts of one function, all where `at` is."""
 
-    at: Flow
+    at: BranchScope
     headers: HeaderOps
     calculations: Calculations
-    parser: Parser
-    control: Control
+    parser: ParserEmitter
+    control: ControlEmitter
     deparser: Deparser
 
 
@@ -107,9 +107,9 @@ class Generator:
     def _live_behind_ingress(self, header: str, name: str) -> bool:
         return self._live_in_egress(header, name) or (header, name) in self.tail_reads
 
-    def _parts(self, state: State, block: Block, live: Callable[[str, str], bool]) -> Parts:
+    def _parts(self, state: SymbolicState, block: Block, live: Callable[[str, str], bool]) -> Parts:
         """Return what emits code into a block from a state on; `live` tells which fields matter from there on."""
-        at = Flow(self.program, self.names, state, block)
+        at = BranchScope(self.program, self.names, state, block)
         at.live = live
         in_egress = live == self._live_in_egress
         reads = self.egress_reads if in_egress else self.egress_reads | self.ingress_reads
@@ -123,8 +123,8 @@ class Generator:
             at,
             headers,
             calculations,
-            Parser(at, headers, primitives),
-            Control(at, primitives, calculations, self.graphs, behind),
+            ParserEmitter(at, headers, primitives),
+            ControlEmitter(at, primitives, calculations, self.graphs, behind),
             Deparser(at, headers, primitives, calculations),
         )
 
@@ -205,13 +205,13 @@ class Generator:
         outer.line("return")
         parts.at.state.dead = True
 
-    def _is(self, state: State, header: str, name: str, value: int) -> bool:
+    def _is(self, state: SymbolicState, header: str, name: str, value: int) -> bool:
         """Return whether a target field is known to have this value (fields that the program lacks are 0)."""
         ref = self.program.standard(header, name)
         place = Known(0) if ref is None else state.headers[ref.header].place(ref.name)
         return isinstance(place, Known) and place.value == value
 
-    def _dropped_in_ingress(self, state: State) -> bool:
+    def _dropped_in_ingress(self, state: SymbolicState) -> bool:
         flags = state.headers[FLAGS]
         return (
             self._is(state, "standard_metadata", "egress_spec", self.drop_port)
@@ -219,7 +219,7 @@ class Generator:
             and all(flags.place(flag) == Known(0) for flag in ("clone", "digest", "resubmit"))
         )
 
-    def _dropped_in_egress(self, state: State) -> bool:
+    def _dropped_in_egress(self, state: SymbolicState) -> bool:
         dropped = self._is(state, "standard_metadata", "egress_spec", self.drop_port)
         return dropped and state.headers[FLAGS].place("clone") == Known(0)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from mrclab.softswitch.compiler.block import Block
-from mrclab.softswitch.compiler.flow import Flow
+from mrclab.softswitch.compiler.flow import BranchScope
 from mrclab.softswitch.compiler.state import (
     CLEAN,
     DIRTY,
@@ -22,7 +22,7 @@ from mrclab.softswitch.compiler.state import (
     Local,
     Names,
     Place,
-    State,
+    SymbolicState,
     initial,
     is_dirty,
     join,
@@ -43,7 +43,7 @@ class Site:
     """A place that hands a packet over: `call` has {} where the queue state goes."""
 
     block: Block
-    state: State
+    state: SymbolicState
     call: str
     data: str
     instance: int
@@ -55,7 +55,7 @@ class Layout:
     """What egress function `number` finds."""
 
     number: int
-    state: State
+    state: SymbolicState
 
 
 class Handover:
@@ -72,7 +72,7 @@ class Handover:
         self.layouts: list[Layout] = []
         self._anything: Layout | None = None
 
-    def add(self, at: Flow, call: str, instance: int, data: str = "d", truncate: str | None = None) -> None:
+    def add(self, at: BranchScope, call: str, instance: int, data: str = "d", truncate: str | None = None) -> None:
         """Note that `at` hands the packet over here."""
         state = at.state.copy()
         if truncate is None:
@@ -81,7 +81,7 @@ class Handover:
             state.edit(FLAGS).fields["truncate"] = DIRTY  # a clone session may cut
         self._sites.append(Site(at.block.child(), state, call, data, instance, truncate))
 
-    def settle(self, at: Flow) -> list[Layout]:
+    def settle(self, at: BranchScope) -> list[Layout]:
         """Write the code of all sites noted since the last time; return the layouts that are new."""
         groups: dict[object, list[Site]] = {}
         for site in self._sites:
@@ -94,7 +94,7 @@ class Handover:
                 self._write(at, site, layout)
         return self.layouts[known:]
 
-    def _layout(self, state: State) -> Layout:
+    def _layout(self, state: SymbolicState) -> Layout:
         for layout in self.layouts:
             if layout.state == state:
                 return layout
@@ -104,11 +104,11 @@ class Handover:
             return self._anything
         return self._add(state)
 
-    def _add(self, state: State) -> Layout:
+    def _add(self, state: SymbolicState) -> Layout:
         self.layouts.append(Layout(len(self.layouts), state))
         return self.layouts[-1]
 
-    def _write(self, at: Flow, site: Site, layout: Layout) -> None:
+    def _write(self, at: BranchScope, site: Site, layout: Layout) -> None:
         target = layout.state.copy()
         flags, have = target.edit(FLAGS), site.state.headers[FLAGS]
         for flag in FLAG_NAMES:
@@ -125,7 +125,7 @@ class Handover:
         site.block.line(site.call.format(f"({', '.join(items)})"))
 
     @staticmethod
-    def _signature(state: State) -> object:
+    def _signature(state: SymbolicState) -> object:
         headers = []
         for name, info in state.headers.items():
             dirty = frozenset(field for field, place in info.fields.items() if is_dirty(place))
@@ -134,7 +134,7 @@ class Handover:
 
     # -- states -------------------------------------------------------------------------------------------------------
 
-    def _trim(self, end: State) -> State:
+    def _trim(self, end: SymbolicState) -> SymbolicState:
         """Return a state as egress will find it: without what egress never looks at."""
         if end.dead:
             return initial(self.program, FLAG_NAMES)
@@ -167,7 +167,7 @@ class Handover:
             return place if isinstance(place, Known) else DIRTY
         return Known(0)
 
-    def _nothing_known(self) -> State:
+    def _nothing_known(self) -> SymbolicState:
         """Return the state that any other can be brought to."""
         state = initial(self.program, FLAG_NAMES)
         for name, info in state.headers.items():
@@ -186,7 +186,7 @@ class Handover:
         state.position = None
         return state
 
-    def spilled(self, state: State) -> list[str]:
+    def spilled(self, state: SymbolicState) -> list[str]:
         """Return the locals of a layout, in order."""
         names: list[str] = []
         for header, info in state.headers.items():

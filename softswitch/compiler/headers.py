@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mrclab.softswitch.compiler.block import Ex, constant
-from mrclab.softswitch.compiler.flow import Body, Flow
+from mrclab.softswitch.compiler.flow import Body, BranchScope
 from mrclab.softswitch.compiler.state import DIRTY, HeaderState, Known, Local, is_dirty
 from mrclab.softswitch.p4 import program as p4
 
@@ -16,7 +16,7 @@ class HeaderOps:
     `track_length`: the program looks at the packet length in egress; adding and removing headers must then adjust it.
     """
 
-    def __init__(self, at: Flow, track_length: bool = False) -> None:
+    def __init__(self, at: BranchScope, track_length: bool = False) -> None:
         self.at = at
         self.program = at.program
         self.track_length = track_length

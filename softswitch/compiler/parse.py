@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.expr import padded
-from mrclab.softswitch.compiler.flow import Body, Flow
+from mrclab.softswitch.compiler.flow import Body, BranchScope
 from mrclab.softswitch.compiler.headers import HeaderOps
 from mrclab.softswitch.compiler.operators import arithmetic, comparison
 from mrclab.softswitch.compiler.primitives import Primitives
@@ -19,13 +19,13 @@ TREE_LIMIT = 48
 """Parser states emitted as a tree (shared ones once per path); with more, or loops, there is a loop over states."""
 
 
-class Parser:
+class ParserEmitter:
     """Emits the parser where `at` is.
 
     `on_accept` emits what follows at each leaf of a parser tree that accepts; None: all ends of the parser meet.
     """
 
-    def __init__(self, at: Flow, headers: HeaderOps, primitives: Primitives) -> None:
+    def __init__(self, at: BranchScope, headers: HeaderOps, primitives: Primitives) -> None:
         self.at, self.headers, self.primitives = at, headers, primitives
         self.program = at.program
         self.on_accept: Body | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.calculations import Calculations
-from mrclab.softswitch.compiler.flow import Body, Flow
+from mrclab.softswitch.compiler.flow import Body, BranchScope
 from mrclab.softswitch.compiler.headers import HeaderOps
 from mrclab.softswitch.compiler.operators import arithmetic
 from mrclab.softswitch.compiler.state import DIRTY, Known
@@ -35,7 +35,7 @@ _JUMPS = {"_jump": 0, "_jump_if_zero": 1}
 class Primitives:
     """Everything an action body may do, emitted where `at` is."""
 
-    def __init__(self, at: Flow, headers: HeaderOps, calculations: Calculations, drop_port: int) -> None:
+    def __init__(self, at: BranchScope, headers: HeaderOps, calculations: Calculations, drop_port: int) -> None:
         self.at, self.headers, self.calculations = at, headers, calculations
         self.program = at.program
         self.drop_port = drop_port

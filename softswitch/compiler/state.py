@@ -74,7 +74,7 @@ class HeaderState:
 
 
 @dataclass
-class State:
+class SymbolicState:
     """The whole packet. `position` is the parser's cursor in bytes, `next` the first free element of each stack.
 
     Copies share their header states until `edit` asks for one to change.
@@ -87,10 +87,10 @@ class State:
     removable: frozenset[str] = frozenset()  # headers that may become invalid again after they were valid
     own: set[str] = field(default_factory=set, compare=False, repr=False)
 
-    def copy(self) -> State:
+    def copy(self) -> SymbolicState:
         """Return an independent copy."""
         self.own.clear()
-        return State(dict(self.headers), dict(self.next), self.position, self.dead, self.removable)
+        return SymbolicState(dict(self.headers), dict(self.next), self.position, self.dead, self.removable)
 
     def edit(self, name: str) -> HeaderState:
         """Return a header's state for changing."""
@@ -148,7 +148,7 @@ class Names:
         return self._name((stack, "next?"), "next")
 
 
-def initial(program: p4.Program, extra: Iterable[str] = ()) -> State:
+def initial(program: p4.Program, extra: Iterable[str] = ()) -> SymbolicState:
     """Return the state of a packet that was not parsed: no header valid, all metadata zero."""
     headers: dict[str, HeaderState] = {}
     for header in program.headers.values():
@@ -158,7 +158,7 @@ def initial(program: p4.Program, extra: Iterable[str] = ()) -> State:
         else:
             headers[header.name] = HeaderState()
     headers[FLAGS] = HeaderState(True, -1, 0, {name: Known(UNCUT if name == "truncate" else 0) for name in extra})
-    return State(headers, dict.fromkeys(program.stacks, 0), removable=removable_headers(program))
+    return SymbolicState(headers, dict.fromkeys(program.stacks, 0), removable=removable_headers(program))
 
 
 def removable_headers(program: p4.Program) -> frozenset[str]:
@@ -180,18 +180,18 @@ FLAGS = "$"
 # -- where branches meet ----------------------------------------------------------------------------------------------
 
 
-def join(states: Iterable[State]) -> State:
+def join(states: Iterable[SymbolicState]) -> SymbolicState:
     """Return the state that all of `states` can be brought to; dead ones (the branch left) do not count."""
     living = [state for state in states if not state.dead]
     if not living:
-        return State({}, {}, None, dead=True)
+        return SymbolicState({}, {}, None, dead=True)
     result = living[0].copy()
     for other in living[1:]:
         _join_into(result, other)
     return result
 
 
-def _join_into(result: State, other: State) -> None:
+def _join_into(result: SymbolicState, other: SymbolicState) -> None:
     for name, mine in result.headers.items():
         theirs = other.headers[name]
         if mine is not theirs and mine != theirs:
@@ -248,7 +248,7 @@ def _top(place: Place) -> int | None:
     return place.high if isinstance(place, Local) else None
 
 
-def widened(before: State, after: State) -> State:
+def widened(before: SymbolicState, after: SymbolicState) -> SymbolicState:
     """Return `after`, a join with `before`, without bounds that have grown: they might grow for ever."""
     for name, info in after.headers.items():
         for field_name, place in list(info.fields.items()):
@@ -266,13 +266,13 @@ def is_dirty(place: Place) -> bool:
 class Conformer:
     """Emits what brings a state to a joined one. `load` returns the code that reads a field from the packet bytes."""
 
-    def __init__(self, program: p4.Program, names: Names, load: Callable[[State, str, str], str]) -> None:
+    def __init__(self, program: p4.Program, names: Names, load: Callable[[SymbolicState, str, str], str]) -> None:
         self.program = program
         self.names = names
         self.load = load
         self.needed: Callable[[str, str, bool | None], bool] = lambda _header, _field, _valid: True
 
-    def conform(self, block: Block, source: State, target: State) -> None:
+    def conform(self, block: Block, source: SymbolicState, target: SymbolicState) -> None:
         """Append to `block` the assignments that bring `source` to `target`."""
         if source.dead:
             return
@@ -286,7 +286,7 @@ class Conformer:
         if target.position is None and source.position is not None:
             block.line(f"pos = {source.position}")
 
-    def _header(self, block: Block, source: State, name: str, have: HeaderState, wanted: HeaderState) -> None:
+    def _header(self, block: Block, source: SymbolicState, name: str, have: HeaderState, wanted: HeaderState) -> None:
         if wanted.offset is None and have.offset is not None:
             block.line(f"{self.names.offset(name)} = {have.offset}")
         if wanted.length is None and have.length is not None:
@@ -299,7 +299,7 @@ class Conformer:
         if wanted.valid is None and have.valid is not None:
             block.line(f"{self.names.valid(name)} = {have.valid}")
 
-    def _value(self, source: State, header: str, field_name: str, have: HeaderState) -> str:
+    def _value(self, source: SymbolicState, header: str, field_name: str, have: HeaderState) -> str:
         place = have.place(field_name)
         if isinstance(place, Known):
             return repr(place.value)

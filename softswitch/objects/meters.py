@@ -13,7 +13,7 @@ from mrclab.softswitch.objects.runtime_api import InvalidRequestError, MeterConf
 GREEN, YELLOW, RED = 0, 1, 2
 
 
-class Meter:
+class RuntimeMeter:
     """One meter. `clock` gives microseconds; without a configuration every packet is green."""
 
     __slots__ = ("_clock", "_committed", "_committed_last", "_origin", "_packets", "_peak", "_peak_last", "config")
@@ -63,7 +63,7 @@ class MeterArray:
         self.size = size
         self._packets = packets
         self._clock = clock
-        self._meters: dict[int, Meter] = {}
+        self._meters: dict[int, RuntimeMeter] = {}
 
     def execute(self, index: int, length: int) -> int:
         """Return the colour of a packet of `length` bytes at one cell."""
@@ -75,7 +75,7 @@ class MeterArray:
         if config is None:
             self._meters.pop(index, None)
             return
-        meter = self._meters.get(index) or Meter(self._packets, self._clock)
+        meter = self._meters.get(index) or RuntimeMeter(self._packets, self._clock)
         meter.configure(config)
         self._meters[index] = meter
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mrclab.softswitch.objects.match import Value, check, matcher
-from mrclab.softswitch.objects.meters import Meter
+from mrclab.softswitch.objects.meters import RuntimeMeter
 from mrclab.softswitch.objects.runtime_api import (
     ActionCall,
     AlreadyExistsError,
@@ -97,10 +97,10 @@ class _Group:
         return slots[hashed % len(slots)].value if slots else self.empty
 
 
-class Profile:
+class RuntimeProfile:
     """An action profile, with groups where it is a selector."""
 
-    def __init__(self, program: p4.Program, profile: p4.Profile) -> None:
+    def __init__(self, program: p4.Program, profile: p4.ActionProfile) -> None:
         self.program = program
         self.name = profile.name
         self.size = profile.max_size
@@ -209,14 +209,14 @@ class Profile:
         raise InvalidRequestError(f"action profile {self.name}: an entry must name a member or a group")
 
 
-class Table:
+class RuntimeTable:
     """One table. `find` and `default` are what the generated code uses."""
 
     def __init__(
         self,
         program: p4.Program,
         table: p4.Table,
-        profile: Profile | None,
+        profile: RuntimeProfile | None,
         clock: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
@@ -290,7 +290,7 @@ class Table:
         count = entry.counter or CounterValue(0, 0)
         meter = None
         if self.table.direct_meter is not None:
-            meter = Meter(self.program.meters[self.table.direct_meter].packets, self._clock)
+            meter = RuntimeMeter(self.program.meters[self.table.direct_meter].packets, self._clock)
             meter.configure(entry.meter)
         return [count.packets, count.bytes, self._monotonic(), meter.execute if meter else None, meter]
 
@@ -432,4 +432,4 @@ def table_info(program: p4.Program, table: p4.Table) -> TableInfo:
     )
 
 
-__all__ = ["NO_ACTION", "Profile", "Table", "build_call", "table_info"]
+__all__ = ["NO_ACTION", "RuntimeProfile", "RuntimeTable", "build_call", "table_info"]

@@ -44,7 +44,7 @@ def naming(what: str) -> Iterator[None]:
         raise PipelineError(f"{error}, in {what}") from error
 
 
-class Reader:
+class ExpressionReader:
     """Turns JSON values into program expressions, checking every name against the program."""
 
     def __init__(self, program: p4.Program) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
-from mrclab.softswitch.p4.bmv2expr import Reader, hexstr, naming, where
+from mrclab.softswitch.p4.bmv2expr import ExpressionReader, hexstr, naming, where
 
 Json = dict[str, Any]
 
@@ -38,7 +38,7 @@ class _Loader:
     def __init__(self, root: Json) -> None:
         self.root = root
         self.program = p4.Program()
-        self.read = Reader(self.program)
+        self.read = ExpressionReader(self.program)
         for instance in root.get("extern_instances", []):
             raise PipelineError(f"extern {instance.get('type')} {instance.get('name')}{where(instance)}: not supported")
         self._headers()
@@ -222,7 +222,7 @@ class _Loader:
         for profile in item.get("action_profiles", []):
             selector = profile.get("selector")
             inputs = tuple(self.read.expr(source) for source in selector["input"]) if selector else ()
-            self.program.profiles[profile["name"]] = p4.Profile(
+            self.program.profiles[profile["name"]] = p4.ActionProfile(
                 profile["name"],
                 profile["max_size"],
                 selector["algo"] if selector else None,

@@ -297,7 +297,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Profile:
+class ActionProfile:
     """An action profile; with `algorithm` an action selector that hashes `inputs`."""
 
     name: str
@@ -418,7 +418,7 @@ class Program:
     deparser_calls: tuple[Primitive, ...] = ()
     actions: dict[int, Action] = field(default_factory=dict)
     pipelines: dict[str, Pipeline] = field(default_factory=dict)
-    profiles: dict[str, Profile] = field(default_factory=dict)
+    profiles: dict[str, ActionProfile] = field(default_factory=dict)
     calculations: dict[str, Calculation] = field(default_factory=dict)
     checksums: tuple[Checksum, ...] = ()
     meters: dict[str, Meter] = field(default_factory=dict)

@@ -15,11 +15,11 @@ from itertools import groupby
 from mrclab.softswitch.objects.runtime_api import DigestList, RuntimeApiError, TableEntry
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, WriteFailedError, invalid
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
-from mrclab.softswitch.p4runtime.pipeline import Pipeline, check_p4info, load_pipeline, parse_replay
+from mrclab.softswitch.p4runtime.pipeline import ForwardingPipeline, check_p4info, load_pipeline, parse_replay
 from mrclab.softswitch.p4runtime.state import Apply
 from mrclab.softswitch.p4runtime.stream import notifications
 from mrclab.softswitch.p4runtime.stream.arbitration import Arbiter
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 
 log = logging.getLogger(__name__)
 
@@ -34,17 +34,17 @@ GetRequest = p4r.GetForwardingPipelineConfigRequest
 class Device:
     """The control plane of `switch`."""
 
-    def __init__(self, switch: Switch, device_id: int) -> None:
+    def __init__(self, switch: SoftSwitch, device_id: int) -> None:
         self.arbiter = Arbiter(device_id)
         self._switch = switch
         self._lock = threading.Lock()
-        self._pipeline: Pipeline | None = None
-        self._saved: Pipeline | None = None
+        self._pipeline: ForwardingPipeline | None = None
+        self._saved: ForwardingPipeline | None = None
 
-    def _running(self) -> Pipeline:
+    def _running(self) -> ForwardingPipeline:
         return _there(self._pipeline)
 
-    def _written(self) -> Pipeline:
+    def _written(self) -> ForwardingPipeline:
         """What is read and written: the saved pipeline, which waits for its COMMIT, else the running one."""
         return _there(self._saved or self._pipeline)
 
@@ -72,11 +72,11 @@ class Device:
             else:
                 raise invalid("Invalid SetForwardingPipeline action")
 
-    def _save(self, pipeline: Pipeline) -> None:
+    def _save(self, pipeline: ForwardingPipeline) -> None:
         self._switch.run(lambda: self._switch.save(pipeline.compiled))
         self._saved = pipeline
 
-    def _commit(self, pipeline: Pipeline, replay: list[Apply]) -> None:
+    def _commit(self, pipeline: ForwardingPipeline, replay: list[Apply]) -> None:
         def swap() -> list[P4RuntimeError | None]:
             self._switch.commit(pipeline.compiled)
             self._pipeline = pipeline
@@ -118,7 +118,7 @@ class Device:
         if any(errors):
             raise WriteFailedError(errors)
 
-    def _write_some(self, pipeline: Pipeline, updates: Iterable[p4r.Update]) -> list[P4RuntimeError | None]:
+    def _write_some(self, pipeline: ForwardingPipeline, updates: Iterable[p4r.Update]) -> list[P4RuntimeError | None]:
         parsed = [_parse(pipeline, update) for update in updates]
         if all(isinstance(item, P4RuntimeError) for item in parsed):
             return [item for item in parsed if isinstance(item, P4RuntimeError)]
@@ -146,7 +146,7 @@ class Device:
         if failure is not None:
             yield failure
 
-    def _read_singles(self, pipeline: Pipeline, wanted: list[p4r.Entity], found: list[p4r.Entity]) -> None:
+    def _read_singles(self, pipeline: ForwardingPipeline, wanted: list[p4r.Entity], found: list[p4r.Entity]) -> None:
         """Add what single objects read to `found`, many of them in one turn of the data plane."""
 
         def read(some: list[p4r.Entity]) -> None:
@@ -199,7 +199,7 @@ class Device:
             self._offer(notifications.idle_entries(self._pipeline.state, table, entries))
 
 
-def _there(pipeline: Pipeline | None) -> Pipeline:
+def _there(pipeline: ForwardingPipeline | None) -> ForwardingPipeline:
     if pipeline is None:
         raise P4RuntimeError(Code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
     return pipeline
@@ -222,7 +222,7 @@ def _is_single(wanted: p4r.Entity) -> bool:
     return False
 
 
-def _parse(pipeline: Pipeline, update: p4r.Update) -> Apply | P4RuntimeError:
+def _parse(pipeline: ForwardingPipeline, update: p4r.Update) -> Apply | P4RuntimeError:
     try:
         return pipeline.handler(update.entity).parse(update.type, update.entity)
     except P4RuntimeError as error:

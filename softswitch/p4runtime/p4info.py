@@ -28,7 +28,7 @@ class P4InfoError(Exception):
     """A P4Info message that cannot be used; the message says which object and why."""
 
 
-class Field(NamedTuple):
+class P4InfoField(NamedTuple):
     """A named value with an id: a match field (with its match kind), an action parameter, a packet metadata field.
 
     `as_ternary` marks an optional match field that the compiler turned into a ternary one.
@@ -41,12 +41,12 @@ class Field(NamedTuple):
     as_ternary: bool = False
 
 
-class Action(NamedTuple):
+class P4InfoAction(NamedTuple):
     """An action and its parameters, in declaration order."""
 
     id: int
     name: str
-    params: tuple[Field, ...]
+    params: tuple[P4InfoField, ...]
 
 
 class ActionScope(NamedTuple):
@@ -56,12 +56,12 @@ class ActionScope(NamedTuple):
     as_default: bool
 
 
-class Table(NamedTuple):
+class P4InfoTable(NamedTuple):
     """A match-action table."""
 
     id: int
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[P4InfoField, ...]
     actions: dict[int, ActionScope]
     profile_id: int
     has_counter: bool
@@ -72,7 +72,7 @@ class Table(NamedTuple):
     has_priority: bool
 
 
-class Profile(NamedTuple):
+class P4InfoActionProfile(NamedTuple):
     """An action profile, or action selector, and the ids of the actions its members may have."""
 
     id: int
@@ -82,7 +82,7 @@ class Profile(NamedTuple):
     actions: frozenset[int]
 
 
-class Counter(NamedTuple):
+class P4InfoCounter(NamedTuple):
     """An indirect counter; `packets` and `bytes` say which of the two can be written."""
 
     id: int
@@ -92,7 +92,7 @@ class Counter(NamedTuple):
     bytes: bool = True
 
 
-class Meter(NamedTuple):
+class P4InfoMeter(NamedTuple):
     """An indirect meter."""
 
     id: int
@@ -115,21 +115,21 @@ class P4Index:
     `left_out`: tables without a key that p4c found to do nothing and that the device configuration therefore lacks.
     """
 
-    tables: dict[int, Table] = field(default_factory=dict)
-    actions: dict[int, Action] = field(default_factory=dict)
-    profiles: dict[int, Profile] = field(default_factory=dict)
-    counters: dict[int, Counter] = field(default_factory=dict)
-    meters: dict[int, Meter] = field(default_factory=dict)
+    tables: dict[int, P4InfoTable] = field(default_factory=dict)
+    actions: dict[int, P4InfoAction] = field(default_factory=dict)
+    profiles: dict[int, P4InfoActionProfile] = field(default_factory=dict)
+    counters: dict[int, P4InfoCounter] = field(default_factory=dict)
+    meters: dict[int, P4InfoMeter] = field(default_factory=dict)
     digests: dict[int, Digest] = field(default_factory=dict)
-    packet_in: tuple[Field, ...] | None = None
-    packet_out: tuple[Field, ...] | None = None
-    tables_by_name: dict[str, Table] = field(default_factory=dict)
-    actions_by_name: dict[str, Action] = field(default_factory=dict)
+    packet_in: tuple[P4InfoField, ...] | None = None
+    packet_out: tuple[P4InfoField, ...] | None = None
+    tables_by_name: dict[str, P4InfoTable] = field(default_factory=dict)
+    actions_by_name: dict[str, P4InfoAction] = field(default_factory=dict)
     digests_by_name: dict[str, Digest] = field(default_factory=dict)
-    direct_counter_of_table: dict[int, Counter] = field(default_factory=dict)
+    direct_counter_of_table: dict[int, P4InfoCounter] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()
 
-    def table(self, table_id: int) -> Table:
+    def table(self, table_id: int) -> P4InfoTable:
         """Return a table that a request names. Raises P4RuntimeError."""
         found = self.tables.get(table_id)
         if found is not None:
@@ -177,7 +177,7 @@ def _read(message: p4i.P4Info, program: ProgramInfo | None) -> P4Index:
         actions=actions,
         profiles={p.preamble.id: _profile(p, tables, left_out | tables.keys()) for p in message.action_profiles},
         counters={c.preamble.id: _counter(c.preamble, c.spec, c.size) for c in message.counters},
-        meters={m.preamble.id: Meter(m.preamble.id, m.preamble.name, m.size) for m in message.meters},
+        meters={m.preamble.id: P4InfoMeter(m.preamble.id, m.preamble.name, m.size) for m in message.meters},
         digests=digests,
         packet_in=headers.get("packet_in"),
         packet_out=headers.get("packet_out"),
@@ -205,7 +205,7 @@ def _check_ids(message: p4i.P4Info) -> None:
         seen[preamble.id] = preamble.name
 
 
-def _fields(owner: str, fields: Iterable[Field]) -> tuple[Field, ...]:
+def _fields(owner: str, fields: Iterable[P4InfoField]) -> tuple[P4InfoField, ...]:
     result = tuple(fields)
     if len({f.id for f in result}) != len(result) or any(f.id == 0 for f in result):
         raise P4InfoError(f"{owner}: field ids must be distinct and not 0")
@@ -224,35 +224,35 @@ def _width(told: int, compiled: int | None) -> int:
     return compiled if told and compiled is not None else told
 
 
-def _action(message: p4i.Action, compiled: tuple[int, ...]) -> Action:
+def _action(message: p4i.Action, compiled: tuple[int, ...]) -> P4InfoAction:
     name = message.preamble.name
     widths = compiled if len(compiled) == len(message.params) else (None,) * len(message.params)
-    params = (Field(p.id, p.name, _width(p.bitwidth, w)) for p, w in zip(message.params, widths, strict=True))
-    return Action(message.preamble.id, name, _fields(f"action {name!r}", params))
+    params = (P4InfoField(p.id, p.name, _width(p.bitwidth, w)) for p, w in zip(message.params, widths, strict=True))
+    return P4InfoAction(message.preamble.id, name, _fields(f"action {name!r}", params))
 
 
-def _match_fields(message: p4i.Table, compiled: TableInfo | None) -> tuple[Field, ...]:
+def _match_fields(message: p4i.Table, compiled: TableInfo | None) -> tuple[P4InfoField, ...]:
     name, match_fields = message.preamble.name, message.match_fields
     for match in match_fields:
         if match.match_type not in KINDS:
             raise P4InfoError(f"table {name!r}: field {match.name!r} has no match type that this target knows")
     if compiled is None:
-        fields = [Field(m.id, m.name, m.bitwidth, KINDS[m.match_type]) for m in match_fields]
+        fields = [P4InfoField(m.id, m.name, m.bitwidth, KINDS[m.match_type]) for m in match_fields]
         return _fields(f"table {name!r}", fields)
     if len(compiled.key) != len(match_fields):
         raise P4InfoError(f"the key of table {name!r} has {len(compiled.key)} fields in the device configuration")
     return _fields(f"table {name!r}", map(_compiled_field, match_fields, compiled.key))
 
 
-def _compiled_field(match: p4i.MatchField, key: KeyInfo) -> Field:
+def _compiled_field(match: p4i.MatchField, key: KeyInfo) -> P4InfoField:
     kind = KINDS[match.match_type]
     as_ternary = (kind, key.kind) == ("optional", "ternary")
     if kind != key.kind and not as_ternary:
         raise P4InfoError(f"match field {match.name!r} is {key.kind} in the device configuration, {kind} in P4Info")
-    return Field(match.id, match.name, _width(match.bitwidth, key.width), kind, as_ternary)
+    return P4InfoField(match.id, match.name, _width(match.bitwidth, key.width), kind, as_ternary)
 
 
-def _action_scopes(message: p4i.Table, actions: dict[int, Action]) -> dict[int, ActionScope]:
+def _action_scopes(message: p4i.Table, actions: dict[int, P4InfoAction]) -> dict[int, ActionScope]:
     name = message.preamble.name
     scopes: dict[int, ActionScope] = {}
     for ref in message.action_refs:
@@ -264,13 +264,15 @@ def _action_scopes(message: p4i.Table, actions: dict[int, Action]) -> dict[int, 
     return scopes
 
 
-def _table(message: p4i.Table, actions: dict[int, Action], info: p4i.P4Info, compiled: TableInfo | None) -> Table:
+def _table(
+    message: p4i.Table, actions: dict[int, P4InfoAction], info: p4i.P4Info, compiled: TableInfo | None
+) -> P4InfoTable:
     name = message.preamble.name
     fields = _match_fields(message, compiled)
     if message.implementation_id and message.implementation_id not in {p.preamble.id for p in info.action_profiles}:
         raise P4InfoError(f"table {name!r} refers to action profile {message.implementation_id:#x}, not defined")
     resources = set(message.direct_resource_ids)
-    return Table(
+    return P4InfoTable(
         id=message.preamble.id,
         name=name,
         fields=fields,
@@ -285,7 +287,7 @@ def _table(message: p4i.Table, actions: dict[int, Action], info: p4i.P4Info, com
     )
 
 
-def _profile(message: p4i.ActionProfile, tables: dict[int, Table], known: set[int]) -> Profile:
+def _profile(message: p4i.ActionProfile, tables: dict[int, P4InfoTable], known: set[int]) -> P4InfoActionProfile:
     name = message.preamble.name
     allowed: set[int] = set()
     for table_id in message.table_ids:
@@ -293,21 +295,23 @@ def _profile(message: p4i.ActionProfile, tables: dict[int, Table], known: set[in
             raise P4InfoError(f"action profile {name!r} refers to table {table_id:#x}, which is not defined")
         if table_id in tables:
             allowed.update(tables[table_id].actions)
-    return Profile(message.preamble.id, name, message.with_selector, message.max_group_size, frozenset(allowed))
+    return P4InfoActionProfile(
+        message.preamble.id, name, message.with_selector, message.max_group_size, frozenset(allowed)
+    )
 
 
-def _counter(preamble: p4i.Preamble, spec: p4i.CounterSpec, size: int) -> Counter:
+def _counter(preamble: p4i.Preamble, spec: p4i.CounterSpec, size: int) -> P4InfoCounter:
     unit = spec.unit
     if unit not in {p4i.CounterSpec.BYTES, p4i.CounterSpec.PACKETS, p4i.CounterSpec.BOTH}:
         raise P4InfoError(f"counter {preamble.name!r} has no valid unit")
-    return Counter(
+    return P4InfoCounter(
         preamble.id, preamble.name, size, packets=unit != p4i.CounterSpec.BYTES, bytes=unit != p4i.CounterSpec.PACKETS
     )
 
 
-def _metadata(message: p4i.ControllerPacketMetadata) -> tuple[Field, ...]:
+def _metadata(message: p4i.ControllerPacketMetadata) -> tuple[P4InfoField, ...]:
     owner = f"controller header {message.preamble.name!r}"
-    return _fields(owner, (Field(m.id, m.name, m.bitwidth) for m in message.metadata))
+    return _fields(owner, (P4InfoField(m.id, m.name, m.bitwidth) for m in message.metadata))
 
 
 def _digest(message: p4i.Digest, types: p4t.P4TypeInfo) -> Digest:
@@ -326,7 +330,9 @@ def _check_program(index: P4Index, program: ProgramInfo) -> None:
         if compiled is None:
             raise P4InfoError(f"table {table.name!r} is not in the device configuration")
         _check_table(index, table, compiled)
-    named: tuple[tuple[str, Iterable[Profile | Counter | Meter | Digest], Iterable[str]], ...] = (
+    named: tuple[
+        tuple[str, Iterable[P4InfoActionProfile | P4InfoCounter | P4InfoMeter | Digest], Iterable[str]], ...
+    ] = (
         ("action profile", index.profiles.values(), program.profiles),
         ("counter", index.counters.values(), program.counters),
         ("meter", index.meters.values(), program.meters),
@@ -338,7 +344,7 @@ def _check_program(index: P4Index, program: ProgramInfo) -> None:
                 raise P4InfoError(f"{what} {item.name!r} is not in the device configuration")
 
 
-def _check_table(index: P4Index, table: Table, compiled: TableInfo) -> None:
+def _check_table(index: P4Index, table: P4InfoTable, compiled: TableInfo) -> None:
     for action_id in table.actions:
         action = index.actions[action_id]
         widths = compiled.actions.get(action.name)

@@ -14,10 +14,10 @@ from mrclab.softswitch.p4runtime.entities.table import TableHandler
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoError
-from mrclab.softswitch.p4runtime.profile_state import ProfileState
+from mrclab.softswitch.p4runtime.profile_state import ActionProfileState
 from mrclab.softswitch.p4runtime.state import Apply, EntityHandler, PipelineState
 from mrclab.softswitch.p4runtime.stream.packet_io import HeaderCodec
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 
 if TYPE_CHECKING:
     from mrclab.softswitch.pipeline import Compiled
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Pipeline:
+class ForwardingPipeline:
     """A program with everything the control plane needs to serve it."""
 
     compiled: Compiled
@@ -52,7 +52,7 @@ def check_p4info(config: p4r.ForwardingPipelineConfig) -> None:
         raise P4RuntimeError(Code.UNKNOWN, f"Error when importing p4info: {error}") from error
 
 
-def load_pipeline(config: p4r.ForwardingPipelineConfig, switch: Switch) -> Pipeline:
+def load_pipeline(config: p4r.ForwardingPipelineConfig, switch: SoftSwitch) -> ForwardingPipeline:
     """Compile a configuration; the running pipeline is not touched."""
     check_p4info(config)
     try:
@@ -63,8 +63,8 @@ def load_pipeline(config: p4r.ForwardingPipelineConfig, switch: Switch) -> Pipel
     except Exception as error:  # whatever a damaged program leads to, it is the request's fault
         log.warning("a program made the compiler fail", exc_info=error)
         raise _update_failed(f"the program cannot be compiled ({type(error).__name__}: {error})") from error
-    state = PipelineState(index, switch, profiles={profile_id: ProfileState() for profile_id in index.profiles})
-    return Pipeline(
+    state = PipelineState(index, switch, profiles={profile_id: ActionProfileState() for profile_id in index.profiles})
+    return ForwardingPipeline(
         compiled=compiled,
         stored=StoredConfig.of(config),
         state=state,
@@ -78,7 +78,7 @@ def _update_failed(why: str) -> P4RuntimeError:
     return P4RuntimeError(Code.UNKNOWN, f"Error in first phase of device update: {why}")
 
 
-def parse_replay(old: Pipeline, new: Pipeline) -> list[Apply]:
+def parse_replay(old: ForwardingPipeline, new: ForwardingPipeline) -> list[Apply]:
     """Return what brings the forwarding state of `old` into `new`; refused if `new` cannot hold it."""
     replay: list[Apply] = []
     for update_type, entity in _written_state(old):
@@ -89,7 +89,7 @@ def parse_replay(old: Pipeline, new: Pipeline) -> list[Apply]:
     return replay
 
 
-def _written_state(pipeline: Pipeline) -> Iterator[tuple[int, p4r.Entity]]:
+def _written_state(pipeline: ForwardingPipeline) -> Iterator[tuple[int, p4r.Entity]]:
     """Yield everything controllers wrote, in an order in which it can be written again."""
     insert, modify = p4r.Update.INSERT, p4r.Update.MODIFY
     state = pipeline.state
@@ -118,7 +118,7 @@ def _replication_wildcards() -> Iterator[p4r.Entity]:
         yield wanted
 
 
-def _written_entries(pipeline: Pipeline) -> Iterator[tuple[int, p4r.Entity]]:
+def _written_entries(pipeline: ForwardingPipeline) -> Iterator[tuple[int, p4r.Entity]]:
     """Yield the table entries with their direct counters and meters, without those the program itself has."""
     wanted = p4r.Entity(table_entry=p4r.TableEntry(meter_config=p4r.MeterConfig(), counter_data=p4r.CounterData()))
     handler = TableHandler(pipeline.state)

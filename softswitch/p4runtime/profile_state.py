@@ -69,7 +69,7 @@ class OneShotMember:
 
 
 @dataclass
-class ProfileState:
+class ActionProfileState:
     """One action profile. It is programmed by members and groups, or by one-shot sets, never by both at once."""
 
     members: dict[int, MemberState] = field(default_factory=dict)
@@ -80,13 +80,13 @@ class ProfileState:
     member_ids: dict[int, int] = field(default_factory=dict)  # by handle
     group_ids: dict[int, int] = field(default_factory=dict)  # by handle
 
-    def by_members(self) -> ProfileState:
+    def by_members(self) -> ActionProfileState:
         """Return the profile for use by members and groups; refused while it holds one-shot sets."""
         if self.oneshots:
             raise _mixed_modes()
         return self
 
-    def by_oneshot(self) -> ProfileState:
+    def by_oneshot(self) -> ActionProfileState:
         """Return the profile for use by one-shot sets; refused while it holds members or groups."""
         if self.members or self.groups:
             raise _mixed_modes()

@@ -15,9 +15,9 @@ from mrclab.softswitch.p4runtime.device import Device
 from mrclab.softswitch.p4runtime.messages.address import ServerError, check_address
 from mrclab.softswitch.p4runtime.messages.status import ERROR_SPACE, Code, P4RuntimeError, abort, code_number, invalid
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
-from mrclab.softswitch.p4runtime.stream.arbitration import Controller
-from mrclab.softswitch.p4runtime.stream.streams import Stream
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.p4runtime.stream.arbitration import ArbitratedController
+from mrclab.softswitch.p4runtime.stream.streams import StreamChannel
+from mrclab.softswitch.switch import SoftSwitch
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class P4RuntimeService:
             if self._open_streams >= MAX_STREAMS:
                 abort(context, P4RuntimeError(Code.RESOURCE_EXHAUSTED, "Too many connections"))
             self._open_streams += 1
-        stream = Stream()
+        stream = StreamChannel()
         receiver = threading.Thread(target=self._receive, args=(requests, stream), daemon=True)
         receiver.start()
         try:
@@ -125,9 +125,9 @@ class P4RuntimeService:
             with self._lock:
                 self._open_streams -= 1
 
-    def _receive(self, requests: Iterator[bytes], stream: Stream) -> None:
+    def _receive(self, requests: Iterator[bytes], stream: StreamChannel) -> None:
         """Handle what one controller sends until it hangs up; whatever happens, the stream is closed then."""
-        controller: Controller | None = None
+        controller: ArbitratedController | None = None
         failure: P4RuntimeError | None = None
         try:
             for data in requests:
@@ -145,8 +145,8 @@ class P4RuntimeService:
             stream.close(failure)
 
     def _handle(
-        self, request: p4r.StreamMessageRequest, stream: Stream, controller: Controller | None
-    ) -> Controller | None:
+        self, request: p4r.StreamMessageRequest, stream: StreamChannel, controller: ArbitratedController | None
+    ) -> ArbitratedController | None:
         kind = request.WhichOneof("update")
         if kind == "arbitration":
             if controller is None:
@@ -160,7 +160,7 @@ class P4RuntimeService:
                 stream.offer(lambda: _stream_error(kind, request, failure))
         return controller
 
-    def _handle_event(self, kind: str, request: p4r.StreamMessageRequest, controller: Controller) -> None:
+    def _handle_event(self, kind: str, request: p4r.StreamMessageRequest, controller: ArbitratedController) -> None:
         if not self._device.arbiter.is_primary(controller):
             raise P4RuntimeError(Code.PERMISSION_DENIED, "Not primary")
         if kind == "packet":
@@ -217,7 +217,7 @@ def _guard(context: grpc.ServicerContext, call: Callable[[], T]) -> T:
 class P4RuntimeServer:
     """A running server; `stop` ends it."""
 
-    def __init__(self, switch: Switch, address: str, device_id: int) -> None:
+    def __init__(self, switch: SoftSwitch, address: str, device_id: int) -> None:
         """Listen on `address` (`unix:/path` or `host:port`). Raises ServerError."""
         check_address(address)
         self.device = Device(switch, device_id)
@@ -244,7 +244,7 @@ class P4RuntimeServer:
 
 
 def serve(
-    switch: Switch,
+    switch: SoftSwitch,
     address: str,
     *,
     device_id: int,

@@ -13,8 +13,8 @@ from typing import Protocol
 from mrclab.softswitch.objects.runtime_api import MatchKey
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import P4Index
-from mrclab.softswitch.p4runtime.profile_state import ProfileState
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.p4runtime.profile_state import ActionProfileState
+from mrclab.softswitch.switch import SoftSwitch
 
 EntryKey = tuple[int, MatchKey, int]
 """Table id, match key, priority."""
@@ -38,10 +38,10 @@ class PipelineState:
     """The control plane's side of one pipeline."""
 
     index: P4Index
-    switch: Switch
+    switch: SoftSwitch
     entries: dict[EntryKey, EntryNotes] = field(default_factory=dict)
     defaults: dict[int, EntryNotes] = field(default_factory=dict)
-    profiles: dict[int, ProfileState] = field(default_factory=dict)
+    profiles: dict[int, ActionProfileState] = field(default_factory=dict)
     multicast: dict[int, p4r.MulticastGroupEntry] = field(default_factory=dict)
     clones: dict[int, p4r.CloneSessionEntry] = field(default_factory=dict)
     digests: dict[int, p4r.DigestEntry] = field(default_factory=dict)

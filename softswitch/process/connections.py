@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mrclab.softswitch.switch import Switch
+    from mrclab.softswitch.switch import SoftSwitch
 
 READ_BYTES = 1 << 14
 SO_SNDBUFFORCE = 32
@@ -23,7 +23,7 @@ class Connections:
 
     def __init__(
         self,
-        switch: Switch,
+        switch: SoftSwitch,
         listener: socket.socket,
         take: Callable[[socket.socket, bytearray], bool],
         send_buffer: int = 0,

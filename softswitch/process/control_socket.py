@@ -18,7 +18,7 @@ from pathlib import Path
 from mrclab.softswitch.objects.runtime_api import RuntimeApiError
 from mrclab.softswitch.process.connections import Connections
 from mrclab.softswitch.process.ports import PortError
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 
 MAX_LINE = 4096
 
@@ -26,7 +26,7 @@ MAX_LINE = 4096
 class ControlSocket:
     """Listens on a Unix socket; everything runs in the data-plane thread."""
 
-    def __init__(self, switch: Switch, path: Path) -> None:
+    def __init__(self, switch: SoftSwitch, path: Path) -> None:
         self._switch = switch
         self._path = path
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)

@@ -9,7 +9,7 @@ STEP_SECONDS = 0.001
 """Change of the time of day against the time since boot that counts as somebody having set it."""
 
 
-class Lateness:
+class LongestWait:
     """The longest that a frame waited before the switch looked at it, since it was last asked for.
 
     The kernel stamps frames with the time of day (`wall`); should that be set while the switch runs, it is noticed by

@@ -13,7 +13,7 @@ _HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
 Ingress = Callable[[bytearray, int, int], None]
 
 
-class Recorder:
+class PcapRecorder:
     """Writes pcap files into one directory."""
 
     def __init__(self, directory: Path, names: Callable[[], dict[int, str]]) -> None:

@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from mrclab.softswitch.process.ring import SOL_PACKET, Ingress, Ring, Stamp
+from mrclab.softswitch.process.ring import SOL_PACKET, Ingress, PacketRing, Stamp
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class PortError(Exception):
     """A port that cannot be opened; the text says which and why."""
 
 
-class Port:
+class SoftSwitchPort:
     """One port with its socket."""
 
     def __init__(self, number: int, interface: str) -> None:
@@ -54,7 +54,7 @@ class Port:
             sock.setsockopt(socket.SOL_SOCKET, 33, BUFFER_BYTES)  # SO_RCVBUFFORCE
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, 32, BUFFER_BYTES)  # SO_SNDBUFFORCE
-        self.ring = Ring(sock, self.mtu)
+        self.ring = PacketRing(sock, self.mtu)
         sock.bind((self.interface, ETH_P_ALL))
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ tp_vlan_tpid."""
 MAC_BITS = 0xFFFF
 
 
-class Ring:
+class PacketRing:
     """The ring of one packet socket. Raises OSError where the kernel has no memory for it."""
 
     def __init__(self, end: socket.socket, mtu: int) -> None:

@@ -19,7 +19,7 @@ from mrclab.softswitch.process.connections import Connections
 from mrclab.softswitch.process.ports import PortError
 
 if TYPE_CHECKING:
-    from mrclab.softswitch.switch import Switch
+    from mrclab.softswitch.switch import SoftSwitch
 
 MAX_CALL_BYTES = 1 << 16
 LONGEST_ANSWER = 1 << 23
@@ -40,7 +40,7 @@ class _ShortError(Exception):
     """A call of which the rest has not come yet."""
 
 
-class Reader:
+class ThriftReader:
     """Reads one message from bytes that may end too early."""
 
     def __init__(self, data: bytes) -> None:
@@ -121,7 +121,7 @@ Method = Callable[[dict[int, int]], bytes]
 class ThriftServer:
     """Listens on 127.0.0.1; everything runs in the data-plane thread, between two packets."""
 
-    def __init__(self, switch: Switch, port: int) -> None:
+    def __init__(self, switch: SoftSwitch, port: int) -> None:
         self._switch = switch
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -207,7 +207,7 @@ class ThriftServer:
 
     def answer(self, data: bytes) -> tuple[bytes, int]:
         """Answer the first call in `data`; return the answer and how many bytes the call had."""
-        reader = Reader(data)
+        reader = ThriftReader(data)
         version = int.from_bytes(reader.take(4), "big")
         if version not in {VERSION | CALL, VERSION | ONEWAY}:
             raise ThriftError("not a call in the strict binary protocol")

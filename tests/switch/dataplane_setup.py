@@ -12,7 +12,7 @@ from finsy.proto import p4r
 from p4runtime_client import Client
 
 from mrclab.softswitch.objects import runtime_api as api
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 from mrclab.topo.linux import thrift
 
 THRIFT_STRING = 11
@@ -65,13 +65,13 @@ def _soft_field(info: api.KeyInfo, value: Any) -> api.FieldMatch:
     return value
 
 
-def soft_table(switch: Switch, name: str) -> str:
+def soft_table(switch: SoftSwitch, name: str) -> str:
     """P4Info aliases are the shortest unique suffix of a name; here the suffix is enough."""
     assert switch.info is not None
     return next(table for table in switch.info.tables if table == name or table.endswith(f".{name}"))
 
 
-def _soft_action(switch: Switch, table: str, action: tuple[str, Any]) -> api.EntryAction:
+def _soft_action(switch: SoftSwitch, table: str, action: tuple[str, Any]) -> api.EntryAction:
     name, args = action
     if name == "member":
         return api.MemberRef(args)
@@ -82,7 +82,7 @@ def _soft_action(switch: Switch, table: str, action: tuple[str, Any]) -> api.Ent
     return api.ActionCall(next(a for a in actions if a == name or a.endswith(f".{name}")), tuple(args))
 
 
-def on_soft(switch: Switch, setup: Setup) -> None:
+def on_soft(switch: SoftSwitch, setup: Setup) -> None:
     """Do it to a switch of this process."""
     info = switch.info
     assert info is not None

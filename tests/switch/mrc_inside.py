@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from mrclab.controller.provisioning import intent
 from mrclab.lab.command.p4build import P4_JSON
-from mrclab.softswitch.inprocess import Fate, InProcess
+from mrclab.softswitch.inprocess import FrameOutcome, InProcess
 from mrclab.softswitch.objects.runtime_api import (
     ActionCall,
     GroupMember,
@@ -72,21 +72,21 @@ class MrcInside(InProcess):
         return GroupRef(self._groups)
 
 
-def dropped(fate: Fate) -> Drop | None:
+def dropped(fate: FrameOutcome) -> Drop | None:
     """Why ingress dropped a frame, None where it did not."""
     return next((Drop(cell) for counter, cell in fate.counted if counter == f"{INGRESS}.drops"), None)
 
 
-def trimmed(fate: Fate) -> bool:
+def trimmed(fate: FrameOutcome) -> bool:
     """Whether ingress cut a frame to its headers."""
     return any(counter == f"{INGRESS}.trims" for counter, _ in fate.counted)
 
 
-def marked(fate: Fate) -> bool:
+def marked(fate: FrameOutcome) -> bool:
     """Whether egress marked a frame's packet with ECN."""
     return any(counter == f"{EGRESS}.ecn_marks" for copy in fate.copies for counter, _ in copy.counted)
 
 
-def lost_in_queue(fate: Fate) -> bool:
+def lost_in_queue(fate: FrameOutcome) -> bool:
     """Whether a frame's packet came to a full queue."""
     return any(copy.full for copy in fate.copies)

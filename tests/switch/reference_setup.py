@@ -5,10 +5,10 @@ from typing import Any
 from dataplane_setup import Setup, soft_match, soft_table
 from reference import Reference
 
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 
 
-def on_reference(reference: Reference, switch: Switch, setup: Setup) -> None:
+def on_reference(reference: Reference, switch: SoftSwitch, setup: Setup) -> None:
     """Do it to the reference; `switch` runs the same program and knows its names."""
     info = switch.info
     assert info is not None

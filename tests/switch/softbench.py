@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mrclab.softswitch.clock import SetClock
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 
 Output = tuple[int, bytes]
 SHORTEST = 14
@@ -25,7 +25,7 @@ class SoftBench:
 
     def _start(self, config: str, cpu_port: int, priorities: int) -> None:
         self._time = SetClock()
-        self.switch = Switch(cpu_port, 511, priorities, self._time.clock)
+        self.switch = SoftSwitch(cpu_port, 511, priorities, self._time.clock)
         self.out: list[Output] = []
         self.switch.transmit = self._transmit  # type: ignore[method-assign]
         self.switch.commit(self.switch.compile(config))

@@ -8,7 +8,7 @@ import time
 import pytest
 from netns import Namespace
 
-from mrclab.softswitch.process.ports import Port
+from mrclab.softswitch.process.ports import SoftSwitchPort
 from mrclab.softswitch.process.ring import BATCH
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
@@ -25,7 +25,7 @@ def cable():
     for name in ("p1", "f1"):
         space.ip("link", "set", name, "up")
     with space.entered():
-        port = Port(1, "p1")
+        port = SoftSwitchPort(1, "p1")
         end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     end.bind(("f1", ETH_P_ALL))
     yield port, end, space

@@ -12,7 +12,7 @@ from p4runtime_client import Client, Names
 
 from mrclab.softswitch.objects.runtime_api import TableEntry
 from mrclab.softswitch.p4runtime.server import P4RuntimeServer, serve
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 
 PROGRAM_DIR = Path(__file__).parents[1] / "switch" / "p4runtime"
 PROGRAM_JSON = (PROGRAM_DIR / "everything.json").read_bytes()
@@ -21,7 +21,7 @@ NAMES = Names(P4INFO)
 CPU_PORT = 510
 
 
-class ProbedSwitch(Switch):
+class ProbedSwitch(SoftSwitch):
     """A switch that also remembers what the control plane handed it."""
 
     def __init__(self) -> None:

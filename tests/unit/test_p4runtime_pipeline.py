@@ -8,7 +8,7 @@ from p4runtime_client import Client, RefusedError, SetRequest
 from p4runtime_fixtures import NAMES, P4INFO, PROGRAM_JSON, Running, primary, running
 
 from mrclab.softswitch.objects.runtime_api import CounterValue, ProgramInfo, RuntimeApiError
-from mrclab.softswitch.objects.tables import Table
+from mrclab.softswitch.objects.tables import RuntimeTable
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoError
 
 __all__ = ["primary", "running"]
@@ -204,7 +204,7 @@ def test_an_unexpected_exception_is_an_internal_error_and_not_the_end(
     def fail(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(Table, "insert", fail)
+    monkeypatch.setattr(RuntimeTable, "insert", fail)
     with pytest.raises(RefusedError) as caught:
         primary.insert(entry(1), NAMES.member("IngressImpl.profile", 1, NAMES.action("drop")))
     assert caught.value.codes == ["INTERNAL", "OK"]

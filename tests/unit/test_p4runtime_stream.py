@@ -7,9 +7,9 @@ from p4runtime_fixtures import NAMES, Running, primary, running
 
 from mrclab.softswitch.objects.runtime_api import DigestList, RuntimeApiError
 from mrclab.softswitch.p4runtime.messages.status import P4RuntimeError
-from mrclab.softswitch.p4runtime.p4info import Field
+from mrclab.softswitch.p4runtime.p4info import P4InfoField
 from mrclab.softswitch.p4runtime.stream.packet_io import HeaderCodec
-from mrclab.softswitch.p4runtime.stream.streams import MAX_WAITING, Stream
+from mrclab.softswitch.p4runtime.stream.streams import MAX_WAITING, StreamChannel
 
 __all__ = ["primary", "running"]
 
@@ -98,7 +98,7 @@ def test_without_a_controller_header_frames_travel_bare() -> None:
 
 
 def test_a_header_that_fills_no_whole_byte_is_rounded_up() -> None:
-    codec = HeaderCodec((Field(1, "a", 3), Field(2, "b", 9)))
+    codec = HeaderCodec((P4InfoField(1, "a", 3), P4InfoField(2, "b", 9)))
     packet = p4r.PacketOut(payload=b"x")
     packet.metadata.add(metadata_id=2, value=b"\1\xff")
     packet.metadata.add(metadata_id=1, value=b"\5")
@@ -153,7 +153,7 @@ def test_idle_entries_are_reported_with_what_the_controller_attached(primary: Cl
 
 
 def test_a_controller_that_does_not_read_loses_events_but_no_answers() -> None:
-    stream = Stream()
+    stream = StreamChannel()
     for _ in range(MAX_WAITING + 3):
         stream.offer(p4r.StreamMessageResponse)
     stream.send(p4r.StreamMessageResponse(arbitration=p4r.MasterArbitrationUpdate(device_id=1)))
@@ -163,7 +163,7 @@ def test_a_controller_that_does_not_read_loses_events_but_no_answers() -> None:
 
 
 def test_a_controller_that_asks_without_reading_loses_its_stream() -> None:
-    stream = Stream()
+    stream = StreamChannel()
     for _ in range(3 * MAX_WAITING):
         stream.send(p4r.StreamMessageResponse())
     with pytest.raises(P4RuntimeError, match="Too many answers"):

@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from mrclab.softswitch.process.control_socket import ControlSocket
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 
 PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "externs.json"
 CELLS = "TheIngress.cells"  # 8 of 48 bits
 
 
 @pytest.fixture
-def switch() -> Iterator[Switch]:
-    made = Switch(None, 511, 2)
+def switch() -> Iterator[SoftSwitch]:
+    made = SoftSwitch(None, 511, 2)
     yield made
     made.close()
 
 
 @pytest.fixture
-def control(switch: Switch, tmp_path: Path) -> Iterator[ControlSocket]:
+def control(switch: SoftSwitch, tmp_path: Path) -> Iterator[ControlSocket]:
     switch.commit(switch.compile(PROGRAM.read_bytes()))
     made = ControlSocket(switch, tmp_path / "ctl")
     yield made
@@ -52,7 +52,7 @@ def test_what_is_not_there_is_refused_in_one_line(control: ControlSocket, line: 
     assert re.match(says, answer), answer
 
 
-def test_without_a_program_there_are_no_registers(switch: Switch, tmp_path: Path) -> None:
+def test_without_a_program_there_are_no_registers(switch: SoftSwitch, tmp_path: Path) -> None:
     control = ControlSocket(switch, tmp_path / "ctl")
     assert control.answer("register_read queue_depths 1 2").startswith("error: ")
     control.close()

@@ -2,8 +2,8 @@
 
 from mrclab.softswitch.clock import SetClock
 from mrclab.softswitch.process.control_socket import ControlSocket
-from mrclab.softswitch.process.lateness import Lateness
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.process.lateness import LongestWait
+from mrclab.softswitch.switch import SoftSwitch
 from mrclab.softswitch.traffic_manager import TrafficManager
 
 
@@ -17,7 +17,7 @@ class Clocks:
         self.monotonic += seconds
 
     def lateness(self):
-        return Lateness(lambda: self.wall, lambda: self.monotonic)
+        return LongestWait(lambda: self.wall, lambda: self.monotonic)
 
 
 def test_the_frame_that_waited_longest_is_told_once():
@@ -59,7 +59,7 @@ def test_a_packet_that_left_its_queue_too_late_is_told_once():
 
 
 def test_the_control_socket_tells_lateness_and_cpu_seconds(tmp_path):
-    switch = Switch(None, 511, 2)
+    switch = SoftSwitch(None, 511, 2)
     control = ControlSocket(switch, tmp_path / "ctl")
     word, late, cpu = control.answer("lateness").split()
     assert (word, float(late)) == ("ok", 0.0)

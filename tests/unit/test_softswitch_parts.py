@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.softswitch.clock import Clock
+from mrclab.softswitch.clock import SwitchClock
 from mrclab.softswitch.objects import hashing
 from mrclab.softswitch.objects.match import matcher
-from mrclab.softswitch.objects.meters import GREEN, RED, YELLOW, Meter
+from mrclab.softswitch.objects.meters import GREEN, RED, YELLOW, RuntimeMeter
 from mrclab.softswitch.objects.runtime_api import InvalidRequestError, KeyInfo, MeterConfig, PipelineError
 from mrclab.softswitch.p4 import cache
 from mrclab.softswitch.pipeline import MAX_CELLS, compile_program
@@ -35,7 +35,7 @@ def test_internet_checksum_of_rfc_1071s_example():
 
 def test_meter_spends_the_peak_bucket_first_and_refills_with_time():
     now = 0
-    meter = Meter(packets=True, clock=lambda: now)
+    meter = RuntimeMeter(packets=True, clock=lambda: now)
     meter.configure(MeterConfig(cir=1, cburst=1, pir=2, pburst=3))
     assert [meter.execute(100) for _ in range(4)] == [GREEN, YELLOW, YELLOW, RED]
     now = 1_000_000
@@ -44,7 +44,7 @@ def test_meter_spends_the_peak_bucket_first_and_refills_with_time():
 
 def test_meter_refuses_a_peak_below_the_committed_rate():
     with pytest.raises(InvalidRequestError, match="below the committed"):
-        Meter(packets=True, clock=lambda: 0).configure(MeterConfig(2, 1, 1, 1))
+        RuntimeMeter(packets=True, clock=lambda: 0).configure(MeterConfig(2, 1, 1, 1))
 
 
 def test_longest_prefix_wins_and_a_removed_one_is_forgotten():
@@ -86,7 +86,7 @@ def test_queue_holds_packets_back_by_rate_and_drops_what_it_cannot_hold():
 def test_packets_may_leave_a_little_early_and_the_rate_still_holds(interval):
     """100 packets per second: offered somewhat faster they pass one by one, and after a while the queue fills."""
     now = [1000.0]
-    clock = Clock(lambda: now[0], lambda: int(now[0] * 1e9), timer_seconds=100e-6)
+    clock = SwitchClock(lambda: now[0], lambda: int(now[0] * 1e9), timer_seconds=100e-6)
     traffic, left = TrafficManager(1, lambda: 0, clock), []
     traffic.set_rate(100)
     traffic.set_depth(1000)

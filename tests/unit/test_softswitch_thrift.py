@@ -9,19 +9,27 @@ import pytest
 
 from mrclab.softswitch.process import thrift_server
 from mrclab.softswitch.process.ports import PortError
-from mrclab.softswitch.process.thrift_server import EXCEPTION, REPLY, STOP, VERSION, Reader, ThriftError, ThriftServer
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.process.thrift_server import (
+    EXCEPTION,
+    REPLY,
+    STOP,
+    VERSION,
+    ThriftError,
+    ThriftReader,
+    ThriftServer,
+)
+from mrclab.softswitch.switch import SoftSwitch
 
 
 @pytest.fixture
-def switch() -> Iterator[Switch]:
-    made = Switch(None, 511, 2)
+def switch() -> Iterator[SoftSwitch]:
+    made = SoftSwitch(None, 511, 2)
     yield made
     made.close()
 
 
 @pytest.fixture
-def server(switch: Switch) -> Iterator[ThriftServer]:
+def server(switch: SoftSwitch) -> Iterator[ThriftServer]:
     made = ThriftServer(switch, 0)
     yield made
     made.close()
@@ -39,7 +47,7 @@ def kind_of(answer: bytes) -> int:
 
 
 def test_a_call_sets_the_queue_and_returns_zero_under_its_own_sequence_number(
-    switch: Switch, server: ThriftServer
+    switch: SoftSwitch, server: ThriftServer
 ) -> None:
     request = call("simple_switch:set_egress_priority_queue_depth", 3, 1, 5)
     answer, used = server.answer(request + b"rest")
@@ -99,9 +107,9 @@ def test_values_of_other_types_are_passed_over() -> None:
         struct.pack("!bhbbi", thrift_server.MAP, 7, 3, thrift_server.STRING, 1) + b"\1" + struct.pack("!i", 1) + b"x"
     )
     wanted = struct.pack("!bhi", thrift_server.I32, 2, -4)
-    assert Reader(nested + listed + mapped + wanted + bytes([STOP])).arguments() == {2: -4}
+    assert ThriftReader(nested + listed + mapped + wanted + bytes([STOP])).arguments() == {2: -4}
 
 
-def test_a_port_that_is_taken_is_refused_by_its_flag(switch: Switch, server: ThriftServer) -> None:
+def test_a_port_that_is_taken_is_refused_by_its_flag(switch: SoftSwitch, server: ThriftServer) -> None:
     with pytest.raises(PortError, match=f"--thrift-port {server.port}: .*choose a free port"):
         ThriftServer(switch, server.port)

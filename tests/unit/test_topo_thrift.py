@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from mrclab.softswitch.process.thrift_server import ThriftServer
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 from mrclab.topo.linux import thrift
 
 
@@ -23,7 +23,7 @@ def test_numbers_are_read_when_the_last_byte_has_come():
 
 
 def test_a_server_that_has_no_such_call_refuses_and_a_string_in_it_is_understood():
-    switch = Switch(None, 511, 2)
+    switch = SoftSwitch(None, 511, 2)
     server = ThriftServer(switch, 0)
     call = thrift.question("standard", "bm_register_read_all", thrift.i32(0), thrift.text("queue_depths"))
     refusal, used = server.answer(call)

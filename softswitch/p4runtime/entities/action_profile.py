@@ -11,8 +11,8 @@ from mrclab.softswitch.p4runtime.entities.watch import watch_port
 from mrclab.softswitch.p4runtime.messages.actions import action_to_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
-from mrclab.softswitch.p4runtime.p4info import Profile
-from mrclab.softswitch.p4runtime.profile_state import GroupState, Membership, MemberState, ProfileState
+from mrclab.softswitch.p4runtime.p4info import P4InfoActionProfile
+from mrclab.softswitch.p4runtime.profile_state import ActionProfileState, GroupState, Membership, MemberState
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
 
 
@@ -21,16 +21,16 @@ class _ProfileHandler:
         self._state = state
         self._switch = state.switch
 
-    def _profile(self, profile_id: int) -> Profile:
+    def _profile(self, profile_id: int) -> P4InfoActionProfile:
         profile = self._state.index.profiles.get(profile_id)
         if profile is None:
             raise invalid_id()
         return profile
 
-    def _held(self, profile: Profile) -> ProfileState:
+    def _held(self, profile: P4InfoActionProfile) -> ActionProfileState:
         return self._state.profiles[profile.id].by_members()
 
-    def _readable(self, profile_id: int) -> Iterator[tuple[Profile, ProfileState]]:
+    def _readable(self, profile_id: int) -> Iterator[tuple[P4InfoActionProfile, ActionProfileState]]:
         """Yield the profiles a read asks for; those in one-shot use have no members or groups to show."""
         if profile_id:
             profile = self._profile(profile_id)
@@ -39,7 +39,7 @@ class _ProfileHandler:
         for profile in self._state.index.profiles.values():
             yield profile, self._state.profiles[profile.id]
 
-    def _set_copies(self, profile: Profile, held: ProfileState, member_id: int, wanted: int) -> None:
+    def _set_copies(self, profile: P4InfoActionProfile, held: ActionProfileState, member_id: int, wanted: int) -> None:
         """Give a member `wanted` copies in the data plane, adding at the end or removing from there."""
         member = held.members[member_id]
         while len(member.handles) < wanted:
@@ -54,7 +54,7 @@ class _ProfileHandler:
         while len(member.handles) > wanted:
             self._drop_copy(profile, held, member)
 
-    def _drop_copy(self, profile: Profile, held: ProfileState, member: MemberState) -> None:
+    def _drop_copy(self, profile: P4InfoActionProfile, held: ActionProfileState, member: MemberState) -> None:
         handle = member.handles[-1]
         try:
             self._switch.profile(profile.name).delete_member(handle)
@@ -80,7 +80,7 @@ class MemberHandler(_ProfileHandler):
             return lambda: self._create(profile, message.member_id, call)
         return lambda: self._modify(profile, message.member_id, call)
 
-    def _create(self, profile: Profile, member_id: int, call: ActionCall) -> None:
+    def _create(self, profile: P4InfoActionProfile, member_id: int, call: ActionCall) -> None:
         held = self._held(profile)
         if member_id in held.members:
             raise P4RuntimeError(Code.ALREADY_EXISTS, f"Duplicate member id: {member_id}")
@@ -91,7 +91,7 @@ class MemberHandler(_ProfileHandler):
             del held.members[member_id]
             raise
 
-    def _modify(self, profile: Profile, member_id: int, call: ActionCall) -> None:
+    def _modify(self, profile: P4InfoActionProfile, member_id: int, call: ActionCall) -> None:
         member = _member(self._held(profile), member_id)
         try:
             for handle in member.handles:
@@ -100,7 +100,7 @@ class MemberHandler(_ProfileHandler):
             raise target_error("Error when modifying member on target", error) from error
         member.action = call
 
-    def _delete(self, profile: Profile, member_id: int) -> None:
+    def _delete(self, profile: P4InfoActionProfile, member_id: int) -> None:
         held = self._held(profile)
         member = _member(held, member_id)
         while member.handles:
@@ -140,7 +140,7 @@ class GroupHandler(_ProfileHandler):
             return lambda: self._create(profile, message)
         return lambda: self._modify(profile, message)
 
-    def _create(self, profile: Profile, message: p4r.ActionProfileGroup) -> None:
+    def _create(self, profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
         held = self._held(profile)
         if message.group_id in held.groups:
             raise P4RuntimeError(Code.ALREADY_EXISTS, f"Duplicate group id: {message.group_id}")
@@ -159,7 +159,7 @@ class GroupHandler(_ProfileHandler):
             raise target_error("Error when creating group on target", error) from error
         held.group_ids[group.handle] = message.group_id
 
-    def _modify(self, profile: Profile, message: p4r.ActionProfileGroup) -> None:
+    def _modify(self, profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
         held = self._held(profile)
         group = _group(held, message.group_id)
         if message.max_size not in {0, group.max_size}:
@@ -177,7 +177,7 @@ class GroupHandler(_ProfileHandler):
             raise target_error("Error when setting group membership on target", error) from error
         self._shrink(profile, held, old)
 
-    def _delete(self, profile: Profile, group_id: int) -> None:
+    def _delete(self, profile: P4InfoActionProfile, group_id: int) -> None:
         held = self._held(profile)
         group = _group(held, group_id)
         try:
@@ -189,12 +189,12 @@ class GroupHandler(_ProfileHandler):
         held.group_handles.give_back(group.handle)
         self._shrink(profile, held, group.members)
 
-    def _grow(self, profile: Profile, held: ProfileState, group: GroupState) -> None:
+    def _grow(self, profile: P4InfoActionProfile, held: ActionProfileState, group: GroupState) -> None:
         for member_id, membership in group.members.items():
             copies = max(membership.weight, len(held.members[member_id].handles))
             self._set_copies(profile, held, member_id, copies)
 
-    def _shrink(self, profile: Profile, held: ProfileState, members: dict[int, Membership]) -> None:
+    def _shrink(self, profile: P4InfoActionProfile, held: ActionProfileState, members: dict[int, Membership]) -> None:
         for member_id in members:
             self._set_copies(profile, held, member_id, held.largest_weight(member_id))
 
@@ -214,21 +214,21 @@ class GroupHandler(_ProfileHandler):
                     )
 
 
-def _member(held: ProfileState, member_id: int) -> MemberState:
+def _member(held: ActionProfileState, member_id: int) -> MemberState:
     member = held.members.get(member_id)
     if member is None:
         raise P4RuntimeError(Code.NOT_FOUND, f"Member id does not exist: {member_id}")
     return member
 
 
-def _group(held: ProfileState, group_id: int) -> GroupState:
+def _group(held: ActionProfileState, group_id: int) -> GroupState:
     group = held.groups.get(group_id)
     if group is None:
         raise P4RuntimeError(Code.NOT_FOUND, f"Group id does not exist: {group_id}")
     return group
 
 
-def _check_max_size(profile: Profile, message: p4r.ActionProfileGroup) -> None:
+def _check_max_size(profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
     if message.max_size < 0:
         raise invalid("Group max_size cannot be less than 0")
     if profile.max_group_size and message.max_size > profile.max_group_size:
@@ -236,7 +236,7 @@ def _check_max_size(profile: Profile, message: p4r.ActionProfileGroup) -> None:
 
 
 def _memberships(
-    profile: Profile, held: ProfileState, message: p4r.ActionProfileGroup, max_size: int
+    profile: P4InfoActionProfile, held: ActionProfileState, message: p4r.ActionProfileGroup, max_size: int
 ) -> dict[int, Membership]:
     total = sum(member.weight for member in message.members)
     check_weights(total, max_size or profile.max_group_size, "Sum of member weights exceeds maximum group size")
@@ -249,7 +249,7 @@ def _memberships(
     return members
 
 
-def _target_group(held: ProfileState, group: GroupState) -> ProfileGroup:
+def _target_group(held: ActionProfileState, group: GroupState) -> ProfileGroup:
     members = (
         GroupMember(handle, 1, membership.watch_port)
         for member_id, membership in group.members.items()

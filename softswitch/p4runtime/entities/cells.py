@@ -10,18 +10,18 @@ from mrclab.softswitch.objects.runtime_api import RuntimeApiError
 from mrclab.softswitch.p4runtime.entities.common import check_update_type
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
-from mrclab.softswitch.p4runtime.p4info import Counter, Meter
+from mrclab.softswitch.p4runtime.p4info import P4InfoCounter, P4InfoMeter
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
 
 READ_BATCH = 512  # cells fetched at once, between two packets
 NEGATIVE_INDEX = "A negative number is not a valid index value"
 
-Array = TypeVar("Array", Counter, Meter)
+Array = TypeVar("Array", P4InfoCounter, P4InfoMeter)
 Message = TypeVar("Message", p4r.CounterEntry, p4r.MeterEntry)
 Value = TypeVar("Value")
 
 
-class Wanted(NamedTuple):
+class CellSelector(NamedTuple):
     """What a read or write names: an array (0: all of them) and a cell (None: all of them)."""
 
     array: int
@@ -46,7 +46,7 @@ class CellHandler(Generic[Array, Message, Value]):
         """Return the message within an entity."""
         raise NotImplementedError
 
-    def wanted(self, message: Message) -> Wanted:
+    def wanted(self, message: Message) -> CellSelector:
         """Return what a message names."""
         raise NotImplementedError
 

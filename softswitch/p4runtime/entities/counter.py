@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mrclab.softswitch.objects.runtime_api import CounterValue, RuntimeApiError, TableEntry
-from mrclab.softswitch.p4runtime.entities.cells import CellHandler, Wanted
+from mrclab.softswitch.p4runtime.entities.cells import CellHandler, CellSelector
 from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, counter_to_proto, on_target
 from mrclab.softswitch.p4runtime.entities.direct import DirectHandler
 from mrclab.softswitch.p4runtime.messages.status import invalid, target_error
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
-from mrclab.softswitch.p4runtime.p4info import Counter, Table
+from mrclab.softswitch.p4runtime.p4info import P4InfoCounter, P4InfoTable
 from mrclab.softswitch.p4runtime.state import Apply
 
 WRITE_FAILED = "Error when writing to counter"
 
 
-def merged(info: Counter, data: p4r.CounterData, current: CounterValue) -> CounterValue:
+def merged(info: P4InfoCounter, data: p4r.CounterData, current: CounterValue) -> CounterValue:
     """Return `data` with what the counter's unit leaves out taken from `current`."""
     return CounterValue(
         data.packet_count if info.packets else current.packets, data.byte_count if info.bytes else current.bytes
     )
 
 
-class CounterHandler(CellHandler[Counter, p4r.CounterEntry, CounterValue]):
+class CounterHandler(CellHandler[P4InfoCounter, p4r.CounterEntry, CounterValue]):
     """`p4.v1.CounterEntry`: MODIFY sets the cell, DELETE clears it, as in PI."""
 
     kind = "counter"
     read_failure = "Error when reading counter from target"
 
-    def arrays(self) -> dict[int, Counter]:
+    def arrays(self) -> dict[int, P4InfoCounter]:
         """Return the program's counters by id."""
         return self._state.index.counters
 
@@ -37,21 +37,21 @@ class CounterHandler(CellHandler[Counter, p4r.CounterEntry, CounterValue]):
         """Return the message within an entity."""
         return entity.counter_entry
 
-    def wanted(self, message: p4r.CounterEntry) -> Wanted:
+    def wanted(self, message: p4r.CounterEntry) -> CellSelector:
         """Return what a message names."""
-        return Wanted(message.counter_id, message.index.index if message.HasField("index") else None)
+        return CellSelector(message.counter_id, message.index.index if message.HasField("index") else None)
 
     def cell(self, name: str, index: int) -> CounterValue:
         """Read one cell."""
         return self._switch.program().counter_read(name, index)
 
-    def to_entity(self, array: Counter, index: int, value: CounterValue) -> p4r.Entity:
+    def to_entity(self, array: P4InfoCounter, index: int, value: CounterValue) -> p4r.Entity:
         """Return what a read says of one cell."""
         message = p4r.CounterEntry(counter_id=array.id, data=counter_to_proto(value))
         message.index.index = index
         return p4r.Entity(counter_entry=message)
 
-    def update(self, update_type: int, array: Counter, index: int, message: p4r.CounterEntry) -> Apply:
+    def update(self, update_type: int, array: P4InfoCounter, index: int, message: p4r.CounterEntry) -> Apply:
         """Check what a write wants of one cell."""
         if update_type == INSERT:
             raise invalid("INSERT update type not supported for counters")
@@ -93,7 +93,7 @@ class DirectCounterHandler(DirectHandler):
 
         return apply
 
-    def has_it(self, table: Table) -> bool:
+    def has_it(self, table: P4InfoTable) -> bool:
         """Return whether the table has a direct counter."""
         return table.has_counter
 

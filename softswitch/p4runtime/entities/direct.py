@@ -9,14 +9,14 @@ from mrclab.softswitch.objects.runtime_api import MatchKey, RuntimeApiError, Tab
 from mrclab.softswitch.p4runtime.messages.matches import key_from_proto, key_to_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
-from mrclab.softswitch.p4runtime.p4info import Table
+from mrclab.softswitch.p4runtime.p4info import P4InfoTable
 from mrclab.softswitch.p4runtime.state import PipelineState
 
 
 class EntryRef(NamedTuple):
     """A table entry, by table, key and priority; or the default entry."""
 
-    table: Table
+    table: P4InfoTable
     match: MatchKey
     priority: int
     is_default: bool
@@ -32,7 +32,7 @@ class DirectHandler:
         self._state = state
         self._switch = state.switch
 
-    def has_it(self, table: Table) -> bool:
+    def has_it(self, table: P4InfoTable) -> bool:
         """Return whether the table has this resource."""
         raise NotImplementedError
 
@@ -40,7 +40,7 @@ class DirectHandler:
         """Return what a read says of one entry."""
         raise NotImplementedError
 
-    def _table(self, is_given: bool, message: p4r.TableEntry) -> Table:
+    def _table(self, is_given: bool, message: p4r.TableEntry) -> P4InfoTable:
         if not is_given:
             raise invalid(f"Missing table_entry field in {self.message_name}")
         return self._state.index.table(message.table_id)
@@ -65,7 +65,7 @@ class DirectHandler:
         except RuntimeApiError:
             raise invalid("Cannot map table entry to handle") from None
 
-    def check_table_has_it(self, table: Table) -> None:
+    def check_table_has_it(self, table: P4InfoTable) -> None:
         """Refuse a table without this direct resource."""
         if not self.has_it(table):
             raise invalid(f"Table has no direct {self.kind}s")

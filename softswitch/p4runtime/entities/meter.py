@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mrclab.softswitch.objects.runtime_api import MeterConfig, TableEntry
-from mrclab.softswitch.p4runtime.entities.cells import CellHandler, Wanted
+from mrclab.softswitch.p4runtime.entities.cells import CellHandler, CellSelector
 from mrclab.softswitch.p4runtime.entities.common import (
     DELETE,
     INSERT,
@@ -17,7 +17,7 @@ from mrclab.softswitch.p4runtime.entities.common import (
 from mrclab.softswitch.p4runtime.entities.direct import DirectHandler
 from mrclab.softswitch.p4runtime.messages.status import invalid
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
-from mrclab.softswitch.p4runtime.p4info import Meter, Table
+from mrclab.softswitch.p4runtime.p4info import P4InfoMeter, P4InfoTable
 from mrclab.softswitch.p4runtime.state import Apply
 
 
@@ -28,13 +28,13 @@ def _check_modify(update_type: int) -> None:
         raise invalid(f"{name} update type not supported for meters")
 
 
-class MeterHandler(CellHandler[Meter, p4r.MeterEntry, MeterConfig | None]):
+class MeterHandler(CellHandler[P4InfoMeter, p4r.MeterEntry, MeterConfig | None]):
     """`p4.v1.MeterEntry`: MODIFY sets the configuration, or makes the meter always green if none is given."""
 
     kind = "meter"
     read_failure = "Error when reading meter spec from target"
 
-    def arrays(self) -> dict[int, Meter]:
+    def arrays(self) -> dict[int, P4InfoMeter]:
         """Return the program's meters by id."""
         return self._state.index.meters
 
@@ -42,21 +42,21 @@ class MeterHandler(CellHandler[Meter, p4r.MeterEntry, MeterConfig | None]):
         """Return the message within an entity."""
         return entity.meter_entry
 
-    def wanted(self, message: p4r.MeterEntry) -> Wanted:
+    def wanted(self, message: p4r.MeterEntry) -> CellSelector:
         """Return what a message names."""
-        return Wanted(message.meter_id, message.index.index if message.HasField("index") else None)
+        return CellSelector(message.meter_id, message.index.index if message.HasField("index") else None)
 
     def cell(self, name: str, index: int) -> MeterConfig | None:
         """Read one cell."""
         return self._switch.program().meter_read(name, index)
 
-    def to_entity(self, array: Meter, index: int, value: MeterConfig | None) -> p4r.Entity:
+    def to_entity(self, array: P4InfoMeter, index: int, value: MeterConfig | None) -> p4r.Entity:
         """Return what a read says of one cell."""
         message = p4r.MeterEntry(meter_id=array.id, config=meter_to_proto(value) if value else None)
         message.index.index = index
         return p4r.Entity(meter_entry=message)
 
-    def update(self, update_type: int, array: Meter, index: int, message: p4r.MeterEntry) -> Apply:
+    def update(self, update_type: int, array: P4InfoMeter, index: int, message: p4r.MeterEntry) -> Apply:
         """Check what a write wants of one cell."""
         _check_modify(update_type)
         config = meter_from_proto(message.config) if message.HasField("config") else None
@@ -88,7 +88,7 @@ class DirectMeterHandler(DirectHandler):
 
         return apply
 
-    def has_it(self, table: Table) -> bool:
+    def has_it(self, table: P4InfoTable) -> bool:
         """Return whether the table has a direct meter."""
         return table.has_meter
 

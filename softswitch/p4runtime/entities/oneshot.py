@@ -21,15 +21,15 @@ from mrclab.softswitch.p4runtime.entities.watch import watch_port
 from mrclab.softswitch.p4runtime.messages.actions import action_from_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
-from mrclab.softswitch.p4runtime.p4info import P4Index, Profile
-from mrclab.softswitch.p4runtime.profile_state import OneShotMember, ProfileState
+from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoActionProfile
+from mrclab.softswitch.p4runtime.profile_state import ActionProfileState, OneShotMember
 from mrclab.softswitch.p4runtime.state import PipelineState
-from mrclab.softswitch.switch import Switch
+from mrclab.softswitch.switch import SoftSwitch
 
 MAX_GROUP_WEIGHT = 1 << 12  # where P4Info sets no limit: a request must not be able to fill the memory
 
 
-def check_profile_action(action: p4r.Action, profile: Profile, index: P4Index) -> ActionCall:
+def check_profile_action(action: p4r.Action, profile: P4InfoActionProfile, index: P4Index) -> ActionCall:
     """Return the call for a member's action; refused if the profile's tables do not have it."""
     if action.action_id not in index.actions:
         raise invalid_id()
@@ -70,7 +70,7 @@ def create_oneshot(
 
 
 def _create(
-    switch: Switch, name: str, held: ProfileState, members: list[OneShotMember], calls: list[ActionCall]
+    switch: SoftSwitch, name: str, held: ActionProfileState, members: list[OneShotMember], calls: list[ActionCall]
 ) -> EntryAction:
     for member, call in zip(members, calls, strict=True):
         for _ in range(member.message.weight):
@@ -92,7 +92,7 @@ def _create(
     return GroupRef(group)
 
 
-def _remove_members(switch: Switch, name: str, held: ProfileState, members: list[OneShotMember]) -> None:
+def _remove_members(switch: SoftSwitch, name: str, held: ActionProfileState, members: list[OneShotMember]) -> None:
     for handle in (h for member in members for h in member.handles):
         switch.profile(name).delete_member(handle)
         held.member_handles.give_back(handle)
@@ -109,6 +109,6 @@ def delete_oneshot(state: PipelineState, profile_id: int, action: EntryAction) -
     held.group_handles.give_back(action.group_id)
 
 
-def oneshot_to_proto(profile: ProfileState, group: int) -> p4r.ActionProfileActionSet:
+def oneshot_to_proto(profile: ActionProfileState, group: int) -> p4r.ActionProfileActionSet:
     """Return the action set as it was written."""
     return p4r.ActionProfileActionSet(action_profile_actions=(member.message for member in profile.oneshots[group]))

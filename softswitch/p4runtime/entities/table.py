@@ -31,7 +31,7 @@ from mrclab.softswitch.p4runtime.messages.actions import action_from_proto, acti
 from mrclab.softswitch.p4runtime.messages.matches import key_from_proto, key_to_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
-from mrclab.softswitch.p4runtime.p4info import Table
+from mrclab.softswitch.p4runtime.p4info import P4InfoTable
 from mrclab.softswitch.p4runtime.state import Apply, EntryKey, EntryNotes, PipelineState
 
 NS_PER_SECOND = 1_000_000_000
@@ -69,7 +69,7 @@ class TableHandler:
             return lambda: self._delete((table.id, key, entry.priority), table)
         return self._parse_entry(update_type, entry, table)
 
-    def _parse_entry(self, update_type: int, entry: p4r.TableEntry, table: Table) -> Apply:
+    def _parse_entry(self, update_type: int, entry: p4r.TableEntry, table: P4InfoTable) -> Apply:
         if update_type == INSERT and not entry.HasField("action"):
             raise invalid("'action' field must be set")
         match = key_from_proto(entry, table)
@@ -95,7 +95,7 @@ class TableHandler:
 
         return apply
 
-    def _write(self, update_type: int, table: Table, entry: TableEntry) -> None:
+    def _write(self, update_type: int, table: P4InfoTable, entry: TableEntry) -> None:
         inserting = update_type == INSERT
         try:
             held = self._switch.table(table.name)
@@ -109,7 +109,7 @@ class TableHandler:
     def _note(
         self,
         key: EntryKey,
-        table: Table,
+        table: P4InfoTable,
         notes: EntryNotes,
         old: EntryNotes | None,
         action: EntryAction,
@@ -121,7 +121,7 @@ class TableHandler:
         if old is not None and old.oneshot_group is not None:
             delete_oneshot(self._state, table.profile_id, GroupRef(old.oneshot_group))
 
-    def _adopt(self, key: EntryKey, table: Table) -> EntryNotes:
+    def _adopt(self, key: EntryKey, table: P4InfoTable) -> EntryNotes:
         """Return notes for an entry that the program itself brought along and that may be changed."""
         _, match, priority = key
         if table.is_const:
@@ -134,7 +134,7 @@ class TableHandler:
             raise no_entry()
         return EntryNotes()
 
-    def _delete(self, key: EntryKey, table: Table) -> None:
+    def _delete(self, key: EntryKey, table: P4InfoTable) -> None:
         notes = self._state.entries.get(key) or self._adopt(key, table)
         _, match, priority = key
         try:
@@ -145,7 +145,7 @@ class TableHandler:
         if notes.oneshot_group is not None:
             delete_oneshot(self._state, table.profile_id, GroupRef(notes.oneshot_group))
 
-    def _parse_default(self, update_type: int, entry: p4r.TableEntry, table: Table) -> Apply:
+    def _parse_default(self, update_type: int, entry: p4r.TableEntry, table: P4InfoTable) -> Apply:
         if update_type in {INSERT, DELETE}:
             verb = "INSERT" if update_type == INSERT else "DELETE"
             raise invalid(f"Cannot use {verb} for default entry")
@@ -173,7 +173,7 @@ class TableHandler:
 
         return apply
 
-    def _check_action(self, entry: p4r.TableEntry, table: Table) -> None:
+    def _check_action(self, entry: p4r.TableEntry, table: P4InfoTable) -> None:
         if entry.is_default_action:
             self._check_default_may_change(table)
         if not entry.HasField("action"):
@@ -197,7 +197,7 @@ class TableHandler:
             raise P4RuntimeError(Code.PERMISSION_DENIED, "Cannot use DEFAULT_ONLY action in table entry")
 
     @staticmethod
-    def _check_default_may_change(table: Table) -> None:
+    def _check_default_may_change(table: P4InfoTable) -> None:
         if table.profile_id:
             raise invalid(f"Cannot set / reset default action for indirect table {table.id}")
         if table.const_default:
@@ -206,7 +206,7 @@ class TableHandler:
                 f"Cannot set / reset default action for table {table.id} which has a const default action",
             )
 
-    def _action_maker(self, message: p4r.TableAction, table: Table) -> ActionMaker:
+    def _action_maker(self, message: p4r.TableAction, table: P4InfoTable) -> ActionMaker:
         kind = message.WhichOneof("type")
         if kind == "action":
             call = action_from_proto(message.action, self._state.index)
@@ -231,7 +231,9 @@ class TableHandler:
             raise invalid("Invalid member / group id")
         return GroupRef(group.handle)
 
-    def _direct_resources(self, entry: p4r.TableEntry, table: Table) -> tuple[MeterConfig | None, CounterValue | None]:
+    def _direct_resources(
+        self, entry: p4r.TableEntry, table: P4InfoTable
+    ) -> tuple[MeterConfig | None, CounterValue | None]:
         meter = counter = None
         if entry.HasField("meter_config"):
             if not table.has_meter:
@@ -258,7 +260,7 @@ class TableHandler:
         for table in self._state.index.tables.values():
             yield from self._read_table(wanted, table)
 
-    def _read_table(self, wanted: p4r.TableEntry, table: Table) -> Iterator[p4r.Entity]:
+    def _read_table(self, wanted: p4r.TableEntry, table: P4InfoTable) -> Iterator[p4r.Entity]:
         if wanted.is_default_action:
             yield self._read_default(wanted, table)
             return
@@ -274,19 +276,19 @@ class TableHandler:
         for entry in found:
             yield p4r.Entity(table_entry=self._entry_to_proto(entry, table, wanted))
 
-    def read_written(self, wanted: p4r.TableEntry, table: Table) -> Iterator[p4r.Entity]:
+    def read_written(self, wanted: p4r.TableEntry, table: P4InfoTable) -> Iterator[p4r.Entity]:
         """Yield the entries of one table that a controller wrote, with the resources that `wanted` names."""
         for entry in self._switch.run(lambda: self._switch.table(table.name).entries()):
             if (table.id, entry.match, entry.priority) in self._state.entries:
                 yield p4r.Entity(table_entry=self._entry_to_proto(entry, table, wanted))
 
-    def _fetch_one(self, table: Table, match: MatchKey, priority: int) -> list[TableEntry]:
+    def _fetch_one(self, table: P4InfoTable, match: MatchKey, priority: int) -> list[TableEntry]:
         try:
             return [self._switch.run(lambda: self._switch.table(table.name).get(match, priority))]
         except RuntimeApiError:
             return []
 
-    def _entry_to_proto(self, entry: TableEntry, table: Table, wanted: p4r.TableEntry) -> p4r.TableEntry:
+    def _entry_to_proto(self, entry: TableEntry, table: P4InfoTable, wanted: p4r.TableEntry) -> p4r.TableEntry:
         message = p4r.TableEntry(table_id=table.id, priority=entry.priority)
         message.match.extend(key_to_proto(entry.match, table))
         self._set_action(message, entry.action, table)
@@ -304,7 +306,7 @@ class TableHandler:
             message.time_since_last_hit.elapsed_ns = min(idle_ns, notes.idle_timeout_ns if notes else 0)
         return message
 
-    def _set_action(self, message: p4r.TableEntry, action: EntryAction, table: Table) -> None:
+    def _set_action(self, message: p4r.TableEntry, action: EntryAction, table: P4InfoTable) -> None:
         if isinstance(action, ActionCall):
             message.action.action.CopyFrom(action_to_proto(action, self._state.index))
             return
@@ -316,7 +318,7 @@ class TableHandler:
         else:
             message.action.action_profile_group_id = profile.group_ids.get(action.group_id, 0)
 
-    def _read_default(self, wanted: p4r.TableEntry, table: Table) -> p4r.Entity:
+    def _read_default(self, wanted: p4r.TableEntry, table: P4InfoTable) -> p4r.Entity:
         if wanted.HasField("time_since_last_hit"):
             raise invalid(
                 "Default table entries do not support entry ageing, do not set 'time_since_last_hit' "
@@ -332,7 +334,7 @@ class TableHandler:
         return p4r.Entity(table_entry=message)
 
 
-def _idle_timeout(entry: p4r.TableEntry, table: Table) -> float:
+def _idle_timeout(entry: p4r.TableEntry, table: P4InfoTable) -> float:
     """Return the idle timeout in seconds, in whole milliseconds as BMv2 keeps it; 0 means never."""
     if entry.idle_timeout_ns < 0:
         raise invalid("idle_timeout_ns must be a positive value")

@@ -12,10 +12,10 @@ from mrclab.softswitch.objects.runtime_api import FieldMatch, MatchKey
 from mrclab.softswitch.p4runtime.messages.status import P4RuntimeError, invalid
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.messages.values import all_ones, prefix_mask, to_bytes, to_int
-from mrclab.softswitch.p4runtime.p4info import Field, Table
+from mrclab.softswitch.p4runtime.p4info import P4InfoField, P4InfoTable
 
 
-def key_from_proto(entry: p4r.TableEntry, table: Table) -> MatchKey:
+def key_from_proto(entry: p4r.TableEntry, table: P4InfoTable) -> MatchKey:
     """Return the data-plane key of `entry`, with every field of `table` in order."""
     if len(entry.match) > len(table.fields):
         raise invalid("Too many fields in match key")
@@ -27,7 +27,7 @@ def key_from_proto(entry: p4r.TableEntry, table: Table) -> MatchKey:
     return key
 
 
-def _check_priority(priority: int, table: Table) -> None:
+def _check_priority(priority: int, table: P4InfoTable) -> None:
     if priority < 0:
         raise invalid("Negative priority")
     if priority and not table.has_priority:
@@ -36,7 +36,7 @@ def _check_priority(priority: int, table: Table) -> None:
         raise invalid("Zero priority for ternary match")
 
 
-def _field_from_proto(field: Field, match: p4r.FieldMatch | None) -> FieldMatch:
+def _field_from_proto(field: P4InfoField, match: p4r.FieldMatch | None) -> FieldMatch:
     if match is None:
         return _dont_care(field)
     if match.WhichOneof("field_match_type") != field.kind:
@@ -44,7 +44,7 @@ def _field_from_proto(field: Field, match: p4r.FieldMatch | None) -> FieldMatch:
     return _PARSERS[field.kind](field, match)
 
 
-def _dont_care(field: Field) -> FieldMatch:
+def _dont_care(field: P4InfoField) -> FieldMatch:
     if field.kind == "exact":
         raise invalid("Missing non-ternary field in match key")
     if field.kind == "optional" and not field.as_ternary:
@@ -52,11 +52,11 @@ def _dont_care(field: Field) -> FieldMatch:
     return (0, all_ones(field.width)) if field.kind == "range" else (0, 0)
 
 
-def _exact(field: Field, match: p4r.FieldMatch) -> FieldMatch:
+def _exact(field: P4InfoField, match: p4r.FieldMatch) -> FieldMatch:
     return to_int(match.exact.value, field.width)
 
 
-def _lpm(field: Field, match: p4r.FieldMatch) -> FieldMatch:
+def _lpm(field: P4InfoField, match: p4r.FieldMatch) -> FieldMatch:
     value, length = to_int(match.lpm.value, field.width), match.lpm.prefix_len
     if length < 0:
         raise invalid("Prefix length cannot be < 0")
@@ -69,7 +69,7 @@ def _lpm(field: Field, match: p4r.FieldMatch) -> FieldMatch:
     return value, length
 
 
-def _ternary(field: Field, match: p4r.FieldMatch) -> FieldMatch:
+def _ternary(field: P4InfoField, match: p4r.FieldMatch) -> FieldMatch:
     value, mask = to_int(match.ternary.value, field.width), to_int(match.ternary.mask, field.width)
     if mask == 0:
         raise _written_dont_care("ternary", "0 mask")
@@ -78,7 +78,7 @@ def _ternary(field: Field, match: p4r.FieldMatch) -> FieldMatch:
     return value, mask
 
 
-def _range(field: Field, match: p4r.FieldMatch) -> FieldMatch:
+def _range(field: P4InfoField, match: p4r.FieldMatch) -> FieldMatch:
     low, high = to_int(match.range.low, field.width), to_int(match.range.high, field.width)
     if low == 0 and high == all_ones(field.width):
         raise _written_dont_care("range", "low=0 and high=2**bitwidth-1")
@@ -87,7 +87,7 @@ def _range(field: Field, match: p4r.FieldMatch) -> FieldMatch:
     return low, high
 
 
-def _optional(field: Field, match: p4r.FieldMatch) -> FieldMatch:
+def _optional(field: P4InfoField, match: p4r.FieldMatch) -> FieldMatch:
     value = to_int(match.optional.value, field.width)
     return (value, all_ones(field.width)) if field.as_ternary else value
 
@@ -98,7 +98,7 @@ def _written_dont_care(kind: str, instead_of: str) -> P4RuntimeError:
     )
 
 
-_PARSERS: dict[str, Callable[[Field, p4r.FieldMatch], FieldMatch]] = {
+_PARSERS: dict[str, Callable[[P4InfoField, p4r.FieldMatch], FieldMatch]] = {
     "exact": _exact,
     "lpm": _lpm,
     "ternary": _ternary,
@@ -107,14 +107,14 @@ _PARSERS: dict[str, Callable[[Field, p4r.FieldMatch], FieldMatch]] = {
 }
 
 
-def key_to_proto(key: MatchKey, table: Table) -> Iterable[p4r.FieldMatch]:
+def key_to_proto(key: MatchKey, table: P4InfoTable) -> Iterable[p4r.FieldMatch]:
     """Yield the match fields that say `key`, those that match everything left out."""
     for field, match in zip(table.fields, key, strict=True):
         if field.kind == "exact" or match != _dont_care(field):
             yield _field_to_proto(field, match)
 
 
-def _field_to_proto(field: Field, match: FieldMatch) -> p4r.FieldMatch:
+def _field_to_proto(field: P4InfoField, match: FieldMatch) -> p4r.FieldMatch:
     message = p4r.FieldMatch(field_id=field.id)
     if isinstance(match, tuple):
         first, second = match

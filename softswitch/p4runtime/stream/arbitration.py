@@ -19,7 +19,7 @@ from mrclab.softswitch.p4runtime.stream.notifications import Lazy
 MAX_CONTROLLERS = 16  # as PI
 
 
-class Client(Protocol):
+class ControllerStream(Protocol):
     """A controller's stream."""
 
     def send(self, message: p4r.StreamMessageResponse) -> None:
@@ -30,10 +30,10 @@ class Client(Protocol):
 
 
 @dataclass(eq=False)
-class Controller:
+class ArbitratedController:
     """A stream that has introduced itself."""
 
-    client: Client
+    client: ControllerStream
     role: str
     election_id: int
 
@@ -53,15 +53,15 @@ class Arbiter:
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
         self._lock = threading.Lock()
-        self._controllers: list[Controller] = []
+        self._controllers: list[ArbitratedController] = []
         self._configs: dict[str, p4r.Role] = {}
-        self.primaries: tuple[Client, ...] = ()
+        self.primaries: tuple[ControllerStream, ...] = ()
         """The streams of all roles' primaries; replaced, never changed, so that it can be read without the lock."""
 
-    def introduce(self, client: Client, message: p4r.MasterArbitrationUpdate) -> Controller:
+    def introduce(self, client: ControllerStream, message: p4r.MasterArbitrationUpdate) -> ArbitratedController:
         """Take a stream in under the role and election id that `message` says, and notify who is concerned."""
         self._check_device(message.device_id)
-        controller = Controller(client, message.role.name, election_number(message.election_id))
+        controller = ArbitratedController(client, message.role.name, election_number(message.election_id))
         with self._lock:
             if len(self._controllers) >= MAX_CONTROLLERS:
                 raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, "Too many connections")
@@ -70,7 +70,7 @@ class Arbiter:
             self._change(controller, lambda: self._controllers.append(controller))
         return controller
 
-    def update(self, controller: Controller, message: p4r.MasterArbitrationUpdate) -> None:
+    def update(self, controller: ArbitratedController, message: p4r.MasterArbitrationUpdate) -> None:
         """Give a stream another election id; device and role must stay."""
         if message.device_id != self._device_id:
             raise P4RuntimeError(Code.FAILED_PRECONDITION, "Invalid device id")
@@ -84,7 +84,7 @@ class Arbiter:
             self._check_unused(controller.role, election_id, "New election id already exists")
             self._change(controller, lambda: setattr(controller, "election_id", election_id))
 
-    def leave(self, controller: Controller) -> None:
+    def leave(self, controller: ArbitratedController) -> None:
         """Forget a stream that has ended; where it was primary, the next in line is told."""
         with self._lock:
             was_primary = self._primary(controller.role) is controller
@@ -93,7 +93,7 @@ class Arbiter:
             if was_primary:
                 self._notify_role(controller.role)
 
-    def is_primary(self, controller: Controller) -> bool:
+    def is_primary(self, controller: ArbitratedController) -> bool:
         """Return whether this stream may send packets and acknowledgements now."""
         return controller.client in self.primaries
 
@@ -115,7 +115,7 @@ class Arbiter:
 
     # -- under the lock -----------------------------------------------------------------------------------------------
 
-    def _primary(self, role: str) -> Controller | None:
+    def _primary(self, role: str) -> ArbitratedController | None:
         of_role = (c for c in self._controllers if c.role == role)
         return max(of_role, key=lambda c: c.election_id, default=None)
 
@@ -123,7 +123,7 @@ class Arbiter:
         if any(c.role == role and c.election_id == election_id for c in self._controllers):
             raise invalid(message)
 
-    def _change(self, controller: Controller, change: Callable[[], None]) -> None:
+    def _change(self, controller: ArbitratedController, change: Callable[[], None]) -> None:
         before = self._primary(controller.role)
         change()
         self._refresh()
@@ -142,7 +142,7 @@ class Arbiter:
             if controller.role == role:
                 self._notify(controller)
 
-    def _notify(self, controller: Controller) -> None:
+    def _notify(self, controller: ArbitratedController) -> None:
         primary = self._primary(controller.role)
         if primary is None:
             return

@@ -9,17 +9,17 @@ from __future__ import annotations
 from mrclab.softswitch.p4runtime.messages.status import invalid
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.messages.values import all_ones, to_bytes, to_int
-from mrclab.softswitch.p4runtime.p4info import Field
+from mrclab.softswitch.p4runtime.p4info import P4InfoField
 
 
 class HeaderCodec:
     """Packs and unpacks one controller header; with `fields` None the program has none, and frames travel bare."""
 
-    def __init__(self, fields: tuple[Field, ...] | None) -> None:
+    def __init__(self, fields: tuple[P4InfoField, ...] | None) -> None:
         self._fields = {field.id: field for field in fields or ()}
         bits = sum(field.width for field in self._fields.values())
         self.length = (bits + 7) // 8  # bytes
-        self._layout: list[tuple[Field, int]] = []  # field, bits to its right
+        self._layout: list[tuple[P4InfoField, int]] = []  # field, bits to its right
         position = self.length * 8
         for field in self._fields.values():
             position -= field.width

@@ -12,7 +12,7 @@ from mrclab.softswitch.p4runtime.stream.notifications import Lazy
 MAX_WAITING = 4096  # events; a controller that reads slower than they come loses the newest
 
 
-class Stream:
+class StreamChannel:
     """One controller's stream. `send`, `offer` and `close` may be called from any thread and never block."""
 
     def __init__(self) -> None:
