@@ -16,10 +16,10 @@ from mrclab.controller.api import operations
 from mrclab.controller.app import Controller
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.policy import POLICIES
-from mrclab.controller.history import History
+from mrclab.controller.history import ControllerHistory
 from mrclab.controller.metrics import MetricsServer
-from mrclab.controller.provisioning.program import Program
-from mrclab.controller.session import Session
+from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.controller.session import SwitchSession
 from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.errors import RpcError
 from mrclab.topo import spec, transport
@@ -108,10 +108,10 @@ async def serve(options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    Session.stretch = AsyncClient.stretch = options.stretch
+    SwitchSession.stretch = AsyncClient.stretch = options.stretch
     fabric = load_fabric(options.fabric or options.run_dir / "fabric.yaml")
-    program = Program(options.p4info, options.p4json)
-    history = History(options.history or options.run_dir / "history" / "controller.jsonl")
+    program = PipelineConfig(options.p4info, options.p4json)
+    history = ControllerHistory(options.history or options.run_dir / "history" / "controller.jsonl")
     controller = Controller(
         fabric,
         options.run_dir,

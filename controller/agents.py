@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from mrclab.controller.history import History
+from mrclab.controller.history import ControllerHistory
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.framing import LineSplitter, decode, encode
 from mrclab.topo.nodeconfig import NodeConfig
@@ -106,7 +106,7 @@ class AgentLink:
         self,
         host: str,
         path: Path,
-        history: History,
+        history: ControllerHistory,
         on_event: Callable[[str, dict[str, Any]], None],
         kinds: Sequence[str] = (),
     ) -> None:

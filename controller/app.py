@@ -14,12 +14,12 @@ from mrclab.controller.health.denylist import DenyError
 from mrclab.controller.health.maintenance import Maintenance
 from mrclab.controller.health.mapper import SOURCE, Clustermapper, reason
 from mrclab.controller.health.policy import Policy
-from mrclab.controller.history import History
-from mrclab.controller.nodes import Nodes
+from mrclab.controller.history import ControllerHistory
+from mrclab.controller.nodes import NodeConfigKeeper
 from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.prober import CableProber
-from mrclab.controller.provisioning.program import Program
-from mrclab.controller.worker import State, Worker
+from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.controller.worker import SwitchState, Worker
 from mrclab.topo.model import Fabric
 from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
@@ -33,8 +33,8 @@ class Controller:
         self,
         fabric: Fabric,
         run_dir: Path,
-        program: Program,
-        history: History,
+        program: PipelineConfig,
+        history: ControllerHistory,
         election_id: int,
         mapper_cycle: float = 0.0,
         telemetry: float = 0.0,
@@ -48,7 +48,7 @@ class Controller:
         self.ev_watch = EvWatch(self.fleet, program)
         self.cables = CableProber(fabric, self.fleet, history, self._notify)
         mapper = nodefiles.mapper(fabric, mapper_cycle)
-        self.nodes = Nodes(fabric, run_dir, history, self._agent_event, mapper, transport)
+        self.nodes = NodeConfigKeeper(fabric, run_dir, history, self._agent_event, mapper, transport)
         self.mapper: Clustermapper | None = None
         if mapper_cycle:
             denials = self.nodes.denylist
@@ -108,7 +108,7 @@ class Controller:
 
     async def metrics(self) -> str:
         """The page that Prometheus reads."""
-        page = metrics.Page()
+        page = metrics.MetricsPage()
         metrics.add_states(page, {**self.status(), **self.nodes.status()})
         metrics.add_switches(page, await self.fleet.counters())
         metrics.add_evs(page, await self.ev_watch.counts())
@@ -146,9 +146,9 @@ class Controller:
         self.cables.packet_in(switch, port, frame)
 
     def _worker_changed(self, worker: Worker) -> None:
-        if worker.state is State.READY:
+        if worker.state is SwitchState.READY:
             self.cables.wake()
-        elif worker.state is State.CONNECTING:
+        elif worker.state is SwitchState.CONNECTING:
             self.cables.forget({worker.name})
         self._notify()
 
@@ -205,17 +205,17 @@ class Controller:
 
     def _state(self) -> str:
         states = {worker.state for worker in self.fleet.workers.values()}
-        if State.FAILED in states:
+        if SwitchState.FAILED in states:
             return "failed"
-        if states == {State.BACKUP}:
+        if states == {SwitchState.BACKUP}:
             return "backup"
         if not self.fleet.all_ready:
-            return "connecting" if State.CONNECTING in states else "provisioning"
+            return "connecting" if SwitchState.CONNECTING in states else "provisioning"
         return "verified" if self.cables.all_verified else "verifying"
 
     def _message(self) -> str:
         workers = self.fleet.workers.values()
-        errors = [worker.error for worker in workers if worker.error and worker.state is not State.READY]
+        errors = [worker.error for worker in workers if worker.error and worker.state is not SwitchState.READY]
         wrong = [text for link in self.cables.book.links("wrong") for text in self.cables.book.complaints(link)]
         return "; ".join([*errors, *wrong][:3])
 

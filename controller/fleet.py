@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mrclab.controller.errors import SwitchError
-from mrclab.controller.history import History
+from mrclab.controller.history import ControllerHistory
 from mrclab.controller.provisioning import counterread, counters, intent
 from mrclab.controller.provisioning.counters import Reading
-from mrclab.controller.provisioning.intent import Entry
-from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.intent import IntendedEntry
+from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
-from mrclab.controller.provisioning.reconcile import Change, Finding, Op, findings
-from mrclab.controller.worker import State, Worker
+from mrclab.controller.provisioning.reconcile import Change, Finding, UpdateKind, findings
+from mrclab.controller.worker import SwitchState, Worker
 from mrclab.topo.model import Fabric
 
 COUNTER_TIMEOUT = 1.5  # seconds; one frozen switch must not hold up the others' telemetry for long
@@ -29,8 +29,8 @@ class Fleet:
         self,
         fabric: Fabric,
         run_dir: Path,
-        program: Program,
-        history: History,
+        program: PipelineConfig,
+        history: ControllerHistory,
         election_id: int,
         on_packet: Callable[[str, int, bytes], None],
         on_change: Callable[[Worker], None],
@@ -54,12 +54,12 @@ class Fleet:
     @property
     def ready(self) -> list[Worker]:
         """Switches that hold what they should."""
-        return [worker for worker in self.workers.values() if worker.state is State.READY]
+        return [worker for worker in self.workers.values() if worker.state is SwitchState.READY]
 
     @property
     def not_ready(self) -> list[str]:
         """Names of the others."""
-        return [name for name, worker in self.workers.items() if worker.state is not State.READY]
+        return [name for name, worker in self.workers.items() if worker.state is not SwitchState.READY]
 
     @property
     def all_ready(self) -> bool:
@@ -69,7 +69,7 @@ class Fleet:
     def is_ready(self, node: str) -> bool:
         """Whether `node` is a ready switch, or no switch at all."""
         worker = self.workers.get(node)
-        return worker is None or worker.state is State.READY
+        return worker is None or worker.state is SwitchState.READY
 
     async def on_ready(self, action: Callable[[Worker], Awaitable[T]]) -> dict[str, T]:
         """Do `action` on every ready switch in parallel; one that does not answer is left out."""
@@ -114,10 +114,10 @@ class Fleet:
         route = intent.usid_route(switch.port(port))
         worker = self.workers[name]
         if not to:
-            await worker.write([Change(Op.DELETE, route)])
+            await worker.write([Change(UpdateKind.DELETE, route)])
             return f"{name} no longer holds {intent.describe(self._fabric, switch, route)}"
         wrong = replace(route, acts=(intent.forward(switch.port(to)),))
-        await worker.write([Change(Op.MODIFY, wrong)])
+        await worker.write([Change(UpdateKind.MODIFY, wrong)])
         return f"{name} now holds {intent.describe(self._fabric, switch, wrong)}"
 
     async def totals(self, timeout: float = COUNTER_TIMEOUT) -> dict[str, dict[str, Any]]:
@@ -151,7 +151,7 @@ class Fleet:
         return [self._sentence(worker, finding) for finding in findings(worker.name, worker.wanted, found)]
 
     def _sentence(self, worker: Worker, finding: Finding) -> str:
-        def words(entry: Entry) -> str:
+        def words(entry: IntendedEntry) -> str:
             return intent.describe(self._fabric, worker.switch, entry)
 
         wanted, found = finding.wanted, finding.found

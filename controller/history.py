@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 Listener = Callable[[dict[str, Any]], None]
 
 
-class History:
+class ControllerHistory:
     """Appends events to a file as `{"t", "node", "kind", …}`, t on CLOCK_MONOTONIC in seconds; flushed line by line."""
 
     def __init__(self, path: Path) -> None:

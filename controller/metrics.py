@@ -25,7 +25,7 @@ _GROWING = ("_packets", "_bytes", "_drops", "_errors")
 Labels = Mapping[str, str]
 
 
-class Page:
+class MetricsPage:
     """Builds one page: each metric's HELP and TYPE once, its samples together."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def add_switches(page: Page, switches: Mapping[str, Any]) -> None:
+def add_switches(page: MetricsPage, switches: Mapping[str, Any]) -> None:
     """What `counters` of the API says, per switch, port, class and drop reason."""
     for switch, told in switches.items():
         for port, cells in told["ports"].items():
@@ -66,7 +66,7 @@ def add_switches(page: Page, switches: Mapping[str, Any]) -> None:
             page.add("switch_dropped_packets_total", "counter", "packets dropped by reason", labels, packets)
 
 
-def add_states(page: Page, status: Mapping[str, Any]) -> None:
+def add_states(page: MetricsPage, status: Mapping[str, Any]) -> None:
     """What `status` of the API says: which switches are ready, cables verified, agents there, elements denied."""
     for name, state in status["by_switch"].items():
         ready = state["state"] == "ready"
@@ -80,7 +80,7 @@ def add_states(page: Page, status: Mapping[str, Any]) -> None:
         page.add("denied", "gauge", "1 for each denial in force", labels, 1)
 
 
-def add_evs(page: Page, counts: Mapping[int, Mapping[str, Mapping[str, int]]]) -> None:
+def add_evs(page: MetricsPage, counts: Mapping[int, Mapping[str, Mapping[str, int]]]) -> None:
     """Packets and bytes of watched EVs by switch."""
     for ev, by_switch in counts.items():
         for switch, cell in by_switch.items():
@@ -89,7 +89,7 @@ def add_evs(page: Page, counts: Mapping[int, Mapping[str, Mapping[str, int]]]) -
             page.add("ev_bytes_total", "counter", "bytes sent with a watched EV", labels, cell["bytes"])
 
 
-def add_agents(page: Page, stats: Mapping[str, Mapping[str, Any]]) -> None:
+def add_agents(page: MetricsPage, stats: Mapping[str, Mapping[str, Any]]) -> None:
     """What the hosts' agents count, per QP, path and port: every number that is there."""
     for host, told in stats.items():
         for kind, keys in _AGENT_KEYS.items():
@@ -100,7 +100,7 @@ def add_agents(page: Page, stats: Mapping[str, Mapping[str, Any]]) -> None:
                         _add_agent_value(page, kind.removesuffix("s"), name, labels, value)
 
 
-def _add_agent_value(page: Page, kind: str, name: str, labels: Labels, value: float) -> None:
+def _add_agent_value(page: MetricsPage, kind: str, name: str, labels: Labels, value: float) -> None:
     grows = name.endswith(_GROWING)
     full = f"{kind}_{name}_total" if grows else f"{kind}_{name}"
     text = f"{name.replace('_', ' ')} of a host's {kind}, as its agent counts"

@@ -13,11 +13,11 @@ from mrclab.topo.nodeconfig import (
     ACK_TIMEOUT_UNIT,
     MPR_UNIT,
     DenyRule,
-    EvProfile,
+    EvProfileConfig,
     HostSection,
     LinkSection,
     MapperSection,
-    NicPort,
+    NicPortConfig,
     NodeConfig,
     Template,
     TransportSection,
@@ -82,9 +82,9 @@ def _section(host: Host) -> HostSection:
     )
 
 
-def _ports(host: Host) -> tuple[NicPort, ...]:
+def _ports(host: Host) -> tuple[NicPortConfig, ...]:
     return tuple(
-        NicPort(
+        NicPortConfig(
             number=port.number,
             name=port.interface,
             plane=port.plane,
@@ -126,11 +126,11 @@ def longest_rtt(fabric: Fabric) -> float:
     return base_rtt(fabric, 4 if fabric.spec.t0s > 1 else 2)
 
 
-def default_profile(fabric: Fabric) -> EvProfile:
+def default_profile(fabric: Fabric) -> EvProfileConfig:
     """Three quarters of a plane's paths active, the rest backup; at least a quarter of all EVs must stay active."""
     backup = fabric.uplinks // BACKUP_SHARE
     active = fabric.uplinks - backup
-    return EvProfile(
+    return EvProfileConfig(
         name="default",
         active_per_plane=active,
         backup_per_plane=backup,

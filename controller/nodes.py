@@ -11,7 +11,7 @@ from mrclab.controller.agents import AgentLink
 from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import Element
 from mrclab.controller.health.mapper import MAPPER_REPORT
-from mrclab.controller.history import History
+from mrclab.controller.history import ControllerHistory
 from mrclab.topo.model import Fabric
 from mrclab.topo.nodeconfig import MapperSection
 from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 DENYLIST_FILE = "denylist.json"
 
 
-class Nodes:
+class NodeConfigKeeper:
     """Keeps every host's node config in step with the denylist: the file first, then the running agent."""
 
     def __init__(
         self,
         fabric: Fabric,
         run_dir: Path,
-        history: History,
+        history: ControllerHistory,
         on_event: Callable[[str, dict[str, Any]], None],
         mapper: MapperSection | None = None,
         transport: TransportSpec = DEFAULT_TRANSPORT,

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from mrclab.controller.history import History
+from mrclab.controller.history import ControllerHistory
 
 BEAT_S = 0.02  # seconds between two moments at which the loop asks to be woken
 TELL_S = 0.25  # seconds between two records
@@ -26,7 +26,7 @@ class Lateness:
         return told
 
 
-async def run(history: History) -> None:
+async def run(history: ControllerHistory) -> None:
     """Write `pulse` records until cancelled: `late` seconds at most since the one before, `at` the time at which that
     ended, `cpu` seconds that the process has used.
     """

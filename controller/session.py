@@ -20,8 +20,8 @@ from finsy.p4entity import decode_stream
 from finsy.proto import U128, p4r, p4r_grpc
 
 from mrclab.controller.errors import FailedUpdate, NotPrimaryError, SwitchError, WriteError
-from mrclab.controller.provisioning.intent import Entry
-from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.intent import IntendedEntry
+from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.reconcile import Change
 
 log = logging.getLogger(__name__)
@@ -51,13 +51,19 @@ class Role(Enum):
     BACKUP = "backup"
 
 
-class Session:
+class SwitchSession:
     """A connection to the switch `name` at gRPC `address`. `open` it, use it, `close` it; it cannot be reopened."""
 
     stretch: ClassVar[float] = 1.0  # times the limits that hold on a quick machine; set before the first session
 
     def __init__(
-        self, name: str, address: str, device_id: int, program: Program, election_id: int, on_packet: PacketHandler
+        self,
+        name: str,
+        address: str,
+        device_id: int,
+        program: PipelineConfig,
+        election_id: int,
+        on_packet: PacketHandler,
     ) -> None:
         self.name = name
         self.election_id = election_id
@@ -271,7 +277,7 @@ class Session:
             raise self._error(error, "Read") from None
         return found
 
-    async def read_entries(self) -> tuple[Entry, ...]:
+    async def read_entries(self) -> tuple[IntendedEntry, ...]:
         """All entries in the tables that the controller manages."""
         found = await self.read(self._program.managed_tables())
         try:
@@ -310,7 +316,7 @@ class Session:
         return SwitchError(self.name, f"{method} failed: {code} {error.details() or ''}".rstrip(), code)
 
 
-async def session_closed(session: Session) -> None:
+async def session_closed(session: SwitchSession) -> None:
     """Close `session` and swallow what goes wrong on a connection that is ending anyway."""
     with contextlib.suppress(SwitchError, grpc.aio.AioRpcError):
         await session.close()

@@ -10,12 +10,12 @@ from enum import Enum
 from pathlib import Path
 
 from mrclab.controller.errors import ControllerError, SwitchError
-from mrclab.controller.history import History
-from mrclab.controller.provisioning.intent import Entry
-from mrclab.controller.provisioning.program import Program
+from mrclab.controller.history import ControllerHistory
+from mrclab.controller.provisioning.intent import IntendedEntry
+from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned, provision
 from mrclab.controller.provisioning.reconcile import Change
-from mrclab.controller.session import Role, Session, session_closed
+from mrclab.controller.session import Role, SwitchSession, session_closed
 from mrclab.topo.model import Switch
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ RETRY_FIRST = 0.1  # seconds before another try after a switch answered with an 
 RETRY_MOST = 2.0
 
 
-class State(Enum):
+class SwitchState(Enum):
     """Where a switch stands."""
 
     CONNECTING = "connecting"  # nobody serves its socket
@@ -42,17 +42,17 @@ class Worker:
         self,
         switch: Switch,
         socket_path: Path,
-        program: Program,
-        wanted: Sequence[Entry],
+        program: PipelineConfig,
+        wanted: Sequence[IntendedEntry],
         election_id: int,
-        history: History,
+        history: ControllerHistory,
         on_packet: Callable[[str, int, bytes], None],
         on_change: Callable[["Worker"], None],
     ) -> None:
         self.switch = switch
-        self.state = State.CONNECTING
+        self.state = SwitchState.CONNECTING
         self.error = ""
-        self.session: Session | None = None
+        self.session: SwitchSession | None = None
         self.provisioned: Provisioned | None = None
         self.silent = False  # connected, but requests go unanswered
         self.wanted = tuple(wanted)
@@ -79,12 +79,12 @@ class Worker:
             except ControllerError as error:
                 self._failed(error)
             # Only a switch that refuses is asked ever more rarely; one that went away may be back at any moment.
-            pause = min(2 * pause, RETRY_MOST) if self.state is State.FAILED else RETRY_FIRST
+            pause = min(2 * pause, RETRY_MOST) if self.state is SwitchState.FAILED else RETRY_FIRST
             await asyncio.sleep(pause)
 
-    def require_session(self) -> Session:
+    def require_session(self) -> SwitchSession:
         """The session of a switch that is ready; SwitchError otherwise."""
-        if self.session is None or self.state is not State.READY:
+        if self.session is None or self.state is not SwitchState.READY:
             raise SwitchError(self.name, f"is not ready but {self.state.value}; wait for it", "UNAVAILABLE")
         return self.session
 
@@ -120,11 +120,11 @@ class Worker:
     async def _until_served(self) -> None:
         """Wait until something accepts connections on the socket."""
         while not _accepts(self._socket_path):
-            self._become(State.CONNECTING)
+            self._become(SwitchState.CONNECTING)
             await asyncio.sleep(CONNECT_INTERVAL)
 
     async def _one_session(self) -> None:
-        session = Session(
+        session = SwitchSession(
             self.name,
             f"unix:{self._socket_path}",
             self.switch.device_id,
@@ -137,24 +137,24 @@ class Worker:
             self._history.record("switch.up", switch=self.name, role=str(session.role and session.role.value))
             await self._serve(session)
         finally:
-            was_ready = self.state in {State.READY, State.BACKUP}
+            was_ready = self.state in {SwitchState.READY, SwitchState.BACKUP}
             self.session = None
             if was_ready:
-                self._become(State.CONNECTING)
+                self._become(SwitchState.CONNECTING)
             await session_closed(session)
 
-    async def _serve(self, session: Session) -> None:
+    async def _serve(self, session: SwitchSession) -> None:
         """Provision as soon and as often as this controller becomes primary, until the session ends."""
         while session.is_open:
             if session.role is not Role.PRIMARY:
-                self._become(State.BACKUP)
+                self._become(SwitchState.BACKUP)
                 await session.until_role(Role.PRIMARY)
                 self._history.record("switch.takeover", switch=self.name, election_id=session.election_id)
-            self._become(State.PROVISIONING)
+            self._become(SwitchState.PROVISIONING)
             async with self.lock:
                 self.provisioned = done = await provision(session, self._program, self.wanted)
             self.session, self.error = session, ""
-            self._become(State.READY)
+            self._become(SwitchState.READY)
             if done.replaced:
                 self._history.record("program.replaced", switch=self.name)
             self._history.record(
@@ -168,7 +168,7 @@ class Worker:
             )
             await self._watch(session)
 
-    async def _watch(self, session: Session) -> None:
+    async def _watch(self, session: SwitchSession) -> None:
         """Wait until another controller takes over; SwitchError when the session ends."""
         lost = asyncio.create_task(session.until_role(Role.BACKUP), name=f"watch {self.name}")
         try:
@@ -191,9 +191,9 @@ class Worker:
         if not gone:
             if news:
                 self._history.record("switch.error", switch=self.name, error=self.error)
-            self._become(State.FAILED)
+            self._become(SwitchState.FAILED)
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: SwitchState) -> None:
         if state is not self.state:
             self.state = state
             self._on_change(self)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from mrclab.sim.clock import SECOND
-from mrclab.sim.faults import Detour, Injected, injected
+from mrclab.sim.faults import FrameFault, WayDetour, injected
 from mrclab.sim.frame import of_bytes
 from mrclab.topo.cables.background import NUMBER_AT, packet
 from mrclab.topo.cables.cablefaults import Action, Match
@@ -63,7 +63,7 @@ class Healing(Protocol):
 
 
 class _Injected:
-    def __init__(self, places: list[tuple[Way, Injected]]) -> None:
+    def __init__(self, places: list[tuple[Way, FrameFault]]) -> None:
         self._places = places
 
     def heal(self) -> tuple[int, int]:
@@ -75,7 +75,7 @@ class _Injected:
 
 
 class _Impaired:
-    def __init__(self, places: list[tuple[Way, Detour]]) -> None:
+    def __init__(self, places: list[tuple[Way, WayDetour]]) -> None:
         self._places = places
         self.detours = [detour for _, detour in places]
 
@@ -94,7 +94,7 @@ class _Impaired:
         return received, lost, received - lost + sum(count.duplicated for count in counts)
 
 
-class Sender:
+class BackgroundSender:
     """Other traffic from a NIC port, at a steady rate, until it is healed."""
 
     def __init__(self, fabric: SimFabric, cable: Cable, frame: bytes, rate_pps: float) -> None:
@@ -178,7 +178,7 @@ class SimBreakage:
         """Delay or reorder the frames of a cable."""
         cable, made = self._fabric.cable(link), []
         for number, side in enumerate(_SIDES[direction]):
-            detour = Detour(self._fabric.clock, Fate(impairment, f"{seed}/{number}"))
+            detour = WayDetour(self._fabric.clock, Fate(impairment, f"{seed}/{number}"))
             cable.ways[side].detour = detour
             made.append((cable.ways[side], detour))
         return _Impaired(made)
@@ -195,9 +195,11 @@ class SimBreakage:
 
     def background(
         self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str
-    ) -> Sender:
+    ) -> BackgroundSender:
         """Send packets of `size` bytes from host to host along one path (plane, uplink)."""
         del name
         model = self._fabric.model
         frame = packet(model, source, destination, path, size)
-        return Sender(self._fabric, self._fabric.cable(model.host(source).port(path[0]).link), frame, rate_pps)
+        return BackgroundSender(
+            self._fabric, self._fabric.cable(model.host(source).port(path[0]).link), frame, rate_pps
+        )

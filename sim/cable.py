@@ -14,16 +14,16 @@ from mrclab.topo.model import Link
 
 if TYPE_CHECKING:
     from mrclab.sim.clock import Clock
-    from mrclab.sim.frame import Frame
-    from mrclab.sim.port import Port
+    from mrclab.sim.frame import SimFrame
+    from mrclab.sim.port import SimSwitchPort
 
 _NEVER = 1 << 200  # ticks: after the end of every run
 
 
-class Fault(Protocol):
+class WayFault(Protocol):
     """What happens to frames on one way of a cable."""
 
-    def meet(self, frame: Frame, way: Way) -> Frame | None:
+    def meet(self, frame: SimFrame, way: Way) -> SimFrame | None:
         """The frame that goes on now; None where it is lost, or goes on later by itself."""
 
 
@@ -39,29 +39,29 @@ class Way:
         self._clock = clock
         self.arriving = self._arrive  # bound once
         self.delay = delay
-        self.port: Port | None = None  # of a switch, that sends into this way
+        self.port: SimSwitchPort | None = None  # of a switch, that sends into this way
         self.clear_since = -_NEVER  # when carrier came; frames sent before that are lost
-        self.faults: tuple[Fault, ...] = ()  # in the order in which they came
-        self.detour: Fault | None = None  # what frames meet last
+        self.faults: tuple[WayFault, ...] = ()  # in the order in which they came
+        self.detour: WayFault | None = None  # what frames meet last
         self.lost = 0  # for want of carrier
         self.crossed = 0
 
-    def lead_to(self, far: Callable[[Frame, int], None], port: int) -> None:
+    def lead_to(self, far: Callable[[SimFrame, int], None], port: int) -> None:
         """Say what is at the far end."""
         self._far, self._far_port = far, port
 
     @property
-    def end(self) -> tuple[Callable[[Frame, int], None], int]:
+    def end(self) -> tuple[Callable[[SimFrame, int], None], int]:
         """What is at the far end."""
         return self._far, self._far_port
 
-    def enter(self, frame: Frame, at: int) -> None:
+    def enter(self, frame: SimFrame, at: int) -> None:
         """A frame leaves a port at this time, now or later."""
         clock = self._clock
         clock.serial += 1
         heappush(clock.heap, (at + self.delay, clock.serial, self.arriving, frame))
 
-    def _arrive(self, frame: Frame) -> None:
+    def _arrive(self, frame: SimFrame) -> None:
         now, port = self._clock.now, self.port
         if port is not None:
             waiting = port.waiting
@@ -77,7 +77,7 @@ class Way:
             self.crossed += 1
             self._far(frame, self._far_port)
 
-    def _meet_faults(self, frame: Frame) -> None:
+    def _meet_faults(self, frame: SimFrame) -> None:
         for fault in self.faults:
             met = fault.meet(frame, self)
             if met is None:
@@ -87,7 +87,7 @@ class Way:
             self.crossed += 1
             self._far(frame, self._far_port)
 
-    def leave_detour(self, frame: Frame) -> bool:
+    def leave_detour(self, frame: SimFrame) -> bool:
         """A frame comes back from a detour and crosses; False where there is no carrier."""
         if self.clear_since > self._clock.now:
             self.lost += 1

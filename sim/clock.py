@@ -71,7 +71,7 @@ class Clock:
         return max(at, self.now)
 
 
-class Timer:
+class MovableCall:
     """One call that may be moved as often as one likes. Moving it later costs nothing: its place in the heap stays."""
 
     __slots__ = ("_clock", "_queued", "_work", "due")

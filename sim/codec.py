@@ -22,7 +22,7 @@ from mrclab.hosts.roce import headers as rh
 from mrclab.hosts.roce import packet as rp
 from mrclab.hosts.roce.path import PlainPath
 from mrclab.hosts.transports import Codecs
-from mrclab.sim.frame import Flow, Frame, usids_of
+from mrclab.sim.frame import Flow, SimFrame, usids_of
 from mrclab.topo.numbers import HOP_LIMIT
 
 _MRC_START = h.BTH_AT  # bytes before BTH
@@ -33,9 +33,9 @@ _NOMINAL_REST = 8 + wire.ICRC_LEN + 40  # UDP header, ICRC, and the inner IPv6 h
 _NOTHING = memoryview(b"")
 
 
-def _made(path: Any, traffic_class: int, body: bytes, payload: memoryview | None, start: int) -> Frame:
+def _made(path: Any, traffic_class: int, body: bytes, payload: memoryview | None, start: int) -> SimFrame:
     """A frame as it leaves its host."""
-    frame = Frame.__new__(Frame)
+    frame = SimFrame.__new__(SimFrame)
     frame.path, frame.body, frame.payload, frame.raw = path, body, payload, None
     size = len(body) + start + wire.ICRC_LEN
     if payload is not None:
@@ -67,7 +67,7 @@ class ObjectPath(EvRoute):
         self.flow: Flow | None = None
         self.inner = self._addresses[16:]
 
-    def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> Frame:
+    def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> SimFrame:
         """A frame as an object."""
         return _made(self, traffic_class, body, payload, _MRC_START)
 
@@ -87,7 +87,7 @@ class ObjectParser(MrcParser):
 
     def parse(self, frame: Any) -> MrcPacket:
         """Parse a frame; DiscardError names the counter where it is not taken."""
-        if frame.__class__ is not Frame:
+        if frame.__class__ is not SimFrame:
             return super().parse(frame)
         path = frame.path
         if path.__class__ is not ObjectPath:
@@ -155,7 +155,7 @@ class ObjectPlainPath(PlainPath):
         numbers = int.from_bytes(source, "big"), int.from_bytes(destination, "big")
         self.flow: Flow | None = (*numbers, 0, wire.NEXT_UDP, sport, wire.UDP_PORT)
 
-    def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> Frame:
+    def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> SimFrame:
         """A frame as an object."""
         return _made(self, traffic_class, body, payload, _ROCE_START)
 
@@ -166,7 +166,7 @@ class ObjectPlainPath(PlainPath):
 
 def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.RocePacket:
     """Read an object, or bytes where a frame became such; DiscardError names the counter."""
-    if frame.__class__ is not Frame:
+    if frame.__class__ is not SimFrame:
         return rp.parse(frame, port, address, icrc)
     path, body, payload = frame.path, frame.body, frame.payload
     if path.__class__ is not ObjectPlainPath:

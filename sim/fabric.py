@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from mrclab.sim.cable import Cable, Way
 from mrclab.sim.clock import Clock, ticks
-from mrclab.sim.port import Port
+from mrclab.sim.port import SimSwitchPort
 from mrclab.sim.switch import SimSwitch
 from mrclab.topo.model import Fabric, Link, PortRef
-from mrclab.topo.nodeconfig import NicPort
+from mrclab.topo.nodeconfig import NicPortConfig
 
 if TYPE_CHECKING:
-    from mrclab.sim.frame import Frame
+    from mrclab.sim.frame import SimFrame
     from mrclab.sim.nic import SimNic
 
 
@@ -24,7 +24,7 @@ class Plug:
     def __init__(self) -> None:
         self.nic: SimNic | None = None
 
-    def receive(self, frame: Frame, port: int) -> None:
+    def receive(self, frame: SimFrame, port: int) -> None:
         """Hand a frame on."""
         if self.nic is not None:
             self.nic.receive(frame, port)
@@ -54,7 +54,7 @@ class SimFabric:
             for port in switch.ports:
                 way = self._ways[switch.name, port.number]
                 way.delay = behind_switch
-                way.port = Port(clock, port.number, model.spec, port.to_host, way, f"{seed}/{port.interface}")
+                way.port = SimSwitchPort(clock, port.number, model.spec, port.to_host, way, f"{seed}/{port.interface}")
                 ports.append(way.port)
             self.switches[switch.name] = SimSwitch(model, switch, ports)
         self.plugs = {host.name: Plug() for host in model.hosts}
@@ -75,7 +75,7 @@ class SimFabric:
             before.unplug()
         nic.plug_in()
 
-    def nic_cable(self, port: NicPort) -> tuple[Cable, Way]:
+    def nic_cable(self, port: NicPortConfig) -> tuple[Cable, Way]:
         """The cable of a NIC port, and the way that begins there."""
         cable = self.cable(port.name)
         return cable, cable.ways[0]

@@ -27,7 +27,7 @@ from mrclab.topo.cables.impairment import Fate
 if TYPE_CHECKING:
     from mrclab.sim.cable import Way
     from mrclab.sim.clock import Clock
-    from mrclab.sim.frame import Frame
+    from mrclab.sim.frame import SimFrame
 
 _ETHERNET = 14
 _PATH_MASK = srv6.ev(srv6.MAX_PLANE, srv6.MAX_INDEX, 0)
@@ -52,7 +52,7 @@ class _Matches:
         self._paths = frozenset(srv6.ev(plane, uplink, 0) for plane, uplink in match.paths)
         self.always = not (match.min_length or match.usids or match.evs or match.paths)
 
-    def __call__(self, frame: Frame) -> bool:
+    def __call__(self, frame: SimFrame) -> bool:
         if frame.size - _ETHERNET < self._length:
             return False
         if self._usids and (frame.usids is None or self._usids.isdisjoint(frame.usids[frame.at :])):
@@ -62,7 +62,7 @@ class _Matches:
         return True
 
 
-class Injected:
+class FrameFault:
     """A fault of one way of a cable that takes or damages frames; `seen` and `hit` count those it met and acted on."""
 
     __slots__ = ("_clock", "_decide", "_matches", "hit", "number", "seen")
@@ -73,7 +73,7 @@ class Injected:
         self._decide = decider(action, seed, clock)
         self.seen = self.hit = 0
 
-    def meet(self, frame: Frame, way: Way) -> Frame | None:
+    def meet(self, frame: SimFrame, way: Way) -> SimFrame | None:
         """Lose the frame, or let it go on."""
         del way
         if not (self._matches.always or self._matches(frame)):
@@ -85,13 +85,13 @@ class Injected:
         self.hit += 1
         return self.strike(frame)
 
-    def strike(self, frame: Frame) -> Frame | None:
+    def strike(self, frame: SimFrame) -> SimFrame | None:
         """What becomes of a frame that is hit: it is lost."""
         del frame
         return None
 
 
-class Corrupting(Injected):
+class Corrupting(FrameFault):
     """A fault that flips bits of one byte."""
 
     __slots__ = ("_at", "_flip")
@@ -100,7 +100,7 @@ class Corrupting(Injected):
         super().__init__(clock, match, action, seed)
         self._at, self._flip = _ETHERNET + action.offset, action.flip
 
-    def strike(self, frame: Frame) -> Frame | None:
+    def strike(self, frame: SimFrame) -> SimFrame | None:
         """The frame goes on as the bytes that it has become; one that is too short for the byte stays whole."""
         if self._at >= frame.size:
             return frame
@@ -109,11 +109,11 @@ class Corrupting(Injected):
         return of_bytes(bytes(data))
 
 
-def injected(clock: Clock, match: Match, action: Action, seed: str) -> Injected:
+def injected(clock: Clock, match: Match, action: Action, seed: str) -> FrameFault:
     """The fault of one way; `seed` is for what the kernel would draw."""
     if isinstance(action, Corrupt):
         return Corrupting(clock, match, action, seed)
-    return Injected(clock, match, action, seed)
+    return FrameFault(clock, match, action, seed)
 
 
 def decider(action: Action, seed: str, clock: Clock) -> Decider:
@@ -158,7 +158,7 @@ class _Bucket:
         return False
 
 
-class Detour:
+class WayDetour:
     """A relay in one way of a cable: frames go on when their fate says so, twice or not at all where it says that."""
 
     __slots__ = ("_clock", "fate", "sent")
@@ -168,7 +168,7 @@ class Detour:
         self.fate = fate
         self.sent = 0
 
-    def meet(self, frame: Frame, way: Way) -> Frame | None:
+    def meet(self, frame: SimFrame, way: Way) -> SimFrame | None:
         """Hold the frame, and copies of it, until they leave."""
         clock = self._clock
         leaves = [max(clock.now, round(at * SECOND)) for at in self.fate.departures(clock.seconds)]
@@ -176,7 +176,7 @@ class Detour:
             clock.at(at, self._let_go, (way, frame if number == 0 else frame.copy()))
         return None
 
-    def _let_go(self, held: tuple[Way, Frame]) -> None:
+    def _let_go(self, held: tuple[Way, SimFrame]) -> None:
         way, frame = held
         if way.leave_detour(frame):
             self.sent += 1

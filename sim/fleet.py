@@ -12,7 +12,7 @@ from mrclab.controller.provisioning import counters
 from mrclab.controller.provisioning.cables import CableBook
 from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
-from mrclab.sim.frame import Frame, of_bytes
+from mrclab.sim.frame import SimFrame, of_bytes
 from mrclab.sim.switch import SimSwitch
 
 PROVISION_S = 0.2
@@ -125,7 +125,7 @@ class SimFleet:
         if pending:
             self._clock.at(self._clock.now + ticks(PROBE_AGAIN_S), self._probe)
 
-    def _packet_in(self, switch: SimSwitch, frame: Frame, port: int) -> None:
+    def _packet_in(self, switch: SimSwitch, frame: SimFrame, port: int) -> None:
         sighting = self.book.arrived(switch.model.name, port, frame.to_bytes()) if self.on else None
         if sighting is None:
             return

@@ -49,7 +49,7 @@ class Packer(Protocol):
         """The frame as its host sends it."""
 
 
-class Frame:
+class SimFrame:
     """One frame. Whoever holds it may change it: what is sent twice is copied."""
 
     __slots__ = (
@@ -95,9 +95,9 @@ class Frame:
         assert self.path is not None
         return self.path.pack(self.dscp << 2 | self.ecn, self.body, self.payload)
 
-    def copy(self) -> Frame:
+    def copy(self) -> SimFrame:
         """A second frame like it."""
-        made = Frame.__new__(Frame)
+        made = SimFrame.__new__(SimFrame)
         made.path, made.body, made.payload, made.raw = self.path, self.body, self.payload, self.raw
         made.size, made.dscp, made.ecn, made.ev = self.size, self.dscp, self.ecn, self.ev
         made.usids, made.at, made.hops, made.flow = self.usids, self.at, self.hops, self.flow
@@ -145,9 +145,9 @@ def _set_class(data: bytearray, at: int, traffic_class: int) -> None:
     data[at + 1] = (traffic_class & 0xF) << 4 | data[at + 1] & 0xF
 
 
-def of_bytes(raw: bytes) -> Frame:
+def of_bytes(raw: bytes) -> SimFrame:
     """A frame that came as bytes, read as far as the P4 program parses it."""
-    frame = Frame.__new__(Frame)
+    frame = SimFrame.__new__(SimFrame)
     frame.raw, frame.path, frame.body, frame.payload = raw, None, b"", None
     frame.size = len(raw)
     frame.dscp = frame.ecn = frame.ev = frame.at = frame.leave = 0
@@ -158,7 +158,7 @@ def of_bytes(raw: bytes) -> Frame:
     return frame
 
 
-def _read(frame: Frame, raw: bytes) -> int:  # noqa: PLR0911 - one for each header that may be cut off
+def _read(frame: SimFrame, raw: bytes) -> int:  # noqa: PLR0911 - one for each header that may be cut off
     """Fill in what the headers say; returns the drop reason that they earn."""
     if len(raw) < _ETHERNET:
         return MALFORMED

@@ -13,17 +13,17 @@ from typing import Any
 from mrclab.hosts.nic import seam
 from mrclab.hosts.nic.seam import PortCounters, Taker, Transport, full_size
 from mrclab.sim.cable import Cable, Way
-from mrclab.sim.clock import SECOND, Clock, Timer, ticks
-from mrclab.sim.frame import LINK_CHECK, Frame, of_bytes
+from mrclab.sim.clock import SECOND, Clock, MovableCall, ticks
+from mrclab.sim.frame import LINK_CHECK, SimFrame, of_bytes
 from mrclab.topo.linkcheck import LinkCheckError, answer
 from mrclab.topo.model import mac_bytes
-from mrclab.topo.nodeconfig import NicPort, NodeConfig
+from mrclab.topo.nodeconfig import NicPortConfig, NodeConfig
 
 _ENDPOINT_REQUEST = 0xD8
 _OPCODE_AT = 14 + 40 + 40 + 8
 
 
-class Port:
+class SimNicPort:
     """One NIC port: when its link is free again, its counters, and what is to be sent before the transport's frames."""
 
     __slots__ = (
@@ -31,7 +31,7 @@ class Port:
         "tx_packets", "up", "way",
     )  # fmt: skip
 
-    def __init__(self, config: NicPort, cable: Cable, way: Way) -> None:
+    def __init__(self, config: NicPortConfig, cable: Cable, way: Way) -> None:
         self.number = config.number
         self.config = config
         self.cable = cable
@@ -58,7 +58,7 @@ class SimNic:
     def __init__(
         self,
         clock: Clock,
-        cables: Callable[[NicPort], tuple[Cable, Way]],
+        cables: Callable[[NicPortConfig], tuple[Cable, Way]],
         wire_format: bool,
         config: NodeConfig,
         transport: Transport,
@@ -69,12 +69,12 @@ class SimNic:
         self._path_mtu = config.path_mtu
         self._wire_format = wire_format
         self._set_rate(config)
-        self.ports = tuple(Port(port, *cables(port)) for port in config.ports)
+        self.ports = tuple(SimNicPort(port, *cables(port)) for port in config.ports)
         self._by_number = {port.number: port for port in self.ports}
-        self._up: tuple[Port, ...] = ()
+        self._up: tuple[SimNicPort, ...] = ()
         self._soon: deque[Callable[[float], None]] = deque()
         self._taker: Taker | None = None
-        self._timer = Timer(clock, self._on_timer)
+        self._timer = MovableCall(clock, self._on_timer)
         self._deadline: float | None = None
         self._on = True
         self._listeners = [(port.cable, self._listener(port)) for port in self.ports]
@@ -84,7 +84,7 @@ class SimNic:
         self._bytes_per_second = round(link.rate_pps * full_size(config) if link.rate is None else link.rate / 8)
         self._stores = link.rate is not None  # a frame is on its way when its last bit is
 
-    def _listener(self, port: Port) -> Callable[[bool], None]:
+    def _listener(self, port: SimNicPort) -> Callable[[bool], None]:
         return lambda up: self._carrier(port, up)
 
     # --- life -------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class SimNic:
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
-    def receive(self, frame: Frame, port: int) -> None:
+    def receive(self, frame: SimFrame, port: int) -> None:
         """Take a frame from a cable."""
         if not self._on:
             return
@@ -195,7 +195,7 @@ class SimNic:
             self._transport.receive(port, frame, now)  # type: ignore[arg-type]
         self.serve()
 
-    def _receive_bytes(self, port: Port, frame: Frame, now: float) -> None:
+    def _receive_bytes(self, port: SimNicPort, frame: SimFrame, now: float) -> None:
         data = frame.to_bytes()
         if frame.fault:
             if frame.fault == LINK_CHECK:
@@ -207,7 +207,7 @@ class SimNic:
             return
         self._transport.receive(port.number, data, now)
 
-    def _answer_link_check(self, port: Port, data: bytes) -> None:
+    def _answer_link_check(self, port: SimNicPort, data: bytes) -> None:
         try:
             reply = answer(memoryview(data), self._host, port.number, mac_bytes(port.config.mac))
         except LinkCheckError:
@@ -237,16 +237,16 @@ class SimNic:
                 port.armed = True
                 clock.at(port.free_at, self._is_free, port)
 
-    def _send(self, port: Port, frame: seam.Frame, now: int) -> None:
+    def _send(self, port: SimNicPort, frame: seam.Frame, now: int) -> None:
         size = frame.wire_len
-        if not isinstance(frame, Frame):
+        if not isinstance(frame, SimFrame):
             frame = of_bytes(b"".join((frame.header, frame.payload or b"", frame.trailer)))
         port.tx_packets += 1
         port.tx_bytes += size
         port.free_at = now + size * SECOND // self._bytes_per_second
         port.way.enter(frame, port.free_at if self._stores else now)
 
-    def _is_free(self, port: Port) -> None:
+    def _is_free(self, port: SimNicPort) -> None:
         port.armed = False
         if self._on:
             self.serve()
@@ -255,7 +255,7 @@ class SimNic:
         if self._on:
             self.serve()
 
-    def _carrier(self, port: Port, up: bool) -> None:
+    def _carrier(self, port: SimNicPort, up: bool) -> None:
         port.up = up
         port.injected.clear()
         port.free_at = self._clock.now

@@ -19,7 +19,7 @@ from mrclab.topo.numbers import Dscp
 if TYPE_CHECKING:
     from mrclab.sim.cable import Way
     from mrclab.sim.clock import Clock
-    from mrclab.sim.frame import Frame
+    from mrclab.sim.frame import SimFrame
     from mrclab.topo.spec import FabricSpec
 
 _ECN_NOT_ECT = 0
@@ -36,7 +36,7 @@ _IN_DATA_QUEUE = [traffic_class in {NO_TRIM, TRIMMABLE, TRIMMABLE_RETX, OTHER} f
 _MAY_BE_TRIMMED = [traffic_class in {TRIMMABLE, TRIMMABLE_RETX} for traffic_class in _CLASSES]
 
 
-class Port:
+class SimSwitchPort:
     """One port of a switch. `register` is the P4 program's: depth of the data queue at the last packet that left it."""
 
     __slots__ = (
@@ -62,13 +62,13 @@ class Port:
         self._last_hop_dscp = Dscp.TRIMMED_LASTHOP if to_host else Dscp.TRIMMED
         self._ecn_min = queue.ecn_min
         self._ecn_span = queue.ecn_max - queue.ecn_min if not to_host or spec.last_hop_ecn else 0  # 0: never
-        self.waiting: deque[Frame] = deque()
+        self.waiting: deque[SimFrame] = deque()
         self.register = 0
         self.tx_packets = [0] * 8
         self.tx_bytes = [0] * 8
         self.marks = self.trims = self.dropped = 0
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: SimFrame) -> None:
         """Queue a frame, trimmed where the queue is long, or drop it where that is full."""
         now = self._clock.now
         waiting = self.waiting
@@ -106,7 +106,7 @@ class Port:
         clock.serial += 1
         heappush(clock.heap, (frame.leave + way.delay, clock.serial, way.arriving, frame))
 
-    def _control_leaves(self, frame: Frame, now: int) -> int:
+    def _control_leaves(self, frame: SimFrame, now: int) -> int:
         """When a frame of the control queue has left: behind those before it, ahead of all data but what it delays.
 
         Data that is queued already keeps its time; data that comes later waits longer by what the frame took.
@@ -116,7 +116,7 @@ class Port:
         self._last = max(now, self._last) + takes
         return self._control_free
 
-    def send_of_cpu(self, frame: Frame) -> None:
+    def send_of_cpu(self, frame: SimFrame) -> None:
         """Send what the controller gave, past all queues."""
         frame.leave = self._clock.now
         self._count(frame, CPU)
@@ -140,7 +140,7 @@ class Port:
         """A number below `count`."""
         return int(self._random.random() * count)
 
-    def _count(self, frame: Frame, traffic_class: int) -> None:
+    def _count(self, frame: SimFrame, traffic_class: int) -> None:
         self.tx_packets[traffic_class] += 1
         self.tx_bytes[traffic_class] += frame.size
 

@@ -13,8 +13,8 @@ from mrclab.softswitch.objects import hashing
 from mrclab.topo import srv6
 
 if TYPE_CHECKING:
-    from mrclab.sim.frame import Frame
-    from mrclab.sim.port import Port
+    from mrclab.sim.frame import SimFrame
+    from mrclab.sim.port import SimSwitchPort
     from mrclab.topo.model import Fabric, Switch
 
 REASONS = {
@@ -36,18 +36,18 @@ class SimSwitch:
         "rx_bytes", "rx_packets", "unserved", "usid",
     )  # fmt: skip
 
-    def __init__(self, fabric: Fabric, model: Switch, ports: Sequence[Port]) -> None:
+    def __init__(self, fabric: Fabric, model: Switch, ports: Sequence[SimSwitchPort]) -> None:
         self._fabric = fabric
         self.model = model
         self.ports = tuple(ports)
-        self.packet_in: Callable[[SimSwitch, Frame, int], None] | None = None
+        self.packet_in: Callable[[SimSwitch, SimFrame, int], None] | None = None
         self.alive = True
         self.frozen = False
         self.unserved = 0  # frames that came while it was dead or stood still
         self._clear_counters()
         self.usid = _NO_USID
-        self._usids: dict[int, Port] = {}
-        self._plain: dict[int, tuple[Port, ...]] = {}
+        self._usids: dict[int, SimSwitchPort] = {}
+        self._plain: dict[int, tuple[SimSwitchPort, ...]] = {}
         self.provision()
 
     # --- tables -----------------------------------------------------------------------------------------------------
@@ -75,12 +75,12 @@ class SimSwitch:
         """The egress port's number of every uSID."""
         return {usid: port.number for usid, port in self._usids.items()}
 
-    def _plain_routes(self) -> dict[int, tuple[Port, ...]]:
+    def _plain_routes(self) -> dict[int, tuple[SimSwitchPort, ...]]:
         """Ports by host address, and by the /64 of a group shifted down."""
         model = self.model
         if model.tier == "t1":
             return {srv6.group_prefix(port.number) >> _GROUP_SHIFT: (port,) for port in self.ports}
-        routes: dict[int, tuple[Port, ...]] = {}
+        routes: dict[int, tuple[SimSwitchPort, ...]] = {}
         for port in model.ports:
             if port.to_host:
                 routes[srv6.host_address(model.number, port.number)] = (self.ports[port.number - 1],)
@@ -92,7 +92,7 @@ class SimSwitch:
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
-    def receive(self, frame: Frame, port: int) -> None:
+    def receive(self, frame: SimFrame, port: int) -> None:
         """A frame came in by a port."""
         if self.frozen or not self.alive:
             self.unserved += 1
@@ -121,7 +121,7 @@ class SimSwitch:
         frame.hops -= 1
         out.send(frame)
 
-    def _receive_plain(self, frame: Frame) -> None:
+    def _receive_plain(self, frame: SimFrame) -> None:
         assert frame.flow is not None
         destination = frame.flow[1]
         outs = self._plain.get(destination) or self._plain.get(destination >> _GROUP_SHIFT)
@@ -132,7 +132,7 @@ class SimSwitch:
         out = outs[0] if len(outs) == 1 else outs[flow_hash(frame.flow) % len(outs)]
         out.send(frame)
 
-    def _refuse(self, frame: Frame, port: int) -> None:
+    def _refuse(self, frame: SimFrame, port: int) -> None:
         if frame.fault != LINK_CHECK:
             self.drops[frame.fault] += 1
             return
@@ -140,7 +140,7 @@ class SimSwitch:
         if self.packet_in is not None:
             self.packet_in(self, frame, port)
 
-    def send_out(self, frame: Frame, port: int) -> None:
+    def send_out(self, frame: SimFrame, port: int) -> None:
         """Send what the controller gave out of a port."""
         if self.alive and not self.frozen:
             self.cpu_out += 1

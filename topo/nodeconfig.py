@@ -71,7 +71,7 @@ class LinkSection(_Part):
     pace: Annotated[float, Field(gt=0, le=1)] = 1.0  # by how much what is done now and then comes sooner
 
 
-class NicPort(_Part):
+class NicPortConfig(_Part):
     """One NIC port and the T0 port at the other end of its cable."""
 
     number: Positive
@@ -116,7 +116,7 @@ class Template(_Part):
         return self
 
 
-class EvProfile(_Part):
+class EvProfileConfig(_Part):
     """How many EVs a QP draws and when one that went ASSUMED_BAD may return.
 
     `active_per_plane` and `backup_per_plane` speak of cross-T1 pairs; inside a T0 group there is one EV per plane.
@@ -247,9 +247,9 @@ class NodeConfig(_Part):
     host: HostSection
     path_mtu: Annotated[int, Field(ge=256, le=9000)]  # payload bytes of a full-size packet
     link: LinkSection
-    ports: Annotated[tuple[NicPort, ...], Field(min_length=1)]
+    ports: Annotated[tuple[NicPortConfig, ...], Field(min_length=1)]
     templates: Annotated[tuple[Template, ...], Field(min_length=1)]
-    ev_profiles: Annotated[tuple[EvProfile, ...], Field(min_length=1)]
+    ev_profiles: Annotated[tuple[EvProfileConfig, ...], Field(min_length=1)]
     transport: TransportSection
     mapper: MapperSection | None = None  # None: this host does not probe
     denylist: tuple[DenyRule, ...] = ()
@@ -267,14 +267,14 @@ class NodeConfig(_Part):
             )
         return self
 
-    def port(self, number: int) -> NicPort:
+    def port(self, number: int) -> NicPortConfig:
         """NIC port `number`; KeyError if the host has none such."""
         for port in self.ports:
             if port.number == number:
                 return port
         raise KeyError(f"{self.host.name} has no NIC port {number}")
 
-    def profile(self, name: str) -> EvProfile:
+    def profile(self, name: str) -> EvProfileConfig:
         """EV profile `name`; KeyError if there is none such."""
         for profile in self.ev_profiles:
             if profile.name == name:

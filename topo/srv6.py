@@ -48,7 +48,7 @@ class Usid(NamedTuple):
     number: int
 
 
-class Ev(NamedTuple):
+class EvFields(NamedTuple):
     """Fields of an entropy value. Uplink 0 means: no T1, the destination is in the sender's T0 group."""
 
     plane: int
@@ -95,10 +95,10 @@ def ev(plane: int, uplink: int, tag: int) -> int:
     return plane << 28 | low << _UPLINK_SHIFT_IN_EV | high << _HIGH_SHIFT_IN_EV | tag
 
 
-def ev_fields(value: int) -> Ev:
+def ev_fields(value: int) -> EvFields:
     """Unpack an EV."""
     uplink = value >> _HIGH_SHIFT_IN_EV & MAX_INDEX & ~_LOW | value >> _UPLINK_SHIFT_IN_EV & _LOW
-    return Ev(value >> 28 & MAX_PLANE, uplink, value & MAX_TAG)
+    return EvFields(value >> 28 & MAX_PLANE, uplink, value & MAX_TAG)
 
 
 def ev_tag(index: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from mrclab.topo.errors import TopoError
-from mrclab.topo.nodeconfig import EvProfile, TransportSection
+from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.spec import explain
 
 FILE_NAME = "transport.json"
@@ -72,12 +72,12 @@ class TransportSpec(BaseModel):
         except ValidationError as error:
             raise TransportError("; ".join(explain(error, TransportSection, "transport.attributes"))) from None
 
-    def profile(self, default: EvProfile) -> EvProfile:
+    def profile(self, default: EvProfileConfig) -> EvProfileConfig:
         """The default EV profile with this run's overrides; TransportError names a field at fault."""
         try:
-            return EvProfile.model_validate({**default.model_dump(), **self.ev_profile})
+            return EvProfileConfig.model_validate({**default.model_dump(), **self.ev_profile})
         except ValidationError as error:
-            raise TransportError("; ".join(explain(error, EvProfile, "transport.ev_profile"))) from None
+            raise TransportError("; ".join(explain(error, EvProfileConfig, "transport.ev_profile"))) from None
 
 
 DEFAULT_TRANSPORT = TransportSpec()

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mrclab import HOME
-from mrclab.controller.provisioning.intent import Act, Entry
+from mrclab.controller.provisioning.intent import Act, IntendedEntry
 from mrclab.controller.provisioning.memoryswitch import MemorySwitch
-from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned, provision
-from mrclab.controller.session import Session
+from mrclab.controller.session import SwitchSession
 
 ROOT = HOME.parent
 BUILD = ROOT / "p4src" / "build"
@@ -41,31 +41,33 @@ class Result:
     p4sh_one: float | None
 
 
-def entries(count: int) -> tuple[Entry, ...]:
+def entries(count: int) -> tuple[IntendedEntry, ...]:
     """`count` entries as a large T0 would hold."""
     forward = (("port", 1), ("src_mac", 0x020A_0101_0001), ("dst_mac", 0x020B_0101_0001))
     routes = [
-        Entry("usid_fib", (("locator_usid", LOCATOR << 16 | number),), (Act("forward", forward),))
+        IntendedEntry("usid_fib", (("locator_usid", LOCATOR << 16 | number),), (Act("forward", forward),))
         for number in range(1, count)
     ]
-    return (*routes, Entry("my_usid", (("locator_usid", LOCATOR << 16 | 0x2101),), (Act("shift_usid"),)))
+    return (*routes, IntendedEntry("my_usid", (("locator_usid", LOCATOR << 16 | 0x2101),), (Act("shift_usid"),)))
 
 
-async def provision_all(directory: Path, switches: int, wanted: tuple[Entry, ...]) -> float:
+async def provision_all(directory: Path, switches: int, wanted: tuple[IntendedEntry, ...]) -> float:
     """Provision all switches in parallel, as the controller does; seconds it took."""
-    program = Program(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
+    program = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
     begun = time.monotonic()
     await asyncio.gather(*(_provision_one(directory, number, program, wanted) for number in range(1, switches + 1)))
     return time.monotonic() - begun
 
 
-async def _twice(directory: Path, switches: int, wanted: tuple[Entry, ...]) -> tuple[float, float]:
+async def _twice(directory: Path, switches: int, wanted: tuple[IntendedEntry, ...]) -> tuple[float, float]:
     """Both measurements in one event loop: grpc.aio does not survive a second one in a process."""
     return await provision_all(directory, switches, wanted), await provision_all(directory, switches, wanted)
 
 
-async def _provision_one(directory: Path, number: int, program: Program, wanted: tuple[Entry, ...]) -> Provisioned:
-    session = Session(f"s{number}", address(directory, number), number, program, 100, lambda _port, _frame: None)
+async def _provision_one(
+    directory: Path, number: int, program: PipelineConfig, wanted: tuple[IntendedEntry, ...]
+) -> Provisioned:
+    session = SwitchSession(f"s{number}", address(directory, number), number, program, 100, lambda _port, _frame: None)
     try:
         await session.open(START_TIMEOUT)
         return await provision(session, program, wanted)

@@ -145,7 +145,7 @@ class Process:
     def deepen(self, inside: int) -> None:
         """Give BMv2's queues the depth that the others have; it has no flag for that."""
         if self.target.key.startswith("bmv2"):
-            with thrift.Client(inside, _THRIFT_PORT, "simple_switch") as switch:
+            with thrift.ThriftClient(inside, _THRIFT_PORT, "simple_switch") as switch:
                 for priority in range(PRIORITIES):
                     arguments = (frames.OUT_PORT, priority, QUEUE_DEPTH)
                     switch.call("set_egress_priority_queue_depth", *map(thrift.i32, arguments))

@@ -8,7 +8,7 @@ from typing import Any
 
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.elements import Element
-from mrclab.controller.health.localise import Localiser, Path, Tally, Thresholds, Verdict
+from mrclab.controller.health.localise import LocalisedFault, Localiser, ProbePath, Tally, Thresholds
 from mrclab.topo.model import Fabric
 
 LOSS_DIGITS = 4
@@ -36,14 +36,14 @@ class HealthMap:
         self.localiser = Localiser(fabric, thresholds)
         self._fabric = fabric
         self._keep = max(self.localiser.thresholds.windows)
-        self._history: dict[Path, deque[Cycle]] = {}
+        self._history: dict[ProbePath, deque[Cycle]] = {}
         self._since_loss: dict[int, int] = {}  # plane → looks since a probe was lost there
-        self._verdicts: tuple[Verdict, ...] = ()
+        self._verdicts: tuple[LocalisedFault, ...] = ()
         self._suspected: set[Element] = set()
         self._worst: dict[Element, float] = {}  # highest rate seen since an element became suspect
 
     @property
-    def verdicts(self) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[LocalisedFault, ...]:
         """Elements at fault as of the last `judge`."""
         return self._verdicts
 
@@ -58,7 +58,7 @@ class HealthMap:
             if cycle.lost:
                 self._since_loss[path.plane] = 0
 
-    def judge(self) -> tuple[Verdict, ...]:
+    def judge(self) -> tuple[LocalisedFault, ...]:
         """Look at all that was reported, once per cycle; an element is at fault when two looks in a row say so.
 
         Losses of what has recovered are forgotten, so that its past does not count against it.
@@ -91,7 +91,7 @@ class HealthMap:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _parsed(self, host: str, probe: object) -> tuple[Path, Cycle]:
+    def _parsed(self, host: str, probe: object) -> tuple[ProbePath, Cycle]:
         if not isinstance(probe, Mapping):
             raise ReportError(f"report of {host} ignored: a probe is no object")
         plane, uplink, sent, lost = (_number(host, probe, name) for name in ("plane", "uplink", "sent", "lost"))
@@ -102,12 +102,12 @@ class HealthMap:
             rtt is None or (isinstance(rtt, (int, float)) and 0 <= rtt <= MOST_RTT)
         ):
             raise ReportError(f"report of {host} ignored: {lost} lost of {sent} sent with RTT {rtt} is impossible")
-        return Path(host, plane, uplink), Cycle(sent, lost, None if rtt is None else float(rtt))
+        return ProbePath(host, plane, uplink), Cycle(sent, lost, None if rtt is None else float(rtt))
 
-    def _tallies(self) -> list[dict[Path, Tally]]:
+    def _tallies(self) -> list[dict[ProbePath, Tally]]:
         """Per window the tallies of all paths in planes that lost probes lately; nothing follows from the others."""
         windows = self.localiser.thresholds.windows
-        result: list[dict[Path, Tally]] = [{} for _ in windows]
+        result: list[dict[ProbePath, Tally]] = [{} for _ in windows]
         lossy = {plane for plane, age in self._since_loss.items() if age <= self._keep}
         self._since_loss = {plane: self._since_loss[plane] + 1 for plane in lossy}
         for path, cycles in self._history.items():
@@ -116,7 +116,7 @@ class HealthMap:
                     told[path] = tally
         return result
 
-    def _has_recovered(self, verdict: Verdict, verdicts: Sequence[Verdict]) -> bool:
+    def _has_recovered(self, verdict: LocalisedFault, verdicts: Sequence[LocalisedFault]) -> bool:
         others = {other.element for other in verdicts if other is not verdict}
         worst = self._worst[verdict.element]
         was_dead = worst >= self.localiser.thresholds.down_rate

@@ -20,7 +20,7 @@ RATES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)  # loss rates of an element that are t
 MOST_LOSS = 0.98  # a dead element is allowed a stray answer: a probe counted late, one sent before it died
 
 
-class Path(NamedTuple):
+class ProbePath(NamedTuple):
     """A self-probe: of which host, in which plane, over which uplink; 0 turns at the T0."""
 
     host: str
@@ -53,7 +53,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LocalisedFault:
     """One element at fault. `rate` is the share of probes it loses; `rivals` explain the losses equally well."""
 
     element: Element
@@ -63,7 +63,7 @@ class Verdict:
     rivals: tuple[Element, ...] = field(default=())
 
 
-def crossed(fabric: Fabric, path: Path) -> tuple[Element, ...]:
+def crossed(fabric: Fabric, path: ProbePath) -> tuple[Element, ...]:
     """The elements that a self-probe depends on."""
     host = fabric.host(path.host)
     port = host.port(path.plane)
@@ -81,20 +81,20 @@ class Localiser:
     def __init__(self, fabric: Fabric, thresholds: Thresholds | None = None) -> None:
         self.thresholds = thresholds or Thresholds()
         self._fabric = fabric
-        self._crossed: dict[Path, tuple[Element, ...]] = {}
+        self._crossed: dict[ProbePath, tuple[Element, ...]] = {}
 
-    def crossed(self, path: Path) -> tuple[Element, ...]:
+    def crossed(self, path: ProbePath) -> tuple[Element, ...]:
         """The elements that a self-probe depends on."""
         if path not in self._crossed:
             self._crossed[path] = crossed(self._fabric, path)
         return self._crossed[path]
 
-    def verdicts(self, windows: Sequence[Mapping[Path, Tally]]) -> tuple[Verdict, ...]:
+    def verdicts(self, windows: Sequence[Mapping[ProbePath, Tally]]) -> tuple[LocalisedFault, ...]:
         """Elements at fault, most evident first. `windows` are tallies over ever more cycles back from now.
 
         What a short window has found is left out of the longer ones: there it would be mixed with the time before.
         """
-        found: dict[Element, Verdict] = {}
+        found: dict[Element, LocalisedFault] = {}
         for window in windows:
             rest = {p: t for p, t in window.items() if t.sent and not any(e in found for e in self.crossed(p))}
             for plane in sorted({path.plane for path, tally in rest.items() if tally.lost}):
@@ -102,11 +102,11 @@ class Localiser:
                 found.update((verdict.element, verdict) for verdict in self._explain(inside))
         return tuple(sorted(found.values(), key=lambda verdict: -verdict.evidence))
 
-    def _explain(self, tallies: Mapping[Path, Tally]) -> list[Verdict]:
+    def _explain(self, tallies: Mapping[ProbePath, Tally]) -> list[LocalisedFault]:
         """The elements of one plane that together explain `tallies`."""
         limits = self.thresholds
         survival = dict.fromkeys(tallies, 1 - limits.background)
-        verdicts: list[Verdict] = []
+        verdicts: list[LocalisedFault] = []
         while True:
             ranked = self._ranked(tallies, survival, {verdict.element for verdict in verdicts})
             if not ranked or not self._suffices(ranked[0]):
@@ -126,10 +126,10 @@ class Localiser:
             for fit in chosen:
                 state: Literal["down", "lossy"] = "down" if fit.rate >= limits.down_rate else "lossy"
                 rivals = tuple(o.element for o in ranked if o.paths == fit.paths and o.element != fit.element)
-                verdicts.append(Verdict(fit.element, state, fit.rate, fit.gain, rivals))
+                verdicts.append(LocalisedFault(fit.element, state, fit.rate, fit.gain, rivals))
                 _explained(fit, survival)
 
-    def _is_contested(self, best: "_Fit", ranked: Sequence["_Fit"], tallies: Mapping[Path, Tally]) -> bool:
+    def _is_contested(self, best: "_Fit", ranked: Sequence["_Fit"], tallies: Mapping[ProbePath, Tally]) -> bool:
         """Whether another element explains the same losses nearly as well."""
         # What shares no lost probe with the best is another fault, not another explanation.
         shared = {path for path in best.paths if tallies[path].lost}
@@ -137,7 +137,7 @@ class Localiser:
         return bool(others) and best.gain - others[0].gain < self.thresholds.margin
 
     def _dead(
-        self, tallies: Mapping[Path, Tally], survival: Mapping[Path, float], ranked: Sequence["_Fit"]
+        self, tallies: Mapping[ProbePath, Tally], survival: Mapping[ProbePath, float], ranked: Sequence["_Fit"]
     ) -> list["_Fit"]:
         """Which of some elements together explain losses by being dead, the most evident first."""
         left = dict(survival)
@@ -158,10 +158,10 @@ class Localiser:
         return fit.gain >= limits.evidence and fit.losses >= limits.min_losses and often
 
     def _ranked(
-        self, tallies: Mapping[Path, Tally], survival: Mapping[Path, float], known: set[Element]
+        self, tallies: Mapping[ProbePath, Tally], survival: Mapping[ProbePath, float], known: set[Element]
     ) -> list["_Fit"]:
         """How well each further element would explain what is left, best first; cables before switches where equal."""
-        paths: dict[Element, list[Path]] = {}
+        paths: dict[Element, list[ProbePath]] = {}
         for path in tallies:
             for element in self.crossed(path):
                 if element not in known:
@@ -189,7 +189,7 @@ class _Fit(NamedTuple):
     """The best rate for one element, and what it gains."""
 
     element: Element
-    paths: frozenset[Path]
+    paths: frozenset[ProbePath]
     rate: float
     gain: float
     losses: int
@@ -198,9 +198,9 @@ class _Fit(NamedTuple):
 
 def _fit(
     element: Element,
-    over: Collection[Path],
-    tallies: Mapping[Path, Tally],
-    survival: Mapping[Path, float],
+    over: Collection[ProbePath],
+    tallies: Mapping[ProbePath, Tally],
+    survival: Mapping[ProbePath, float],
     rates: Sequence[float] = RATES,
 ) -> _Fit:
     def gain(rate: float) -> float:
@@ -214,7 +214,7 @@ def _fit(
     return _Fit(element, frozenset(over), rate, gains[rate], losses, cycles)
 
 
-def _explained(fit: _Fit, survival: dict[Path, float]) -> None:
+def _explained(fit: _Fit, survival: dict[ProbePath, float]) -> None:
     """Take an element as at fault: its paths let so much less through."""
     for path in fit.paths:
         survival[path] *= 1 - min(fit.rate, MOST_LOSS)

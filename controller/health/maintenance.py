@@ -12,8 +12,8 @@ from typing import Any
 from mrclab.controller.errors import ControllerError, SwitchError
 from mrclab.controller.fleet import Fleet
 from mrclab.controller.health.elements import Element
-from mrclab.controller.history import History
-from mrclab.controller.nodes import Nodes
+from mrclab.controller.history import ControllerHistory
+from mrclab.controller.nodes import NodeConfigKeeper
 from mrclab.controller.provisioning.prober import CableProber
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.model import Fabric
@@ -28,7 +28,7 @@ class MaintenanceError(ControllerError):
 
 
 @dataclass(frozen=True)
-class Check:
+class PreCheck:
     """One line of a pre-check."""
 
     name: str
@@ -39,7 +39,9 @@ class Check:
 class Maintenance:
     """Drain, undrain and pre-check over the parts of a controller."""
 
-    def __init__(self, fabric: Fabric, fleet: Fleet, cables: CableProber, nodes: Nodes, history: History) -> None:
+    def __init__(
+        self, fabric: Fabric, fleet: Fleet, cables: CableProber, nodes: NodeConfigKeeper, history: ControllerHistory
+    ) -> None:
         self._fabric = fabric
         self._fleet = fleet
         self._cables = cables
@@ -92,11 +94,11 @@ class Maintenance:
         ]
         return {"ok": all(check.ok for check in checks), "checks": [vars(check) for check in checks]}
 
-    async def _agent_check(self, host: str) -> Check:
+    async def _agent_check(self, host: str) -> PreCheck:
         try:
             hello = await self._nodes.agents[host].ask("hello")
         except RpcError as error:
-            return Check(host, False, error.message)
+            return PreCheck(host, False, error.message)
         down = [str(port.get("interface", port.get("port"))) for port in hello.get("ports", []) if not port.get("up")]
         return _check(host, down, f"{len(hello.get('ports', []))} NIC ports up", "ports down: ")
 
@@ -126,8 +128,8 @@ def _switch_name(what: Element) -> str:
     return what.name
 
 
-def _check(name: str, bad: list[str], good: str, prefix: str) -> Check:
+def _check(name: str, bad: list[str], good: str, prefix: str) -> PreCheck:
     if not bad:
-        return Check(name, True, good)
+        return PreCheck(name, True, good)
     more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-    return Check(name, False, prefix + "; ".join(bad[:3]) + more)
+    return PreCheck(name, False, prefix + "; ".join(bad[:3]) + more)

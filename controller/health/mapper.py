@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from mrclab.controller.health.denylist import Denial, DenyError
 from mrclab.controller.health.elements import Element
 from mrclab.controller.health.healthmap import HealthMap, ReportError
-from mrclab.controller.health.localise import Verdict
-from mrclab.controller.health.policy import Decider, Decision, Policy
+from mrclab.controller.health.localise import LocalisedFault
+from mrclab.controller.health.policy import Decision, Policy, PolicyEngine
 from mrclab.topo.model import Fabric
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ SOURCE = "clustermapper"
 MAP_INTERVAL = 1.0  # seconds between records of the map while something in it is not well
 
 
-class Recorder(Protocol):
+class EventRecorder(Protocol):
     """Where events are kept."""
 
     def record(self, kind: str, **fields: Any) -> None:
@@ -40,18 +40,18 @@ class Clustermapper:
         self,
         fabric: Fabric,
         denials: Callable[[], Iterable[Denial]],
-        history: Recorder,
+        history: EventRecorder,
         interval: float,
         policy: Policy | None = None,
     ) -> None:
         self.health = HealthMap(fabric)
-        self.decider = Decider(policy)
+        self.decider = PolicyEngine(policy)
         self.interval = interval
         self._fabric = fabric
         self._denials = denials
         self._history = history
         self._unsettled: set[str] = set()
-        self._known: dict[Element, Verdict] = {}
+        self._known: dict[Element, LocalisedFault] = {}
         self._undeniable: set[Element] = set()  # at fault, but denying it would cut hosts off; said once
         self._looks = 0
         self._reports = 0
@@ -84,7 +84,7 @@ class Clustermapper:
         self._undeniable &= set(self._known)
         return self.decider.decide(self.health.verdicts, denied, now)
 
-    def refused(self, verdict: Verdict, error: DenyError) -> None:
+    def refused(self, verdict: LocalisedFault, error: DenyError) -> None:
         """An element could not be denied; said once."""
         if verdict.element not in self._undeniable:
             self._undeniable.add(verdict.element)
@@ -108,7 +108,7 @@ class Clustermapper:
             "verdicts": [_as_json(verdict) for verdict in self.health.verdicts],
         }
 
-    def _tell(self, verdicts: tuple[Verdict, ...]) -> None:
+    def _tell(self, verdicts: tuple[LocalisedFault, ...]) -> None:
         """Record what is new and what is over."""
         now = {verdict.element: verdict for verdict in verdicts}
         for element, verdict in now.items():
@@ -129,12 +129,12 @@ class Clustermapper:
             self._history.record("map", links={n: [link["state"], link["loss"], link["rtt"]] for n, link in links})
 
 
-def reason(verdict: Verdict) -> str:
+def reason(verdict: LocalisedFault) -> str:
     """Why an element is denied, in words."""
     return f"{verdict.rate:.0%} of probes lost"
 
 
-def _as_json(verdict: Verdict) -> dict[str, Any]:
+def _as_json(verdict: LocalisedFault) -> dict[str, Any]:
     return {
         "element": str(verdict.element),
         "element_kind": verdict.element.kind,

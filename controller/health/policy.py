@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mrclab.controller.health.elements import Element, ElementKind
-from mrclab.controller.health.localise import Verdict
+from mrclab.controller.health.localise import LocalisedFault
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,18 @@ POLICIES: Mapping[str, Policy] = {
 class Decision:
     """What to do now."""
 
-    deny: tuple[Verdict, ...] = ()
+    deny: tuple[LocalisedFault, ...] = ()
     undeny: tuple[Element, ...] = ()
 
 
-class Decider:
+class PolicyEngine:
     """Applies a policy over time: `decide` whenever there are new verdicts."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()
         self._healthy_since: dict[Element, float] = {}
 
-    def decide(self, verdicts: Iterable[Verdict], denied: Iterable[Element], now: float) -> Decision:
+    def decide(self, verdicts: Iterable[LocalisedFault], denied: Iterable[Element], now: float) -> Decision:
         """What to deny and what to lift, given what is `denied` for Clustermapper's sake at `now` (seconds)."""
         at_fault = {verdict.element: verdict for verdict in verdicts}
         held = set(denied)
@@ -59,7 +59,7 @@ class Decider:
         lift = [e for e, since in self._healthy_since.items() if now - since >= self.policy.hold_down]
         return Decision(deny, tuple(sorted(lift)))
 
-    def _is_bad(self, verdict: Verdict) -> bool:
+    def _is_bad(self, verdict: LocalisedFault) -> bool:
         least = self.policy.deny.get(verdict.element.kind)
         if least is None or (verdict.state == "down" and not self.policy.deny_dead):
             return False

@@ -7,13 +7,13 @@ from finsy import P4CounterEntry
 from finsy.proto import p4r
 
 from mrclab.controller.provisioning.counters import CLASSES, DROP_REASONS, Reading
-from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.topo.model import Switch
 from mrclab.topo.numbers import CPU_PORT
 
 
 @cache
-def request(program: Program, switch: Switch) -> tuple[p4r.Entity, ...]:
+def request(program: PipelineConfig, switch: Switch) -> tuple[p4r.Entity, ...]:
     """A read of every counter cell that can move on `switch`: its ports, the CPU port, the drop reasons.
 
     `rx` comes first and `tx` last, so that packets counted in between cannot look like drops.
@@ -29,7 +29,7 @@ def request(program: Program, switch: Switch) -> tuple[p4r.Entity, ...]:
     return tuple(P4CounterEntry(name, index=index).encode(program.schema) for name, index in cells)
 
 
-def decode(program: Program, entities: Iterable[p4r.Entity]) -> Reading:
+def decode(program: PipelineConfig, entities: Iterable[p4r.Entity]) -> Reading:
     """What a switch answered."""
     names = {counter.id: counter.alias for counter in program.schema.counters}
     return {

@@ -10,10 +10,10 @@ from finsy.proto import p4r
 
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.fleet import Fleet
-from mrclab.controller.provisioning.intent import Act, Entry
-from mrclab.controller.provisioning.program import Program
-from mrclab.controller.provisioning.reconcile import Change, Op
-from mrclab.controller.worker import State, Worker
+from mrclab.controller.provisioning.intent import Act, IntendedEntry
+from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.controller.provisioning.reconcile import Change, UpdateKind
+from mrclab.controller.worker import SwitchState, Worker
 from mrclab.topo import srv6
 
 TABLE = "ev_watch"
@@ -24,20 +24,20 @@ class WatchError(ControllerError):
     """An EV that cannot be watched, or is not."""
 
 
-def entry(ev: int) -> Entry:
+def entry(ev: int) -> IntendedEntry:
     """The entry that counts `ev`."""
     port, label = srv6.ev_to_wire(ev)
     match = (("hdr.inner_ipv6.flow_label", label), ("hdr.udp.src_port", port))
-    return Entry(TABLE, match, (Act("count_ev"),))
+    return IntendedEntry(TABLE, match, (Act("count_ev"),))
 
 
 class EvWatch:
     """The EVs counted on all switches of a fleet; a switch that comes back empty counts them again, from zero."""
 
-    def __init__(self, fleet: Fleet, program: Program) -> None:
+    def __init__(self, fleet: Fleet, program: PipelineConfig) -> None:
         self._fleet = fleet
         self._program = program
-        self._evs: dict[int, Entry] = {}
+        self._evs: dict[int, IntendedEntry] = {}
 
     @property
     def evs(self) -> tuple[int, ...]:
@@ -55,7 +55,7 @@ class EvWatch:
         self._evs[ev] = entry(ev)
         for worker in self._fleet.workers.values():
             worker.wanted = (*worker.wanted, self._evs[ev])
-        await self._write(Op.INSERT, self._evs[ev])
+        await self._write(UpdateKind.INSERT, self._evs[ev])
         return True
 
     async def unwatch(self, ev: int) -> None:
@@ -65,7 +65,7 @@ class EvWatch:
         gone = self._evs.pop(ev)
         for worker in self._fleet.workers.values():
             worker.wanted = tuple(wanted for wanted in worker.wanted if wanted != gone)
-        await self._write(Op.DELETE, gone)
+        await self._write(UpdateKind.DELETE, gone)
 
     async def counts(self) -> dict[int, dict[str, dict[str, int]]]:
         """Packets and bytes sent with each watched EV, by switch."""
@@ -75,11 +75,11 @@ class EvWatch:
             for ev, wanted in self._evs.items()
         }
 
-    async def _write(self, op: Op, what: Entry) -> None:
+    async def _write(self, op: UpdateKind, what: IntendedEntry) -> None:
         """Write to the switches that are ready; the others get it, or never see it, when they are provisioned."""
 
         async def write(worker: Worker) -> None:
-            if worker.state is State.READY:
+            if worker.state is SwitchState.READY:
                 await worker.write([Change(op, what)])
 
         await self._fleet.on_ready(write)

@@ -1,8 +1,8 @@
 """From the fabric to the table entries that each switch must hold. Pure: no switch, no P4Runtime, no I/O.
 
-An `Entry` uses the names of the P4 program (p4src/) and plain integers. Forwarding is static, as on the real thing
-(arXiv 2605.04333 §2.2): one entry for the switch's own uSID, one /48 route per neighbour; and plain IPv6 routes with
-ECMP for the RoCEv2 baseline.
+An `IntendedEntry` uses the names of the P4 program (p4src/) and plain integers. Forwarding is static, as on the real
+thing (arXiv 2605.04333 §2.2): one entry for the switch's own uSID, one /48 route per neighbour; and plain IPv6 routes
+with ECMP for the RoCEv2 baseline.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Act:
 
 
 @dataclass(frozen=True, order=True)
-class Entry:
+class IntendedEntry:
     """One table entry. `acts` is one action, or with `one_shot` the equally weighted members of an action selector."""
 
     table: str
@@ -50,7 +50,7 @@ class Entry:
         return f"{self.table}[{keys}] -> {' | '.join(map(str, self.acts))}"
 
 
-def entries(fabric: Fabric, switch: Switch) -> tuple[Entry, ...]:
+def entries(fabric: Fabric, switch: Switch) -> tuple[IntendedEntry, ...]:
     """Everything that `switch` must hold, in the order of writing: routes before the entry that makes use of them."""
     return (
         *_usid_routes(switch),
@@ -70,21 +70,21 @@ def mac(text: str) -> int:
     return int(text.replace(":", ""), 16)
 
 
-def _own_usid(switch: Switch) -> Entry:
-    return Entry("my_usid", (("locator_usid", srv6.usid_route(switch.usid)),), (Act("shift_usid"),))
+def _own_usid(switch: Switch) -> IntendedEntry:
+    return IntendedEntry("my_usid", (("locator_usid", srv6.usid_route(switch.usid)),), (Act("shift_usid"),))
 
 
-def _usid_routes(switch: Switch) -> Iterator[Entry]:
+def _usid_routes(switch: Switch) -> Iterator[IntendedEntry]:
     """One /48 per neighbour: a T1's uSID, a T0's, or that of a downlink."""
     return (usid_route(port) for port in switch.ports)
 
 
-def usid_route(port: SwitchPort) -> Entry:
+def usid_route(port: SwitchPort) -> IntendedEntry:
     """The route that leads out of `port`."""
-    return Entry("usid_fib", (("locator_usid", srv6.usid_route(port.usid)),), (forward(port),))
+    return IntendedEntry("usid_fib", (("locator_usid", srv6.usid_route(port.usid)),), (forward(port),))
 
 
-def _plain_routes(fabric: Fabric, switch: Switch) -> Iterator[Entry]:
+def _plain_routes(fabric: Fabric, switch: Switch) -> Iterator[IntendedEntry]:
     """Plain IPv6: a host route per downlink, and a prefix per T0 group, by all uplinks of a T0 or one port of a T1."""
     if switch.tier == "t1":
         for port in switch.ports:
@@ -99,23 +99,23 @@ def _plain_routes(fabric: Fabric, switch: Switch) -> Iterator[Entry]:
             yield _plain(srv6.group_prefix(group), GROUP_PREFIX_BITS, uplinks)
 
 
-def _plain(address: int, prefix: int, ports: list[SwitchPort]) -> Entry:
+def _plain(address: int, prefix: int, ports: list[SwitchPort]) -> IntendedEntry:
     acts = tuple(forward(port) for port in ports)
-    return Entry("ipv6_fib", (("hdr.ipv6.dst", (address, prefix)),), acts, one_shot=True)
+    return IntendedEntry("ipv6_fib", (("hdr.ipv6.dst", (address, prefix)),), acts, one_shot=True)
 
 
-def _queue_policies(spec: FabricSpec, switch: Switch) -> Iterator[Entry]:
+def _queue_policies(spec: FabricSpec, switch: Switch) -> Iterator[IntendedEntry]:
     """Per port: when to trim, and between switches when to mark; a port towards a NIC marks only where asked."""
     queue = spec.queue
     for port in switch.ports:
         if spec.trimming:
             threshold = queue.last_hop_trim_threshold if port.to_host else queue.trim_threshold
             params = (("threshold", threshold), ("last_hop", int(port.to_host)))
-            yield Entry("trim_policy", (("std.egress_spec", port.number),), (Act("set_trim", params),))
+            yield IntendedEntry("trim_policy", (("std.egress_spec", port.number),), (Act("set_trim", params),))
         if not port.to_host or spec.last_hop_ecn:
             span = queue.ecn_max - queue.ecn_min
             params = (("min_depth", queue.ecn_min), ("last", span - 1))
-            yield Entry("ecn_policy", (("std.egress_port", port.number),), (Act("mark_between", params),))
+            yield IntendedEntry("ecn_policy", (("std.egress_port", port.number),), (Act("mark_between", params),))
 
 
 def usid_name(key: int) -> str:
@@ -123,7 +123,7 @@ def usid_name(key: int) -> str:
     return f"{IPv6Address(key << 80)}/48"
 
 
-def describe(fabric: Fabric, switch: Switch, entry: Entry) -> str:
+def describe(fabric: Fabric, switch: Switch, entry: IntendedEntry) -> str:
     """An entry in the fabric's words: `fcbb:bb00:1102::/48 by port 4 to t1-p1-2`."""
     ports = [dict(act.params)["port"] for act in entry.acts if act.name == "forward"]
     if not ports:
@@ -138,7 +138,7 @@ def _towards(fabric: Fabric, switch: Switch, number: int) -> str:
     return f"port {number} to {known[number - 1].peer.node}" if 1 <= number <= len(known) else f"port {number}"
 
 
-def _first_key(entry: Entry) -> int:
+def _first_key(entry: IntendedEntry) -> int:
     value = entry.match[0][1]
     return value if isinstance(value, int) else value[0]
 

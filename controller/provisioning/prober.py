@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.fleet import Fleet
-from mrclab.controller.history import History
+from mrclab.controller.history import ControllerHistory
 from mrclab.controller.provisioning.cables import CableBook, End
 from mrclab.topo.model import Fabric
 
@@ -21,7 +21,7 @@ SILENT_AFTER = 3.0  # seconds both ends are ready without an answer before a cab
 class CableProber:
     """Probes every cable until it is seen right. `run` never returns; `on_change` hears of each cable's news."""
 
-    def __init__(self, fabric: Fabric, fleet: Fleet, history: History, on_change: Callable[[], None]) -> None:
+    def __init__(self, fabric: Fabric, fleet: Fleet, history: ControllerHistory, on_change: Callable[[], None]) -> None:
         self.book = CableBook(fabric)
         self._fabric = fabric
         self._fleet = fleet

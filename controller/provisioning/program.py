@@ -1,6 +1,6 @@
 """The compiled P4 program as the controller sees it: names to P4Runtime ids, entries to messages and back.
 
-Encoding is finsy's; this module adds the step from and to the plain `Entry` of `intent`.
+Encoding is finsy's; this module adds the step from and to the plain `IntendedEntry` of `intent`.
 """
 
 from collections.abc import Iterable
@@ -13,14 +13,18 @@ from finsy.proto import p4r
 from google.protobuf.text_format import ParseError
 
 from mrclab.controller.errors import ProgramError
-from mrclab.controller.provisioning.intent import Act, Entry, Key
-from mrclab.controller.provisioning.reconcile import MANAGED_TABLES, SHARED_TABLES, Change, Op
+from mrclab.controller.provisioning.intent import Act, IntendedEntry, Key
+from mrclab.controller.provisioning.reconcile import MANAGED_TABLES, SHARED_TABLES, Change, UpdateKind
 
 TABLES = (*MANAGED_TABLES, *SHARED_TABLES)
-_UPDATE_TYPES = {Op.INSERT: p4r.Update.INSERT, Op.MODIFY: p4r.Update.MODIFY, Op.DELETE: p4r.Update.DELETE}
+_UPDATE_TYPES = {
+    UpdateKind.INSERT: p4r.Update.INSERT,
+    UpdateKind.MODIFY: p4r.Update.MODIFY,
+    UpdateKind.DELETE: p4r.Update.DELETE,
+}
 
 
-class Program:
+class PipelineConfig:
     """P4Info and device config of one program. Raises ProgramError when a file cannot be read or a table is missing."""
 
     def __init__(self, p4info: Path, device_config: Path) -> None:
@@ -44,7 +48,7 @@ class Program:
         """What SetForwardingPipelineConfig carries."""
         return self.schema.get_pipeline_config()
 
-    def encode(self, entry: Entry) -> p4r.Entity:
+    def encode(self, entry: IntendedEntry) -> p4r.Entity:
         """An entry as a P4Runtime message; ProgramError where the program lacks a name or a value does not fit."""
         acts = [P4TableAction(act.name, **dict(act.params)) for act in entry.acts]
         action = P4IndirectAction([(1, act) for act in acts]) if entry.one_shot else acts[0]
@@ -58,7 +62,7 @@ class Program:
         """A change as a P4Runtime update."""
         return p4r.Update(type=_UPDATE_TYPES[change.op], entity=self.encode(change.entry))
 
-    def decode(self, entities: Iterable[p4r.Entity]) -> tuple[Entry, ...]:
+    def decode(self, entities: Iterable[p4r.Entity]) -> tuple[IntendedEntry, ...]:
         """Entries read from a switch; const entries, default actions and tables of others are left out."""
         result = []
         for entity in entities:
@@ -69,7 +73,7 @@ class Program:
                 result.append(self._decode_one(entity))
         return tuple(result)
 
-    def _decode_one(self, entity: p4r.Entity) -> Entry:
+    def _decode_one(self, entity: p4r.Entity) -> IntendedEntry:
         found = cast(P4TableEntry, decode_entity(entity, self.schema))
         table = self.schema.tables[found.table_id]
         fields = table.match_fields  # finsy shortens field names to their last part; entries bear the program's
@@ -77,9 +81,9 @@ class Program:
         if isinstance(found.action, P4IndirectAction):
             members = found.action.action_set or []
             acts = tuple(_act(action) for _weight, action in members)
-            return Entry(table.alias, match, acts, one_shot=True)
+            return IntendedEntry(table.alias, match, acts, one_shot=True)
         acts = (_act(found.action),) if found.action is not None else ()
-        return Entry(table.alias, match, acts)
+        return IntendedEntry(table.alias, match, acts)
 
     def managed_tables(self) -> list[p4r.Entity]:
         """A read request for everything that the controller writes, one wildcard per table."""

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mrclab.controller.errors import SwitchError
-from mrclab.controller.provisioning.intent import Entry
-from mrclab.controller.provisioning.program import Program
-from mrclab.controller.provisioning.reconcile import Change, Op, changes
-from mrclab.controller.session import Session
+from mrclab.controller.provisioning.intent import IntendedEntry
+from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.controller.provisioning.reconcile import Change, UpdateKind, changes
+from mrclab.controller.session import SwitchSession
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Provisioned:
         return self.adopted and not (self.inserted or self.modified or self.deleted)
 
 
-async def provision(session: Session, program: Program, wanted: Sequence[Entry]) -> Provisioned:
+async def provision(session: SwitchSession, program: PipelineConfig, wanted: Sequence[IntendedEntry]) -> Provisioned:
     """Make the switch hold exactly `wanted`; SwitchError (WriteError with each refused update) where it does not."""
     begun = time.monotonic()
     cookie = await session.cookie()
@@ -44,20 +44,20 @@ async def provision(session: Session, program: Program, wanted: Sequence[Entry])
     await session.write(todo)
     if todo:
         await _read_back(session, wanted)
-    count = {op: sum(change.op is op for change in todo) for op in Op}
+    count = {op: sum(change.op is op for change in todo) for op in UpdateKind}
     return Provisioned(
         session.name,
         adopted,
         cookie is not None and not adopted,
-        count[Op.INSERT],
-        count[Op.MODIFY],
-        count[Op.DELETE],
+        count[UpdateKind.INSERT],
+        count[UpdateKind.MODIFY],
+        count[UpdateKind.DELETE],
         len(wanted),
         time.monotonic() - begun,
     )
 
 
-async def _read_back(session: Session, wanted: Sequence[Entry]) -> None:
+async def _read_back(session: SwitchSession, wanted: Sequence[IntendedEntry]) -> None:
     left: tuple[Change, ...] = changes(wanted, await session.read_entries())
     if left:
         raise SwitchError(session.name, f"holds something else than was written, {len(left)} entries: {left[0]}")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from mrclab.controller.provisioning.intent import Entry
+from mrclab.controller.provisioning.intent import IntendedEntry
 
 MANAGED_TABLES = ("my_usid", "usid_fib", "ipv6_fib", "trim_policy", "ecn_policy")
 """Tables whose whole contents are the controller's: what it does not want there goes."""
@@ -14,7 +14,7 @@ SHARED_TABLES = ("ev_watch",)
 """Tables in which it holds entries beside those of others, which stay."""
 
 
-class Op(Enum):
+class UpdateKind(Enum):
     """Kind of a write."""
 
     INSERT = "insert"
@@ -26,15 +26,15 @@ class Op(Enum):
 class Change:
     """One write: an entry as wanted, or the entry found where it is deleted. `found` is what a modify replaces."""
 
-    op: Op
-    entry: Entry
-    found: Entry | None = None
+    op: UpdateKind
+    entry: IntendedEntry
+    found: IntendedEntry | None = None
 
     def __str__(self) -> str:
         return f"{self.op.value} {self.entry}"
 
 
-def changes(wanted: Iterable[Entry], found: Iterable[Entry]) -> tuple[Change, ...]:
+def changes(wanted: Iterable[IntendedEntry], found: Iterable[IntendedEntry]) -> tuple[Change, ...]:
     """The writes that turn `found` into `wanted`: inserts and modifies in the order of `wanted`, then deletes.
 
     Deletes come last, so that at no moment a packet meets fewer routes than before and after.
@@ -45,20 +45,20 @@ def changes(wanted: Iterable[Entry], found: Iterable[Entry]) -> tuple[Change, ..
     for key, entry in want.items():
         old = have.get(key)
         if old is None:
-            result.append(Change(Op.INSERT, entry))
+            result.append(Change(UpdateKind.INSERT, entry))
         elif not same(entry, old):
-            result.append(Change(Op.MODIFY, entry, old))
+            result.append(Change(UpdateKind.MODIFY, entry, old))
     strays = (entry for key, entry in have.items() if key not in want and entry.table in MANAGED_TABLES)
-    result.extend(Change(Op.DELETE, entry) for entry in strays)
+    result.extend(Change(UpdateKind.DELETE, entry) for entry in strays)
     return tuple(result)
 
 
-def same(one: Entry, other: Entry) -> bool:
+def same(one: IntendedEntry, other: IntendedEntry) -> bool:
     """Whether two entries of one key do the same; the order of a selector's members or of parameters does not count."""
     return one.one_shot == other.one_shot and _members(one) == _members(other)
 
 
-def _members(entry: Entry) -> Counter[tuple[str, frozenset[tuple[str, int]]]]:
+def _members(entry: IntendedEntry) -> Counter[tuple[str, frozenset[tuple[str, int]]]]:
     return Counter((act.name, frozenset(act.params)) for act in entry.acts)
 
 
@@ -68,19 +68,19 @@ class Finding:
 
     switch: str
     kind: str  # missing, wrong, unexpected
-    wanted: Entry | None
-    found: Entry | None
+    wanted: IntendedEntry | None
+    found: IntendedEntry | None
 
 
-def findings(switch: str, wanted: Iterable[Entry], found: Iterable[Entry]) -> tuple[Finding, ...]:
+def findings(switch: str, wanted: Iterable[IntendedEntry], found: Iterable[IntendedEntry]) -> tuple[Finding, ...]:
     """What an audit of `switch` would complain about; empty where wanted and found agree."""
     result = []
     for change in changes(wanted, found):
         match change.op:
-            case Op.INSERT:
+            case UpdateKind.INSERT:
                 result.append(Finding(switch, "missing", change.entry, None))
-            case Op.MODIFY:
+            case UpdateKind.MODIFY:
                 result.append(Finding(switch, "wrong", change.entry, change.found))
-            case Op.DELETE:
+            case UpdateKind.DELETE:
                 result.append(Finding(switch, "unexpected", None, change.entry))
     return tuple(result)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from mrclab.hosts.rdma import settings as rc
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.topo.nodeconfig import EvProfile, NodeConfig, Template, TransportSection
+from mrclab.topo.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 
 RETRY_ENDLESS: Final = 25  # exp_cnt that means: never give up
 
@@ -21,7 +21,7 @@ class MrcQpSettings(rc.QpSettings):
     Those that TransportSection has too mean what is said there.
     """
 
-    ev: EvProfile
+    ev: EvProfileConfig
     retry_linear: int
     retry_exponential: int
     sack_gen_threshold: int

@@ -6,7 +6,7 @@ from collections import deque
 from mrclab.hosts.nic.pacing import Pacer
 from mrclab.hosts.nic.packetsocket import PacketSocket
 from mrclab.hosts.nic.seam import Frame, PortCounters, full_size
-from mrclab.topo.nodeconfig import NicPort, NodeConfig
+from mrclab.topo.nodeconfig import NicPortConfig, NodeConfig
 from mrclab.topo.numbers import MTU_HEADROOM
 
 log = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 class SocketPort:
     """One NIC port: its socket, its pacer, its counters."""
 
-    def __init__(self, config: NicPort, node: NodeConfig) -> None:
+    def __init__(self, config: NicPortConfig, node: NodeConfig) -> None:
         self.number = config.number
         self.config = config
         self.mac = bytes.fromhex(config.mac.replace(":", ""))

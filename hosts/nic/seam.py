@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from mrclab.topo.nodeconfig import NicPort, NodeConfig
+from mrclab.topo.nodeconfig import NicPortConfig, NodeConfig
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 
 HEADER_BYTES = FULL_HEADER_BYTES
@@ -89,7 +89,7 @@ class WirePort(Protocol):
     """One port of a NIC as its host sees it."""
 
     number: int
-    config: NicPort
+    config: NicPortConfig
     up: bool
 
     def counters(self) -> PortCounters:

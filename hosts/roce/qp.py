@@ -22,7 +22,7 @@ from mrclab.hosts.roce.responder import RoceResponder
 from mrclab.hosts.roce.settings import RoceQpSettings
 from mrclab.hosts.roce.stats import RoceQpStats
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import NicPort
+from mrclab.topo.nodeconfig import NicPortConfig
 
 _BECN_AT: Final = h.BTH_AT + 4
 
@@ -72,7 +72,7 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
         self.ev = self.port.plane << 28 | self.sport  # names the path in records; the uplink is the switches' choice
         self._begin()
 
-    def _path(self, port: NicPort) -> PlainPath:
+    def _path(self, port: NicPortConfig) -> PlainPath:
         source = srv6.to_bytes(srv6.from_text(self.host.config.host.address))
         return self.host.codec.path(cable_macs(port), source, self.peer_bytes, self.sport)
 

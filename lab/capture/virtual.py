@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, Frame, Interface
 from mrclab.sim.cable import Way
 from mrclab.sim.fabric import SimFabric
-from mrclab.sim.frame import Frame as SimFrame
+from mrclab.sim.frame import SimFrame
 from mrclab.topo.model import Link
 
 _PS_PER_NS = 1000

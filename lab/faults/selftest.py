@@ -21,7 +21,7 @@ from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.run.wire.session import Session, lab_session
 from mrclab.topo import srv6
 from mrclab.topo.cables import selftest as back_ends
-from mrclab.topo.cables.selftest import Verdict
+from mrclab.topo.cables.selftest import SelfTestVerdict
 from mrclab.topo.cables.testports import END, ETH_P_IPV6, across, carriers, expect, ports, process_state, srv6_packet
 from mrclab.topo.errors import TopoError
 from mrclab.topo.linux import kernel
@@ -372,13 +372,13 @@ def _chaos(probe: Probe) -> None:
 # --- the whole ------------------------------------------------------------------------------------------------------
 
 
-def faults() -> Iterator[Verdict]:
+def faults() -> Iterator[SelfTestVerdict]:
     """Test the kernel's back-ends and then every kind, one verdict each. Needs root; see `kinds`."""
     yield from back_ends.faults()
     yield from kinds()
 
 
-def kinds(target: str | None = None, only: Collection[str] = ()) -> Iterator[Verdict]:
+def kinds(target: str | None = None, only: Collection[str] = ()) -> Iterator[SelfTestVerdict]:
     """Test every kind, or some, on a target; one verdict each, the last on what was left behind.
 
     LabError or TopoError where no lab can be brought up.
@@ -389,10 +389,10 @@ def kinds(target: str | None = None, only: Collection[str] = ()) -> Iterator[Ver
             if not only or kind in only:
                 yield _verdict(lab, kind, fields, check)
     left = [str(path) for path in (base, *kernel.NETNS_DIR.glob(f"{base.name}*")) if path.exists()]
-    yield Verdict("nothing is left of the lab", not left, f"still there: {', '.join(left)}" if left else "")
+    yield SelfTestVerdict("nothing is left of the lab", not left, f"still there: {', '.join(left)}" if left else "")
 
 
-def _verdict(lab: Session, kind: str, fields: dict[str, Any], check: Check) -> Verdict:
+def _verdict(lab: Session, kind: str, fields: dict[str, Any], check: Check) -> SelfTestVerdict:
     probe = Probe(lab, kind, fields)
     before = _footprint(lab)
     try:
@@ -402,10 +402,10 @@ def _verdict(lab: Session, kind: str, fields: dict[str, Any], check: Check) -> V
         outcome = lab.call("controller", "wait_verified", timeout=_TIMEOUT)
         expect(outcome["verified"], f"the fabric is not whole again: {outcome['problems']} {outcome['not_ready']}")
     except (LabError, TopoError, OSError) as error:
-        return Verdict(kind, holds=False, detail=str(error))
+        return SelfTestVerdict(kind, holds=False, detail=str(error))
     finally:
         probe.line.heal_all()
-    return Verdict(kind, holds=True)
+    return SelfTestVerdict(kind, holds=True)
 
 
 def _footprint(lab: Session) -> dict[str, Any]:

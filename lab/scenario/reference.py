@@ -20,7 +20,7 @@ from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.traffic import Traffic
 from mrclab.lab.scenario.transport import Overrides, Transport
 from mrclab.lab.scenario.variants import Variant
-from mrclab.topo.nodeconfig import EvProfile, TransportSection
+from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
 
 FILE = HOME.parent / "docs" / "scenario-reference.md"
@@ -67,7 +67,7 @@ def build() -> str:
         *_section("fabric.link", LinkSpec),
         *_section("fabric.queue", QueueSpec),
         *_section("transport", Transport),
-        *_overrides("transport.ev_profile", EvProfile),
+        *_overrides("transport.ev_profile", EvProfileConfig),
         *_overrides("transport.attributes", TransportSection),
         *_section("mapper", MapperSpec),
         *_union("traffic", Traffic),

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
-from mrclab.topo.nodeconfig import EvProfile, TransportSection
+from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.spec import parse_duration
 from mrclab.topo.transport import TransportSpec
 
@@ -57,7 +57,7 @@ class Transport(TransportSpec):
     """`transport:` of a scenario; one for a whole run."""
 
     qps: int = Field(default=1, ge=1, le=MAX_QPS, description="QPs of each flow, used in turn")
-    ev_profile: Annotated[dict[str, Any], Overrides(EvProfile, frozenset({"name"}))] = Field(
+    ev_profile: Annotated[dict[str, Any], Overrides(EvProfileConfig, frozenset({"name"}))] = Field(
         default={}, description="MRC: what differs from the default EV profile"
     )
     attributes: Annotated[dict[str, Any], Overrides(TransportSection, _SAID_ELSEWHERE)] = Field(

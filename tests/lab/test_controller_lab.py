@@ -14,9 +14,9 @@ from controller_lab import PATIENCE, ROOT, ControlledLab, controlled_lab
 
 from mrclab.controller.__main__ import BUILD
 from mrclab.controller.provisioning import intent
-from mrclab.controller.provisioning.program import Program
-from mrclab.controller.provisioning.reconcile import Change, Op
-from mrclab.controller.session import Role, Session
+from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.controller.provisioning.reconcile import Change, UpdateKind
+from mrclab.controller.session import Role, SwitchSession
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.nodeconfig import load
 
@@ -154,12 +154,12 @@ def test_what_another_primary_did_is_mended_when_it_leaves(lab: ControlledLab) -
 async def take_over_and_delete(lab: ControlledLab, name: str) -> None:
     """As primary with a higher election id, delete the route to the second T1."""
     switch = lab.fabric.switch(name)
-    program = Program(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
+    program = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
     address = f"unix:{lab.run_dir}/{name}.p4rt.sock"
-    intruder = Session(name, address, switch.device_id, program, 1000, lambda _port, _frame: None)
+    intruder = SwitchSession(name, address, switch.device_id, program, 1000, lambda _port, _frame: None)
     await intruder.open()
     await intruder.until_role(Role.PRIMARY)
-    await intruder.write([Change(Op.DELETE, intent.usid_route(switch.port(3)))])
+    await intruder.write([Change(UpdateKind.DELETE, intent.usid_route(switch.port(3)))])
     await intruder.close()
 
 

@@ -172,9 +172,9 @@ def test_a_restarted_switch_is_empty(lab):
 @needs_bmv2
 def test_what_bmv2_refuses_over_thrift_is_an_error():
     with Emulation(small_fabric(t0s=1), run_dir("-thrift"), "bmv2") as lab:
-        with thrift.Client(lab.namespace("t0-p1-1"), 9090, "simple_switch") as switch:
+        with thrift.ThriftClient(lab.namespace("t0-p1-1"), 9090, "simple_switch") as switch:
             switch.call("set_egress_queue_rate", thrift.i32(1), thrift.i64(100))
             with pytest.raises(EmulationError, match="refused the Thrift call no_such_method"):
                 switch.call("no_such_method")
         with pytest.raises(EmulationError, match="Thrift port 9090 does not answer"):
-            thrift.Client(lab.namespace("h1"), 9090, "simple_switch")
+            thrift.ThriftClient(lab.namespace("h1"), 9090, "simple_switch")

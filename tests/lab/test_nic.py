@@ -14,7 +14,7 @@ from mrclab.hosts.nic.nic import Nic
 from mrclab.hosts.nic.packetsocket import PacketSocket, PacketSocketError
 from mrclab.hosts.nic.seam import HEADER_BYTES
 from mrclab.topo import linkcheck
-from mrclab.topo.nodeconfig import NicPort
+from mrclab.topo.nodeconfig import NicPortConfig
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 
@@ -66,7 +66,7 @@ class Config:
         self.templates = ()
         self.transport = namedtuple("Transport", "kind")("mrc")
         self.ports = tuple(
-            NicPort(number=n, name=f"h1-p{n}", plane=n, mac=f"02:0c:0{n}:00:01:01", peer_switch=f"t0-p{n}-1",
+            NicPortConfig(number=n, name=f"h1-p{n}", plane=n, mac=f"02:0c:0{n}:00:01:01", peer_switch=f"t0-p{n}-1",
                     peer_port=1, peer_mac=f"02:0a:0{n}:01:00:01")
             for n in range(1, ports + 1)
         )  # fmt: skip

@@ -43,7 +43,7 @@ def depths(lab: ControlledLab) -> Iterator[QueueDepths]:
 def write(lab: ControlledLab, switch: str, port: int, packets: int) -> None:
     """Let the data plane believe that packets wait. No data flows here, so nothing else writes the register."""
     if lab.emulation.target.name == "bmv2":
-        with thrift.Client(lab.emulation.namespace(switch), 9090, "standard") as client:
+        with thrift.ThriftClient(lab.emulation.namespace(switch), 9090, "standard") as client:
             cell = thrift.i32(0), thrift.text(REGISTER), thrift.i32(port), thrift.i64(packets)
             client.call("bm_register_write", *cell)
         return

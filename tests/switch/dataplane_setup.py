@@ -145,12 +145,12 @@ def on_bmv2(client: Client, setup: Setup, inside: int, thrift_port: int) -> None
         target = _bmv2_entry(n, table, match, None, 0)
         client.modify(p4r.DirectMeterEntry(table_entry=target, config=_config(rates)))
     if setup.value_sets:
-        with thrift.Client(inside, thrift_port, "standard") as switch:
+        with thrift.ThriftClient(inside, thrift_port, "standard") as switch:
             for name, values in setup.value_sets.items():
                 _add_values(switch, name, values)
 
 
-def _add_values(switch: thrift.Client, name: str, values: list[int]) -> None:
+def _add_values(switch: thrift.ThriftClient, name: str, values: list[int]) -> None:
     for value in values:
         arguments = [thrift.i32(0), _string(name.encode()), _string(value.to_bytes(2, "big"))]
         switch.call("bm_parse_vset_add", *arguments)

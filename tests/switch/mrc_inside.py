@@ -46,7 +46,7 @@ class MrcInside(InProcess):
         for entry in intent.entries(fabric, fabric.switch(switch)):
             self.insert(entry)
 
-    def insert(self, entry: intent.Entry) -> None:
+    def insert(self, entry: intent.IntendedEntry) -> None:
         """Write one entry of the controller."""
         info = self.runtime.info
         assert info is not None

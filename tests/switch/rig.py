@@ -93,7 +93,7 @@ class Rig:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not thrift.answers(inside, THRIFT_PORT, "simple_switch"):
             assert time.monotonic() < deadline, "BMv2's Thrift service does not answer"
-        with thrift.Client(inside, THRIFT_PORT, "simple_switch") as switch:
+        with thrift.ThriftClient(inside, THRIFT_PORT, "simple_switch") as switch:
             for number in self.numbers:
                 rate = thrift.i64(self.queue_rate_pps)
                 switch.call("set_egress_priority_queue_rate", thrift.i32(number), thrift.i32(0), rate)

@@ -15,12 +15,12 @@ from finsy.proto import p4r
 
 from mrclab.controller import session, worker
 from mrclab.controller.app import Controller
-from mrclab.controller.history import History
+from mrclab.controller.history import ControllerHistory
 from mrclab.controller.provisioning import intent
 from mrclab.controller.provisioning.memoryswitch import MemorySwitch
-from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
-from mrclab.controller.worker import State
+from mrclab.controller.worker import SwitchState
 from mrclab.topo import linkcheck
 from mrclab.topo.model import Fabric, mac_bytes
 from mrclab.topo.spec import FabricSpec
@@ -40,7 +40,7 @@ def run() -> Iterator[Run]:
     loop.close()
 
 
-PROGRAM = Program(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
+PROGRAM = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
 
 
 class Net:
@@ -84,7 +84,7 @@ async def net(run_dir: Path) -> AsyncIterator[Net]:
 
 @asynccontextmanager
 async def controller(run_dir: Path, election_id: int = 100, telemetry: float = 0.0) -> AsyncIterator[Controller]:
-    history = History(run_dir / "history" / f"controller-{election_id}.jsonl")
+    history = ControllerHistory(run_dir / "history" / f"controller-{election_id}.jsonl")
     it = Controller(FABRIC, run_dir, PROGRAM, history, election_id, telemetry=telemetry)
     task = asyncio.create_task(it.run())
     try:
@@ -194,7 +194,7 @@ def test_a_wrong_entry_is_found_named_and_repaired(tmp_path: Path, run: Run) -> 
             route = next(
                 e for e in it.fleet.workers["t0-p1-1"].wanted if e.match == (("locator_usid", 0xFCBBBB001102),)
             )
-            wrong = intent.Entry(route.table, route.match, (intent.forward(FABRIC.switch("t0-p1-1").port(3)),))
+            wrong = intent.IntendedEntry(route.table, route.match, (intent.forward(FABRIC.switch("t0-p1-1").port(3)),))
             for key, entry in lab.switches["t0-p1-1"].entries.items():
                 if entry == PROGRAM.encode(route).table_entry:
                     lab.switches["t0-p1-1"].entries[key] = PROGRAM.encode(wrong).table_entry
@@ -214,7 +214,7 @@ def test_a_switch_that_comes_back_empty_is_provisioned_again(tmp_path: Path, run
         async with net(tmp_path) as lab, controller(tmp_path) as it:
             assert (await it.wait_verified(WAIT))["verified"]
             await lab.switches["t1-p2-1"].stop()
-            await until(lambda: it.fleet.workers["t1-p2-1"].state is State.CONNECTING, it)
+            await until(lambda: it.fleet.workers["t1-p2-1"].state is SwitchState.CONNECTING, it)
             assert not (await it.wait_verified(0))["verified"]
             empty = await lab.start("t1-p2-1")
             assert (await it.wait_verified(WAIT))["verified"]
@@ -254,7 +254,7 @@ def test_a_refused_update_is_named_with_its_error(tmp_path: Path, run: Run) -> N
         async with net(tmp_path) as lab, controller(tmp_path) as it:
             table = PROGRAM.schema.tables["ecn_policy"].id
             lab.switches["t0-p1-1"].wrong.refuse_tables.add(table)
-            await until(lambda: it.fleet.workers["t0-p1-1"].state is State.FAILED, it)
+            await until(lambda: it.fleet.workers["t0-p1-1"].state is SwitchState.FAILED, it)
             message = it.status()["message"]
             assert message.startswith("t0-p1-1: 2 of 14 updates were refused: insert ecn_policy[std.egress_port=0x3]")
             assert "RESOURCE_EXHAUSTED table is full (and 1 more)" in message
@@ -268,7 +268,7 @@ def test_a_switch_that_does_not_keep_what_it_accepts_is_not_ready(tmp_path: Path
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path) as it:
             lab.switches["t1-p1-1"].wrong.forget_tables.add(PROGRAM.schema.tables["my_usid"].id)
-            await until(lambda: it.fleet.workers["t1-p1-1"].state is State.FAILED, it)
+            await until(lambda: it.fleet.workers["t1-p1-1"].state is SwitchState.FAILED, it)
             assert "t1-p1-1: holds something else than was written, 1 entries: insert my_usid" in it.status()["message"]
 
     run(body())
@@ -278,7 +278,7 @@ def test_a_refused_program_is_said_and_stops_nothing_else(tmp_path: Path, run: R
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path) as it:
             lab.switches["t1-p1-1"].wrong.refuse_pipeline = "not enough stages"
-            await until(lambda: it.fleet.workers["t1-p1-1"].state is State.FAILED, it)
+            await until(lambda: it.fleet.workers["t1-p1-1"].state is SwitchState.FAILED, it)
             await until(lambda: it.status()["switches_ready"] == len(FABRIC.switches) - 1, it)
             assert (
                 "t1-p1-1: SetForwardingPipelineConfig failed: INVALID_ARGUMENT not enough stages"
@@ -298,7 +298,7 @@ def test_a_switch_that_stalls_holds_up_nobody_else_and_is_ready_when_it_wakes(
             stall = lab.switches["t0-p2-1"].wrong.stall = asyncio.Event()
             async with controller(tmp_path) as it:
                 await until(lambda: it.status()["switches_ready"] == len(FABRIC.switches) - 1, it)
-                await until(lambda: it.fleet.workers["t0-p2-1"].state is State.FAILED, it)
+                await until(lambda: it.fleet.workers["t0-p2-1"].state is SwitchState.FAILED, it)
                 assert "t0-p2-1: GetForwardingPipelineConfig got no answer in time" in it.status()["message"]
                 stall.set()
                 assert (await it.wait_verified(WAIT))["verified"]
@@ -375,7 +375,7 @@ def test_a_switch_that_reads_back_nonsense_is_named_and_holds_up_nobody_else(tmp
         async with net(tmp_path) as lab, controller(tmp_path) as it:
             wrong = lab.switches["t1-p2-1"].wrong
             wrong.invent = [unreadable("usid_fib")]
-            await until(lambda: it.fleet.workers["t1-p2-1"].state is State.FAILED, it)
+            await until(lambda: it.fleet.workers["t1-p2-1"].state is SwitchState.FAILED, it)
             await until(lambda: it.status()["switches_ready"] == len(FABRIC.switches) - 1, it)
             said = "t1-p2-1: answered a read with an entry that the program cannot hold"
             assert it.status()["message"].startswith(said)

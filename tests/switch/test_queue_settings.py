@@ -51,7 +51,7 @@ def call(rig: Rig) -> Iterator[Call]:
     try:
         while not thrift.answers(inside, THRIFT_PORT, "simple_switch"):
             assert rig.process.poll() is None
-        with thrift.Client(inside, THRIFT_PORT, "simple_switch") as client:
+        with thrift.ThriftClient(inside, THRIFT_PORT, "simple_switch") as client:
             yield client.call
     finally:
         os.close(inside)

@@ -14,7 +14,7 @@ from scapy.packet import Raw
 
 from mrclab.sim.clock import Clock
 from mrclab.sim.fabric import SimFabric
-from mrclab.sim.frame import Frame, of_bytes
+from mrclab.sim.frame import SimFrame, of_bytes
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric, mac_bytes
 from mrclab.topo.numbers import Dscp
@@ -68,7 +68,7 @@ class Sim:
         self.clock.run(10**18)
         return frames
 
-    def bytes_of(self, frame: Frame):
+    def bytes_of(self, frame: SimFrame):
         _, port, _ = self.out[id(frame)]
         place = self.model.port(port)
         return mac_bytes(place.peer.mac) + mac_bytes(place.mac) + frame.to_bytes()[12:]

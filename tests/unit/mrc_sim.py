@@ -17,7 +17,15 @@ from typing import Any, ClassVar
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import EvProfile, HostSection, LinkSection, NicPort, NodeConfig, Template, TransportSection
+from mrclab.topo.nodeconfig import (
+    EvProfileConfig,
+    HostSection,
+    LinkSection,
+    NicPortConfig,
+    NodeConfig,
+    Template,
+    TransportSection,
+)
 
 RATE = 500.0  # full-size packets per second and port
 HOP = 0.002  # seconds per link
@@ -33,7 +41,7 @@ def node_config(
     group, downlink = (number - 1) // hosts_per_t0 + 1, (number - 1) % hosts_per_t0 + 1
     name = f"h{number}"
     ports = tuple(
-        NicPort(
+        NicPortConfig(
             number=p,
             name=f"{name}-p{p}",
             plane=p,
@@ -59,7 +67,7 @@ def node_config(
                 links=links,
             )
         )
-    profile = transport.pop("ev", None) or EvProfile(
+    profile = transport.pop("ev", None) or EvProfileConfig(
         name="default",
         active_per_plane=uplinks,
         backup_per_plane=0,

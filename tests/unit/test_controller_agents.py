@@ -11,7 +11,7 @@ import pytest
 
 from mrclab.controller import agents, nodefiles
 from mrclab.controller.agents import AgentLink
-from mrclab.controller.history import History
+from mrclab.controller.history import ControllerHistory
 from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.model import Fabric
@@ -52,7 +52,7 @@ class Rig:
         self.heard: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self.history_path = directory / "controller.jsonl"
         self.kinds: asyncio.Queue[str] = asyncio.Queue()
-        history = History(self.history_path)
+        history = ControllerHistory(self.history_path)
         history.listen(lambda event: self.kinds.put_nowait(event["kind"]))
         self.link = AgentLink(
             "h1", self.path, history, lambda host, event: self.heard.put_nowait((host, event)), ["mapper.report"]

@@ -9,16 +9,16 @@ import pytest
 
 from mrclab.controller.api import operations
 from mrclab.controller.app import Controller
-from mrclab.controller.history import History
+from mrclab.controller.history import ControllerHistory
 from mrclab.controller.provisioning.evwatch import EvWatch, WatchError
-from mrclab.controller.provisioning.program import Program
+from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.rpc.errors import RpcError
 from mrclab.topo import nodeconfig
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
 BUILD = Path(__file__).resolve().parents[2] / "p4src" / "build"
-PROGRAM = Program(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
+PROGRAM = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
 FABRIC = Fabric(FabricSpec(planes=2, t0s=2, t1s=2, hosts_per_t0=1))
 
 Ask = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
@@ -28,7 +28,7 @@ def with_api(directory: Path, body: Callable[[Ask], Coroutine[Any, Any, None]], 
     """Run `body` with a function that calls operations of a controller that is not running."""
 
     async def main() -> None:
-        history = History(directory / "history.jsonl")
+        history = ControllerHistory(directory / "history.jsonl")
         api = operations(Controller(FABRIC, directory, PROGRAM, history, 100, **options))
 
         async def ask(op: str, **arguments: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def test_with_clustermapper_every_link_is_unknown_at_first_and_hosts_are_told_to
 
 def test_no_more_evs_are_watched_than_the_table_holds(tmp_path: Path) -> None:
     async def body() -> None:
-        history = History(tmp_path / "history.jsonl")
+        history = ControllerHistory(tmp_path / "history.jsonl")
         watch = EvWatch(Controller(FABRIC, tmp_path, PROGRAM, history, 100).fleet, PROGRAM)
         for ev in range(1024):
             assert await watch.watch(ev)

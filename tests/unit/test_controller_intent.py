@@ -5,7 +5,7 @@ from ipaddress import IPv6Address
 import pytest
 
 from mrclab.controller.provisioning import intent
-from mrclab.controller.provisioning.intent import Act, Entry
+from mrclab.controller.provisioning.intent import Act, IntendedEntry
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -20,11 +20,11 @@ def forward(port: int, src_mac: int, dst_mac: int) -> Act:
 
 
 GOLDEN_T0_P3_2 = {
-    Entry("my_usid", (("locator_usid", 0xFCBB_BB00_2302),), (Act("shift_usid"),)),
-    Entry("usid_fib", (("locator_usid", 0xFCBB_BB00_3301),), (forward(1, 0x020A_0302_0001, 0x020C_0300_0301),)),
-    Entry("usid_fib", (("locator_usid", 0xFCBB_BB00_3302),), (forward(2, 0x020A_0302_0002, 0x020C_0300_0401),)),
-    Entry("usid_fib", (("locator_usid", 0xFCBB_BB00_1301),), (forward(3, 0x020A_0302_0003, 0x020B_0301_0002),)),
-    Entry("usid_fib", (("locator_usid", 0xFCBB_BB00_1302),), (forward(4, 0x020A_0302_0004, 0x020B_0302_0002),)),
+    IntendedEntry("my_usid", (("locator_usid", 0xFCBB_BB00_2302),), (Act("shift_usid"),)),
+    IntendedEntry("usid_fib", (("locator_usid", 0xFCBB_BB00_3301),), (forward(1, 0x020A_0302_0001, 0x020C_0300_0301),)),
+    IntendedEntry("usid_fib", (("locator_usid", 0xFCBB_BB00_3302),), (forward(2, 0x020A_0302_0002, 0x020C_0300_0401),)),
+    IntendedEntry("usid_fib", (("locator_usid", 0xFCBB_BB00_1301),), (forward(3, 0x020A_0302_0003, 0x020B_0301_0002),)),
+    IntendedEntry("usid_fib", (("locator_usid", 0xFCBB_BB00_1302),), (forward(4, 0x020A_0302_0004, 0x020B_0302_0002),)),
 }
 
 
@@ -86,7 +86,7 @@ def test_every_path_of_every_pair_leads_through_the_tables_to_the_right_nic(shap
                 assert walk(net, tables, source.port(plane).peer.node, address) == (destination.name, plane)
 
 
-def walk(net: Fabric, tables: dict[str, dict[object, Entry]], node: str, address: int) -> tuple[str, int]:
+def walk(net: Fabric, tables: dict[str, dict[object, IntendedEntry]], node: str, address: int) -> tuple[str, int]:
     """Forward `address` by the entries alone; the node and port where it leaves the switches."""
     for _hop in range(4):
         key = (("locator_usid", address >> 80),)

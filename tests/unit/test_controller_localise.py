@@ -7,13 +7,13 @@ import pytest
 
 from mrclab.controller.health.elements import Element, element
 from mrclab.controller.health.healthmap import HealthMap, ReportError
-from mrclab.controller.health.localise import Localiser, Path, Tally, Verdict, crossed
-from mrclab.controller.health.policy import POLICIES, Decider, Policy
+from mrclab.controller.health.localise import LocalisedFault, Localiser, ProbePath, Tally, crossed
+from mrclab.controller.health.policy import POLICIES, Policy, PolicyEngine
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec())  # the demo's: 4 planes of 2 T0 and 2 T1, 2 hosts per T0 group
-PATHS = [Path(h.name, plane, uplink) for h in FABRIC.hosts for plane in range(1, 5) for uplink in range(3)]
+PATHS = [ProbePath(h.name, plane, uplink) for h in FABRIC.hosts for plane in range(1, 5) for uplink in range(3)]
 OVER = {path: frozenset(crossed(FABRIC, path)) for path in PATHS}
 QUIET = 12  # cycles before a fault begins, so that a healthy past is there to mislead
 
@@ -30,7 +30,7 @@ class Lab:
         self._phase = {host.name: rng.random() for host in FABRIC.hosts}
         self._now = 0
 
-    def cycle(self, faults: Faults, begin: float = 0.0) -> tuple[Verdict, ...]:
+    def cycle(self, faults: Faults, begin: float = 0.0) -> tuple[LocalisedFault, ...]:
         """One cycle of all hosts, then a look at the verdicts. Faults hold from the moment `begin` (in cycles)."""
         for host in FABRIC.hosts:
             mine = [path for path in PATHS if path.host == host.name]
@@ -44,7 +44,7 @@ class Lab:
         self._now += 1
         return self.health.judge()
 
-    def _is_lost(self, path: Path, faults: Faults) -> bool:
+    def _is_lost(self, path: ProbePath, faults: Faults) -> bool:
         rates = [self._background, *(rate for what, rate in faults.items() if what in OVER[path])]
         return any(self._rng.random() < rate for rate in rates)
 
@@ -109,7 +109,7 @@ def test_two_dead_cables_of_one_t0_are_named_and_the_t0_is_not(t1s: int) -> None
     said = set()
     for _ in range(12):
         for host in wide.hosts:
-            paths = [Path(host.name, plane, uplink) for plane in range(1, 5) for uplink in range(t1s + 1)]
+            paths = [ProbePath(host.name, plane, uplink) for plane in range(1, 5) for uplink in range(t1s + 1)]
             over = {path: {element.name for element in crossed(wide, path)} for path in paths}
             health.report(
                 host.name,
@@ -155,11 +155,11 @@ def test_a_lossy_cable_that_is_replaced_is_cleared() -> None:
     assert not [lab.cycle({}) for _ in range(80)][-1]
 
 
-def tallies(lost: Mapping[Path, int], sent: int = 20) -> list[dict[Path, Tally]]:
+def tallies(lost: Mapping[ProbePath, int], sent: int = 20) -> list[dict[ProbePath, Tally]]:
     return [{path: Tally(sent, lost.get(path, 0), (1 << lost.get(path, 0)) - 1) for path in PATHS}]
 
 
-def by_element(name: str) -> dict[Path, int]:
+def by_element(name: str) -> dict[ProbePath, int]:
     what = element(FABRIC, name)
     return {path: 20 for path in PATHS if what in OVER[path]}
 
@@ -174,7 +174,7 @@ def test_what_every_lost_probe_crossed_is_the_verdict(name: str) -> None:
 
 def test_where_two_elements_carry_the_same_probes_both_are_said() -> None:
     lonely = Fabric(FabricSpec(planes=1, t0s=2, t1s=1, hosts_per_t0=1))
-    paths = [Path(h.name, 1, uplink) for h in lonely.hosts for uplink in (0, 1)]
+    paths = [ProbePath(h.name, 1, uplink) for h in lonely.hosts for uplink in (0, 1)]
     lost = {path: Tally(20, 20 if path.host == "h1" else 0) for path in paths}
     (verdict,) = Localiser(lonely).verdicts([lost])
     assert verdict.element.name == "h1-p1/t0-p1-1"
@@ -226,8 +226,8 @@ def test_the_map_tells_state_loss_and_rtt_of_each_link() -> None:
     assert {(link["state"], link["loss"], link["rtt"]) for link in links.values()} == {("up", 0.0, 0.008)}
 
 
-def verdicts_of(name: str, state: str, rate: float) -> Iterator[Verdict]:
-    yield Verdict(element(FABRIC, name), state, rate, 20.0)  # type: ignore[arg-type]
+def verdicts_of(name: str, state: str, rate: float) -> Iterator[LocalisedFault]:
+    yield LocalisedFault(element(FABRIC, name), state, rate, 20.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def verdicts_of(name: str, state: str, rate: float) -> Iterator[Verdict]:
     ],
 )
 def test_only_what_mrc_cannot_heal_is_denied(name: str, state: str, rate: float, denied: bool) -> None:
-    decision = Decider().decide(verdicts_of(name, state, rate), [], now=0.0)
+    decision = PolicyEngine().decide(verdicts_of(name, state, rate), [], now=0.0)
     assert [v.element for v in decision.deny] == ([element(FABRIC, name)] if denied else [])
 
 
@@ -255,12 +255,12 @@ def test_a_policy_says_which_kinds_are_denied_and_whether_the_dead_are(policy: s
         *verdicts_of("t0-p1-1/t1-p1-2", "down", 1.0),
         *verdicts_of("t1-p3-1", "down", 1.0),
     ]
-    decision = Decider(POLICIES[policy]).decide(verdicts, [], now=0.0)
+    decision = PolicyEngine(POLICIES[policy]).decide(verdicts, [], now=0.0)
     assert {verdict.element.name for verdict in decision.deny} == denied
 
 
 def test_a_denial_is_lifted_after_the_hold_down_and_not_while_it_flaps() -> None:
-    decider = Decider(Policy(hold_down=30.0))
+    decider = PolicyEngine(Policy(hold_down=30.0))
     what = element(FABRIC, "h1-p2")
     bad = list(verdicts_of("h1-p2", "lossy", 0.05))
     assert decider.decide(bad, [what], now=0.0).undeny == ()

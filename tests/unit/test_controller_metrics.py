@@ -6,7 +6,7 @@ import re
 import pytest
 
 from mrclab.controller import metrics
-from mrclab.controller.metrics import MetricsServer, Page
+from mrclab.controller.metrics import MetricsPage, MetricsServer
 from mrclab.controller.provisioning import counters
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -16,7 +16,7 @@ SAMPLE = re.compile(r'mrclab_[a-z_]+\{(?:[a-z_]+="[^"]*",?)*\} -?\d+(?:\.\d+)?')
 
 
 def test_the_page_is_grouped_by_metric_with_one_head_each() -> None:
-    page = Page()
+    page = MetricsPage()
     page.add("a_total", "counter", "what a is", {"switch": "s1"}, 3)
     page.add("b", "gauge", "what b is", {}, 0.5)
     page.add("a_total", "counter", "what a is", {"switch": "s2"}, 12_345_678_901)
@@ -32,13 +32,13 @@ def test_the_page_is_grouped_by_metric_with_one_head_each() -> None:
 
 
 def test_labels_are_escaped() -> None:
-    page = Page()
+    page = MetricsPage()
     page.add("denied", "gauge", "", {"reason": 'a "b" \\ c\nd'}, 1)
     assert '{reason="a \\"b\\" \\\\ c\\nd"} 1' in page.text()
 
 
 def test_every_counter_of_a_switch_is_a_well_formed_sample() -> None:
-    page = Page()
+    page = MetricsPage()
     metrics.add_switches(page, {"t1-p1-1": counters.summary(SWITCH, {("rx", 1): (7, 700)})})
     lines = [line for line in page.text().splitlines() if not line.startswith("#")]
     assert all(SAMPLE.fullmatch(line) for line in lines)

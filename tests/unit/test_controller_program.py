@@ -6,9 +6,9 @@ import pytest
 
 from mrclab.controller.errors import ProgramError
 from mrclab.controller.provisioning import counterread, counters, intent
-from mrclab.controller.provisioning.intent import Act, Entry
-from mrclab.controller.provisioning.program import Program
-from mrclab.controller.provisioning.reconcile import Change, Op
+from mrclab.controller.provisioning.intent import Act, IntendedEntry
+from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.controller.provisioning.reconcile import Change, UpdateKind
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -18,17 +18,17 @@ FABRIC = Fabric(FabricSpec(t0s=3, t1s=4))
 
 
 @pytest.fixture(scope="module")
-def program() -> Program:
-    return Program(P4INFO, P4JSON)
+def program() -> PipelineConfig:
+    return PipelineConfig(P4INFO, P4JSON)
 
 
 @pytest.mark.parametrize("name", ["t0-p1-1", "t1-p4-3"])
-def test_every_entry_comes_back_from_its_message(program: Program, name: str) -> None:
+def test_every_entry_comes_back_from_its_message(program: PipelineConfig, name: str) -> None:
     wanted = intent.entries(FABRIC, FABRIC.switch(name))
     assert program.decode([program.encode(entry) for entry in wanted]) == wanted
 
 
-def test_const_entries_defaults_and_other_tables_are_not_the_controllers(program: Program) -> None:
+def test_const_entries_defaults_and_other_tables_are_not_the_controllers(program: PipelineConfig) -> None:
     tables = {table.alias: table for table in program.schema.tables}
     others = [program.encode(intent.entries(FABRIC, FABRIC.switch("t0-p1-1"))[0]) for _ in range(2)]
     others[0].table_entry.table_id = tables["classes"].id
@@ -39,37 +39,39 @@ def test_const_entries_defaults_and_other_tables_are_not_the_controllers(program
 @pytest.mark.parametrize(
     ("entry", "complaint"),
     [
-        (Entry("nowhere", (("x", 1),), (Act("forward"),)), "nowhere"),
-        (Entry("my_usid", (("locator_usid", 1 << 48),), (Act("shift_usid"),)), "locator_usid"),
-        (Entry("my_usid", (("locator_usid", 1),), (Act("fly"),)), "fly"),
+        (IntendedEntry("nowhere", (("x", 1),), (Act("forward"),)), "nowhere"),
+        (IntendedEntry("my_usid", (("locator_usid", 1 << 48),), (Act("shift_usid"),)), "locator_usid"),
+        (IntendedEntry("my_usid", (("locator_usid", 1),), (Act("fly"),)), "fly"),
     ],
 )
-def test_an_entry_the_program_cannot_hold_is_named(program: Program, entry: Entry, complaint: str) -> None:
+def test_an_entry_the_program_cannot_hold_is_named(
+    program: PipelineConfig, entry: IntendedEntry, complaint: str
+) -> None:
     with pytest.raises(ProgramError, match=f"cannot hold {entry.table}.*{complaint}"):
-        program.update(Change(Op.INSERT, entry))
+        program.update(Change(UpdateKind.INSERT, entry))
 
 
-def test_another_program_has_another_cookie(program: Program, tmp_path: Path) -> None:
+def test_another_program_has_another_cookie(program: PipelineConfig, tmp_path: Path) -> None:
     other = tmp_path / "mrc.json"
     other.write_bytes(P4JSON.read_bytes() + b"\n")
-    assert Program(P4INFO, other).cookie != program.cookie
-    assert Program(P4INFO, P4JSON).cookie == program.cookie
+    assert PipelineConfig(P4INFO, other).cookie != program.cookie
+    assert PipelineConfig(P4INFO, P4JSON).cookie == program.cookie
 
 
 def test_missing_or_foreign_files_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="No such file or directory; run `make p4`"):
-        Program(tmp_path / "none.txtpb", P4JSON)
+        PipelineConfig(tmp_path / "none.txtpb", P4JSON)
     wrong = tmp_path / "wrong.txtpb"
     wrong.write_text("this is no P4Info\n")
     with pytest.raises(ProgramError, match="is no P4Info text"):
-        Program(wrong, P4JSON)
+        PipelineConfig(wrong, P4JSON)
     empty = tmp_path / "empty.txtpb"
     empty.write_text('pkg_info { arch: "v1model" }\n')
     with pytest.raises(ProgramError, match="has no table my_usid, usid_fib"):
-        Program(empty, P4JSON)
+        PipelineConfig(empty, P4JSON)
 
 
-def test_counters_are_read_by_cell_and_told_by_port_and_class(program: Program) -> None:
+def test_counters_are_read_by_cell_and_told_by_port_and_class(program: PipelineConfig) -> None:
     switch = FABRIC.switch("t0-p1-1")
     cells = counterread.request(program, switch)
     for cell in cells:

@@ -3,35 +3,37 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrclab.controller.provisioning.intent import Act, Entry
-from mrclab.controller.provisioning.reconcile import Change, Op, changes, findings, same
+from mrclab.controller.provisioning.intent import Act, IntendedEntry
+from mrclab.controller.provisioning.reconcile import Change, UpdateKind, changes, findings, same
 
 
-def route(key: int, *ports: int, one_shot: bool = False) -> Entry:
-    return Entry("usid_fib", (("locator_usid", key),), tuple(Act("forward", (("port", p),)) for p in ports), one_shot)
+def route(key: int, *ports: int, one_shot: bool = False) -> IntendedEntry:
+    return IntendedEntry(
+        "usid_fib", (("locator_usid", key),), tuple(Act("forward", (("port", p),)) for p in ports), one_shot
+    )
 
 
 def test_only_the_difference_is_written_and_deletes_come_last() -> None:
     wanted = [route(1, 1), route(2, 2), route(3, 3)]
     found = [route(9, 9), route(1, 1), route(2, 7)]
     assert changes(wanted, found) == (
-        Change(Op.MODIFY, route(2, 2), route(2, 7)),
-        Change(Op.INSERT, route(3, 3)),
-        Change(Op.DELETE, route(9, 9)),
+        Change(UpdateKind.MODIFY, route(2, 2), route(2, 7)),
+        Change(UpdateKind.INSERT, route(3, 3)),
+        Change(UpdateKind.DELETE, route(9, 9)),
     )
 
 
 def test_in_a_shared_table_the_entries_of_others_are_left_alone() -> None:
-    mine, other = (Entry("ev_watch", (("hdr.udp.src_port", port),), (Act("count_ev"),)) for port in (1, 2))
-    assert changes([mine], [other]) == (Change(Op.INSERT, mine),)
+    mine, other = (IntendedEntry("ev_watch", (("hdr.udp.src_port", port),), (Act("count_ev"),)) for port in (1, 2))
+    assert changes([mine], [other]) == (Change(UpdateKind.INSERT, mine),)
     assert changes([mine], [mine, other]) == ()
 
 
 def test_the_order_of_a_selectors_members_and_of_parameters_does_not_count() -> None:
     assert same(route(1, 3, 4, one_shot=True), route(1, 4, 3, one_shot=True))
     assert not same(route(1, 3, 4, one_shot=True), route(1, 3, 3, one_shot=True))
-    one = Entry("t", (), (Act("a", (("x", 1), ("y", 2))),))
-    other = Entry("t", (), (Act("a", (("y", 2), ("x", 1))),))
+    one = IntendedEntry("t", (), (Act("a", (("x", 1), ("y", 2))),))
+    other = IntendedEntry("t", (), (Act("a", (("y", 2), ("x", 1))),))
     assert same(one, other)
 
 
@@ -49,8 +51,8 @@ def test_writing_the_changes_gives_what_is_wanted_from_any_start(want: dict[int,
     wanted = [route(k, p) for k, p in want.items()]
     for change in changes(wanted, list(state.values())):
         present = change.entry.key in state
-        assert present == (change.op is not Op.INSERT)
-        if change.op is Op.DELETE:
+        assert present == (change.op is not UpdateKind.INSERT)
+        if change.op is UpdateKind.DELETE:
             del state[change.entry.key]
         else:
             state[change.entry.key] = change.entry

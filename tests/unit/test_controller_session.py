@@ -11,14 +11,14 @@ from finsy.proto import p4r, p4r_grpc
 from mrclab.controller.__main__ import BUILD
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.provisioning import intent
-from mrclab.controller.provisioning.program import Program
-from mrclab.controller.provisioning.reconcile import Change, Op
-from mrclab.controller.session import Session
+from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.controller.provisioning.reconcile import Change, UpdateKind
+from mrclab.controller.session import SwitchSession
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
 WAIT = 20.0  # seconds before a test that hangs fails
-PROGRAM = Program(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
+PROGRAM = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
 
 
 _FABRIC = Fabric(FabricSpec())
@@ -48,12 +48,12 @@ class Stuck(p4r_grpc.P4RuntimeServicer):
 
 
 @asynccontextmanager
-async def session(path) -> AsyncIterator[tuple[Session, Stuck]]:
+async def session(path) -> AsyncIterator[tuple[SwitchSession, Stuck]]:
     server, stuck = grpc.aio.server(), Stuck()
     p4r_grpc.add_P4RuntimeServicer_to_server(stuck, server)
     server.add_insecure_port(f"unix:{path}/switch.sock")
     await server.start()
-    it = Session("t0-p1-1", f"unix:{path}/switch.sock", 1, PROGRAM, 100, lambda _port, _frame: None)
+    it = SwitchSession("t0-p1-1", f"unix:{path}/switch.sock", 1, PROGRAM, 100, lambda _port, _frame: None)
     try:
         await it.open()
         yield it, stuck
@@ -64,7 +64,7 @@ async def session(path) -> AsyncIterator[tuple[Session, Stuck]]:
 
 REQUESTS = {
     "read": lambda it: it.read([p4r.Entity()]),
-    "write": lambda it: it.write([Change(Op.DELETE, ROUTE)]),
+    "write": lambda it: it.write([Change(UpdateKind.DELETE, ROUTE)]),
     "cookie": lambda it: it.cookie(),
     "set_pipeline": lambda it: it.set_pipeline(),
 }

@@ -6,7 +6,7 @@ from mrc_sim import FULL_SIZE, Simulation, Transfer
 from mrclab.hosts.mrc.evs.ev import EvState
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.topo.nodeconfig import EvProfile, TransportSection
+from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 
 PACKETS = 120
 SWITCHES = ("spray", "ecn_skip", "ecn_echo", "sack_loss", "quick_adapt", "port_status_update")
@@ -132,7 +132,7 @@ def test_without_quick_adapt_the_window_is_never_set_to_what_was_delivered():
 
 @pytest.mark.parametrize("told", [True, False])
 def test_without_port_status_update_the_peer_must_find_out_by_loss(told):
-    profile = EvProfile(name="default", active_per_plane=2, backup_per_plane=0, ev_min_active=1)
+    profile = EvProfileConfig(name="default", active_per_plane=2, backup_per_plane=0, ev_min_active=1)
     sim = Simulation(port_status_update=told, ev=profile)
     transfer = Transfer(sim, "h1", "h3", PACKETS * FULL_SIZE)
     transfer.write(0, PACKETS * FULL_SIZE)

@@ -8,7 +8,7 @@ import mrc_sim
 import pytest
 from mrc_sim import FULL_SIZE, HOP, Simulation, Transfer
 
-from mrclab.topo.nodeconfig import EvProfile
+from mrclab.topo.nodeconfig import EvProfileConfig
 
 RTT = 8 * HOP
 DIES_AT = 2 * RTT
@@ -69,7 +69,7 @@ def test_a_dead_link_is_left_within_eight_round_trips_and_no_timeout(bdp, cc, li
 def test_random_loss_costs_its_share_and_no_more_at_a_large_product(line_rate):
     """1 % of 9,600 packets per round trip, over paths that are all kept."""
     line_rate(9600 / 4 / RTT)
-    keep_all = EvProfile(name="default", active_per_plane=2, backup_per_plane=0, ev_min_active=8)
+    keep_all = EvProfileConfig(name="default", active_per_plane=2, backup_per_plane=0, ev_min_active=8)
     sim = Simulation(cc_profile="none", mpr=255, timeout_exponent=20, ev=keep_all)
     rng = random.Random(1)
     arrivals = []

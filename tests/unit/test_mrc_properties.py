@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mrc_sim import FULL_SIZE, Simulation, Transfer, Transit
 
 from mrclab.hosts.mrc.evs.ev import EvState
-from mrclab.topo.nodeconfig import EvProfile
+from mrclab.topo.nodeconfig import EvProfileConfig
 
 EXAMPLES = int(os.environ.get("MRCLAB_EXAMPLES", "300"))  # a nightly run sets thousands
 GUARD = 64  # bytes around the target region that nothing may touch
@@ -89,7 +89,7 @@ class Watch:
 
 
 def run_through(weather: Weather, plan: list[tuple[int, bool]], cc: str, mpr: int, psn: int) -> None:
-    profile = EvProfile(
+    profile = EvProfileConfig(
         name="default",
         active_per_plane=1,
         backup_per_plane=1,

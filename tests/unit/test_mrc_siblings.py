@@ -4,11 +4,11 @@ import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
 from mrclab.hosts.mrc.evs.ev import EvState
-from mrclab.topo.nodeconfig import EvProfile
+from mrclab.topo.nodeconfig import EvProfileConfig
 
 RTT = 8 * HOP + 1 / RATE
 DEAD = (2, 1)  # plane and uplink
-PROFILE = EvProfile(
+PROFILE = EvProfileConfig(
     name="default",
     active_per_plane=4,
     backup_per_plane=0,

@@ -12,7 +12,7 @@ import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer, Transit
 
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
-from mrclab.topo.nodeconfig import EvProfile
+from mrclab.topo.nodeconfig import EvProfileConfig
 
 RUNS = int(os.environ.get("MRCLAB_SOAK", "30"))
 FIRST = int(os.environ.get("MRCLAB_SOAK_FROM", "0"))
@@ -122,7 +122,7 @@ def test_nothing_is_lost_doubled_or_stuck(seed):
     rng = random.Random(seed)
     planes, uplinks = rng.choice(((1, 1), (1, 4), (2, 2), (4, 2), (8, 2)))
     per_plane = rng.randint(1, uplinks)
-    profile = EvProfile(
+    profile = EvProfileConfig(
         name="default",
         active_per_plane=per_plane,
         backup_per_plane=uplinks - per_plane,

@@ -10,7 +10,7 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.states import TRANSITIONS, QpState
-from mrclab.topo.nodeconfig import EvProfile
+from mrclab.topo.nodeconfig import EvProfileConfig
 
 PEER = "fdcb:bb00:0:2::1"
 
@@ -251,12 +251,12 @@ def test_a_step_takes_no_attribute_that_it_would_ignore(host, target):
 
 
 def test_a_set_of_more_evs_than_a_qp_has_is_refused_and_nothing_is_made():
-    wide = EvProfile(name="default", active_per_plane=40, backup_per_plane=8, ev_min_active=1)
+    wide = EvProfileConfig(name="default", active_per_plane=40, backup_per_plane=8, ev_min_active=1)
     host = MrcEndpoint(node_config(1, ev=wide, planes=8, uplinks=64), random.Random(1), lambda _record: None)
     assert "make 384, but a QP has at most 256" in refused("E2BIG", host.create_qp, PEER)
     assert not host.qps
     assert not host.peers
-    widest = EvProfile(name="default", active_per_plane=28, backup_per_plane=4, ev_min_active=1)
+    widest = EvProfileConfig(name="default", active_per_plane=28, backup_per_plane=4, ev_min_active=1)
     host = MrcEndpoint(node_config(1, ev=widest, planes=8, uplinks=64), random.Random(1), lambda _record: None)
     assert len(host.qp(host.create_qp(PEER)).evs.by_value) == 256
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from mrclab.sim.clock import SECOND, Clock, Timer, ticks
+from mrclab.sim.clock import SECOND, Clock, MovableCall, ticks
 
 
 def test_what_is_due_together_happens_in_the_order_in_which_it_was_asked_for():
@@ -42,7 +42,7 @@ def test_the_past_is_refused():
 @pytest.mark.parametrize("seed", range(20))
 def test_a_timer_fires_once_at_the_time_it_was_last_moved_to(seed):
     draw, clock, fired = random.Random(seed), Clock(), []
-    timer = Timer(clock, lambda: fired.append(clock.now))
+    timer = MovableCall(clock, lambda: fired.append(clock.now))
     due, expected = None, []
     at = 0
     for _ in range(200):
@@ -65,7 +65,7 @@ def test_a_timer_fires_once_at_the_time_it_was_last_moved_to(seed):
 
 def test_a_timer_that_is_moved_later_again_and_again_leaves_one_entry():
     clock = Clock()
-    timer = Timer(clock, lambda: None)
+    timer = MovableCall(clock, lambda: None)
     for due in range(100, 10_000):
         timer.move(due)
     assert len(clock.heap) == 1

@@ -8,7 +8,7 @@ from sim_pair import Sim, Write, finish
 from mrclab.sim.breakage import SimBreakage
 from mrclab.sim.clock import SECOND, Clock, ticks
 from mrclab.sim.faults import decider
-from mrclab.sim.frame import Frame
+from mrclab.sim.frame import SimFrame
 from mrclab.topo.cables.cablefaults import (
     EVERY_PACKET,
     Corrupt,
@@ -233,8 +233,8 @@ def test_under_faults_of_every_kind_packing_each_frame_still_gives_the_same_run(
 
 
 def test_a_copy_of_a_frame_is_like_it_in_everything():
-    frame = Frame.__new__(Frame)
-    for number, name in enumerate(Frame.__slots__):
+    frame = SimFrame.__new__(SimFrame)
+    for number, name in enumerate(SimFrame.__slots__):
         setattr(frame, name, number)
     copy = frame.copy()
-    assert [getattr(copy, name) for name in Frame.__slots__] == list(range(len(Frame.__slots__)))
+    assert [getattr(copy, name) for name in SimFrame.__slots__] == list(range(len(SimFrame.__slots__)))

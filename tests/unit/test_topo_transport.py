@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from mrclab.topo import transport
-from mrclab.topo.nodeconfig import EvProfile
+from mrclab.topo.nodeconfig import EvProfileConfig
 from mrclab.topo.spec import FabricSpec
 from mrclab.topo.transport import TransportError, TransportSpec
 
@@ -12,7 +12,7 @@ DEFAULTS = {
     "mpr": 4, "timeout_exponent": 18, "sack_gen_threshold": 3072, "trimming": True, "trim_threshold": 16,
     "drop_threshold": 64,
 }  # fmt: skip
-PROFILE = EvProfile(name="default", active_per_plane=3, backup_per_plane=1, ev_min_active=1)
+PROFILE = EvProfileConfig(name="default", active_per_plane=3, backup_per_plane=1, ev_min_active=1)
 
 
 @pytest.mark.parametrize(("given", "kind", "profile"), [

@@ -33,7 +33,7 @@ _FIRST_INDEX = 10_001
 
 
 @dataclass(frozen=True)
-class Fault:
+class AppliedFault:
     """A fault in force on one cable; the handle that `inject` gives and `heal` takes."""
 
     number: int
@@ -66,7 +66,7 @@ class Cables:
         self._index = {side: _FIRST_INDEX + place for place, side in enumerate(sides)}
         self._down: set[int] = set()
         self._held: dict[int, set[str]] = {}  # cable → who wants it down
-        self._faults: dict[int, Fault] = {}
+        self._faults: dict[int, AppliedFault] = {}
         self._detours: dict[str, bool] = {}  # direction → in use
         self._next_fault = 1
         self._far = {f"{link.index}{side}": f"c{link.index}{_OTHER[side]}" for link in fabric.links for side in "ab"}
@@ -151,7 +151,7 @@ class Cables:
 
     def inject(
         self, link: Link | str, action: Action, *, match: Match = EVERY_PACKET, direction: Direction = "both"
-    ) -> Fault:
+    ) -> AppliedFault:
         """Let something happen to packets on a cable from now on. Faults on one cable add up in the order they came."""
         return self.inject_all([(link, action)], match=match, direction=direction)[0]
 
@@ -161,11 +161,11 @@ class Cables:
         *,
         match: Match = EVERY_PACKET,
         direction: Direction = "both",
-    ) -> list[Fault]:
+    ) -> list[AppliedFault]:
         """The same on several cables at the same moment, an action for each."""
         with self._lock:
             faults = [
-                Fault(number, self._resolve(link), _SIDES[direction], match, action)
+                AppliedFault(number, self._resolve(link), _SIDES[direction], match, action)
                 for number, (link, action) in enumerate(places, self._next_fault)
             ]
             batch = ""
@@ -177,7 +177,7 @@ class Cables:
             self._faults.update({fault.number: fault for fault in faults})
         return faults
 
-    def heal(self, *faults: Fault) -> Count:
+    def heal(self, *faults: AppliedFault) -> Count:
         """End faults; returns what they did, all together and exactly. One that was healed already adds nothing."""
         with self._lock:
             mine = [fault for fault in faults if self._faults.pop(fault.number, None) is not None]
@@ -210,7 +210,7 @@ class Cables:
         self._held.clear()
         self.up(*(link for link in self._fabric.links if link.index in self._down))
 
-    def count(self, *faults: Fault) -> Count:
+    def count(self, *faults: AppliedFault) -> Count:
         """What faults in force have done so far, all together."""
         with self._lock:
             return self._count(*faults)
@@ -295,12 +295,12 @@ class Cables:
         rules = "".join(f"add rule {_TABLE} in{me} {rule.strip()}\n" for rule in self._forward(me).split(";") if rule)
         kernel.nft_batch(self.descriptor, f"flush chain {_TABLE} in{me}\n{rules}")
 
-    def _count(self, *faults: Fault) -> Count:
+    def _count(self, *faults: AppliedFault) -> Count:
         counters = kernel.nft_counters(self.descriptor)
         names = [name for fault in faults for name in fault.names()]
         return Count(sum(counters[f"s{name}"] for name in names), sum(counters[f"n{name}"] for name in names))
 
 
-def _jump(fault: Fault, side: str) -> str:
+def _jump(fault: AppliedFault, side: str) -> str:
     """The line of an nft batch by which frames of one side meet a fault."""
     return f"add rule {_TABLE} f{fault.link.index}{side} jump m{fault.number}{side}\n"

@@ -29,7 +29,7 @@ _LISTENER = "import signal, socket, sys; s = socket.socket(1); s.bind(sys.argv[1
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SelfTestVerdict:
     """What the test of one kind of fault showed; `detail` is empty where it holds."""
 
     name: str
@@ -157,7 +157,7 @@ _CHECKS: dict[str, Callable[[Emulation], None]] = {
 }
 
 
-def faults() -> Iterator[Verdict]:
+def faults() -> Iterator[SelfTestVerdict]:
     """Test every kind of fault, one verdict each, the last on what was left behind. Needs root; else TopoError."""
     fabric = Fabric(load({"planes": 1, "t0s": 1, "t1s": 1, "hosts_per_t0": 2}))
     base = Path(f"/run/mrclab-selftest-{os.getpid()}")
@@ -166,12 +166,12 @@ def faults() -> Iterator[Verdict]:
             yield _verdict(name, lab, check)
             lab.cables.heal_all()
     left = [str(path) for path in (base, *kernel.NETNS_DIR.glob(f"{base.name}*")) if path.exists()]
-    yield Verdict("nothing is left behind", not left, f"still there: {', '.join(left)}" if left else "")
+    yield SelfTestVerdict("nothing is left behind", not left, f"still there: {', '.join(left)}" if left else "")
 
 
-def _verdict(name: str, lab: Emulation, check: Callable[[Emulation], None]) -> Verdict:
+def _verdict(name: str, lab: Emulation, check: Callable[[Emulation], None]) -> SelfTestVerdict:
     try:
         check(lab)
     except (TopoError, OSError) as error:
-        return Verdict(name, holds=False, detail=str(error))
-    return Verdict(name, holds=True)
+        return SelfTestVerdict(name, holds=False, detail=str(error))
+    return SelfTestVerdict(name, holds=True)

@@ -8,23 +8,23 @@ from mrclab.topo.linux.emulation import Emulation
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentFrames:
     """Frames that a sender handed to its NIC port, and those that it refused for lack of carrier."""
 
     sent: int = 0
     refused: int = 0
 
 
-class Sender:
+class FrameSender:
     """Traffic that goes on until `heal`. Made by `send`."""
 
     def __init__(self, helper: Helper) -> None:
         self.name = helper.name  # of its process in the lab
         self._helper = helper
 
-    def heal(self) -> Sent:
+    def heal(self) -> SentFrames:
         """End it; returns what it did. One that was ended already did nothing."""
-        return Sent(**self._helper.finish() or {})
+        return SentFrames(**self._helper.finish() or {})
 
 
 def send(
@@ -35,7 +35,7 @@ def send(
     rate_pps: float,
     size: int | None = None,
     label: str = "",
-) -> Sender:
+) -> FrameSender:
     """Send packets of `size` bytes (None: full-size ones) by one path, (plane, uplink), from now on.
 
     `label` tells its process from others.
@@ -50,4 +50,4 @@ def send(
         "number_at": NUMBER_AT,
     }
     name = f"background-{label or f'{source}-{destination}-{path[0]}-{path[1]}'}"
-    return Sender(Helper.start(lab, source, "mrclab.topo.cables.sender", wanted, name))
+    return FrameSender(Helper.start(lab, source, "mrclab.topo.cables.sender", wanted, name))

@@ -16,7 +16,7 @@ from mrclab.topo.linux.emulation import Emulation
 
 ETH_P_IPV6 = 0x86DD
 _ETHERTYPE = 0x88B6  # IEEE 802 local experimental 2
-END = b"end"  # the payload that ends what `Port.receive` waits for
+END = b"end"  # the payload that ends what `RawPort.receive` waits for
 _TIMEOUT = 5.0  # seconds until a frame counts as lost that should have come
 _SIOCETHTOOL, _ETHTOOL_GLINK, _PACKET_OUTGOING = 0x8946, 0x0A, 4
 
@@ -25,7 +25,7 @@ class UnprovenError(TopoError):
     """A fault did not do what it says."""
 
 
-class Port:
+class RawPort:
     """Raw socket on one port of the fabric."""
 
     def __init__(self, lab: Emulation, interface: str, ethertype: int = _ETHERTYPE) -> None:
@@ -73,16 +73,16 @@ class Port:
 
 
 @contextlib.contextmanager
-def ports(lab: Emulation, *interfaces: str, ethertype: int = _ETHERTYPE) -> Iterator[list[Port]]:
+def ports(lab: Emulation, *interfaces: str, ethertype: int = _ETHERTYPE) -> Iterator[list[RawPort]]:
     """Ports by their interfaces, closed after the block."""
     with contextlib.ExitStack() as stack:
-        opened = [Port(lab, interface, ethertype) for interface in interfaces]
+        opened = [RawPort(lab, interface, ethertype) for interface in interfaces]
         for port in opened:
             stack.callback(port.close)
         yield opened
 
 
-def across(one: Port, other: Port, count: int = 40) -> list[int]:
+def across(one: RawPort, other: RawPort, count: int = 40) -> list[int]:
     """Numbers of the frames that arrive of `count` sent."""
     one.send(*(number.to_bytes(4, "big") + bytes(508) for number in range(count)), END)
     return [int.from_bytes(payload[:4], "big") for payload in other.receive()]

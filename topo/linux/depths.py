@@ -50,7 +50,7 @@ class QueueDepths:
 
     def __init__(self, queries: Mapping[str, DepthQuery]) -> None:
         self._selector = selectors.DefaultSelector()
-        self._connections = [_Connection(name, query, self._selector) for name, query in queries.items()]
+        self._connections = [_DepthConnection(name, query, self._selector) for name, query in queries.items()]
         self.switches = tuple(queries)
 
     def __enter__(self) -> "QueueDepths":
@@ -68,7 +68,7 @@ class QueueDepths:
         deadline = time.monotonic() + PATIENCE
         while waiting and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
-                connection: _Connection = key.data
+                connection: _DepthConnection = key.data
                 told = connection.take()
                 if told is not None and connection in waiting:
                     found[connection.name] = Told(told.depths, connection.take_late())
@@ -83,7 +83,7 @@ class QueueDepths:
         self._selector.close()
 
 
-class _Connection:
+class _DepthConnection:
     """One switch: its connection, if any, and whether it owes an answer."""
 
     def __init__(self, name: str, query: DepthQuery, selector: selectors.BaseSelector) -> None:

@@ -76,7 +76,7 @@ class PortInterface(Intf):  # type: ignore[misc]
         self.link = None
 
 
-class Cable(MininetLink):  # type: ignore[misc]
+class MininetCable(MininetLink):  # type: ignore[misc]
     """A cable of the fabric as a Mininet link."""
 
     def __init__(self, node1: Any, node2: Any, *, link: Link, emulation: "Emulation", **_: object) -> None:
@@ -106,7 +106,7 @@ class Cable(MininetLink):  # type: ignore[misc]
 def empty_network() -> Any:
     """A Mininet without nodes, controller and machine-wide sysctl changes."""
     Mininet.inited = True  # its init raises sysctl limits of the whole machine for good; the lab needs none of them
-    return Mininet(controller=None, switch=FabricSwitch, host=FabricHost, link=Cable, build=False)
+    return Mininet(controller=None, switch=FabricSwitch, host=FabricHost, link=MininetCable, build=False)
 
 
 def add_links(network: Any, fabric: Fabric, emulation: "Emulation") -> None:

@@ -33,7 +33,7 @@ _BASE_MODE, _DIRECTORY_MODE, _FILE_MODE = 0o755, 0o700, 0o600
 
 
 @dataclass
-class Record:
+class StateRecord:
     """Contents of the state file."""
 
     token: str
@@ -59,7 +59,7 @@ _RECORD = TypeAdapter(_RecordData)
 class RunState:
     """The lock and the record of one run. Made by `claim`."""
 
-    def __init__(self, base: Path, lock: int, record: Record) -> None:
+    def __init__(self, base: Path, lock: int, record: StateRecord) -> None:
         self.base, self._lock, self._record = base, lock, record
 
     @classmethod
@@ -69,7 +69,7 @@ class RunState:
         try:
             for line in _remove_recorded(base):
                 progress(f"left by an earlier run: {line}")
-            state = cls(base, lock, Record(secrets.token_hex(8), os.getpid()))
+            state = cls(base, lock, StateRecord(secrets.token_hex(8), os.getpid()))
             state._save()
         except BaseException:
             os.close(lock)  # its files stay: they may name what could not be removed
@@ -309,10 +309,10 @@ def _remove_unrecorded(base: Path, *, was_there: bool = False) -> list[str]:
     return removed + [f"directory {path}" for path in marked if _remove_directory(path)]
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path) -> StateRecord:
     """The record; DamagedRecord where it is none, FileNotFoundError where there is none."""
     try:
-        return Record(**_RECORD.validate_json(path.read_bytes()))
+        return StateRecord(**_RECORD.validate_json(path.read_bytes()))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first["loc"] else str(first["msg"])
@@ -326,7 +326,7 @@ def _is_inside(path: Path, base: Path) -> bool:
     return base.resolve() in path.resolve().parents
 
 
-def _remove(record: Record, base: Path) -> list[str]:
+def _remove(record: StateRecord, base: Path) -> list[str]:
     recorded = ((int(pid), began[0]) for pid, began in record.processes.items())
     removed = [f"process {pid}" for pid in sorted(processes.end_all(record.token, recorded))]
     removed += [f"namespace {name}" for name, inode in record.namespaces.items() if _remove_namespace(name, inode)]

@@ -143,7 +143,7 @@ class Bmv2:
     def set_queues(self, launch: Launch, namespace: int) -> None:
         """Over Thrift, inside the namespace. Priorities are numbered as in P4: 0 is served last."""
         queue, rate = launch.spec.queue, launch.spec.link.rate_pps
-        with thrift.Client(namespace, _THRIFT_PORT, _THRIFT_SERVICE) as switch:
+        with thrift.ThriftClient(namespace, _THRIFT_PORT, _THRIFT_SERVICE) as switch:
             for port in launch.switch.ports:
                 data, control = (port.number, DATA_PRIORITY), (port.number, CONTROL_PRIORITY)
                 switch.call("set_egress_priority_queue_rate", *map(thrift.i32, data), thrift.i64(rate))

@@ -77,14 +77,14 @@ def connect(namespace: int, port: int, timeout: float = _TIMEOUT) -> socket.sock
 def answers(namespace: int, port: int, service: str) -> bool:
     """Whether a service answers calls on this port of a namespace. BMv2 opens the port before it adds the service."""
     try:
-        with Client(namespace, port, service) as client:
+        with ThriftClient(namespace, port, service) as client:
             client.call("get_time_elapsed_us")
     except EmulationError:
         return False
     return True
 
 
-class Client:
+class ThriftClient:
     """A connection to one Thrift service of a process in another network namespace."""
 
     def __init__(self, namespace: int, port: int, service: str) -> None:
@@ -97,7 +97,7 @@ class Client:
             ) from None
         self._file = self._socket.makefile("rb")
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> "ThriftClient":
         return self
 
     def __exit__(self, *_: object) -> None:

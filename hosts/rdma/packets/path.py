@@ -11,7 +11,7 @@ from zlib import crc32
 
 from mrclab.hosts.nic.seam import Frame as Frame  # noqa: PLC0414 - for importers of this module
 from mrclab.hosts.rdma.packets import icrc
-from mrclab.topo.nodeconfig import NicPort
+from mrclab.topo.nodeconfig import NicPortConfig
 
 _CACHE_LIMIT: Final = 64
 _PADDING: Final = (b"", b"\0\0\0", b"\0\0", b"\0")  # by payload length modulo 4
@@ -70,6 +70,6 @@ class Route:
         return made
 
 
-def cable_macs(port: NicPort) -> bytes:
+def cable_macs(port: NicPortConfig) -> bytes:
     """Destination and source MAC, twelve bytes, of what leaves by a NIC port."""
     return bytes.fromhex((port.peer_mac + port.mac).replace(":", ""))

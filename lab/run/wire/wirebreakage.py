@@ -31,7 +31,7 @@ class Supervisor(Protocol):
 
 
 class _Injected:
-    def __init__(self, made: cables.Cables, faults: Sequence[cables.Fault]) -> None:
+    def __init__(self, made: cables.Cables, faults: Sequence[cables.AppliedFault]) -> None:
         self._cables, self._faults = made, faults
 
     def heal(self) -> tuple[int, int]:
@@ -50,7 +50,7 @@ class _Impaired:
 
 
 class _Sending:
-    def __init__(self, sender: senders.Sender, supervisor: Supervisor) -> None:
+    def __init__(self, sender: senders.FrameSender, supervisor: Supervisor) -> None:
         self._sender, self._supervisor = sender, supervisor
 
     def heal(self) -> tuple[int, int]:
