@@ -90,6 +90,27 @@ def test_switches_are_scheduled_ahead_of_other_work_where_the_kernel_lets_us(lab
     assert os.sched_getscheduler(lab.processes()["t0-p1-1"]) in policies
 
 
+def test_whatever_the_umask_what_processes_make_is_written_by_nobody_else(directory):
+    listens = "import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])"
+    before = os.umask(0)
+    try:
+        with Emulation(small_fabric(), directory, StandIn()) as lab:
+            for node in (None, "h1"):
+                path = directory / f"{node}.sock"
+                lab.popen(node, [sys.executable, "-c", listens, str(path)], log=f"listens-{node}").wait()
+                assert path.stat().st_mode & 0o022 == 0
+            umasks = {_umask(pid) for pid in lab.processes().values()}
+            assert directory.stat().st_mode & 0o077 == 0
+    finally:
+        os.umask(before)
+    assert umasks == {0o022}
+
+
+def _umask(pid):
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))
+
+
 def test_nobody_speaks_on_a_fresh_fabric(lab):
     assert {lab.cables.forwarded(link) for link in lab.fabric.links} == {(0, 0)}
 

@@ -27,7 +27,6 @@ REBOOT = "kind: switch_reboot, switch: t1-p1-1, takes: 1s"
 WRONG = "kind: wrong_entry, switch: t1-p1-1, port: 1"
 CUT_OFF = "kind: controller_partition, switch: t1-p1-1"
 STORM = "kind: chaos, duration: 20s, every: 1s, kinds: [switch_freeze]"
-STORM = "kind: chaos, duration: 20s, every: 1s, kinds: [switch_freeze]"
 DOWN = "kind: link_down, link: h1-p1"
 
 
@@ -104,7 +103,15 @@ class Session:
         return t
 
 
-def test_the_prompt_refuses_the_same_and_takes_it_once_the_first_is_healed(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("delay", {"link": "h1-p1", "delay": "5ms"}, {"link": "h1-p1", "delay": "5ms", "direction": "up"}),
+        ("swap_cables", {"links": ["h1-p1", "h2-p1"]}, {"links": ["h2-p1", "h1-p1"]}),
+        ("swap_cables", {"links": ["h1-p1", "h2-p1"]}, {"links": ["h2-p1", "h1-p2"]}),
+    ],
+)
+def test_the_prompt_refuses_the_same_and_takes_it_once_the_first_is_healed(tmp_path, monkeypatch, kind, one, other):
     class Nothing(Action):
         def strike(self):
             pass
@@ -114,10 +121,9 @@ def test_the_prompt_refuses_the_same_and_takes_it_once_the_first_is_healed(tmp_p
 
     monkeypatch.setattr(timeline, "act", Nothing)
     with Desk(Session(tmp_path)).open() as desk:
-        slow = {"link": "h1-p1", "delay": "5ms"}
-        desk.strike("delay", {**slow, "name": "slow"})
-        with pytest.raises(RunError, match="cannot strike while slow is in force: both concern the way of frames"):
-            desk.strike("delay", {**slow, "direction": "up"})
-        desk.heal("slow")
-        desk.strike("delay", {**slow, "direction": "up", "name": "again"})
+        desk.strike(kind, {**one, "name": "first"})
+        with pytest.raises(RunError, match="cannot strike while first is in force: both concern the way of frames"):
+            desk.strike(kind, {**other, "name": "again"})
+        desk.heal("first")
+        desk.strike(kind, {**other, "name": "again"})
         assert list(desk.faults) == ["again"]

@@ -76,6 +76,8 @@ CASES = [
     ("kind: path_share, traffic: incast, window: incast .. end, plane: 1, uplink: 2, at_least: 95%", False, "25.0%"),
     ("kind: completion, traffic: victim, percentile: 50, at_most: 16ms", True, "over 100"),
     ("kind: completion, traffic: victim, percentile: 99, at_most: 1rtt", False, "19.8 ms"),
+    ("kind: completion, traffic: victim, window: start .. freeze, percentile: 50, at_most: 16ms", True, "over 80"),
+    ("kind: completion, traffic: victim, window: freeze .. end, percentile: 50, at_most: 16ms", False, "over 20"),
     ("kind: completion, traffic: ring, of: iterations, percentile: 100, at_most: 300ms", True, "300 ms"),
     ("kind: completion, traffic: ring, of: iterations, percentile: 50, at_most: 200ms", False, "215 ms"),
     ("kind: completion, traffic: incast, of: flows, at_most: 7s", True, "6.00 s"),

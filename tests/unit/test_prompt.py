@@ -100,6 +100,14 @@ def test_faults_are_listed_and_healed(desk):
     assert told(desk, "faults")["faults"] == {}
 
 
+def test_what_down_cut_is_a_fault_until_up(desk):
+    told(desk, f"down {CABLE}")
+    (name,) = told(desk, "faults")["faults"]
+    assert CABLE in told(desk, "faults")["faults"][name]
+    told(desk, f"up {CABLE}")
+    assert told(desk, "faults")["faults"] == {}
+
+
 def test_what_is_denied_is_seen_by_the_paths(desk):
     told(desk, "deny t1-p1-2")
     told(desk, "traffic stream from=h1 to=h2 size=256KiB name=s")

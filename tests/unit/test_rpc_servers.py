@@ -126,6 +126,14 @@ def test_an_error_has_code_and_sentence_and_the_connection_lives(path, op, argum
         assert client.call("add", a=1) == {"sum": 2}
 
 
+def test_an_operation_with_a_name_of_many_pages_is_not_told_in_full(path):
+    with Client(path) as client:
+        with pytest.raises(RpcError) as caught:
+            client.call("x" * 200_000)
+        assert caught.value.code == "ENOSYS"
+        assert len(caught.value.message) < 1000
+
+
 def test_a_large_answer_and_a_large_request_arrive_whole(path):
     with Client(path) as client:
         assert len(client.call("blob", size=4_000_000)["data"]) == 4_000_000
