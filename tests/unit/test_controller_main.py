@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from mrclab.controller.__main__ import main
+from mrclab.controller.history import FREQUENT
 from mrclab.rpc.client import Client
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT = 20.0
+WAIT = 120.0  # seconds, on a machine that has other things to do
 
 
 @pytest.mark.parametrize(
@@ -55,5 +56,6 @@ def test_it_serves_without_any_switch_and_ends_cleanly_on_sigterm(tmp_path: Path
         assert process.stderr is not None
         assert process.stderr.read() == ""
     assert not (tmp_path / "controller.sock").exists()
-    kinds = [json.loads(line)["kind"] for line in (tmp_path / "history" / "controller.jsonl").read_text().splitlines()]
+    lines = (tmp_path / "history" / "controller.jsonl").read_text().splitlines()
+    kinds = [kind for kind in (json.loads(line)["kind"] for line in lines) if kind not in FREQUENT]
     assert kinds == ["controller.up", "nodes.written", "controller.down"]
