@@ -3,7 +3,14 @@
 import os
 import signal
 
+import hypothesis
 import pytest
+
+# How long an example takes says nothing about what is tested: a busy machine stops it anywhere.
+hypothesis.settings.register_profile(
+    "any-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any-machine")
 
 # Started in the background by a shell, pytest ignores SIGINT, and so would every process whose Ctrl-C is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,6 +1,7 @@
 """What ends a run that nobody ended, and what of a run is kept where its places take no more."""
 
 import shutil
+import threading
 from collections import namedtuple
 from pathlib import Path
 
@@ -61,11 +62,14 @@ def test_what_a_fault_ends_may_end_until_it_is_healed(run_dir):
     assert watched.look() != ""
 
 
-def test_who_waits_is_woken(run_dir):
-    woken = []
+def test_who_waits_is_woken_once(run_dir, monkeypatch):
+    woken, looked = [], threading.Semaphore(0)
     watched = Vigil(LOADED.fabric, run_dir, lambda: {"h1": "was killed by SIGKILL"})
+    look = watched.look
+    monkeypatch.setattr(watched, "look", lambda: (looked.release(), look())[1])
     watched.start(lambda: woken.append(True))
-    watched._thread.join(10)
+    for _ in range(3):
+        looked.acquire()
     watched.stop()
     assert woken == [True]
 

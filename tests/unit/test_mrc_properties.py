@@ -4,7 +4,7 @@ import os
 import random
 from dataclasses import dataclass
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mrc_sim import FULL_SIZE, Simulation, Transfer, Transit
 
@@ -140,7 +140,7 @@ def assert_nothing_left(sim: Simulation, transfer: Transfer) -> None:
     sim.run(sim.now + 1.0)  # what is still under way finds nobody
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES)
 @given(
     weather=weathers,
     plan=messages,
@@ -152,13 +152,13 @@ def test_every_write_is_placed_once_and_completed_in_order_in_any_weather(weathe
     run_through(weather, plan, cc, mpr, psn)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), corrupt=st.sampled_from([0.1, 0.5]))
 def test_corrupted_frames_never_reach_memory(seed, corrupt):
     run_through(Weather(seed, corrupt=corrupt, trim=0.05), [(10 * FULL_SIZE + 5, True), (3, False)], "none", 1, 5)
 
 
-@settings(max_examples=EXAMPLES // 2, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES // 2)
 @given(seed=st.integers(0, 2**32), uplinks=st.integers(1, 5), planes=st.integers(1, 8))
 def test_planes_stay_within_one_packet_of_each_other_while_all_are_up(seed, uplinks, planes):
     sim = Simulation(seed=seed % 997, uplinks=uplinks, planes=planes)

@@ -21,7 +21,6 @@ ROUNDS = 6
 RAW = {"request_serializer": lambda data: data, "response_deserializer": lambda data: data}
 FUZZ = settings(
     max_examples=80,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

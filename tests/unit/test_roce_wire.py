@@ -4,7 +4,7 @@ import os
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mrc_sim import FULL_SIZE, Transfer
 from roce_sim import Simulation
@@ -112,7 +112,7 @@ sizes = st.sampled_from([0, 1, 3, FULL_SIZE - 1, FULL_SIZE, FULL_SIZE + 1, 5 * F
     first_psn=st.sampled_from([0, 0xFFFFFF, 0xFFFFE0, 77]),
     cc_profile=st.sampled_from(["dcqcn", "none"]),
 )
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES)
 def test_every_write_arrives_once_and_in_order_or_the_qp_says_why(
     seed, loss, duplicate, late, corrupt, messages, first_psn, cc_profile
 ):

@@ -43,13 +43,11 @@ def test_a_helper_is_told_what_to_do_and_tells_what_it_did(tmp_path):
     assert it.finish() is None
 
 
-@pytest.mark.timeout(30)
 def test_one_that_dies_at_once_did_not_start(tmp_path):
     with pytest.raises(EmulationError, match="relay-x did not start; see "):
         _start(tmp_path, "raise SystemExit(1)")
 
 
-@pytest.mark.timeout(30)
 def test_one_that_never_gets_ready_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(helper, "START_TIMEOUT", 0.1)
     lab = Ground(tmp_path, "import time; time.sleep(1000)")
@@ -58,7 +56,6 @@ def test_one_that_never_gets_ready_is_ended(tmp_path, monkeypatch):
     assert lab.process.returncode == -9
 
 
-@pytest.mark.timeout(30)
 def test_one_that_does_not_end_when_told_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(helper, "END_TIMEOUT", 0.1)
     lab, it = _start(

@@ -2,7 +2,7 @@ import itertools
 from itertools import chain
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mrclab.topo import srv6
@@ -28,7 +28,6 @@ def demo():
     return Fabric(load({}))
 
 
-@settings(deadline=None)
 @given(specs)
 def test_names_macs_addresses_and_device_ids_are_unique(spec):
     fabric = Fabric(spec)
@@ -42,7 +41,6 @@ def test_names_macs_addresses_and_device_ids_are_unique(spec):
     assert [link.index for link in fabric.links] == list(range(len(fabric.links)))
 
 
-@settings(deadline=None)
 @given(specs)
 def test_usids_are_unique_where_they_have_to_be(spec):
     fabric = Fabric(spec)
@@ -51,7 +49,6 @@ def test_usids_are_unique_where_they_have_to_be(spec):
         assert len({port.usid for port in switch.ports} | {switch.usid}) == len(switch.ports) + 1
 
 
-@settings(deadline=None)
 @given(specs)
 def test_every_port_has_one_cable_and_both_ends_agree(spec):
     fabric = Fabric(spec)
@@ -64,7 +61,6 @@ def test_every_port_has_one_cable_and_both_ends_agree(spec):
         assert peer == port.peer
 
 
-@settings(deadline=None)
 @given(specs, st.data())
 def test_an_outer_address_names_the_switches_of_the_path_it_takes(spec, data):
     fabric = Fabric(spec)

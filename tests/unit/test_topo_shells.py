@@ -23,21 +23,18 @@ def _host(tmp_path, script):
     return FabricHost("h1", environment=environment, pace=Pace())
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("words", ["", "mount: Invalid argument"])
 def test_an_mnexec_that_dies_at_once_is_an_error_with_its_words(tmp_path, words):
     with pytest.raises(EmulationError, match=r"the shell of h1 ended \(status 7\): " + (words or "it said nothing")):
         _host(tmp_path, f"printf '{words}'; exit 7")
 
 
-@pytest.mark.timeout(20)
 def test_a_shell_that_gives_no_prompt_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(shells, "START_TIMEOUT", 0.05)
     with pytest.raises(EmulationError, match=r"the shell of h1 took more than .* to give its first prompt"):
         _host(tmp_path, "exec sleep 1000")
 
 
-@pytest.mark.timeout(20)
 def test_a_shell_that_dies_later_is_an_error_for_who_asks_it(tmp_path):
     host = _host(tmp_path, 'shift; exec "$@"')
     try:

@@ -99,7 +99,7 @@ def finished(directory: Path) -> Path:
 
 
 def until(happened, what: str):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while not happened():
         assert time.monotonic() < deadline, what
         time.sleep(0.01)
