@@ -33,7 +33,7 @@ _ROUNDS = 3  # by turns; the best of each counts, since others may share the mac
 
 
 @dataclass(frozen=True)
-class Run:
+class VerbsRun:
     """Messages in a time, CPU time of both agents, and of a program the nanoseconds of one mrc_post_send."""
 
     sender: Cost
@@ -47,27 +47,27 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Result:
+class VerbsResult:
     """By the program and by the agents' own workload: one packet a message at full speed, and 1 MiB at a lab's rate."""
 
-    program: Run
-    own: Run
-    paced_program: Run
-    paced_own: Run
+    program: VerbsRun
+    own: VerbsRun
+    paced_program: VerbsRun
+    paced_own: VerbsRun
 
 
-def run(messages: int = 20_000, large: int = 24) -> Result:
+def run(messages: int = 20_000, large: int = 24) -> VerbsResult:
     """Measure everything; needs root and the built library. Raises RuntimeError with the words of what failed."""
     if not PROGRAM.exists():
         raise RuntimeError(f"{PROGRAM.name} is not built; run make libmrc")
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
         fast = _both(Path(name), Load(1, 0, _ATTRIBUTES), messages, PATH_MTU)
         slow = _both(Path(name), Load(_PACED_PLANES, 0, {}, _PACED_RATE, _PACED_DELAY_S), large, LARGE)
-    return Result(*fast, *slow)
+    return VerbsResult(*fast, *slow)
 
 
-def _both(directory: Path, load: Load, count: int, size: int) -> tuple[Run, Run]:
-    found: dict[Callable[..., Run], list[Run]] = {_by_program: [], _by_workload: []}
+def _both(directory: Path, load: Load, count: int, size: int) -> tuple[VerbsRun, VerbsRun]:
+    found: dict[Callable[..., VerbsRun], list[VerbsRun]] = {_by_program: [], _by_workload: []}
     with wire(load.planes) as names:
         for _ in range(_ROUNDS):
             for kind, runs in found.items():
@@ -77,7 +77,7 @@ def _both(directory: Path, load: Load, count: int, size: int) -> tuple[Run, Run]
     return programs, own
 
 
-def _by_program(names: tuple[str, str], clients: list[Client], load: Load, count: int, size: int) -> Run:
+def _by_program(names: tuple[str, str], clients: list[Client], load: Load, count: int, size: int) -> VerbsRun:
     del load
     ends = []
     for name, client, role in zip(names, clients, ("send", "receive"), strict=True):
@@ -96,14 +96,14 @@ def _by_program(names: tuple[str, str], clients: list[Client], load: Load, count
         _say(ends[0], "go")
         elapsed, post_ns = map(float, _line(ends[0]).split())
         after = _cpu(clients)
-        return Run(*_costs(count, elapsed, before, after), post_ns)
+        return VerbsRun(*_costs(count, elapsed, before, after), post_ns)
     finally:
         for end in ends:
             end.kill()
             end.communicate()
 
 
-def _by_workload(names: tuple[str, str], clients: list[Client], load: Load, count: int, size: int) -> Run:
+def _by_workload(names: tuple[str, str], clients: list[Client], load: Load, count: int, size: int) -> VerbsRun:
     del names
     spec = {"kind": "stream", "message": size, "size": count * size, "depth": min(_DEPTH, count), "seed": "bench"}
     infos = []
@@ -117,7 +117,7 @@ def _by_workload(names: tuple[str, str], clients: list[Client], load: Load, coun
     for client in clients:
         client.call("start_workload", name="bench", at=at)
     done: dict[str, Any] = next(e for e in clients[0].events(PATIENCE_S) if e["kind"] == "flow.done")
-    return Run(*_costs(count, done["ended"] - at, before, _cpu(clients)))
+    return VerbsRun(*_costs(count, done["ended"] - at, before, _cpu(clients)))
 
 
 def _costs(count: int, elapsed: float, before: list[float], after: list[float]) -> tuple[Cost, Cost]:
@@ -143,7 +143,7 @@ def _say(end: "subprocess.Popen[str]", text: str) -> None:
     end.stdin.flush()
 
 
-def table(result: Result) -> str:
+def table(result: VerbsResult) -> str:
     """The result for people."""
     fast, own = result.program, result.own
     program, agents_own = _mbit(result.paced_program), _mbit(result.paced_own)
@@ -158,7 +158,7 @@ def table(result: Result) -> str:
     return "\n".join(lines)
 
 
-def _mbit(one: Run) -> float:
+def _mbit(one: VerbsRun) -> float:
     return one.rate * LARGE * 8 / 1e6
 
 

@@ -94,7 +94,7 @@ def merge(directory: Path, path: Path) -> None:
         merged.writelines(line + "\n" for _, line in lines)
 
 
-class Writer:
+class HistoryWriter:
     """Appends the lab's own records; every line reaches the file at once."""
 
     def __init__(self, path: Path, node: str = "lab") -> None:
@@ -112,7 +112,7 @@ class Writer:
         """Close the file."""
         self._file.close()
 
-    def __enter__(self) -> "Writer":
+    def __enter__(self) -> "HistoryWriter":
         return self
 
     def __exit__(

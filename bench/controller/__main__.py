@@ -31,7 +31,7 @@ LOCATOR = 0xFCBB_BB00
 
 
 @dataclass(frozen=True)
-class Result:
+class ControllerResult:
     """Seconds for all switches, from empty and adopted; and for one by p4runtime-sh, None where it is not there."""
 
     switches: int
@@ -102,7 +102,7 @@ def servers(directory: Path, switches: int) -> Iterator[None]:
             process.kill()
 
 
-def measure(switches: int, count: int) -> Result:
+def measure(switches: int, count: int) -> ControllerResult:
     """Run the benchmark."""
     wanted = entries(count)
     with tempfile.TemporaryDirectory(prefix="mrcbench") as name:
@@ -110,7 +110,7 @@ def measure(switches: int, count: int) -> Result:
         with servers(directory, switches):
             from_empty, adopted = asyncio.run(_twice(directory, switches, wanted))
         with servers(directory, 1):
-            return Result(switches, count, from_empty, adopted, _p4sh(directory, count))
+            return ControllerResult(switches, count, from_empty, adopted, _p4sh(directory, count))
 
 
 def _p4sh(directory: Path, count: int) -> float | None:

@@ -64,7 +64,7 @@ class Paced:
 
 
 @dataclass(frozen=True)
-class Result:
+class HostResult:
     """One run. Bare costs are by frame size."""
 
     bare_send: dict[int, Cost]
@@ -80,7 +80,7 @@ class Result:
         return self.transfer_rate / self.bare_receive[SIZES[-1]].rate
 
 
-def run(planes: int = 1, packets: int = 50_000, seconds: float = 1.0, paced_seconds: float = _PACED_S) -> Result:
+def run(planes: int = 1, packets: int = 50_000, seconds: float = 1.0, paced_seconds: float = _PACED_S) -> HostResult:
     """Measure everything; needs root. Raises RuntimeError with the words of what failed."""
     load = Load(planes, packets, _ATTRIBUTES)
     with tempfile.TemporaryDirectory(dir=_memory_directory()) as name:
@@ -95,7 +95,7 @@ def run(planes: int = 1, packets: int = 50_000, seconds: float = 1.0, paced_seco
     bare[SIZES[-1]] = max((one for one, _ in rounds), key=lambda costs: costs[1].rate)
     fastest = max((costs for _, costs in rounds), key=lambda costs: costs[0].rate)
     sends, receives = {s: b[0] for s, b in bare.items()}, {s: b[1] for s, b in bare.items()}
-    return Result(sends, receives, fastest[0].rate, *_splits(load, fastest), paced)
+    return HostResult(sends, receives, fastest[0].rate, *_splits(load, fastest), paced)
 
 
 def _splits(load: Load, costs: tuple[Cost, Cost]) -> tuple[Split, Split]:
@@ -119,7 +119,7 @@ def _paced(names: tuple[str, str], directory: Path, rate: float, seconds: float)
     return Paced(rate, *benchwire.transfer(names, directory, load))
 
 
-def table(result: Result) -> str:
+def table(result: HostResult) -> str:
     """The result for people."""
     lines = ["bare AF_PACKET in Python      sent/s  µs CPU    received/s  µs CPU"]
     for size in SIZES:

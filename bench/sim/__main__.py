@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _show(hosts: int, traffic: str, size: int, result: load.Result, as_json: bool) -> None:
+def _show(hosts: int, traffic: str, size: int, result: load.SimResult, as_json: bool) -> None:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
     rate, cost = result.packets / result.wall, result.cpu / result.packets
     times = [result.completed(share) for share in (0.0, 0.5, 0.99, 1.0)]

@@ -52,7 +52,7 @@ TRAFFIC: dict[str, Callable[[list[str], random.Random], Pairs]] = {
 
 
 @dataclass(frozen=True)
-class Result:
+class SimResult:
     """Data packets sent (again, too), seconds of wall and CPU that they took, completion times in virtual seconds."""
 
     hosts: int
@@ -74,7 +74,7 @@ def fabric(hosts: int) -> Fabric:
     return Fabric(FabricSpec(planes=1, t0s=t0s, t1s=HOSTS_PER_T0, hosts_per_t0=HOSTS_PER_T0, link=link))
 
 
-def run(hosts: int, traffic: str, size: int, seed: int = 1) -> Result:
+def run(hosts: int, traffic: str, size: int, seed: int = 1) -> SimResult:
     """Let all of them send `size` bytes at time 0; RuntimeError where that is not done in ten virtual seconds."""
     began = time.perf_counter()
     clock, model = Clock(), fabric(hosts)
@@ -99,7 +99,7 @@ def run(hosts: int, traffic: str, size: int, seed: int = 1) -> Result:
     completions = _finish(clock, endpoints, pending)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     packets = sum(qp.stats.sent_packets for endpoint in endpoints.values() for qp in endpoint.qps.values())
-    return Result(len(endpoints), packets, wall, cpu, setup, tuple(sorted(completions)))
+    return SimResult(len(endpoints), packets, wall, cpu, setup, tuple(sorted(completions)))
 
 
 def _write(sender: Any, receiver: Any, source: bytearray, target: bytearray) -> None:

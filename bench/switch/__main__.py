@@ -14,7 +14,7 @@ from rich.console import Console
 
 from mrclab.bench.switch import table, targets
 from mrclab.bench.switch.generator import pin
-from mrclab.bench.switch.measure import QUICK, Effort, Result, measure_kernel, measure_process
+from mrclab.bench.switch.measure import QUICK, Effort, SwitchResult, measure_kernel, measure_process
 from mrclab.bench.switch.wire import BenchError
 from mrclab.topo.errors import TopoError
 
@@ -43,7 +43,7 @@ def effort(args: argparse.Namespace) -> Effort:
     return Effort(trial_seconds=args.seconds, switches=args.switches, sizes=sizes)
 
 
-def run(args: argparse.Namespace, console: Console) -> list[Result]:
+def run(args: argparse.Namespace, console: Console) -> list[SwitchResult]:
     """Measure all that were asked for, one after the other."""
     cpus = sorted(os.sched_getaffinity(0))
     switch_cpu = cpus[1] if len(cpus) > 1 else None
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, console: Console) -> list[Result]:
             reason = targets.missing(key)
             if reason is not None:
                 title = targets.TARGETS[key].title
-                results.append(Result(key, title, skipped=reason))
+                results.append(SwitchResult(key, title, skipped=reason))
             elif key == KERNEL:
                 results.append(measure_kernel(wanted, status.update))
             else:

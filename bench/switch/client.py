@@ -18,7 +18,7 @@ RETRY = 0.002  # seconds
 DEVICE_ID = 1
 
 
-class Client:
+class P4RuntimeClient:
     """Context manager; waits until the switch answers its first RPC."""
 
     def __init__(self, path: Path) -> None:
@@ -27,7 +27,7 @@ class Client:
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> P4RuntimeClient:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mrclab.bench.switch import frames
-from mrclab.bench.switch.wire import Wire
+from mrclab.bench.switch.wire import BenchWire
 from mrclab.topo.linux.kernel import in_namespace
 
 BATCH = 32
@@ -79,10 +79,10 @@ class Offer:
         return 1 - self.received / self.sent if self.sent else 0.0
 
 
-class Generator:
+class TrafficGenerator:
     """Both far ends of the switch's cables. Raises OSError where packet sockets are not allowed."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: BenchWire) -> None:
         self._mac = wire.port_mac
         self._send = _packet_socket(wire.outside, wire.far(frames.IN_PORT))
         self._send.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER_BYTES)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from mrclab.bench.switch import frames
 from mrclab.bench.switch.client import Entries
-from mrclab.bench.switch.generator import Generator, Offer
+from mrclab.bench.switch.generator import Offer, TrafficGenerator
 from mrclab.bench.switch.inside import program_seconds
-from mrclab.bench.switch.targets import SOFT, Process, Target, kernel_forwarding, process, provision
-from mrclab.bench.switch.wire import BenchError, Wire, wire
+from mrclab.bench.switch.targets import SOFT, BenchTarget, SwitchProcess, kernel_forwarding, process, provision
+from mrclab.bench.switch.wire import BenchError, BenchWire, wire
 from mrclab.lab.command.p4build import P4_INFO
 
 LOSS = 0.001
@@ -61,7 +61,7 @@ class Speed:
 
 
 @dataclass
-class Result:
+class SwitchResult:
     """One target. None: not measured, or has no such thing."""
 
     key: str
@@ -82,9 +82,9 @@ class Result:
         return asdict(self)
 
 
-def measure_process(target: Target, effort: Effort, cpu: int | None, say: Say) -> Result:
+def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, say: Say) -> SwitchResult:
     """Measure one P4 switch. Raises BenchError."""
-    result = Result(target.key, target.title)
+    result = SwitchResult(target.key, target.title)
     with tempfile.TemporaryDirectory(prefix="mrclab-bench-") as text, _bench() as (cables, generator):
         directory = Path(text)
         say(f"{target.title}: start-up")
@@ -111,9 +111,9 @@ def measure_process(target: Target, effort: Effort, cpu: int | None, say: Say) -
     return result
 
 
-def measure_kernel(effort: Effort, say: Say) -> Result:
+def measure_kernel(effort: Effort, say: Say) -> SwitchResult:
     """Measure the kernel's forwarding; `skipped` says why where it has none."""
-    result = Result("kernel", "Linux seg6local")
+    result = SwitchResult("kernel", "Linux seg6local")
     with _bench() as (cables, generator):
         try:
             with kernel_forwarding(cables):
@@ -127,16 +127,16 @@ def measure_kernel(effort: Effort, say: Say) -> Result:
 
 
 @contextmanager
-def _bench() -> Iterator[tuple[Wire, Generator]]:
+def _bench() -> Iterator[tuple[BenchWire, TrafficGenerator]]:
     with wire() as cables:
-        generator = Generator(cables)
+        generator = TrafficGenerator(cables)
         try:
             yield cables, generator
         finally:
             generator.close()
 
 
-def _check(generator: Generator, title: str) -> None:
+def _check(generator: TrafficGenerator, title: str) -> None:
     """See that frames come out as they must. Raises BenchError."""
     for size in frames.SIZES:
         got = generator.one(size)
@@ -149,7 +149,7 @@ def _check(generator: Generator, title: str) -> None:
             )
 
 
-def _speed(generator: Generator, size: int, effort: Effort, one: Process) -> Speed:
+def _speed(generator: TrafficGenerator, size: int, effort: Effort, one: SwitchProcess) -> Speed:
     best, saturated, limited = search(lambda rate: generator.offer(size, rate, effort.trial_seconds), effort.steps)
     cpu = one.cpu_seconds()
     steady = generator.offer(size, best.rate * 0.9, effort.trial_seconds)
@@ -198,7 +198,7 @@ def carried(offer: Offer) -> bool:
     return offer.loss <= LOSS and offer.until_last - offer.seconds <= LATE * offer.seconds
 
 
-def _kernel_speed(generator: Generator, size: int, effort: Effort) -> Speed:
+def _kernel_speed(generator: TrafficGenerator, size: int, effort: Effort) -> Speed:
     """The kernel works in the sender's own time: what that exceeds sends that nobody forwards is its CPU time."""
     nobody = generator.offer(size, math.inf, effort.trial_seconds, mac=b"\x02\xff\xff\xff\xff\xff")
     flood = generator.offer(size, math.inf, effort.trial_seconds)
@@ -212,7 +212,7 @@ def _quantile(times: list[float], share: float) -> float:
     return times[min(int(len(times) * share), len(times) - 1)] if times else math.nan
 
 
-def _starts(target: Target, directory: Path, cables: Wire, times: int, cpu: int | None) -> list[float]:
+def _starts(target: BenchTarget, directory: Path, cables: BenchWire, times: int, cpu: int | None) -> list[float]:
     seconds = []
     for _ in range(times):
         with process(target, directory, cables.name, cpu=cpu) as one:
@@ -220,7 +220,7 @@ def _starts(target: Target, directory: Path, cables: Wire, times: int, cpu: int 
     return seconds
 
 
-def _inserts(one: Process) -> tuple[float, float]:
+def _inserts(one: SwitchProcess) -> tuple[float, float]:
     """Return the seconds that the inserts took with one RPC for all, and one by one."""
     make = Entries(P4_INFO).entry
     forward = (frames.OUT_PORT, frames.OUT_SOURCE, frames.OUT_DESTINATION)
@@ -235,7 +235,7 @@ def _inserts(one: Process) -> tuple[float, float]:
     return together, time.monotonic() - begun
 
 
-def _fleet(target: Target, directory: Path, name: str, count: int) -> float:
+def _fleet(target: BenchTarget, directory: Path, name: str, count: int) -> float:
     """Return the seconds until so many switches without ports, started at once on all CPUs, have answered an RPC."""
     with ExitStack() as stack:
         begun = time.monotonic()

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from mrclab.bench.switch.measure import INSERTS, Result, Speed
+from mrclab.bench.switch.measure import INSERTS, Speed, SwitchResult
 
 NOTHING = "–"
 
 
-def show(results: list[Result], console: Console) -> None:
+def show(results: list[SwitchResult], console: Console) -> None:
     """Print one table of rates and one of processes."""
     measured = [result for result in results if result.skipped is None]
     if measured:
@@ -25,7 +25,7 @@ def show(results: list[Result], console: Console) -> None:
             console.print(f"{result.title}: not measured: {result.skipped}", markup=False)
 
 
-def _speeds(results: list[Result]) -> Table:
+def _speeds(results: list[SwitchResult]) -> Table:
     table = Table(title="one direction, one CPU for the switch", title_justify="left")
     table.add_column("")
     for heading in ("frame", "loss-free", "saturated", "CPU/packet", "program's", "latency, median", "99 %"):
@@ -49,12 +49,12 @@ def _speed(speed: Speed) -> list[str]:
     ]
 
 
-def _processes(results: list[Result]) -> Table:
+def _processes(results: list[SwitchResult]) -> Table:
     table = Table(title="the process", title_justify="left")
     table.add_column("")
     for result in results:
         table.add_column(result.title, justify="right")
-    rows: list[tuple[str, Callable[[Result], str]]] = [
+    rows: list[tuple[str, Callable[[SwitchResult], str]]] = [
         ("start to first RPC answered", lambda r: _milliseconds(r.start_seconds)),
         ("program and first entries", lambda r: _milliseconds(r.load_seconds)),
         (f"{INSERTS} inserts, one RPC", lambda r: _milliseconds(r.inserts_seconds)),

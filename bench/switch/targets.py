@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mrclab.bench.switch import frames
-from mrclab.bench.switch.client import DEVICE_ID, Client, Entries
-from mrclab.bench.switch.wire import BenchError, Wire, ip, run
+from mrclab.bench.switch.client import DEVICE_ID, Entries, P4RuntimeClient
+from mrclab.bench.switch.wire import BenchError, BenchWire, ip, run
 from mrclab.lab.command.p4build import P4_INFO, P4_JSON
 from mrclab.topo.linux import thrift
 from mrclab.topo.linux.targets import BMV2_PROGRAM
@@ -33,7 +33,7 @@ _THRIFT_PORT = 9090
 
 
 @dataclass(frozen=True)
-class Target:
+class BenchTarget:
     """A P4 switch that runs as a process."""
 
     key: str
@@ -45,13 +45,13 @@ class Target:
 
     def argv(self, path: Path, ports: Sequence[int]) -> list[str]:
         """Return the command line of one switch that serves P4Runtime on the socket `path`."""
-        wires = [word for port in ports for word in ("-i", f"{port}@{Wire.port(port)}")]
+        wires = [word for port in ports for word in ("-i", f"{port}@{BenchWire.port(port)}")]
         grpc = ["--grpc-server-addr", f"unix:{path}", "--cpu-port", str(CPU_PORT), "--drop-port", str(DROP_PORT)]
         common = ["--no-p4", "--device-id", str(DEVICE_ID), *wires, *self.flags]
         return [*self.program, *common, *self.target_flags, *grpc, "--priority-queues", str(PRIORITIES)]
 
 
-SOFT = Target(
+SOFT = BenchTarget(
     "soft",
     "softswitch",
     (sys.executable, "-m", "mrclab.softswitch"),
@@ -60,8 +60,8 @@ SOFT = Target(
 )
 AHEAD = ("nice", "-n", "-15")
 """What BMv2 has in place of real-time priority."""
-BMV2 = Target("bmv2", "BMv2", (*AHEAD, BMV2_PROGRAM), (), ("--",))
-BMV2_OFF = Target("bmv2-off", "BMv2 -L off", (*AHEAD, BMV2_PROGRAM), ("--log-level", "off"), ("--",))
+BMV2 = BenchTarget("bmv2", "BMv2", (*AHEAD, BMV2_PROGRAM), (), ("--",))
+BMV2_OFF = BenchTarget("bmv2-off", "BMv2 -L off", (*AHEAD, BMV2_PROGRAM), ("--log-level", "off"), ("--",))
 TARGETS = {target.key: target for target in (SOFT, BMV2, BMV2_OFF)}
 
 
@@ -72,11 +72,11 @@ def missing(key: str) -> str | None:
     return None
 
 
-class Process:
+class SwitchProcess:
     """One running switch. `ready_seconds` is from its start to the first RPC answered."""
 
     def __init__(
-        self, target: Target, directory: Path, name: str, number: int, cpu: int | None, ports: Sequence[int]
+        self, target: BenchTarget, directory: Path, name: str, number: int, cpu: int | None, ports: Sequence[int]
     ) -> None:
         self.target = target
         self.socket = directory / f"{target.key}-{number}.sock"
@@ -92,7 +92,7 @@ class Process:
             ]
             argv[len(target.program) : len(target.program)] = addresses
         pinned = [] if cpu is None else ["taskset", "-c", str(cpu)]
-        self.client = Client(self.socket)
+        self.client = P4RuntimeClient(self.socket)
         self.begun = time.monotonic()
         self.ready_seconds = 0.0
         with self.log.open("wb") as log:
@@ -153,22 +153,22 @@ class Process:
 
 @contextlib.contextmanager
 def process(
-    target: Target,
+    target: BenchTarget,
     directory: Path,
     name: str,
     number: int = 0,
     cpu: int | None = None,
     ports: Sequence[int] = (frames.IN_PORT, frames.OUT_PORT),
-) -> Iterator[Process]:
+) -> Iterator[SwitchProcess]:
     """Run one switch in the namespace `name` for as long as the block runs, on one CPU or (None) on all."""
-    one = Process(target, directory, name, number, cpu, ports)
+    one = SwitchProcess(target, directory, name, number, cpu, ports)
     try:
         yield one
     finally:
         one.stop()
 
 
-def provision(client: Client) -> None:
+def provision(client: P4RuntimeClient) -> None:
     """Load the lab's program and the entries that the benchmark's frames need."""
     client.become_primary()
     client.load(P4_JSON, P4_INFO)
@@ -185,9 +185,9 @@ def provision(client: Client) -> None:
 
 
 @contextlib.contextmanager
-def kernel_forwarding(wire: Wire) -> Iterator[None]:
+def kernel_forwarding(wire: BenchWire) -> Iterator[None]:
     """Have the kernel do it: End with the NEXT-C-SID flavour, then plain routing. BenchError where it cannot."""
-    near, out = Wire.port(frames.IN_PORT), Wire.port(frames.OUT_PORT)
+    near, out = BenchWire.port(frames.IN_PORT), BenchWire.port(frames.OUT_PORT)
     block = f"{frames.BLOCK >> 16:x}:{frames.BLOCK & 0xFFFF:x}"
     gateway, mac = "fe80::1", ":".join(f"{byte:02x}" for byte in frames.OUT_DESTINATION.to_bytes(6, "big"))
     source = ":".join(f"{byte:02x}" for byte in frames.OUT_SOURCE.to_bytes(6, "big"))

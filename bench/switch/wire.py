@@ -21,7 +21,7 @@ class BenchError(Exception):
 
 
 @dataclass(frozen=True)
-class Wire:
+class BenchWire:
     """Both ends. `outside` and `inside` are descriptors of namespaces, `name` is the inner one's."""
 
     outside: int
@@ -55,19 +55,19 @@ def namespace(label: str) -> Iterator[tuple[str, int]]:
 
 
 @contextlib.contextmanager
-def wire() -> Iterator[Wire]:
+def wire() -> Iterator[BenchWire]:
     """Lay the cables; they go with their namespaces."""
     with namespace("gen") as (outer, outside), namespace("sw") as (inner, inside):
         for number in (IN_PORT, OUT_PORT):
-            near, far = Wire.port(number), Wire.far(number)
+            near, far = BenchWire.port(number), BenchWire.far(number)
             ip(inner, "link", "add", near, "mtu", MTU, "type", "veth", "peer", "name", far, "mtu", MTU, "netns", outer)
             ip(inner, "link", "set", near, "up")
             ip(outer, "link", "set", far, "up")
-        kernel.offloads_off(inside, [Wire.port(n) for n in (IN_PORT, OUT_PORT)])
-        kernel.offloads_off(outside, [Wire.far(n) for n in (IN_PORT, OUT_PORT)])
-        address = Path(f"/sys/class/net/{Wire.port(IN_PORT)}/address")
+        kernel.offloads_off(inside, [BenchWire.port(n) for n in (IN_PORT, OUT_PORT)])
+        kernel.offloads_off(outside, [BenchWire.far(n) for n in (IN_PORT, OUT_PORT)])
+        address = Path(f"/sys/class/net/{BenchWire.port(IN_PORT)}/address")
         mac = bytes.fromhex(run("ip", "netns", "exec", inner, "cat", str(address)).strip().replace(":", ""))
-        yield Wire(outside, inside, inner, mac)
+        yield BenchWire(outside, inside, inner, mac)
 
 
 def ip(name: str, *words: object) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from mrclab.experiments.campaign import journal, page, plan, work
-from mrclab.experiments.campaign.plan import Job, Plan
+from mrclab.experiments.campaign.plan import CampaignPlan, Job
 from mrclab.lab.command.display import progress
 from mrclab.lab.errors import Interrupted, Refused
 from mrclab.lab.run import suite, worlds
@@ -62,7 +62,7 @@ def _ask(runs: int) -> None:
     typer.confirm(f"This campaign has {runs:,} runs. Begin?", abort=True, err=True)
 
 
-def _work(planned: Plan, table: journal.Journal, workers: int) -> None:
+def _work(planned: CampaignPlan, table: journal.Journal, workers: int) -> None:
     """Do what has no row yet."""
     done = table.done()
     total = len(planned)
@@ -81,11 +81,11 @@ def _work(planned: Plan, table: journal.Journal, workers: int) -> None:
             bar(f"{there + number} of {total}, {failed} not held, {show_seconds(left)} left", there + number, total)
 
 
-def _left(planned: Plan, done: set[str]) -> Iterator[Job]:
+def _left(planned: CampaignPlan, done: set[str]) -> Iterator[Job]:
     return (job for job in planned if job.key not in done)
 
 
-def _conclude(planned: Plan, table: journal.Journal) -> int:
+def _conclude(planned: CampaignPlan, table: journal.Journal) -> int:
     """Write page and Parquet file, say what there is; returns the exit status."""
     rows = {journal.key_of(row): row for row in table.rows}
     mine = [(rows[job.key], job.replay) for job in planned]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.campaign.plan import Plan, key
+from mrclab.experiments.campaign.plan import CampaignPlan, key
 from mrclab.lab.errors import LabError
 
 ROWS, ABOUT, PARQUET = "runs.jsonl", "campaign.json", "runs.parquet"
@@ -28,7 +28,7 @@ class Journal:
         self._path = directory / ROWS
         self.rows: list[Row] = []
 
-    def open(self, plan: Plan) -> None:
+    def open(self, plan: CampaignPlan) -> None:
         """Read what is there; LabError where it is of another scenario or other fields."""
         self.directory.mkdir(parents=True, exist_ok=True)
         about = {"scenario": plan.source, "digest": plan.digest, "fields": sorted(plan.fields)}

@@ -17,7 +17,7 @@ _RESULTS = ("held", "failed")  # states of runs that say something about the net
 
 
 @dataclass(frozen=True)
-class Group:
+class ValueGroup:
     """The runs with one value of a field, as one expectation saw them."""
 
     value: str
@@ -32,7 +32,7 @@ class Sensitivity:
 
     field: str
     explained: float | None
-    groups: Sequence[Group]
+    groups: Sequence[ValueGroup]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _sensitivity(name: str, rows: Sequence[Row], field: str, of: Callable[[Row],
     for value, members in parts.items():
         figures = _values(name, members)
         held = sum(row["verdicts"][name]["ok"] for row in members)
-        groups.append(Group(value, held, len(members), summary(figures) if figures else None))
+        groups.append(ValueGroup(value, held, len(members), summary(figures) if figures else None))
     return Sensitivity(field, explained([_values(name, members) for members in parts.values()]), groups)
 
 

@@ -48,7 +48,7 @@ def key(variant: str, values: Mapping[str, Any], seed: int) -> str:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CampaignPlan:
     """A campaign before it runs. Iterating gives its jobs: all variants and values with one seed before the next."""
 
     settings: tuple[tuple[str, Mapping[str, Any], str], ...]  # variant, values, scenario text
@@ -66,7 +66,7 @@ class Plan:
                 yield Job(variant, values, seed, text, self.source)
 
 
-def make(loaded: Loaded, seeds: Sequence[int], swept: Mapping[str, Sequence[Any]], variant: str = "") -> Plan:
+def make(loaded: Loaded, seeds: Sequence[int], swept: Mapping[str, Sequence[Any]], variant: str = "") -> CampaignPlan:
     """Check every combination; ScenarioError names those that the scenario's models refuse."""
     virtual = scenario.in_world(loaded, "sim")
     chosen = (virtual.pick(variant),) if variant else virtual.runs
@@ -76,7 +76,7 @@ def make(loaded: Loaded, seeds: Sequence[int], swept: Mapping[str, Sequence[Any]
             values = dict(zip(swept, drawn, strict=True))
             settings.append((one.variant, values, scenario.with_values(one, values).text))
     digest = hashlib.sha256("\n".join(one.text for one in chosen).encode()).hexdigest()
-    return Plan(tuple(settings), seeds, tuple(swept), loaded.source, digest)
+    return CampaignPlan(tuple(settings), seeds, tuple(swept), loaded.source, digest)
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.paper.figures import Experiment, Row, load
+from mrclab.experiments.paper.figures import Experiment, FigureRow, load
 from mrclab.lab.errors import LabError
 from mrclab.lab.measure.intervals import Figure, summary
 
@@ -15,7 +15,7 @@ _NAMED = re.compile(r"[\w-]+ \(([\w-]+)\)")
 
 
 @dataclass(frozen=True)
-class Run:
+class SuiteRun:
     """One run of a suite, as its JSON tells."""
 
     scenario: str
@@ -36,7 +36,7 @@ class Run:
 class Line:
     """A row of an experiment with our figure over all seeds. `verdicts` has one entry per seed that gave a value."""
 
-    row: Row
+    row: FigureRow
     figure: Figure | None
     verdicts: tuple[bool, ...]
     ratio: float | None  # ours over the paper's
@@ -56,7 +56,7 @@ class Chapter:
     """One experiment with its runs and lines."""
 
     experiment: Experiment
-    runs: tuple[Run, ...]
+    runs: tuple[SuiteRun, ...]
     lines: tuple[Line, ...]
 
     @property
@@ -73,7 +73,7 @@ class Chapter:
         return sorted({run.seed for run in self.runs if run.counts})
 
 
-def read_runs(directory: Path) -> tuple[list[Run], dict[str, Any]]:
+def read_runs(directory: Path) -> tuple[list[SuiteRun], dict[str, Any]]:
     """The runs of a suite's directory, and versions and machine; LabError where it is none."""
     try:
         told = json.loads((directory / "suite.json").read_text(encoding="utf-8"))
@@ -83,16 +83,16 @@ def read_runs(directory: Path) -> tuple[list[Run], dict[str, Any]]:
     return runs, {"versions": told.get("versions", {}), "machine": told.get("machine", {})}
 
 
-def _run(directory: Path, entry: dict[str, Any]) -> Run:
+def _run(directory: Path, entry: dict[str, Any]) -> SuiteRun:
     named = [(_NAMED.fullmatch(verdict["kind"]), verdict) for verdict in entry["verdicts"]]
     values = {match[1]: float(verdict["value"]) for match, verdict in named if match and verdict["value"] is not None}
     missed = tuple(f"{v['wanted']}: {v['saw']}" for _, v in named if not v["ok"])
     place = directory / entry["directory"] if entry["directory"] else None
     trouble = (entry["trouble"],) if entry["trouble"] else ()
-    return Run(entry["name"], entry["variant"], entry["seed"], entry["state"], place, values, (*trouble, *missed))
+    return SuiteRun(entry["name"], entry["variant"], entry["seed"], entry["state"], place, values, (*trouble, *missed))
 
 
-def hold(runs: Sequence[Run], experiments: Sequence[Experiment] | None = None) -> list[Chapter]:
+def hold(runs: Sequence[SuiteRun], experiments: Sequence[Experiment] | None = None) -> list[Chapter]:
     """Every experiment with its runs; those that were not run have none."""
     chapters = []
     for experiment in experiments if experiments is not None else load():
@@ -101,7 +101,7 @@ def hold(runs: Sequence[Run], experiments: Sequence[Experiment] | None = None) -
     return chapters
 
 
-def _line(row: Row, runs: Sequence[Run]) -> Line:
+def _line(row: FigureRow, runs: Sequence[SuiteRun]) -> Line:
     by_seed: dict[int, dict[tuple[str, str], float]] = {}
     for run in runs:
         if run.counts:

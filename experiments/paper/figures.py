@@ -31,7 +31,7 @@ def _matches(pattern: re.Pattern[str], example: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-class Row(Strict):
+class FigureRow(Strict):
     """One number of the paper and ours beside it."""
 
     what: str
@@ -79,7 +79,7 @@ class Experiment(Strict):
     title: str
     mirrors: str = Field(description="figure or table of the paper")
     paper_says: str
-    rows: list[Row]
+    rows: list[FigureRow]
     over_time: list[str] = Field(default=[], description="variants whose goodput is drawn over time")
     flows: bool = Field(default=False, description="draw each flow of the first of them")
     curve: Literal["collective"] | None = Field(default=None, description="completion times by size, for each variant")

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from mrclab.experiments.paper.book import Chapter, Line, Run
+from mrclab.experiments.paper.book import Chapter, Line, SuiteRun
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import results
 from mrclab.lab.report.plots import compare, goodput, style
@@ -119,10 +119,10 @@ def _variants(chapter: Chapter) -> list[str]:
     return list(dict.fromkeys(run.variant for run in chapter.runs))
 
 
-def _first(runs: Sequence[Run], variant: str) -> Run | None:
+def _first(runs: Sequence[SuiteRun], variant: str) -> SuiteRun | None:
     return next((run for run in runs if run.variant == variant and run.counts and run.directory is not None), None)
 
 
-def _measures(run: Run) -> Measures:
+def _measures(run: SuiteRun) -> Measures:
     assert run.directory is not None
     return results.load(run.directory).measures

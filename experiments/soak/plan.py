@@ -1,7 +1,7 @@
 """What one seed makes: a fabric, transfers between its hosts, and what befalls them. Pure: a seed says it all.
 
-Everything that breaks is whole again at `Plan.calm_at`; until then anything may happen to any cable, switch or host,
-all paths at once included.
+Everything that breaks is whole again at `SoakPlan.calm_at`; until then anything may happen to any cable, switch or
+host, all paths at once included.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FAULT_RTTS = 60  # how long things break, in round trips
 
 
 @dataclass(frozen=True)
-class Flow:
+class SoakFlow:
     """Writes on one QP. `messages` are (bytes, with an immediate), posted at `start` seconds."""
 
     source: str
@@ -53,22 +53,22 @@ class Blow:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SoakPlan:
     """All of one seed."""
 
     seed: int
     transport: Kind
     fabric: Fabric
     wire_format: bool
-    flows: tuple[Flow, ...]
+    flows: tuple[SoakFlow, ...]
     blows: tuple[Blow, ...]
     restarts: tuple[tuple[float, str], ...]  # (seconds, host): a process that ends, and another in its place
-    after: tuple[Flow, ...]  # of hosts that were restarted, begun anew
+    after: tuple[SoakFlow, ...]  # of hosts that were restarted, begun anew
     rtt: float
     calm_at: float
 
 
-def draw(seed: int) -> Plan:
+def draw(seed: int) -> SoakPlan:
     """The plan of a seed."""
     rng = random.Random(f"soak/{seed}")
     transport: Kind = "roce" if rng.random() < 0.15 else "mrc"
@@ -79,14 +79,14 @@ def draw(seed: int) -> Plan:
     flows = tuple(_flow(rng, fabric, hosts, calm, transport) for _ in range(rng.choice((1, 1, 2, 3, 5))))
     blows = tuple(_blow(rng, fabric, calm) for _ in range(rng.choice((0, 1, 2, 3, 5, 8))))
     restarts: tuple[tuple[float, str], ...] = ()
-    after: tuple[Flow, ...] = ()
+    after: tuple[SoakFlow, ...] = ()
     if rng.random() < 0.15:
         restarts = ((rng.random() * calm, rng.choice(hosts)),)
         name = restarts[0][1]
         other = rng.choice([host for host in hosts if host != name])
         ends = rng.choice(((name, other), (other, name)))
         after = (_flow(rng, fabric, list(ends), calm, transport, ends),)
-    return Plan(seed, transport, fabric, rng.random() < 0.1, flows, blows, restarts, after, rtt, calm)
+    return SoakPlan(seed, transport, fabric, rng.random() < 0.1, flows, blows, restarts, after, rtt, calm)
 
 
 def _fabric(rng: random.Random) -> Fabric:
@@ -116,7 +116,7 @@ def _flow(
     calm: float,
     transport: Kind,
     ends: tuple[str, str] | None = None,
-) -> Flow:
+) -> SoakFlow:
     source, destination = ends or tuple(rng.sample(hosts, 2))
     mtu = fabric.spec.path_mtu
     sizes = (0, 1, mtu - 1, mtu, 3 * mtu + 7, 20 * mtu, 80 * mtu)
@@ -130,7 +130,7 @@ def _flow(
             "dynamic_mpr": rng.random() < 0.3,
             "same_ev_rule": rng.random() < 0.8,
         }
-    return Flow(source, destination, rng.choice((0.0, rng.random() * calm)), messages, attributes)
+    return SoakFlow(source, destination, rng.choice((0.0, rng.random() * calm)), messages, attributes)
 
 
 # --- what befalls them ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 from mrclab.controller import nodefiles
 from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import element
-from mrclab.experiments.soak.plan import Blow, Flow, Plan
+from mrclab.experiments.soak.plan import Blow, SoakFlow, SoakPlan
 from mrclab.hosts import transports
 from mrclab.sim.breakage import SimBreakage
 from mrclab.sim.clock import Clock, ticks
@@ -29,10 +29,10 @@ _MOST_NOISE = 3000  # packets: it costs time and finds nothing more
 _Undo = Callable[[], object]
 
 
-class Transfer:
+class SoakTransfer:
     """A flow under way: its two QPs, the bytes at both ends, the completions that came."""
 
-    def __init__(self, rig: Rig, flow: Flow) -> None:
+    def __init__(self, rig: Rig, flow: SoakFlow) -> None:
         self.flow = flow
         self.sender, self.receiver = (rig.transports[name] for name in (flow.source, flow.destination))
         there, here = (one.config.host.address for one in (self.receiver, self.sender))
@@ -83,7 +83,7 @@ class Transfer:
 class Rig:
     """Everything of one plan, at time 0. `transfers` are those begun; `doomed` those that a restart ended."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SoakPlan) -> None:
         self.plan = plan
         self.clock = Clock()
         self.fabric = SimFabric(self.clock, plan.fabric, plan.seed)
@@ -91,8 +91,8 @@ class Rig:
         self.denylist = Denylist(plan.fabric)
         self.transports: dict[str, Any] = {}
         self.nics: dict[str, SimNic] = {}
-        self.transfers: list[Transfer] = []
-        self.doomed: list[Transfer] = []
+        self.transfers: list[SoakTransfer] = []
+        self.doomed: list[SoakTransfer] = []
         self.records: list[dict[str, Any]] = []
         self._choice = TransportSpec(kind=plan.transport)
         self._configs: dict[str, NodeConfig] = {}
@@ -122,8 +122,8 @@ class Rig:
         for seconds, host in plan.restarts:
             self.at(seconds, functools.partial(self._restart_host, host))
 
-    def _begin(self, flow: Flow) -> None:
-        self.transfers.append(Transfer(self, flow))
+    def _begin(self, flow: SoakFlow) -> None:
+        self.transfers.append(SoakTransfer(self, flow))
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mrclab.experiments.soak.plan import Plan, draw
-from mrclab.experiments.soak.rig import Rig, Transfer
+from mrclab.experiments.soak.plan import SoakPlan, draw
+from mrclab.experiments.soak.rig import Rig, SoakTransfer
 from mrclab.sim.clock import SECOND, ticks
 
 LIMIT_S = 3600.0
@@ -24,7 +24,7 @@ def run(seed: int) -> list[str]:
     return run_plan(draw(seed))
 
 
-def run_plan(plan: Plan) -> list[str]:
+def run_plan(plan: SoakPlan) -> list[str]:
     """Carry out a plan."""
     rig = Rig(plan)
     rig.clock.run(ticks(plan.calm_at + plan.rtt))
@@ -39,19 +39,19 @@ def run_plan(plan: Plan) -> list[str]:
     return trouble
 
 
-def _over(rig: Rig, transfer: Transfer) -> bool:
+def _over(rig: Rig, transfer: SoakTransfer) -> bool:
     """Whether nothing more is to come of a transfer."""
     if not transfer.done:
         return False
     return rig.plan.transport == "roce" or len(transfer.received) >= len(transfer.immediates)
 
 
-def _name(transfer: Transfer) -> str:
+def _name(transfer: SoakTransfer) -> str:
     flow = transfer.flow
     return f"{flow.source} to {flow.destination}, begun at {flow.start:g} s"
 
 
-def _judge(rig: Rig, transfer: Transfer) -> Iterator[str]:
+def _judge(rig: Rig, transfer: SoakTransfer) -> Iterator[str]:
     """What must hold of a transfer: each write completed once, in order, each byte in its place and none elsewhere."""
     name = _name(transfer)
     transfer.poll()
@@ -74,7 +74,7 @@ def _judge(rig: Rig, transfer: Transfer) -> Iterator[str]:
         yield f"{name}: immediates {told}, not {transfer.immediates}"
 
 
-def _judge_prefix(transfer: Transfer) -> Iterator[str]:
+def _judge_prefix(transfer: SoakTransfer) -> Iterator[str]:
     """What completed with success is there."""
     size = 0
     for completion, (length, _) in zip(transfer.completions, transfer.flow.messages, strict=False):
@@ -85,7 +85,7 @@ def _judge_prefix(transfer: Transfer) -> Iterator[str]:
         yield f"{_name(transfer)}: a write that completed is not in its place"
 
 
-def _judge_doomed(transfer: Transfer) -> Iterator[str]:
+def _judge_doomed(transfer: SoakTransfer) -> Iterator[str]:
     """A transfer that a restart ended: what completed is there, once and in order, and nothing elsewhere."""
     got = [c.wr_id for c in transfer.completions]
     if got != list(range(len(got))):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mrclab.lab.run.world import Clock
+from mrclab.lab.run.world import NodeAccess
 
 WRITE_BYTES = 4 << 20
 
@@ -28,7 +28,7 @@ def lost(sender: Mapping[str, Any], receiver: Mapping[str, Any]) -> int:
 class Streams:
     """Writes over `qps` QPs per (source, destination) pair, from `start` until `stop`."""
 
-    def __init__(self, lab: Clock, pairs: Iterable[tuple[str, str]], qps: int = 1, writes: int = 1) -> None:
+    def __init__(self, lab: NodeAccess, pairs: Iterable[tuple[str, str]], qps: int = 1, writes: int = 1) -> None:
         self._lab = lab
         self._writes = writes
         self._regions = {host: self._region(host) for host in sorted({host for pair in pairs for host in pair})}

@@ -25,7 +25,7 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class Frame:
+class CapturedFrame:
     """One frame as a port saw it. `time` is nanoseconds since the epoch; `length` what it had on the wire."""
 
     time: int
@@ -35,7 +35,7 @@ class Frame:
     length: int
 
 
-class Writer:
+class PcapngWriter:
     """Writes one file. Comments stand at the first frame after they were given."""
 
     def __init__(self, file: BinaryIO, interfaces: Sequence[Interface]) -> None:
@@ -56,7 +56,7 @@ class Writer:
         """Say something at the next frame."""
         self._comments.append(text)
 
-    def write(self, frame: Frame) -> None:
+    def write(self, frame: CapturedFrame) -> None:
         """Append one frame."""
         head = struct.pack(
             "<IIIII", frame.interface, frame.time >> 32, frame.time & 0xFFFF_FFFF, len(frame.data), frame.length
@@ -73,7 +73,7 @@ class Writer:
 
 
 def store(
-    path: Path, interfaces: Sequence[Interface], frames: Iterable[Frame], notes: Iterable[tuple[int, str]]
+    path: Path, interfaces: Sequence[Interface], frames: Iterable[CapturedFrame], notes: Iterable[tuple[int, str]]
 ) -> int:
     """Write frames in the order of time, each note (time, text) at the first frame that is not before it.
 
@@ -81,7 +81,7 @@ def store(
     """
     waiting = sorted(notes)
     with path.open("wb") as file:
-        writer = Writer(file, interfaces)
+        writer = PcapngWriter(file, interfaces)
         for frame in sorted(frames, key=lambda each: each.time):
             while waiting and waiting[0][0] <= frame.time:
                 writer.comment(waiting.pop(0)[1])

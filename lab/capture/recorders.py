@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mrclab.lab import history
 from mrclab.lab.capture import pcapng
-from mrclab.lab.capture.pcapng import Frame
+from mrclab.lab.capture.pcapng import CapturedFrame
 from mrclab.lab.capture.taps import Taps
 from mrclab.lab.history import Record
 
@@ -57,7 +57,7 @@ def phrase(record: Record) -> str:
 def record_all(taps: Taps, faults: Faults, path: Path, enough: Callable[[int], bool]) -> int:
     """Write every frame into one file until `enough(frames so far)`; returns their number. OSError as it comes."""
     with path.open("wb") as file:
-        writer = pcapng.Writer(file, taps.interfaces)
+        writer = pcapng.PcapngWriter(file, taps.interfaces)
         while not enough(writer.frames):
             for _, record in faults.new():
                 writer.comment(phrase(record))
@@ -72,7 +72,7 @@ class AroundFaults:
     def __init__(self, taps: Taps, faults: Faults, folder: Path, before: float, after: float) -> None:
         self._taps, self._faults, self._folder = taps, faults, folder
         self._before, self._after = round(before * _NANO), round(after * _NANO)
-        self._ring: deque[Frame] = deque()
+        self._ring: deque[CapturedFrame] = deque()
         self._notes: deque[tuple[int, str]] = deque()
         self._wanted: list[_Wanted] = []
         self.files: list[Path] = []

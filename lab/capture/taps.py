@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, Frame, Interface
+from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, CapturedFrame, Interface
 from mrclab.lab.errors import LabError
 from mrclab.topo.model import Link
 
@@ -49,7 +49,7 @@ class Taps:
             tap.close()
         self._selector.close()
 
-    def frames(self, timeout: float) -> Iterator[Frame]:
+    def frames(self, timeout: float) -> Iterator[CapturedFrame]:
         """What has come, after waiting for it at most `timeout` seconds."""
         for key, _ in self._selector.select(timeout):
             assert isinstance(key.fileobj, socket.socket)
@@ -79,7 +79,7 @@ def _tap(interface: str) -> socket.socket:
     return tap
 
 
-def _drain(tap: socket.socket, place: int) -> Iterator[Frame]:
+def _drain(tap: socket.socket, place: int) -> Iterator[CapturedFrame]:
     while True:
         try:
             data, ancillary, _, address = tap.recvmsg(_MOST, 64)
@@ -91,4 +91,4 @@ def _drain(tap: socket.socket, place: int) -> Iterator[Frame]:
         at = stamp[0] * 1_000_000_000 + stamp[1] if stamp else time.time_ns()
         # What leaves the cable's end reaches the port, and the other way round.
         direction = INBOUND if address[2] == socket.PACKET_OUTGOING else OUTBOUND
-        yield Frame(at, place, direction, data, len(data))
+        yield CapturedFrame(at, place, direction, data, len(data))

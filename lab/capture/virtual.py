@@ -5,7 +5,7 @@ A frame sent while its cable has no carrier is in no capture: nothing carries it
 
 from collections.abc import Callable, Sequence
 
-from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, Frame, Interface
+from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, CapturedFrame, Interface
 from mrclab.sim.cable import Way
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame
@@ -32,7 +32,7 @@ class VirtualTaps:
 
     def __init__(self, fabric: SimFabric, links: Sequence[Link]) -> None:
         self.interfaces = [Interface(end.interface, link.name) for link in links for end in link.ends]
-        self.frames: list[Frame] = []
+        self.frames: list[CapturedFrame] = []
         self.missed = 0
         self._clock = fabric.clock
         self._undo: list[Callable[[], None]] = []
@@ -51,7 +51,7 @@ class VirtualTaps:
             self.missed += 1
             return
         data = frame.to_bytes()
-        self.frames.append(Frame((self._clock.now - ago) // _PS_PER_NS, place, direction, data, len(data)))
+        self.frames.append(CapturedFrame((self._clock.now - ago) // _PS_PER_NS, place, direction, data, len(data)))
 
     def _tap(self, way: Way, here: int, there: int) -> None:
         sent, (far, port) = _Sent(self, here), way.end

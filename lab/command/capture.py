@@ -69,7 +69,7 @@ def capture(
     err.print(f"capturing on {len(links)} cables; Ctrl-C ends it")
     try:
         with guarded() as guard:
-            end = _End(lab, length, packets, guard)
+            end = _CaptureEnd(lab, length, packets, guard)
             if around_faults:
                 _around(AroundFaults(taps, faults, target, before, after), end)
             else:
@@ -83,7 +83,7 @@ def capture(
         faults.close()
 
 
-class _End:
+class _CaptureEnd:
     """When to end: a signal, time over, frames enough, or the lab gone."""
 
     def __init__(self, lab: Lab, seconds: float, packets: int, guard: Interrupts) -> None:
@@ -106,7 +106,7 @@ class _End:
         return False
 
 
-def _around(ring: AroundFaults, end: _End) -> None:
+def _around(ring: AroundFaults, end: _CaptureEnd) -> None:
     while not end.come():
         ring.step()
     ring.finish()

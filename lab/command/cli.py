@@ -30,7 +30,7 @@ from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
 from mrclab.lab.run.wire.attach import RUN_DIR, attach
-from mrclab.lab.run.world import Clock, Progress
+from mrclab.lab.run.world import NodeAccess, Progress
 from mrclab.lab.run.world import World as LiveWorld
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
@@ -314,7 +314,7 @@ def _kept(error: BaseException) -> str:
 
 
 def _send(
-    lab: Clock, names: tuple[str, str], file: Path, output: Path | None, progress: Progress, timeout: float
+    lab: NodeAccess, names: tuple[str, str], file: Path, output: Path | None, progress: Progress, timeout: float
 ) -> None:
     transfer = Transfer(lab, f"send-{file.name}", *names, file)
     outcome = transfer.run(lambda share: progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000), timeout)

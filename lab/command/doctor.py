@@ -23,7 +23,7 @@ _SETUP = "run `sudo make setup`"
 
 
 @dataclass(frozen=True)
-class Check:
+class MachineCheck:
     """One thing that was looked at. `needed` ones keep the lab from starting when they are missing."""
 
     name: str
@@ -33,7 +33,7 @@ class Check:
     needed: bool = True
 
 
-def examine(run_dir: Path = RUN_DIR) -> list[Check]:
+def examine(run_dir: Path = RUN_DIR) -> list[MachineCheck]:
     """Look at everything, at labs in `run_dir` and wherever else one is; changes nothing on the machine."""
     return [
         _python(),
@@ -56,17 +56,17 @@ def examine(run_dir: Path = RUN_DIR) -> list[Check]:
 _PROGRAMS = {"ip": "iproute2", "nft": "nftables", "mnexec": "mininet", "ethtool": "ethtool"}
 
 
-def try_faults() -> list[Check]:
+def try_faults() -> list[MachineCheck]:
     """Make, look at and heal every kind of fault on real cables of a small fabric."""
     from mrclab.lab.faults import selftest  # noqa: PLC0415 - it needs Linux
 
     return [
-        Check(f"fault: {v.name}", v.holds, v.detail or "works", "this kind cannot be used here", False)
+        MachineCheck(f"fault: {v.name}", v.holds, v.detail or "works", "this kind cannot be used here", False)
         for v in selftest.faults()
     ]
 
 
-def backends(checks: list[Check]) -> dict[str, str]:
+def backends(checks: list[MachineCheck]) -> dict[str, str]:
     """Which implementation the lab would use for what."""
     good = {check.name: check.ok for check in checks}
     return {
@@ -77,112 +77,114 @@ def backends(checks: list[Check]) -> dict[str, str]:
     }
 
 
-def as_json(checks: list[Check]) -> dict[str, Any]:
+def as_json(checks: list[MachineCheck]) -> dict[str, Any]:
     """The same for programs."""
     return {"ready": ready(checks), "checks": [asdict(c) for c in checks], "backends": backends(checks)}
 
 
-def ready(checks: list[Check]) -> bool:
+def ready(checks: list[MachineCheck]) -> bool:
     """Whether a lab can be brought up."""
     return all(check.ok for check in checks if check.needed)
 
 
-def _python() -> Check:
+def _python() -> MachineCheck:
     version = sys.version_info
-    return Check("Python", version >= (3, 10), f"{version[0]}.{version[1]}", "use Python 3.10 or newer")
+    return MachineCheck("Python", version >= (3, 10), f"{version[0]}.{version[1]}", "use Python 3.10 or newer")
 
 
-def _root() -> Check:
+def _root() -> MachineCheck:
     uid = os.geteuid()
-    return Check("root", uid == 0, "root" if uid == 0 else f"user {uid}", "run the command with sudo")
+    return MachineCheck("root", uid == 0, "root" if uid == 0 else f"user {uid}", "run the command with sudo")
 
 
-def _packages() -> Check:
+def _packages() -> MachineCheck:
     missing = missing_packages()
     found = f"{', '.join(missing)} missing" if missing else "there"
-    return Check("Python packages of the wire", not missing, found, "pip install 'mrclab[wire]'")
+    return MachineCheck("Python packages of the wire", not missing, found, "pip install 'mrclab[wire]'")
 
 
-def _mininet() -> Check:
+def _mininet() -> MachineCheck:
     try:
         module = importlib.import_module("mininet.node")
     except (ImportError, SystemExit) as error:  # Mininet exits where one of its programs is missing
-        return Check("Mininet", False, f"not importable ({error})", _SETUP)
-    return Check("Mininet", True, str(Path(str(module.__file__)).resolve().parent))
+        return MachineCheck("Mininet", False, f"not importable ({error})", _SETUP)
+    return MachineCheck("Mininet", True, str(Path(str(module.__file__)).resolve().parent))
 
 
-def _program(name: str, package: str) -> Check:
+def _program(name: str, package: str) -> MachineCheck:
     path = shutil.which(name)
-    return Check(name, path is not None, path or "not found", f"install the package {package}, or {_SETUP}")
+    return MachineCheck(name, path is not None, path or "not found", f"install the package {package}, or {_SETUP}")
 
 
-def _namespaces() -> Check:
+def _namespaces() -> MachineCheck:
     if os.geteuid() != 0:
-        return Check("network namespaces", True, _ONLY_ROOT)
+        return MachineCheck("network namespaces", True, _ONLY_ROOT)
     ok = Path("/proc/self/ns/net").exists() and _quiet("unshare", "--net", "true")
-    return Check(
+    return MachineCheck(
         "network namespaces", ok, "can be made" if ok else "cannot be made here", "run as root, outside containers"
     )
 
 
-def _nftables() -> Check:
+def _nftables() -> MachineCheck:
     """Try the very rule that cables are made of, in a namespace that vanishes with the command."""
     if os.geteuid() != 0:
-        return Check("nftables netdev", True, _ONLY_ROOT)
+        return MachineCheck("nftables netdev", True, _ONLY_ROOT)
     rule = (
         "add table netdev t; add chain netdev t c { type filter hook ingress device lo priority 0; };"
         " add rule netdev t c numgen random mod 100 < 1 drop; add rule netdev t c fwd to lo"
     )
     ok = _quiet("unshare", "--net", "nft", rule)
-    return Check("nftables netdev", ok, "works" if ok else "does not work", "use a kernel with nf_tables_netdev")
+    return MachineCheck("nftables netdev", ok, "works" if ok else "does not work", "use a kernel with nf_tables_netdev")
 
 
-def _netem() -> Check:
+def _netem() -> MachineCheck:
     if os.geteuid() != 0:
-        return Check("netem", True, _ONLY_ROOT, "", False)
+        return MachineCheck("netem", True, _ONLY_ROOT, "", False)
     ok = _quiet("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
-    return Check(
+    return MachineCheck(
         "netem", ok, "works" if ok else "the kernel has none", "none needed: a relay process delays and reorders", False
     )
 
 
-def _bmv2() -> Check:
+def _bmv2() -> MachineCheck:
     path = shutil.which(targets.BMV2_PROGRAM)
-    return Check("BMv2", path is not None, path or "not installed", "none needed: the embedded target is used", False)
+    return MachineCheck(
+        "BMv2", path is not None, path or "not installed", "none needed: the embedded target is used", False
+    )
 
 
-def _p4c() -> Check:
+def _p4c() -> MachineCheck:
     path = shutil.which("p4c") or shutil.which("p4c-bm2-ss")
-    return Check("p4c", path is not None, path or "not installed", "needed only to change p4src/", False)
+    return MachineCheck("p4c", path is not None, path or "not installed", "needed only to change p4src/", False)
 
 
-def _shell() -> Check:
+def _shell() -> MachineCheck:
     path = p4sh.PYTHON
-    return Check(
+    return MachineCheck(
         "p4runtime-shell", path.exists(), str(path.parent.parent) if path.exists() else "not set up", _SETUP, False
     )
 
 
-def _size() -> Check:
+def _size() -> MachineCheck:
     cores = os.cpu_count() or 1
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     text = f"{cores} cores, {memory:.1f} GiB"
-    return Check(
+    return MachineCheck(
         "cores and memory", cores >= 2 and memory >= 1.8, text, "two cores and 2 GiB keep the demo in time", False
     )
 
 
-def _steal() -> Check:
+def _steal() -> MachineCheck:
     before, end = steal_seconds(), time.monotonic() + _BUSY_S
     while time.monotonic() < end:
         pass  # only a CPU that wants to run can be kept from it
     share = (steal_seconds() - before) / _BUSY_S
     found = f"a hypervisor takes {share * 100:.0f}% of them at the moment"
     remedy = "runs may come out as INVALID: give this machine more, or wait until its host is quieter"
-    return Check("CPUs of its own", share <= MIN_STEAL, found, remedy, False)
+    return MachineCheck("CPUs of its own", share <= MIN_STEAL, found, remedy, False)
 
 
-def _running(run_dir: Path) -> Check:
+def _running(run_dir: Path) -> MachineCheck:
     """Labs that run, and what killed ones left: in this run directory, and by processes that carry a lab's token."""
     found, remedies = [], []
     labs = processes.of_labs()
@@ -199,7 +201,7 @@ def _running(run_dir: Path) -> Check:
         elif base in labs or base.exists():
             found.append(f"{left} of a killed one in {base}")
             remedies.append(f"run `mrclab --run-dir {run_dir if base == run_dir.parent else base / 'lab'} clean`")
-    return Check("other labs", not found, "; ".join(found) or "none", "; ".join(remedies), False)
+    return MachineCheck("other labs", not found, "; ".join(found) or "none", "; ".join(remedies), False)
 
 
 def _quiet(*argv: str) -> bool:

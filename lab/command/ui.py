@@ -51,11 +51,11 @@ def serve(source: Live | Replay, operate: Any, port: int) -> None:
     try:
         import uvicorn  # noqa: PLC0415 - only those who want the page pay for it
 
-        from mrclab.lab.ui.server import Page  # noqa: PLC0415
+        from mrclab.lab.ui.server import LivePage  # noqa: PLC0415
     except ImportError as error:
         raise LabError(f"the page needs {error.name}; install it with `pip install mrclab[ui]`") from None
 
-    page = Page(source, operate)
+    page = LivePage(source, operate)
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from mrclab.lab.expectations.base import BaseExpectation, Level, Verdict
-from mrclab.lab.expectations.durations import Completion, Latency, Rtt
+from mrclab.lab.expectations.durations import CompletionExpectation, Latency, Rtt
 from mrclab.lab.expectations.endings import Clean, Health, Integrity, QpErrors
-from mrclab.lab.expectations.evs import EvAffected, EvState, EvSwaps, last_changes
-from mrclab.lab.expectations.fabric import Drops, FalseAlarms, Injected, MapperVerdict, Marks, Trims
+from mrclab.lab.expectations.evs import EvAffected, EvStateExpectation, EvSwaps, last_changes
+from mrclab.lab.expectations.fabric import Drops, FalseAlarms, InjectedExpectation, MapperVerdict, Marks, Trims
 from mrclab.lab.expectations.fairness import Jain, PathShare, PlaneBalance, Spread
 from mrclab.lab.expectations.losses import Detect, Lost, Recover, Retransmitted
 from mrclab.lab.expectations.queues import QueueDepth
@@ -35,18 +35,18 @@ Expectation = Annotated[
     | Detect
     | Lost
     | Retransmitted
-    | EvState
+    | EvStateExpectation
     | EvAffected
     | EvSwaps
     | Jain
     | Spread
     | PlaneBalance
     | PathShare
-    | Completion
+    | CompletionExpectation
     | Latency
     | Rtt
     | Drops
-    | Injected
+    | InjectedExpectation
     | Trims
     | Marks
     | QueueDepth

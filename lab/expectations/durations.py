@@ -49,7 +49,7 @@ class _Duration(BaseExpectation):
         return self.verdict(self.held(measures).hold(seconds), f"{figure} {self.limits}", saw, "", seconds, "s")
 
 
-class Completion(_Duration):
+class CompletionExpectation(_Duration):
     """A percentile, or the mean, of the times that messages, iterations of a collective or whole flows took."""
 
     kind: Literal["completion"]

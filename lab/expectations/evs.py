@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 State = Literal["GOOD", "SKIP", "STANDBY", "ASSUMED_BAD", "PORT_DOWN", "DENIED"]
 
 
-class EvState(BaseExpectation):
+class EvStateExpectation(BaseExpectation):
     """EVs over a fault's cables take a state while it lasts, and are usable again afterwards."""
 
     kind: Literal["ev_state"]

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from mrclab.lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one
 from mrclab.lab.measure.evidence import NoEvidence
 from mrclab.lab.measure.faults import elements, links_of
-from mrclab.lab.measure.series import Counter
+from mrclab.lab.measure.series import CountSeries
 from mrclab.lab.measure.switches import Port, grew, ports_of
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, Percent, show_seconds
@@ -55,7 +55,7 @@ class Drops(BaseExpectation):
         return self.verdict(ok, "; ".join(parts), seen, "", float(count), "packets")
 
 
-class Injected(BaseExpectation):
+class InjectedExpectation(BaseExpectation):
     """Packets that a fault took or damaged, as the cable itself counted them: that the losses are the injected ones."""
 
     kind: Literal["injected"]
@@ -92,7 +92,7 @@ class _PortCount(BaseExpectation):
 
     _complete = model_validator(mode="after")(needs_one(*_LIMITS, example="at_least: 1"))
 
-    def count(self, measures: "Measures", counters: Mapping[Port, Counter], what: str) -> Verdict:
+    def count(self, measures: "Measures", counters: Mapping[Port, CountSeries], what: str) -> Verdict:
         """What the ports of the element counted during the run."""
         ports = ports_of(self.element, measures.fabric)
         _read_twice(measures, {switch for switch, _ in ports})

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from mrclab.lab.expectations.base import BaseExpectation, Bounds, Selected, Verdict, needs_one, span
 from mrclab.lab.measure.evidence import NoEvidence
-from mrclab.lab.measure.flows import Flow, Selection
+from mrclab.lab.measure.flows import MeasuredFlow, Selection
 from mrclab.lab.measure.series import jain
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Percent, show_rate
@@ -25,7 +25,7 @@ class _BetweenFlows(BaseExpectation):
         NoEvidence where there is nothing to compare: one flow, or no byte.
         """
         names = [self.traffic] if isinstance(self.traffic, str) else self.traffic or [""]
-        flows: list[Flow] = [flow for name in names for flow in measures.flows.select(Selection(traffic=name))]
+        flows: list[MeasuredFlow] = [flow for name in names for flow in measures.flows.select(Selection(traffic=name))]
         begin, end = measures.window(self.window)
         rates = sorted((measures.goodput(begin, end, Selection(flow=flow.name)), flow.name) for flow in flows)
         if len(rates) < 2:

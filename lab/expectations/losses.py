@@ -16,7 +16,7 @@ from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Loss, Measures
+    from mrclab.lab.measure import Measures, PacketLoss
 
 
 _LOST_LIMITS = ("at_least", "at_most", "within_rtts", "share_at_least", "share_at_most")
@@ -52,7 +52,7 @@ class Lost(Selected):
             raise ValueError("within_rtts counts from a fault; name the fault")
         return self
 
-    def _losses(self, measures: "Measures") -> "list[Loss]":
+    def _losses(self, measures: "Measures") -> "list[PacketLoss]":
         found = measures.paths.losses
         if self.fault:
             found = sorted({loss for fault in self.fault for loss in measures.losses_of(fault)})
@@ -114,7 +114,7 @@ class Lost(Selected):
             return [measures.strikes[fault].during(measures.end) for fault in self.fault]
         return [measures.window(self.window)]
 
-    def _share(self, measures: "Measures", losses: "list[Loss]") -> float:
+    def _share(self, measures: "Measures", losses: "list[PacketLoss]") -> float:
         """Losses of all QPs over the data packets that they sent in the window, or while the fault lasted."""
         spans = self._spans(measures)
         begin, end = min(first for first, _ in spans), max(last for _, last in spans)
@@ -156,7 +156,7 @@ class Retransmitted(Selected):
     def _all_sent_again(self, measures: "Measures") -> Verdict:
         names = {flow.name for flow in measures.flows.select(self.selection())}
 
-        def meant(loss: "Loss") -> bool:
+        def meant(loss: "PacketLoss") -> bool:
             flow = measures.flows.of_sender(loss.host, loss.qp)
             return not self.subject or (flow is not None and flow.name in names)
 

@@ -13,7 +13,7 @@ from mrclab.topo.model import Fabric
 Counters = Mapping[str, Any]
 
 
-class Injected(Protocol):
+class Injection(Protocol):
     """Something that happens to packets on some cables, until it is healed."""
 
     def heal(self) -> tuple[int, int]:
@@ -55,7 +55,7 @@ class Breakage(Protocol):
 
     def inject(
         self, places: Sequence[tuple[str, cablefaults.Action]], *, match: Match, direction: Direction
-    ) -> Injected:
+    ) -> Injection:
         """Do something to packets that match, on all these cables from the same moment on."""
 
     def impair(self, link: str, impairment: Impairment, *, direction: Direction, seed: int) -> Impaired:
@@ -123,7 +123,7 @@ class Ground(Protocol):
 M = TypeVar("M")
 
 
-class Action(Generic[M]):
+class FaultAction(Generic[M]):
     """One fault that can be done and undone.
 
     `heal` must be safe after a strike that failed half way, and returns what the fault has done to packets, where

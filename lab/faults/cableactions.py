@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Mapping
 
-from mrclab.lab.faults.action import Action, Counters, Ground, Impaired, Injected
+from mrclab.lab.faults.action import Counters, FaultAction, Ground, Impaired, Injection
 from mrclab.lab.faults.base import Direction, FaultBase
 from mrclab.lab.faults.cablemodels import (
     Corruption,
@@ -29,7 +29,7 @@ _DRAWS = 4096  # seeded losses drawn in advance for all cables of a fault togeth
 _LEAST_DRAWS = 64  # for each cable
 
 
-class CutCables(Action[LinkDown | Transceiver | NicPortDown | NicDown | PlaneDown]):
+class CutCables(FaultAction[LinkDown | Transceiver | NicPortDown | NicDown | PlaneDown]):
     """Carrier goes at both ends of some cables, all at once."""
 
     def strike(self) -> None:
@@ -41,7 +41,7 @@ class CutCables(Action[LinkDown | Transceiver | NicPortDown | NicDown | PlaneDow
         self.ground.breakage.let_go(self.fault.name)
 
 
-class FlapCable(Action[Flap]):
+class FlapCable(FaultAction[Flap]):
     """Carrier goes and comes."""
 
     def __init__(self, ground: Ground, fault: Flap) -> None:
@@ -94,12 +94,12 @@ class FlapCable(Action[Flap]):
         self.ground.record("fault.edge", at, fault=self.fault.name, link=self.fault.link, up=up)
 
 
-class Lossy(Action[FaultBase]):
+class Lossy(FaultAction[FaultBase]):
     """Something happens to packets on cables. What, and to which, is what kinds differ in."""
 
     def __init__(self, ground: Ground, fault: FaultBase) -> None:
         super().__init__(ground, fault)
-        self._injected: Injected | None = None
+        self._injected: Injection | None = None
 
     def strike(self) -> None:
         """From now on, on all cables at the same moment."""
@@ -224,7 +224,7 @@ class LoseListed(Lossy):
         return cablefaults.Packets(self.fault.packets)
 
 
-class Detour(Action[Delay | Jitter | Reorder]):
+class DetourAction(FaultAction[Delay | Jitter | Reorder]):
     """Frames of a cable take a detour."""
 
     def __init__(self, ground: Ground, fault: Delay | Jitter | Reorder) -> None:
@@ -246,7 +246,7 @@ class Detour(Action[Delay | Jitter | Reorder]):
         return {"seen": received, "dropped": lost, "refused": received - sent}
 
 
-class Swap(Action[SwapCables]):
+class Swap(FaultAction[SwapCables]):
     """Two cables lead to each other's far ends."""
 
     def __init__(self, ground: Ground, fault: SwapCables) -> None:
@@ -273,7 +273,7 @@ def _impairment(fault: Delay | Jitter | Reorder) -> Impairment:
     return Impairment(delay=fault.delay)
 
 
-CABLE_ACTIONS: Mapping[str, type[Action]] = {  # type: ignore[type-arg]
+CABLE_ACTIONS: Mapping[str, type[FaultAction]] = {  # type: ignore[type-arg]
     "link_down": CutCables,
     "transceiver": CutCables,
     "nic_port_down": CutCables,
@@ -287,8 +287,8 @@ CABLE_ACTIONS: Mapping[str, type[Action]] = {  # type: ignore[type-arg]
     "corrupt": Damage,
     "rate_limit": Police,
     "lose_packets": LoseListed,
-    "delay": Detour,
-    "jitter": Detour,
-    "reorder": Detour,
+    "delay": DetourAction,
+    "jitter": DetourAction,
+    "reorder": DetourAction,
     "swap_cables": Swap,
 }

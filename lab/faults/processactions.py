@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.faults.action import Action, Counters, Ground, Healed, Sending
+from mrclab.lab.faults.action import Counters, FaultAction, Ground, Healed, Sending
 from mrclab.lab.faults.processmodels import (
     AgentCrash,
     Background,
@@ -23,7 +23,7 @@ _LOOK_AGAIN = 0.05  # seconds between two looks whether a switch is provisioned
 _PATIENCE = 10.0  # seconds until a switch that came back gets its carrier even so: there may be no controller
 
 
-class Crash(Action[SwitchCrash]):
+class Crash(FaultAction[SwitchCrash]):
     """The switch's process is killed."""
 
     def strike(self) -> None:
@@ -35,7 +35,7 @@ class Crash(Action[SwitchCrash]):
         self.ground.breakage.restart(self.fault.switch)
 
 
-class Freeze(Action[SwitchFreeze]):
+class Freeze(FaultAction[SwitchFreeze]):
     """The switch's process stands still."""
 
     def strike(self) -> None:
@@ -48,7 +48,7 @@ class Freeze(Action[SwitchFreeze]):
             self.ground.breakage.thaw(self.fault.switch)
 
 
-class Reboot(Action[SwitchReboot]):
+class Reboot(FaultAction[SwitchReboot]):
     """Carrier goes, the switch stands or ends; then it starts, and carrier returns as soon as it forwards."""
 
     def __init__(self, ground: Ground, fault: SwitchReboot) -> None:
@@ -108,7 +108,7 @@ class Reboot(Action[SwitchReboot]):
         return bool(states[self.fault.switch]["state"] == "ready")
 
 
-class Misroute(Action[WrongEntry]):
+class Misroute(FaultAction[WrongEntry]):
     """The controller writes a wrong entry, and keeps what it wants."""
 
     def strike(self) -> None:
@@ -121,7 +121,7 @@ class Misroute(Action[WrongEntry]):
         self.ground.call(CONTROLLER, "repair", switch=self.fault.switch)
 
 
-class CrashController(Action[ControllerCrash]):
+class CrashController(FaultAction[ControllerCrash]):
     """The controller is killed."""
 
     def strike(self) -> None:
@@ -133,7 +133,7 @@ class CrashController(Action[ControllerCrash]):
         self.ground.breakage.restart(CONTROLLER)
 
 
-class RestartController(Action[ControllerRestart]):
+class RestartController(FaultAction[ControllerRestart]):
     """The controller ends in good order, and another starts."""
 
     def strike(self) -> None:
@@ -148,7 +148,7 @@ class RestartController(Action[ControllerRestart]):
             self.ground.breakage.restart(CONTROLLER)
 
 
-class CutControl(Action[ControllerPartition]):
+class CutControl(FaultAction[ControllerPartition]):
     """One control channel is cut from outside both of its ends."""
 
     def __init__(self, ground: Ground, fault: ControllerPartition) -> None:
@@ -166,7 +166,7 @@ class CutControl(Action[ControllerPartition]):
             self._cut = None
 
 
-class SlowController(Action[ControllerSlow]):
+class SlowController(FaultAction[ControllerSlow]):
     """The controller stands still for a part of every period."""
 
     def __init__(self, ground: Ground, fault: ControllerSlow) -> None:
@@ -197,7 +197,7 @@ class SlowController(Action[ControllerSlow]):
             self.ground.breakage.thaw(CONTROLLER)
 
 
-class CrashAgent(Action[AgentCrash]):
+class CrashAgent(FaultAction[AgentCrash]):
     """A host's agent is killed."""
 
     def strike(self) -> None:
@@ -209,7 +209,7 @@ class CrashAgent(Action[AgentCrash]):
         self.ground.breakage.restart(self.fault.host)
 
 
-class SendBackground(Action[Background]):
+class SendBackground(FaultAction[Background]):
     """Somebody else sends along one path."""
 
     def __init__(self, ground: Ground, fault: Background) -> None:
@@ -231,7 +231,7 @@ class SendBackground(Action[Background]):
         return {"sent": sent, "refused": refused}
 
 
-PROCESS_ACTIONS: Mapping[str, type[Action]] = {  # type: ignore[type-arg]
+PROCESS_ACTIONS: Mapping[str, type[FaultAction]] = {  # type: ignore[type-arg]
     "switch_crash": Crash,
     "switch_freeze": Freeze,
     "switch_reboot": Reboot,

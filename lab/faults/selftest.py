@@ -18,7 +18,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.faults.timeline import TimeLine
-from mrclab.lab.run.wire.session import Session, lab_session
+from mrclab.lab.run.wire.session import LabSession, lab_session
 from mrclab.topo import srv6
 from mrclab.topo.cables import selftest as back_ends
 from mrclab.topo.cables.selftest import SelfTestVerdict
@@ -39,10 +39,10 @@ _ALL = list(range(40))
 _ADAPTER: TypeAdapter[FaultBase] = TypeAdapter(Fault)
 
 
-class Probe:
+class FaultProbe:
     """One fault on its time line in the lab of the self-test."""
 
-    def __init__(self, lab: Session, kind: str, fields: dict[str, Any]) -> None:
+    def __init__(self, lab: LabSession, kind: str, fields: dict[str, Any]) -> None:
         self.lab = lab
         self.emulation = lab.emulation
         self.fault = _ADAPTER.validate_python(
@@ -89,7 +89,7 @@ class Probe:
         return self.lab.call("controller", "status")
 
 
-Check = Callable[[Probe], None]
+Check = Callable[[FaultProbe], None]
 _CHECKS: dict[str, tuple[dict[str, Any], Check]] = {}  # kind → fields of the entry, what has to be seen
 
 
@@ -106,7 +106,7 @@ def _check(kind: str, **fields: Any) -> Callable[[Check], Check]:
 # --- carrier --------------------------------------------------------------------------------------------------------
 
 
-def _cuts(probe: Probe) -> None:
+def _cuts(probe: FaultProbe) -> None:
     """Exactly the ports of the fault's cables lose carrier, and all have it again."""
     fabric = probe.lab.fabric
     dead = {end.interface for name in probe.fault.links(fabric) for end in fabric.link(name).ends}
@@ -129,7 +129,7 @@ for _kind, _fields in _CUTS.items():
 
 
 @_check("flap", link=_CABLE, period=0.1, duty=0.4, count=3)
-def _flap(probe: Probe) -> None:
+def _flap(probe: FaultProbe) -> None:
     probe.strike()
     expect(not carriers(probe.emulation)["h1-p1"], "carrier stays")
     probe.until_over()
@@ -144,7 +144,7 @@ def _flap(probe: Probe) -> None:
 def _loses(wanted: Callable[[list[int]], bool], back: Callable[[list[int]], bool] = _ALL.__eq__) -> Check:
     """What arrives of forty frames upwards and of forty downwards, and whether it is counted exactly."""
 
-    def check(probe: Probe) -> None:
+    def check(probe: FaultProbe) -> None:
         with ports(probe.emulation, *_ENDS) as (lower, upper):
             probe.strike()
             up, down = across(lower, upper), across(upper, lower)
@@ -170,11 +170,11 @@ _check("host_loss", every=2, min_length=_LONG)(_loses(_ALL.__eq__, lambda got: g
 
 
 @_check("loss", rate=0.5, **_UP)
-def _loss(probe: Probe) -> None:
+def _loss(probe: FaultProbe) -> None:
     _loses(_some)(probe)
     seen = []
     for _ in range(2):
-        again = Probe(probe.lab, "loss", {"rate": 0.5, **_UP})
+        again = FaultProbe(probe.lab, "loss", {"rate": 0.5, **_UP})
         with ports(probe.emulation, *_ENDS) as (lower, upper):
             again.strike()
             seen.append(across(lower, upper))
@@ -183,7 +183,7 @@ def _loss(probe: Probe) -> None:
 
 
 @_check("corrupt", rate=1, offset=100, flip=0x81, **_UP)
-def _corruption(probe: Probe) -> None:
+def _corruption(probe: FaultProbe) -> None:
     with ports(probe.emulation, *_ENDS) as (lower, upper):
         probe.strike()
         lower.send(bytes(512), END)
@@ -194,7 +194,7 @@ def _corruption(probe: Probe) -> None:
 
 
 @_check("ev_loss", everywhere=True, paths=[{"plane": 1, "uplink": 2}])
-def _ev_loss(probe: Probe) -> None:
+def _ev_loss(probe: FaultProbe) -> None:
     packets = [srv6_packet(srv6.ev(1, uplink, srv6.ev_tag(uplink))) for uplink in (1, 2, 3)]
     with ports(probe.emulation, *_ENDS, ethertype=ETH_P_IPV6) as (lower, upper):
         probe.strike()
@@ -208,7 +208,7 @@ def _ev_loss(probe: Probe) -> None:
 def _late(least: float, wanted: Callable[[list[int]], bool]) -> Check:
     """Frames take `least` seconds more, and come in an order that is `wanted`."""
 
-    def check(probe: Probe) -> None:
+    def check(probe: FaultProbe) -> None:
         with ports(probe.emulation, *_ENDS) as (lower, upper):
             probe.strike()
             began = time.monotonic()
@@ -230,7 +230,7 @@ _check("reorder", delay=0.03, share=0.5, **_DETOUR)(_late(0.0, lambda got: got !
 
 
 @_check("swap_cables", links=[_CABLE, _OTHER])
-def _swap(probe: Probe) -> None:
+def _swap(probe: FaultProbe) -> None:
     with ports(probe.emulation, *_ENDS, "h1-p2", "t0-p2-1-1") as (one, other, third, fourth):
         probe.strike()
         crossed = across(one, fourth) == across(third, other) == _ALL
@@ -243,7 +243,7 @@ def _swap(probe: Probe) -> None:
 
 
 @_check("switch_crash", switch=_SWITCH)
-def _crash(probe: Probe) -> None:
+def _crash(probe: FaultProbe) -> None:
     pid = probe.pid(_SWITCH)
     probe.strike()
     expect(not probe.emulation.is_alive(_SWITCH), "a killed switch lives")
@@ -253,7 +253,7 @@ def _crash(probe: Probe) -> None:
 
 
 @_check("switch_freeze", switch=_SWITCH)
-def _freeze(probe: Probe) -> None:
+def _freeze(probe: FaultProbe) -> None:
     pid = probe.pid(_SWITCH)
     probe.strike()
     state = process_state(pid)
@@ -262,7 +262,7 @@ def _freeze(probe: Probe) -> None:
 
 
 @_check("switch_reboot", switch=_SWITCH, takes=0.1)
-def _reboot(probe: Probe) -> None:
+def _reboot(probe: FaultProbe) -> None:
     pid = probe.pid(_SWITCH)
     probe.strike()
     found = {interface for interface, up in carriers(probe.emulation).items() if not up}
@@ -270,7 +270,7 @@ def _reboot(probe: Probe) -> None:
     expect(len(found) == 2 * len(probe.fault.links(probe.lab.fabric)), f"without carrier were {sorted(found)}")
     expect(probe.pid(_SWITCH) != pid, "it was not started anew")
     expect(probe.status()["by_switch"][_SWITCH]["state"] == "ready", "its carrier came before its entries")
-    warm = Probe(probe.lab, "switch_reboot", {"switch": _SWITCH, "takes": 0.1, "keep_state": True})
+    warm = FaultProbe(probe.lab, "switch_reboot", {"switch": _SWITCH, "takes": 0.1, "keep_state": True})
     pid = probe.pid(_SWITCH)
     warm.strike()
     state = process_state(pid)
@@ -280,7 +280,7 @@ def _reboot(probe: Probe) -> None:
 
 
 @_check("wrong_entry", switch=_SWITCH, port=1, to=2)
-def _wrong_entry(probe: Probe) -> None:
+def _wrong_entry(probe: FaultProbe) -> None:
     probe.strike()
     found = probe.lab.call("controller", "audit")["entries"]
     probe.heal()
@@ -290,7 +290,7 @@ def _wrong_entry(probe: Probe) -> None:
 
 
 @_check("controller_crash")
-def _controller_crash(probe: Probe) -> None:
+def _controller_crash(probe: FaultProbe) -> None:
     before = {name: pid for name, pid in probe.emulation.processes().items() if name != "controller"}
     probe.strike()
     expect(not probe.emulation.is_alive("controller"), "a killed controller lives")
@@ -299,7 +299,7 @@ def _controller_crash(probe: Probe) -> None:
 
 
 @_check("controller_restart")
-def _controller_restart(probe: Probe) -> None:
+def _controller_restart(probe: FaultProbe) -> None:
     pid = probe.pid("controller")
     probe.strike()
     probe.until_over()
@@ -307,7 +307,7 @@ def _controller_restart(probe: Probe) -> None:
 
 
 @_check("controller_partition", switch=_SWITCH)
-def _partition(probe: Probe) -> None:
+def _partition(probe: FaultProbe) -> None:
     probe.strike()
     switches = _until(lambda: probe.status()["by_switch"], lambda by: by[_SWITCH]["state"] != "ready")
     probe.heal()
@@ -317,7 +317,7 @@ def _partition(probe: Probe) -> None:
 
 
 @_check("controller_slow", period=0.2, pause=0.1)
-def _slow(probe: Probe) -> None:
+def _slow(probe: FaultProbe) -> None:
     pid = probe.pid("controller")
 
     def see(stands: bool) -> None:
@@ -335,7 +335,7 @@ def _slow(probe: Probe) -> None:
 
 
 @_check("agent_crash", host="h2")
-def _agent_crash(probe: Probe) -> None:
+def _agent_crash(probe: FaultProbe) -> None:
     probe.strike()
     expect(not probe.emulation.is_alive("h2"), "a killed agent lives")
     probe.heal()
@@ -343,7 +343,7 @@ def _agent_crash(probe: Probe) -> None:
 
 
 @_check("background", **{"from": "h1", "to": "h2", "plane": 1, "uplink": 2, "rate_pps": 500})
-def _background(probe: Probe) -> None:
+def _background(probe: FaultProbe) -> None:
     cables = probe.emulation.cables
     path = probe.lab.fabric.path_links("h1", "h2", 1, 2)
 
@@ -362,7 +362,7 @@ def _background(probe: Probe) -> None:
 
 
 @_check("chaos", duration=1.0, every=0.2, shortest=0.1, longest=0.3, settle=0, kinds=["link_down", "loss", "delay"])
-def _chaos(probe: Probe) -> None:
+def _chaos(probe: FaultProbe) -> None:
     probe.strike()
     probe.until_over()
     begun, ended = probe.records("fault.begin"), probe.records("fault.end")
@@ -392,8 +392,8 @@ def kinds(target: str | None = None, only: Collection[str] = ()) -> Iterator[Sel
     yield SelfTestVerdict("nothing is left of the lab", not left, f"still there: {', '.join(left)}" if left else "")
 
 
-def _verdict(lab: Session, kind: str, fields: dict[str, Any], check: Check) -> SelfTestVerdict:
-    probe = Probe(lab, kind, fields)
+def _verdict(lab: LabSession, kind: str, fields: dict[str, Any], check: Check) -> SelfTestVerdict:
+    probe = FaultProbe(lab, kind, fields)
     before = _footprint(lab)
     try:
         check(probe)
@@ -408,7 +408,7 @@ def _verdict(lab: Session, kind: str, fields: dict[str, Any], check: Check) -> S
     return SelfTestVerdict(kind, holds=True)
 
 
-def _footprint(lab: Session) -> dict[str, Any]:
+def _footprint(lab: LabSession) -> dict[str, Any]:
     """What a fault may not change for good."""
     return {
         "processes": sorted(lab.emulation.processes()),

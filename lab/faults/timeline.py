@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mrclab.lab.errors import RunError, as_run_error
 from mrclab.lab.faults import overlap
-from mrclab.lab.faults.action import Action, Counters, Ground
+from mrclab.lab.faults.action import Counters, FaultAction, Ground
 from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.faults.cableactions import CABLE_ACTIONS
 from mrclab.lab.faults.chaos import Chaos
@@ -28,7 +28,7 @@ Times = Mapping[str, float]
 @dataclass(eq=False)
 class _Active:
     fault: FaultBase
-    action: "Action"  # type: ignore[type-arg]
+    action: "FaultAction"  # type: ignore[type-arg]
 
 
 class TimeLine:
@@ -165,7 +165,7 @@ class TimeLine:
         self._ground.record(kind, at, fault=fault.name, fault_kind=fault.kind_name, **fields)
 
 
-class RunChaos(Action[Chaos]):
+class RunChaos(FaultAction[Chaos]):
     """The faults of a plan, on a time line of their own."""
 
     def __init__(self, ground: Ground, fault: Chaos) -> None:
@@ -197,14 +197,14 @@ class RunChaos(Action[Chaos]):
         return None
 
 
-_ACTIONS: Mapping[str, type[Action]] = {  # type: ignore[type-arg]
+_ACTIONS: Mapping[str, type[FaultAction]] = {  # type: ignore[type-arg]
     **CABLE_ACTIONS,
     **PROCESS_ACTIONS,
     "chaos": RunChaos,
 }
 
 
-def act(ground: Ground, fault: FaultBase) -> "Action":  # type: ignore[type-arg]
+def act(ground: Ground, fault: FaultBase) -> "FaultAction":  # type: ignore[type-arg]
     """The action for a fault; nothing is done yet."""
     return _ACTIONS[fault.kind_name](ground, fault)
 

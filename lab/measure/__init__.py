@@ -4,22 +4,22 @@ Everything is computed from the merged history alone, so that a report can be ma
 `Measures` is the whole; its parts are `flows`, `rates`, `stalls`, `paths`, `switches`, `completions` and `machine`.
 """
 
-from mrclab.lab.measure.completions import Completion
+from mrclab.lab.measure.completions import CompletedWork
 from mrclab.lab.measure.evidence import NoEvidence
 from mrclab.lab.measure.faults import Strike
-from mrclab.lab.measure.flows import Flow, Selection
-from mrclab.lab.measure.machine import Process
+from mrclab.lab.measure.flows import MeasuredFlow, Selection
+from mrclab.lab.measure.machine import ProcessLoad
 from mrclab.lab.measure.measures import Measures
-from mrclab.lab.measure.paths import EvChange, Loss, ev_path
+from mrclab.lab.measure.paths import EvChange, PacketLoss, ev_path
 
 __all__ = [
-    "Completion",
+    "CompletedWork",
     "EvChange",
-    "Flow",
-    "Loss",
+    "MeasuredFlow",
     "Measures",
     "NoEvidence",
-    "Process",
+    "PacketLoss",
+    "ProcessLoad",
     "Selection",
     "Strike",
     "ev_path",

@@ -10,7 +10,7 @@ Unit = Literal["messages", "iterations", "flows"]
 
 
 @dataclass(frozen=True)
-class Completion:
+class CompletedWork:
     """Something that was posted and done, of a traffic and flow; times on the history's clock."""
 
     traffic: str
@@ -25,23 +25,23 @@ class Completion:
         return self.done - self.posted
 
 
-class Completions:
+class CompletionTimes:
     """Completion times of one run."""
 
     def __init__(self, history: History) -> None:
         self._history = history
 
     @cached_property
-    def messages(self) -> list[Completion]:
+    def messages(self) -> list[CompletedWork]:
         """All messages, in the order in which they were done."""
         found = []
         for r in self._history.of("message", "messages"):
             rows = r["done"] if r.kind == "messages" else [(r["posted"], r["done"], r.get("bytes", 0))]
-            found += [Completion(r["traffic"], r.get("flow", ""), row[0], row[1], int(row[2])) for row in rows]
+            found += [CompletedWork(r["traffic"], r.get("flow", ""), row[0], row[1], int(row[2])) for row in rows]
         return sorted(found, key=lambda message: message.done)
 
     @cached_property
-    def flows(self) -> list[Completion]:
+    def flows(self) -> list[CompletedWork]:
         """All flows that ended well; where a record names no flow, the traffic."""
         begun = {r["traffic"]: r.t for r in self._history.of("traffic.start")}
         found, named = [], set()
@@ -49,9 +49,11 @@ class Completions:
             named.add(r["traffic"])
             if not r.get("error"):
                 seconds = float(r.get("seconds", r.t - begun.get(r["traffic"], r.t)))
-                found.append(Completion(r["traffic"], r["flow"], r.t - seconds, r.t, int(r.get("bytes") or 0)))
+                found.append(CompletedWork(r["traffic"], r["flow"], r.t - seconds, r.t, int(r.get("bytes") or 0)))
         whole = [r for r in self._history.of("traffic.end") if r["traffic"] in begun and r["traffic"] not in named]
-        found += [Completion(r["traffic"], r["traffic"], begun[r["traffic"]], r.t) for r in whole if not r.get("error")]
+        found += [
+            CompletedWork(r["traffic"], r["traffic"], begun[r["traffic"]], r.t) for r in whole if not r.get("error")
+        ]
         return found
 
     def iterations(self, traffic: str, within: tuple[float, float] | None = None) -> list[float]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mrclab.lab.measure.flows import Flow, Selection
+from mrclab.lab.measure.flows import MeasuredFlow, Selection
 
 if TYPE_CHECKING:
     from mrclab.lab.measure.measures import Measures
@@ -23,7 +23,7 @@ def span(measures: "Measures", begin: float, end: float) -> str:
     return measures.said_span(begin, end)
 
 
-def ran(measures: "Measures", chosen: Selection, begin: float, end: float) -> list[Flow]:
+def ran(measures: "Measures", chosen: Selection, begin: float, end: float) -> list[MeasuredFlow]:
     """The chosen flows that ran at some time between two; NoEvidence where none did."""
     try:
         flows = [flow for flow in measures.flows.select(chosen) if flow.ran(begin, end)]

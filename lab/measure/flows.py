@@ -14,7 +14,7 @@ QpKey = tuple[str, int]  # host, handle of the QP there
 
 
 @dataclass(frozen=True)
-class Flow:
+class MeasuredFlow:
     """Bytes from one host to another. `size` is 0 where it is not known beforehand."""
 
     name: str
@@ -47,35 +47,35 @@ class Selection:
         return ", ".join(part for part in (what, plane) if part)
 
 
-class Flows:
+class MeasuredFlows:
     """All flows of a run, in the order in which they started."""
 
     def __init__(self, history: History) -> None:
-        found: dict[str, Flow] = {}
+        found: dict[str, MeasuredFlow] = {}
         ends = {record["flow"]: record.t for record in history.of("flow.end")}
         traffic_ends = {record["traffic"]: record.t for record in history.of("traffic.end")}
         for record in history.of("traffic.start"):
             for flow in _flows(record):
                 end = ends.get(flow.name, traffic_ends.get(flow.traffic, float("inf")))
                 found[flow.name] = replace(flow, begin=record.t, end=end)
-        self.all: tuple[Flow, ...] = tuple(found.values())
-        self.by_sender: dict[QpKey, Flow] = {key: flow for flow in self.all for key in flow.senders}
-        self.by_receiver: dict[QpKey, Flow] = {key: flow for flow in self.all for key in flow.receivers}
+        self.all: tuple[MeasuredFlow, ...] = tuple(found.values())
+        self.by_sender: dict[QpKey, MeasuredFlow] = {key: flow for flow in self.all for key in flow.senders}
+        self.by_receiver: dict[QpKey, MeasuredFlow] = {key: flow for flow in self.all for key in flow.receivers}
 
-    def __iter__(self) -> Iterator[Flow]:
+    def __iter__(self) -> Iterator[MeasuredFlow]:
         return iter(self.all)
 
     def __len__(self) -> int:
         return len(self.all)
 
-    def select(self, chosen: Selection) -> list[Flow]:
+    def select(self, chosen: Selection) -> list[MeasuredFlow]:
         """The flows a selection means; KeyError where it means none."""
         found = [flow for flow in self.all if _matches(flow, chosen)]
         if not found:
             raise KeyError(chosen.flow or chosen.traffic or "any traffic")
         return found
 
-    def of_sender(self, host: str, qp: int) -> Flow | None:
+    def of_sender(self, host: str, qp: int) -> MeasuredFlow | None:
         """The flow that a QP sends. Histories that name no QPs tell flows by their sending host."""
         flow = self.by_sender.get((host, qp))
         if flow or self.by_sender:
@@ -93,13 +93,13 @@ class Flows:
         return {flow.destination for flow in self.all}
 
 
-def _matches(flow: Flow, chosen: Selection) -> bool:
+def _matches(flow: MeasuredFlow, chosen: Selection) -> bool:
     if chosen.flow:
         return chosen.flow in {flow.name, f"{flow.traffic}/{flow.source}>{flow.destination}"}
     return not chosen.traffic or flow.traffic == chosen.traffic
 
 
-def _flows(record: Record) -> Iterator[Flow]:
+def _flows(record: Record) -> Iterator[MeasuredFlow]:
     kind = str(record.get("traffic_kind", ""))
     rows = record.get("flows")
     if rows:
@@ -109,11 +109,11 @@ def _flows(record: Record) -> Iterator[Flow]:
             senders = tuple((source, int(pair["source_qp"])) for pair in row.get("qps", ()))
             receivers = tuple((destination, int(pair["destination_qp"])) for pair in row.get("qps", ()))
             size = int(row.get("size") or 0)
-            yield Flow(name, record["traffic"], source, destination, size, senders, receivers, kind)
+            yield MeasuredFlow(name, record["traffic"], source, destination, size, senders, receivers, kind)
         return
     source, destination = record["source"], record["destination"]
     qps: Mapping[str, Any] = record.get("qps", {}) or {}
     sender = ((source, int(qps[source])),) if source in qps else ()
     receiver = ((destination, int(qps[destination])),) if destination in qps else ()
     size = int(record.get("size") or 0)
-    yield Flow(record["traffic"], record["traffic"], source, destination, size, sender, receiver, kind)
+    yield MeasuredFlow(record["traffic"], record["traffic"], source, destination, size, sender, receiver, kind)

@@ -11,7 +11,7 @@ from mrclab.lab.history import History
 from mrclab.lab.measure.faults import Strike
 from mrclab.lab.measure.lateness import Lateness
 from mrclab.lab.measure.samples import Samples
-from mrclab.lab.measure.series import Counter
+from mrclab.lab.measure.series import CountSeries
 from mrclab.lab.scenario.units import show_seconds
 
 MAX_CPU = 0.97  # of one core over a second: beyond it a process set the pace, not the network
@@ -27,7 +27,7 @@ _KILL_GRACE = 1.0  # seconds after a fault's begin or end in which its processes
 
 
 @dataclass(frozen=True)
-class Process:
+class ProcessLoad:
     """One process of the lab over the run: its CPU share (1 = one core) on average, and in its busiest second."""
 
     name: str
@@ -35,7 +35,7 @@ class Process:
     peak: float
 
 
-class Machine:
+class MachineLoad:
     """What the machine did while the traffic ran, from `start` to `end`. `hosts` are those in use.
 
     A NIC that woke up more than `max_wait` seconds late was held up by the machine, not by the network; so was a host
@@ -55,24 +55,24 @@ class Machine:
         self._max_waited = MAX_WAITED * self._max_wait / rtt
 
     @cached_property
-    def cpu(self) -> dict[str, Counter]:
+    def cpu(self) -> dict[str, CountSeries]:
         """CPU seconds used so far, by process."""
-        found: dict[str, Counter] = defaultdict(Counter)
+        found: dict[str, CountSeries] = defaultdict(CountSeries)
         for record in self._history.of("cpu"):
             for name, seconds in record["seconds"].items():
                 found[name].add(record.t, seconds)
         return dict(found)
 
     @cached_property
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[ProcessLoad]:
         """CPU share of every process between start and end of the traffic, busiest first."""
         found = [
-            Process(name, counter.rate(self._start, self._end), self._peak(name, counter))
+            ProcessLoad(name, counter.rate(self._start, self._end), self._peak(name, counter))
             for name, counter in self.cpu.items()
         ]
         return sorted(found, key=lambda process: -process.mean)
 
-    def _peak(self, name: str, counter: Counter) -> float:
+    def _peak(self, name: str, counter: CountSeries) -> float:
         """The share of the busiest stretch of `BUSY_S`, of the whole traffic where that is shorter.
 
         What a process uses while a fault ends it and while it starts anew is the fault's doing.
@@ -89,21 +89,21 @@ class Machine:
         return max((counter.rate(t, t + BUSY_S) for t in times), default=counter.rate(self._start, self._end))
 
     @cached_property
-    def steal(self) -> Counter:
+    def steal(self) -> CountSeries:
         """CPU seconds that a hypervisor took so far, on average of the CPUs; empty where nobody read them."""
-        found = Counter()
+        found = CountSeries()
         for record in self._history.of("cpu"):
             if "steal" in record.data:
                 found.add(record.t, record["steal"])
         return found
 
     @cached_property
-    def hypervisor(self) -> Process | None:
+    def hypervisor(self) -> ProcessLoad | None:
         """Share of all CPUs that a hypervisor took while the traffic ran; None where it took next to none."""
         if not self.steal.times:
             return None
         peak = self._peak(_HYPERVISOR, self.steal)
-        return Process(_HYPERVISOR, self.steal.rate(self._start, self._end), peak) if peak > MIN_STEAL else None
+        return ProcessLoad(_HYPERVISOR, self.steal.rate(self._start, self._end), peak) if peak > MIN_STEAL else None
 
     @property
     def socket_drops(self) -> dict[str, int]:

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mrclab.lab.history import History, Record
-from mrclab.lab.measure.completions import Completions
+from mrclab.lab.measure.completions import CompletionTimes
 from mrclab.lab.measure.evidence import NoEvidence, span
 from mrclab.lab.measure.faults import Strike, strikes
-from mrclab.lab.measure.flows import Flows, Selection
-from mrclab.lab.measure.machine import Machine
-from mrclab.lab.measure.paths import Loss, Paths
+from mrclab.lab.measure.flows import MeasuredFlows, Selection
+from mrclab.lab.measure.machine import MachineLoad
+from mrclab.lab.measure.paths import PacketLoss, Paths
 from mrclab.lab.measure.rates import Rates
 from mrclab.lab.measure.samples import Samples
 from mrclab.lab.measure.stalls import Stalls
@@ -36,7 +36,7 @@ class Measures:
         self.history = history
         self.scenario = scenario
         self.fabric = fabric
-        self.flows = Flows(history)
+        self.flows = MeasuredFlows(history)
         self.strikes: dict[str, Strike] = strikes(history, list(scenario.faults), fabric)
         self.times: Mapping[str, float] = self._moments()
         self.rtt = self._rtt()
@@ -146,17 +146,19 @@ class Measures:
         return Switches(self.history)
 
     @cached_property
-    def completions(self) -> Completions:
+    def completions(self) -> CompletionTimes:
         """Completion times."""
-        return Completions(self.history)
+        return CompletionTimes(self.history)
 
     @cached_property
-    def machine(self) -> Machine:
+    def machine(self) -> MachineLoad:
         """Processes, sockets, lateness."""
         hosts = self.flows.sources | self.flows.sinks
         strikes, max_wait = self.strikes.values(), self.scenario.max_wait
         controlled = self.scenario.mapper is not None
-        return Machine(self.history, self.samples, strikes, self.start, self.end, hosts, self.rtt, max_wait, controlled)
+        return MachineLoad(
+            self.history, self.samples, strikes, self.start, self.end, hosts, self.rtt, max_wait, controlled
+        )
 
     # --- in short ---------------------------------------------------------------------------------------------------
 
@@ -179,7 +181,7 @@ class Measures:
         """QPs that went to ERROR."""
         return [record for record in self.history.of("qp.state") if record.get("state") == "ERROR"]
 
-    def losses_of(self, fault: str) -> list[Loss]:
+    def losses_of(self, fault: str) -> list[PacketLoss]:
         """Losses on paths over a fault's cables, from when it struck until it was healed; KeyError if it never did."""
         if fault not in self.strikes:
             raise KeyError(fault)

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from mrclab.lab.history import History
-from mrclab.lab.measure.flows import Flow, Flows
+from mrclab.lab.measure.flows import MeasuredFlow, MeasuredFlows
 from mrclab.lab.measure.rates import Path
 from mrclab.lab.measure.samples import Samples
 from mrclab.topo import srv6
@@ -22,7 +22,7 @@ EvKey = tuple[str, int, int]  # host, QP, EV
 Span = tuple[float, float, str]  # begin, end, state
 
 
-class Loss(NamedTuple):
+class PacketLoss(NamedTuple):
     """A packet, or several in one record, that the sender declared lost at `t`, last sent at `sent` over `path`."""
 
     t: float
@@ -56,7 +56,7 @@ class EvChange(NamedTuple):
 class Paths:
     """Losses and EVs of one run."""
 
-    def __init__(self, fabric: Fabric, history: History, flows: Flows, samples: Samples) -> None:
+    def __init__(self, fabric: Fabric, history: History, flows: MeasuredFlows, samples: Samples) -> None:
         self._fabric = fabric
         self._history = history
         self._flows = flows
@@ -65,10 +65,10 @@ class Paths:
         self._links: dict[tuple[str, str, Path], frozenset[str]] = {}
 
     @cached_property
-    def losses(self) -> list[Loss]:
+    def losses(self) -> list[PacketLoss]:
         """Every packet that was declared lost."""
         return [
-            Loss(
+            PacketLoss(
                 r.t, r.node, r["qp"], r.get("psn", 0), ev_path(r.get("ev", 0)), r.get("reason", ""),
                 r.get("sent", r.t), int(r.get("count", 1)),
             )
@@ -76,7 +76,7 @@ class Paths:
         ]  # fmt: skip
 
     @property
-    def not_retransmitted(self) -> list[Loss]:
+    def not_retransmitted(self) -> list[PacketLoss]:
         """Losses after which the packet was neither sent again nor found to have arrived in the meantime."""
         last: dict[tuple[str, int, int], float] = {}
         for record in self._history.of("packet.retx", "packet.late"):
@@ -118,7 +118,7 @@ class Paths:
             if series.path == path and self._flows.of_sender(host, qp)
         )
 
-    def links(self, flow: Flow, path: Path) -> frozenset[str]:
+    def links(self, flow: MeasuredFlow, path: Path) -> frozenset[str]:
         """Names of the cables that a path of a flow leads over; empty where the fabric has no such path."""
         key = flow.source, flow.destination, path
         if key not in self._links:

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 
-from mrclab.lab.measure.flows import Flow, Flows, Selection
+from mrclab.lab.measure.flows import MeasuredFlow, MeasuredFlows, Selection
 from mrclab.lab.measure.samples import Samples
-from mrclab.lab.measure.series import Counter, binned_total, total
+from mrclab.lab.measure.series import CountSeries, binned_total, total
 from mrclab.topo.model import Fabric
 
 Path = tuple[int, int]  # plane, uplink; uplink 0 inside a T0 group
@@ -17,11 +17,11 @@ EVERYTHING = Selection()
 class Rates:
     """Goodput of one run. Rates are payload bytes per second."""
 
-    def __init__(self, fabric: Fabric, flows: Flows, samples: Samples) -> None:
+    def __init__(self, fabric: Fabric, flows: MeasuredFlows, samples: Samples) -> None:
         self._fabric = fabric
         self._flows = flows
         self._samples = samples
-        self._chosen: dict[Selection, list[Counter]] = {}
+        self._chosen: dict[Selection, list[CountSeries]] = {}
 
     def line(self, chosen: Selection = EVERYTHING, within: tuple[float, float] | None = None) -> float:
         """Payload rate of all NIC ports that the chosen flows can use at once, of those that ran in a window; or 0."""
@@ -36,9 +36,9 @@ class Rates:
         return float(pairs * planes * spec.link.rate_pps * spec.path_mtu)
 
     @cached_property
-    def by_plane(self) -> dict[int, list[Counter]]:
+    def by_plane(self) -> dict[int, list[CountSeries]]:
         """New payload bytes that receivers put into memory, by plane."""
-        found: dict[int, list[Counter]] = {plane: [] for plane in range(1, self._fabric.planes + 1)}
+        found: dict[int, list[CountSeries]] = {plane: [] for plane in range(1, self._fabric.planes + 1)}
         sinks = self._flows.sinks
         for (host, plane), counter in sorted(self._samples.placed.items()):
             if host in sinks:
@@ -46,15 +46,15 @@ class Rates:
         return found
 
     @cached_property
-    def by_path(self) -> dict[Path, list[Counter]]:
+    def by_path(self) -> dict[Path, list[CountSeries]]:
         """Acknowledged packets by path, of all sending QPs."""
-        found: dict[Path, list[Counter]] = defaultdict(list)
+        found: dict[Path, list[CountSeries]] = defaultdict(list)
         for (host, qp, _), series in self._samples.paths.items():
             if series.count("acked_packets").times and self._flows.of_sender(host, qp):
                 found[series.path].append(series.count("acked_packets"))
         return dict(sorted(found.items()))
 
-    def counters(self, chosen: Selection = EVERYTHING) -> list[Counter]:
+    def counters(self, chosen: Selection = EVERYTHING) -> list[CountSeries]:
         """Counts of payload bytes that add up to what is chosen; KeyError where no such traffic ran.
 
         One flow in one plane is counted by the sender's acknowledgements, all others where the bytes arrived.
@@ -63,7 +63,7 @@ class Rates:
             self._chosen[chosen] = self._counters(chosen)
         return self._chosen[chosen]
 
-    def _counters(self, chosen: Selection) -> list[Counter]:
+    def _counters(self, chosen: Selection) -> list[CountSeries]:
         if not chosen.flow and not chosen.traffic:
             planes = self.by_plane if chosen.plane is None else [chosen.plane]
             ports = [counter for plane in planes for counter in self.by_plane.get(plane, [])]
@@ -75,18 +75,18 @@ class Rates:
             return [counter for flow in flows for counter in self._arrived(flow)]
         return [counter for flow in flows for counter in self._acknowledged(flow, chosen.plane)]
 
-    def _arrived(self, flow: Flow) -> list[Counter]:
+    def _arrived(self, flow: MeasuredFlow) -> list[CountSeries]:
         if not flow.receivers:
             return [c for (host, _), c in sorted(self._samples.placed.items()) if host == flow.destination]
         return [self._samples.qps[key].count("placed_bytes") for key in flow.receivers]
 
-    def _acknowledged(self, flow: Flow, plane: int) -> list[Counter]:
+    def _acknowledged(self, flow: MeasuredFlow, plane: int) -> list[CountSeries]:
         senders, size = set(flow.senders), self._fabric.spec.path_mtu
         found = []
         for (host, qp, _), series in self._samples.paths.items():
             if series.path[0] == plane and ((host, qp) in senders or (not senders and host == flow.source)):
                 packets = series.count("acked_packets")
-                found.append(Counter(packets.times, [value * size for value in packets.values]))
+                found.append(CountSeries(packets.times, [value * size for value in packets.values]))
         return found
 
     def goodput(self, begin: float, end: float, chosen: Selection = EVERYTHING) -> float:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import Any
 
 from mrclab.lab.history import History, Record
-from mrclab.lab.measure.series import Counter, Gauge
+from mrclab.lab.measure.series import CountSeries, Gauge
 
 QP_COUNTS = frozenset(
     ("placed_bytes", "acked_bytes", "sent_packets", "retx_packets", "lost_packets", "ecn_packets", "trimmed_packets")
@@ -21,11 +21,11 @@ class QpSeries:
     """One QP of one host."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, Counter] = {}
+        self.counts: dict[str, CountSeries] = {}
         self.gauges: dict[str, Gauge] = {}
         self.gaps: list[tuple[float, float]] = []  # (time, longest pause since the sample before), where there was one
 
-    def count(self, name: str) -> Counter:
+    def count(self, name: str) -> CountSeries:
         """A count over time; an empty one where the QP never had it."""
         return self.counts.get(name, _NOTHING)
 
@@ -47,10 +47,10 @@ class PathSeries:
 
     def __init__(self, plane: int, uplink: int) -> None:
         self.path = (plane, uplink)
-        self.counts: dict[str, Counter] = {}
+        self.counts: dict[str, CountSeries] = {}
         self.states: list[tuple[float, str]] = []  # (time, state) at the samples in which it was another than before
 
-    def count(self, name: str) -> Counter:
+    def count(self, name: str) -> CountSeries:
         """A count over time; an empty one where the path never had it."""
         return self.counts.get(name, _NOTHING)
 
@@ -70,7 +70,7 @@ class Samples:
     def __init__(self, history: History) -> None:
         self.qps: dict[tuple[str, int], QpSeries] = defaultdict(QpSeries)
         self.paths: dict[tuple[str, int, int], PathSeries] = {}  # host, QP, EV
-        self.placed: dict[tuple[str, int], Counter] = defaultdict(Counter)  # host, plane
+        self.placed: dict[tuple[str, int], CountSeries] = defaultdict(CountSeries)  # host, plane
         self.socket_drops: dict[str, int] = {}  # by NIC port
         self.late: list[tuple[float, str, float]] = []  # seconds, host, time
         self.times: dict[str, list[float]] = defaultdict(list)
@@ -99,14 +99,14 @@ class Samples:
         self.late.append((late, host, t))
 
 
-_NOTHING = Counter()
+_NOTHING = CountSeries()
 
 
-def _grow(counts: dict[str, Counter], name: str, t: float, before: float, value: float) -> None:
+def _grow(counts: dict[str, CountSeries], name: str, t: float, before: float, value: float) -> None:
     """Append to a counter; where rows were left out it stood still until the sample before this one."""
     counter = counts.get(name)
     if counter is None:
-        counter = counts[name] = Counter([before], [0.0]) if before < t else Counter()
+        counter = counts[name] = CountSeries([before], [0.0]) if before < t else CountSeries()
     elif counter.times[-1] < before:
         counter.hold(before)
     counter.add(t, value)

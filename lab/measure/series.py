@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Counter:
+class CountSeries:
     """A count that only grows, known at some times; between two of them it is taken to grow evenly."""
 
     times: list[float] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Gauge:
         return list(zip(self.times[first:last], self.values[first:last], strict=True))
 
 
-def total(counters: Iterable[Counter], begin: float, end: float) -> float:
+def total(counters: Iterable[CountSeries], begin: float, end: float) -> float:
     """Growth per second of several counters together."""
     return sum(counter.rate(begin, end) for counter in counters)
 
@@ -97,13 +97,13 @@ def edges(begin: float, end: float, step: float) -> list[float]:
     return [begin + step * i for i in range(count)] + [max(end, begin + step * (count - 1) + step / 2)]
 
 
-def binned(counter: Counter, at: Sequence[float]) -> list[float]:
+def binned(counter: CountSeries, at: Sequence[float]) -> list[float]:
     """Growth per second in each bin."""
     values = counter.at_all(at)
     return [(v1 - v0) / (t1 - t0) for (t0, t1), (v0, v1) in zip(pairs(at), pairs(values), strict=True)]
 
 
-def binned_total(counters: Iterable[Counter], at: Sequence[float]) -> list[float]:
+def binned_total(counters: Iterable[CountSeries], at: Sequence[float]) -> list[float]:
     """Growth per second of several counters together, in each bin."""
     sums = [0.0] * (len(at) - 1)
     for counter in counters:

@@ -1,14 +1,14 @@
 """Pauses: how long a receiving QP waited for new data."""
 
 from mrclab.lab.history import History
-from mrclab.lab.measure.flows import Flow, Flows, Selection
+from mrclab.lab.measure.flows import MeasuredFlow, MeasuredFlows, Selection
 from mrclab.lab.measure.samples import Samples
 
 
 class Stalls:
     """Pauses of the receivers of one run."""
 
-    def __init__(self, history: History, flows: Flows, samples: Samples, sample_interval: float) -> None:
+    def __init__(self, history: History, flows: MeasuredFlows, samples: Samples, sample_interval: float) -> None:
         self._sampling = sample_interval  # seconds between two samples of a host
         self._samples = samples
         self._flows = flows
@@ -31,7 +31,7 @@ class Stalls:
                 found += self._open(flow, key, begin, end)
         return sorted(found, key=lambda pause: -pause[1])
 
-    def _open(self, flow: Flow, key: tuple[str, int], begin: float, end: float) -> list[tuple[float, float]]:
+    def _open(self, flow: MeasuredFlow, key: tuple[str, int], begin: float, end: float) -> list[tuple[float, float]]:
         """The pause that lasts at the end of the window, if the flow had not ended and no data came any more.
 
         It begins with the window or the flow where no data had come before.

@@ -11,7 +11,7 @@ from typing import Any
 
 from mrclab.lab.history import History
 from mrclab.lab.measure.faults import links_of
-from mrclab.lab.measure.series import Counter, Gauge
+from mrclab.lab.measure.series import CountSeries, Gauge
 from mrclab.topo.model import Fabric
 
 Port = tuple[str, int]  # switch, port number
@@ -32,15 +32,15 @@ class Switches:
         return dict(sorted(found.items()))
 
     @cached_property
-    def drops_over_time(self) -> dict[str, Counter]:
+    def drops_over_time(self) -> dict[str, CountSeries]:
         """Reason → count over time of all switches together."""
-        found: dict[str, list[Counter]] = defaultdict(list)
+        found: dict[str, list[CountSeries]] = defaultdict(list)
         for (reason, _), counter in self._drops.items():
             found[reason].append(counter)
         return {reason: _sum(counters) for reason, counters in sorted(found.items())}
 
     @cached_property
-    def _drops(self) -> dict[tuple[str, str], Counter]:
+    def _drops(self) -> dict[tuple[str, str], CountSeries]:
         """(reason, switch) → count over time; a switch that starts anew counts from zero, which Counter adds on."""
         counts: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
         life: dict[str, tuple[int, int]] = {}  # switch → its how-manieth life, packets received so far in it
@@ -53,12 +53,12 @@ class Switches:
         return {key: _settled(readings) for key, readings in counts.items()}
 
     @cached_property
-    def trims(self) -> dict[Port, Counter]:
+    def trims(self) -> dict[Port, CountSeries]:
         """Packets trimmed, by port."""
         return self._ports("trimmed")
 
     @cached_property
-    def marks(self) -> dict[Port, Counter]:
+    def marks(self) -> dict[Port, CountSeries]:
         """Packets that got an ECN mark, by port."""
         return self._ports("ecn_marked")
 
@@ -79,16 +79,16 @@ class Switches:
         """Whether any of these switches answered, between two times, how deep its queues were."""
         return any(begin <= r.t <= end and set(switches) - set(r["silent"]) for r in self._history.of("depths"))
 
-    def _ports(self, name: str) -> dict[Port, Counter]:
+    def _ports(self, name: str) -> dict[Port, CountSeries]:
         """Readings may leave out ports that counted nothing, which are then known to be as they were."""
-        found: dict[Port, Counter] = {}
+        found: dict[Port, CountSeries] = {}
         read: dict[str, float] = {}  # when a switch was read before
         for t, switch, told in self._readings("counters", "switches"):
             if "ports" not in told:
                 continue
             before, read[switch] = read.get(switch, t), t
             for port, row in told["ports"].items():
-                counter = found.setdefault((switch, int(port)), Counter())
+                counter = found.setdefault((switch, int(port)), CountSeries())
                 if before < t and (not counter.times or counter.times[-1] < before):
                     counter.hold(before)
                 if name in row:
@@ -109,14 +109,14 @@ def ports_of(element: str | None, fabric: Fabric) -> set[Port]:
     return {(s.name, port.number) for s in fabric.switches for port in s.ports if links is None or port.link in links}
 
 
-def grew(counters: Iterable[Counter]) -> int:
+def grew(counters: Iterable[CountSeries]) -> int:
     """What counters grew by over the run, together."""
     return round(sum(counter.values[-1] - counter.values[0] for counter in counters if counter.values))
 
 
-def _sum(counters: list[Counter]) -> Counter:
+def _sum(counters: list[CountSeries]) -> CountSeries:
     times = sorted({t for counter in counters for t in counter.times})
-    return Counter(times, [sum(counter.at(t) for counter in counters) for t in times])
+    return CountSeries(times, [sum(counter.at(t) for counter in counters) for t in times])
 
 
 def _received(told: Mapping[str, Any]) -> int:
@@ -126,13 +126,13 @@ def _received(told: Mapping[str, Any]) -> int:
     return sum(int(port.get("rx_packets", 0)) for port in (told.get("ports") or {}).values())
 
 
-def _settled(readings: list[tuple[float, float, int]]) -> Counter:
+def _settled(readings: list[tuple[float, float, int]]) -> CountSeries:
     """A count of drops without the packets that merely waited in a queue when it was read: those are gone later."""
     values = [count for _, count, _ in readings]
     for n in range(len(values) - 2, -1, -1):
         if readings[n][2] == readings[n + 1][2]:
             values[n] = min(values[n], values[n + 1])
-    counter = Counter()
+    counter = CountSeries()
     for (t, _, _), value in zip(readings, values, strict=True):
         counter.add(t, value)
     return counter

@@ -10,7 +10,7 @@ from mrclab.lab.run.world import World
 from mrclab.topo.model import Link
 
 
-class Capture:
+class CaptureCommand:
     """The capture that goes on, if any."""
 
     def __init__(self, world: World, lock: threading.RLock) -> None:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from mrclab.lab.errors import LabError
 from mrclab.lab.faults.live import parse
 from mrclab.lab.faults.timeline import TimeLine
-from mrclab.lab.prompt.capturing import Capture
-from mrclab.lab.prompt.flows import Flows
+from mrclab.lab.prompt.capturing import CaptureCommand
+from mrclab.lab.prompt.flows import RunningTraffics
 from mrclab.lab.run.world import World
 from mrclab.topo.errors import TopoError
 
@@ -41,8 +41,8 @@ class Desk:
     ) -> None:
         self.world = world
         self.lock = threading.RLock()
-        self.flows = Flows(world)
-        self.capture = Capture(world, self.lock)
+        self.flows = RunningTraffics(world)
+        self.capture = CaptureCommand(world, self.lock)
         self.trouble: list[str] = []  # what went wrong while nobody asked
         self._line = TimeLine(world, [])
         self._began = world.now

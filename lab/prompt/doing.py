@@ -11,7 +11,7 @@ from mrclab.lab.capture.where import cables
 from mrclab.lab.command.display import views
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.desk import Desk
-from mrclab.lab.prompt.flows import Background
+from mrclab.lab.prompt.flows import RunningTraffic
 from mrclab.lab.prompt.words import Answer, fields, word, wrong
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
 from mrclab.topo.model import Link
@@ -197,7 +197,7 @@ def capture(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer(f"capturing on {len(links)} cables; `capture stop` writes {arguments[0]}", {"cables": len(links)})
 
 
-def _sent(desk: Desk, source: str, destination: str, what: str) -> Background:
+def _sent(desk: Desk, source: str, destination: str, what: str) -> RunningTraffic:
     fabric = desk.world.fabric
     here, there = fabric.host(source).name, fabric.host(destination).name
     name = next(f"send-{n}" for n in range(1, len(desk.flows.all) + 2) if f"send-{n}" not in desk.flows.all)

@@ -22,7 +22,7 @@ MODELS: dict[str, type[TrafficBase]] = {
 
 
 @dataclass
-class Background:
+class RunningTraffic:
     """One traffic, and the events of its hosts."""
 
     running: Running
@@ -39,19 +39,19 @@ class Background:
         return "intact" if outcome["sent_sha256"] == outcome["received_sha256"] else "NOT INTACT"
 
 
-class Flows:
+class RunningTraffics:
     """All traffics since the lab is up, by name; `advance` takes in what their hosts tell."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.all: dict[str, Background] = {}
+        self.all: dict[str, RunningTraffic] = {}
 
-    def start(self, fields: Mapping[str, Any]) -> Background:
+    def start(self, fields: Mapping[str, Any]) -> RunningTraffic:
         """Start a traffic given as in a scenario; its name may be left out. ValueError says what is wrong."""
         entry = self._entry(fields)
         self._release(entry)
         running = Running(self._world, entry, entry.qps or 1, self._world.seed)
-        background = Background(running, self._world.hear(running.hosts))
+        background = RunningTraffic(running, self._world.hear(running.hosts))
         try:
             running.prepare()
             running.start(self._world.now + self._world.lead(len(running.hosts)))
@@ -61,7 +61,7 @@ class Flows:
         self.all[entry.name] = background
         return background
 
-    def stop(self, name: str) -> Background:
+    def stop(self, name: str) -> RunningTraffic:
         """End a traffic before its time. KeyError where none has this name, ValueError where it is over."""
         background = self.all[name]
         if background.running.ended is not None:
@@ -82,7 +82,7 @@ class Flows:
                 self._finish(background)
 
     @property
-    def active(self) -> list[Background]:
+    def active(self) -> list[RunningTraffic]:
         """Those that run."""
         return [background for background in self.all.values() if background.running.ended is None]
 
@@ -112,7 +112,7 @@ class Flows:
                 for host in background.running.hosts:
                     self._world.call(host, "release_workload", name=name)
 
-    def _finish(self, background: Background, error: str = "") -> None:
+    def _finish(self, background: RunningTraffic, error: str = "") -> None:
         try:
             background.running.finish(error)
         except RunError as trouble:

@@ -36,7 +36,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One expectation over all variants."""
 
     title: str
@@ -61,7 +61,7 @@ def read(directory: Path, label: str = "") -> Member:
     )
 
 
-def rows(members: Sequence[Member]) -> list[Row]:
+def rows(members: Sequence[Member]) -> list[ComparisonRow]:
     """Expectations side by side; those at the same place and of the same kind are one row."""
     found: dict[tuple[int, str], dict[str, list[Verdict]]] = {}
     for member in members:
@@ -78,7 +78,7 @@ def rows(members: Sequence[Member]) -> list[Row]:
         held = {label: (sum(v.ok for v in verdicts), len(verdicts)) for label, verdicts in by_label.items()}
         title = next((v.wanted for v in every if v.wanted), every[0].kind)
         unit = next((v.unit for v in every if v.value is not None), "")
-        made.append(Row(title, unit, figures, held))
+        made.append(ComparisonRow(title, unit, figures, held))
     return made
 
 
@@ -128,7 +128,9 @@ def show(figure: Figure | None, unit: str = "") -> str:
     return f"{factor * figure.median:.4g}{half}{sign}"
 
 
-def _draw(runs: Mapping[str, Measures], members: Sequence[Member], table: Sequence[Row], stem: Path) -> dict[str, Path]:
+def _draw(
+    runs: Mapping[str, Measures], members: Sequence[Member], table: Sequence[ComparisonRow], stem: Path
+) -> dict[str, Path]:
     """Pictures beside the page, their names beginning with its own: caption → file."""
     from mrclab.lab.report.plots import compare as plots  # noqa: PLC0415 - Matplotlib takes a second to load
 
@@ -137,7 +139,7 @@ def _draw(runs: Mapping[str, Measures], members: Sequence[Member], table: Sequen
     for place, row in enumerate(table):
         bars = [_bar(label, row.figures[label], members, place) for label in runs if label in row.figures]
         if len(bars) > 1 and any(bar.value for bar in bars):
-            groups.append(plots.Group(row.title, bars, row.unit))
+            groups.append(plots.BarGroup(row.title, bars, row.unit))
     figures, goodput = stem.with_name(f"{stem.name}-figures.png"), stem.with_name(f"{stem.name}-goodput.png")
     if plots.bars(groups, figures):
         made["What expectations measured, by variant; ticks are single runs, the bar is their median"] = figures

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from mrclab.lab.report import compare, junit
 from mrclab.lab.report.results import machine, versions
-from mrclab.lab.run.suite import Entry, Repeated, Suite, SuiteResult
+from mrclab.lab.run.suite import Repeated, Suite, SuiteEntry, SuiteResult
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.units import show_seconds
 
@@ -60,7 +60,7 @@ def write(result: SuiteResult) -> Path:
 
 def _comparisons(result: SuiteResult) -> list[tuple[str, str, list[str]]]:
     """A page for every scenario of which several variants ran: (scenario, file, differences that no variant names)."""
-    by_name: dict[str, list[Entry]] = {}
+    by_name: dict[str, list[SuiteEntry]] = {}
     for entry in result.entries:
         if entry.directory and entry.verdicts:
             by_name.setdefault(entry.name, []).append(entry)
@@ -116,7 +116,7 @@ def show(result: SuiteResult, console: Console) -> None:
     console.print(f"Report: {escape(str(result.directory / 'index.html'))}", soft_wrap=True)
 
 
-def why(entry: Entry) -> str:
+def why(entry: SuiteEntry) -> str:
     """The first thing that kept a run from holding."""
     if entry.trouble:
         return entry.trouble
@@ -142,7 +142,7 @@ def _numbers(row: Repeated) -> tuple[str, str]:
     return f"{figure.median:.4g}{unit}", f"{figure.low:.4g} … {figure.high:.4g}{unit}"
 
 
-def _link(entry: Entry, directory: Path) -> str:
+def _link(entry: SuiteEntry, directory: Path) -> str:
     """The run's directory as seen from the suite's; empty where it made none."""
     return str(entry.directory.absolute().relative_to(directory.absolute())) if entry.directory else ""
 

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import EvChange, Measures, Selection, Strike
-from mrclab.lab.measure.machine import Process
+from mrclab.lab.measure.machine import ProcessLoad
 from mrclab.lab.measure.measures import COARSE
 from mrclab.lab.measure.paths import OUT
-from mrclab.lab.measure.series import Counter, Gauge, binned, binned_total, edges, histogram, quantile
+from mrclab.lab.measure.series import CountSeries, Gauge, binned, binned_total, edges, histogram, quantile
 from mrclab.lab.measure.switches import grew
 from mrclab.lab.scenario.units import Units, show_bytes, show_rate, show_seconds
 
@@ -84,7 +84,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
     )
 
 
-def _process(process: Process, waits: Mapping[str, float] | None = None) -> Row:
+def _process(process: ProcessLoad, waits: Mapping[str, float] | None = None) -> Row:
     wait = (waits or {}).get(process.name)
     late = {"worst_wait": None if wait is None else round(wait, 4)}
     return {"process": process.name, "mean": round(process.mean, 4), "peak": round(process.peak, 4), **late}
@@ -299,8 +299,8 @@ def _ports(measures: Measures) -> list[Row]:
         {
             "port": f"{port[0]} port {port[1]}",
             "link": links.get(port, ""),
-            "trimmed": grew([told.trims.get(port, Counter())]),
-            "marked": grew([told.marks.get(port, Counter())]),
+            "trimmed": grew([told.trims.get(port, CountSeries())]),
+            "marked": grew([told.marks.get(port, CountSeries())]),
             "deepest": round(max(told.depth.get(port, Gauge()).values, default=0)),
         }
         for port in sorted({*told.trims, *told.depth})

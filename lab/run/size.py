@@ -48,7 +48,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineCapacity:
     """What this machine has left."""
 
     memory: int  # bytes
@@ -69,25 +69,25 @@ def need(spec: FabricSpec, load: Load = IDLE) -> Need:
     return Need(switches, hosts, memory, switches * (_SWITCH_THREADS + 1) + 2 * hosts + 40, cpus, least, busiest)
 
 
-def here() -> Machine:
+def here() -> MachineCapacity:
     """Look at this machine."""
     fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
     available = int(fields["MemAvailable"].split()[0]) << 10
     most = min(int(Path(f"/proc/sys/kernel/{name}").read_text(encoding="ascii")) for name in ("pid_max", "threads-max"))
-    return Machine(available, most - _threads_now(), len(os.sched_getaffinity(0)))
+    return MachineCapacity(available, most - _threads_now(), len(os.sched_getaffinity(0)))
 
 
 def _threads_now() -> int:
     return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
 
 
-def trouble(spec: FabricSpec, machine: Machine, load: Load = IDLE) -> str:
+def trouble(spec: FabricSpec, machine: MachineCapacity, load: Load = IDLE) -> str:
     """Why the machine cannot hold the fabric or its traffic, and what it can hold; empty where it can."""
     wanted = need(spec, load)
     return _too_large(wanted, machine) or _too_fast(wanted, spec, machine)
 
 
-def _too_large(wanted: Need, machine: Machine) -> str:
+def _too_large(wanted: Need, machine: MachineCapacity) -> str:
     lacks = []
     if wanted.memory > _ROOM * machine.memory:
         lacks.append(f"{_gib(wanted.memory)} of memory, of which {_gib(machine.memory)} are free")
@@ -100,7 +100,7 @@ def _too_large(wanted: Need, machine: Machine) -> str:
     return f"{what}; this machine can hold some {fits} of them together: lower planes, t0s, t1s or hosts_per_t0"
 
 
-def _too_fast(wanted: Need, spec: FabricSpec, machine: Machine) -> str:
+def _too_fast(wanted: Need, spec: FabricSpec, machine: MachineCapacity) -> str:
     share = max(wanted.least_cpus / machine.cpus, wanted.busiest)
     if share <= 1:
         return ""
@@ -112,7 +112,7 @@ def _too_fast(wanted: Need, spec: FabricSpec, machine: Machine) -> str:
     return f"{what}; lower rate_pps to {fits} or less, send less at once, or use --world sim"
 
 
-def warning(spec: FabricSpec, load: Load, machine: Machine) -> str:
+def warning(spec: FabricSpec, load: Load, machine: MachineCapacity) -> str:
     """What a machine that can hold the fabric may be too slow for; empty where it is not."""
     wanted = need(spec, load)
     if wanted.cpus <= machine.cpus:

@@ -22,7 +22,7 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
-class Entry:
+class SuiteEntry:
     """One run of a suite and how it came out."""
 
     name: str  # of the scenario without its variant
@@ -59,7 +59,7 @@ class SuiteResult:
     """All runs of a suite, in order."""
 
     directory: Path
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[SuiteEntry] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -74,14 +74,14 @@ class SuiteResult:
 
     def repeated(self) -> list[Repeated]:
         """Every expectation of every scenario and variant over its valid runs."""
-        groups: dict[str, list[Entry]] = {}
+        groups: dict[str, list[SuiteEntry]] = {}
         for entry in self.entries:
             if entry.state in {"held", "failed"}:
                 groups.setdefault(entry.label, []).append(entry)
         return [row for label, entries in groups.items() for row in _together(label, entries)]
 
 
-def _together(label: str, entries: Sequence[Entry]) -> Iterator[Repeated]:
+def _together(label: str, entries: Sequence[SuiteEntry]) -> Iterator[Repeated]:
     for place, first in enumerate(entries[0].verdicts):
         verdicts = [entry.verdicts[place] for entry in entries if len(entry.verdicts) > place]
         values = [verdict.value for verdict in verdicts if verdict.value is not None]
@@ -190,7 +190,7 @@ class Suite:
                     break
                 result.entries.pop()
 
-    def _one(self, loaded: Loaded, parent: Path) -> Entry:
+    def _one(self, loaded: Loaded, parent: Path) -> SuiteEntry:
         began = time.monotonic()
         asked = loaded.scenario
         try:
@@ -200,9 +200,9 @@ class Suite:
         except (RunError, TopoError) as error:
             seconds = time.monotonic() - began
             state = "invalid" if isinstance(error, TooSlow) else "broken"
-            return Entry(loaded.base_name, loaded.variant, asked.seed, state, seconds, None, (), str(error))
+            return SuiteEntry(loaded.base_name, loaded.variant, asked.seed, state, seconds, None, (), str(error))
         invalid = "; ".join(outcome.measures.invalid) if outcome.state == "invalid" else ""
-        return Entry(
+        return SuiteEntry(
             loaded.base_name,
             loaded.variant,
             asked.seed,

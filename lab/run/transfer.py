@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.world import Clock
+from mrclab.lab.run.world import NodeAccess
 
 _CHUNK = 1 << 20
 _POLL = 0.02  # seconds between two looks at a transfer
@@ -36,7 +36,7 @@ class Finished:
 class Transfer:
     """One RDMA write of a file. Call `prepare`, `start`, `poll` until it gives 1, `finish`, `release`."""
 
-    def __init__(self, lab: Clock, name: str, source: str, destination: str, path: Path) -> None:
+    def __init__(self, lab: NodeAccess, name: str, source: str, destination: str, path: Path) -> None:
         self._lab = lab
         self.name = name
         self.source = source

@@ -38,7 +38,7 @@ class Hearing(Protocol):
         """Hear nobody any more."""
 
 
-class Clock(Protocol):
+class NodeAccess(Protocol):
     """A world for who only calls nodes: a lab of this process, or of another."""
 
     @property

@@ -18,7 +18,7 @@ from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.traffic import Traffic
-from mrclab.lab.scenario.transport import Overrides, Transport
+from mrclab.lab.scenario.transport import Overrides, ScenarioTransport
 from mrclab.lab.scenario.variants import Variant
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
@@ -66,7 +66,7 @@ def build() -> str:
         *_section("fabric", FabricSpec),
         *_section("fabric.link", LinkSpec),
         *_section("fabric.queue", QueueSpec),
-        *_section("transport", Transport),
+        *_section("transport", ScenarioTransport),
         *_overrides("transport.ev_profile", EvProfileConfig),
         *_overrides("transport.attributes", TransportSection),
         *_section("mapper", MapperSpec),

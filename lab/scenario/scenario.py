@@ -21,7 +21,7 @@ from mrclab.lab.scenario import consistency, variants, yamlfile
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.traffic import Flow, Traffic, all_flows
-from mrclab.lab.scenario.transport import Transport
+from mrclab.lab.scenario.transport import ScenarioTransport
 from mrclab.lab.scenario.units import Duration
 from mrclab.lab.scenario.variants import Variant
 from mrclab.topo.model import Fabric
@@ -45,7 +45,7 @@ class Setting(Strict):
         default="wire", description="wire: namespaces and P4 switches on this machine; sim: virtual time"
     )
     fabric: FabricSpec = FabricSpec()
-    transport: Transport = Transport()
+    transport: ScenarioTransport = ScenarioTransport()
     mapper: MapperSpec | None = Field(default=None, description="Clustermapper; left out: none")
 
 

@@ -53,7 +53,7 @@ def _type(name: str, info: FieldInfo) -> Any:
     return Annotated[whole] if len(whole) > 1 else info.annotation
 
 
-class Transport(TransportSpec):
+class ScenarioTransport(TransportSpec):
     """`transport:` of a scenario; one for a whole run."""
 
     qps: int = Field(default=1, ge=1, le=MAX_QPS, description="QPs of each flow, used in turn")

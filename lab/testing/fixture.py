@@ -106,7 +106,7 @@ class Flowing:
                 self._running.take(host, event)
 
 
-class Link:
+class LabLink:
     """One cable; every method is a fault that lasts as long as its block."""
 
     def __init__(self, lab: "LabFixture", name: str) -> None:
@@ -138,7 +138,7 @@ class Link:
         return self._lab.fault(kind, link=self.name, **fields)
 
 
-class Switch:
+class LabSwitch:
     """One switch; every method is a fault that lasts as long as its block."""
 
     def __init__(self, lab: "LabFixture", name: str) -> None:
@@ -169,13 +169,13 @@ class LabFixture:
 
     # --- faults -----------------------------------------------------------------------------------------------------
 
-    def link(self, *ends: str) -> Link:
+    def link(self, *ends: str) -> LabLink:
         """A cable by its name, by its two ends in either order, by one port, or by a host and a plane."""
-        return Link(self, self.fabric.link(" ".join(ends)).name)
+        return LabLink(self, self.fabric.link(" ".join(ends)).name)
 
-    def switch(self, name: str) -> Switch:
+    def switch(self, name: str) -> LabSwitch:
         """A switch by name."""
-        return Switch(self, self.fabric.switch(name).name)
+        return LabSwitch(self, self.fabric.switch(name).name)
 
     def nic_down(self, host: str) -> AbstractContextManager[None]:
         """All NIC ports of a host lose carrier."""

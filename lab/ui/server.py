@@ -37,7 +37,7 @@ _MOST_BYTES = 1 << 20  # of a request
 _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
 
 
-class Page:
+class LivePage:
     """The application for one source of frames. `operate` carries out what is clicked; None where nothing can be."""
 
     def __init__(self, source: Source, operate: Operate | None = None, token: str = "") -> None:

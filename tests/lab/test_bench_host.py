@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="ne
 
 
 @pytest.fixture(scope="module")
-def result() -> bench.Result:
+def result() -> bench.HostResult:
     return bench.run(planes=2, packets=3000, seconds=0.1, paced_seconds=0.2)
 
 

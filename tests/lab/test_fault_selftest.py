@@ -41,7 +41,7 @@ def test_a_fault_that_does_nothing_or_is_refused_is_told(monkeypatch):
 
 def test_an_action_that_does_nothing_or_is_not_undone_is_told(monkeypatch):
     monkeypatch.setattr(cablefaults.SeededLoss, "rule", lambda _, counter: counter)
-    monkeypatch.setattr(cableactions.Detour, "strike", lambda _: None)
+    monkeypatch.setattr(cableactions.DetourAction, "strike", lambda _: None)
     monkeypatch.setattr(processactions.Freeze, "strike", lambda _: None)
     monkeypatch.setattr(processactions.Misroute, "heal", lambda _: None)
     monkeypatch.setattr(processactions.SendBackground, "heal", lambda _: None)

@@ -11,7 +11,7 @@ import pytest
 from bmv2 import TARGETS
 from controller_lab import ControlledLab, controlled_lab
 
-from mrclab.lab.history import Writer, load
+from mrclab.lab.history import HistoryWriter, load
 from mrclab.lab.measure.switches import Switches
 from mrclab.lab.run.wire.watch import Watch
 from mrclab.topo.linux import thrift
@@ -76,7 +76,7 @@ def test_every_port_of_every_switch_is_told_and_the_busy_ones_reach_the_history(
         }
         for switch in lab.fabric.switches
     }
-    with Writer(tmp_path / "lab.jsonl") as log:
+    with HistoryWriter(tmp_path / "lab.jsonl") as log:
         watch = Watch(dict, log, depths)
         lab.wait(lambda: watch.look() or all(not r["silent"] for r in [*load(tmp_path).of("depths")][-1:]))
         write(lab, ONE, 2, 0)

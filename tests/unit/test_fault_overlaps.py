@@ -6,7 +6,7 @@ import pytest
 
 from mrclab.lab.errors import RunError, ScenarioError
 from mrclab.lab.faults import timeline
-from mrclab.lab.faults.action import Action
+from mrclab.lab.faults.action import FaultAction
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.scenario.scenario import loads
 
@@ -112,7 +112,7 @@ class Session:
     ],
 )
 def test_the_prompt_refuses_the_same_and_takes_it_once_the_first_is_healed(tmp_path, monkeypatch, kind, one, other):
-    class Nothing(Action):
+    class Nothing(FaultAction):
         def strike(self):
             pass
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.experiments.paper.book import Run, hold
-from mrclab.experiments.paper.figures import Experiment, Row, load
+from mrclab.experiments.paper.book import SuiteRun, hold
+from mrclab.experiments.paper.figures import Experiment, FigureRow, load
 from mrclab.lab.scenario import scenario
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios" / "paper"
 
 
-def terms(row: Row) -> list[tuple[str, str]]:
+def terms(row: FigureRow) -> list[tuple[str, str]]:
     words = [word for word in row.ours.split() if "." in word]
     return [(word.partition(".")[0], word.partition(".")[2]) for word in words]
 
@@ -49,7 +49,7 @@ def test_clustermapper_s_experiments_run_it_in_every_variant_and_watch_for_false
     [("≥ 0.9", 0.9, 0.89), ("≤ 3", 3.0, 3.1), ("0.25 … 0.6", 0.4, 0.61), ("0.75 ± 3 %", 0.77, 0.78)],
 )
 def test_rules_accept_what_they_say(rule: str, yes: float, no: float) -> None:
-    row = Row(what="x", ours="a.b", accept=rule)
+    row = FigureRow(what="x", ours="a.b", accept=rule)
     assert row.accepts(yes) is True
     assert row.accepts(no) is False
 
@@ -57,21 +57,21 @@ def test_rules_accept_what_they_say(rule: str, yes: float, no: float) -> None:
 @pytest.mark.parametrize("text", ["about 3", "> 1", "3 %"])
 def test_a_rule_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="write for example"):
-        Row(what="x", ours="a.b", accept=text)
+        FigureRow(what="x", ours="a.b", accept=text)
 
 
 def experiment() -> Experiment:
     rows = [
-        Row(what="kept", ours="calm.time / storm.time", paper=0.4, accept="0.25 … 0.6"),
-        Row(what="count", ours="storm.lost", unit="packets"),
+        FigureRow(what="kept", ours="calm.time / storm.time", paper=0.4, accept="0.25 … 0.6"),
+        FigureRow(what="count", ours="storm.lost", unit="packets"),
     ]
     return Experiment(scenario="e", title="", mirrors="", paper_says="", rows=rows)
 
 
-def runs(seed: int, storm: float, state: str = "held") -> list[Run]:
+def runs(seed: int, storm: float, state: str = "held") -> list[SuiteRun]:
     return [
-        Run("e", "calm", seed, "held", None, {"time": 1.0}),
-        Run("e", "storm", seed, state, None, {"time": storm, "lost": 7.0}),
+        SuiteRun("e", "calm", seed, "held", None, {"time": 1.0}),
+        SuiteRun("e", "storm", seed, state, None, {"time": storm, "lost": 7.0}),
     ]
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mrclab.lab import history
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.history import History, Record, Writer
-from mrclab.lab.measure.series import Counter, binned, edges
+from mrclab.lab.history import History, HistoryWriter, Record
+from mrclab.lab.measure.series import CountSeries, binned, edges
 from mrclab.lab.report import junit
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import random_file, sha256
@@ -22,15 +22,15 @@ from mrclab.lab.scenario.units import parse_percent, parse_size, show_bytes, sho
 
 
 def test_a_counter_is_read_between_its_samples():
-    counter = Counter([0.0, 1.0, 2.0], [0.0, 10.0, 10.0])
+    counter = CountSeries([0.0, 1.0, 2.0], [0.0, 10.0, 10.0])
     assert [counter.at(t) for t in (-1, 0, 0.5, 1.5, 9)] == [0, 0, 5, 10, 10]
     assert counter.rate(0.5, 1.5) == 5
     assert counter.rate(1, 1) == 0
-    assert Counter().at(3) == 0
+    assert CountSeries().at(3) == 0
 
 
 def test_a_counter_that_falls_began_at_zero_again_and_goes_on_from_where_it_was():
-    counter = Counter()
+    counter = CountSeries()
     for t, value in ((0, 0), (1, 10), (2, 3), (3, 5)):
         counter.add(t, value)
     assert counter.values == [0, 10, 13, 15]
@@ -42,14 +42,14 @@ def test_bins_cover_the_span_and_lose_nothing(begin, length, step):
     assert at[0] == begin
     assert all(a < b for a, b in pairwise(at))
     assert at[-1] >= begin + length - 1e-6 * (begin + length)
-    counter = Counter([begin, at[-1]], [0.0, 1000.0])
+    counter = CountSeries([begin, at[-1]], [0.0, 1000.0])
     moved = sum(rate * (b - a) for rate, a, b in zip(binned(counter, at), at, at[1:], strict=False))
     assert moved == pytest.approx(1000.0)
 
 
 def test_histories_of_several_processes_merge_by_time(tmp_path):
     for node, times in (("h1", (1.0, 3.0)), ("h2", (0.5, 2.0))):
-        with Writer(tmp_path / f"{node}.jsonl", node) as writer:
+        with HistoryWriter(tmp_path / f"{node}.jsonl", node) as writer:
             for t in times:
                 writer.add("tick", t, n=t)
     merged = history.load(tmp_path)
@@ -144,7 +144,7 @@ def test_random_files_have_their_size_and_repeat_with_their_seed(tmp_path, size)
 
 
 def test_history_lines_are_plain_json(tmp_path):
-    with Writer(tmp_path / "lab.jsonl") as writer:
+    with HistoryWriter(tmp_path / "lab.jsonl") as writer:
         at = writer.add("fault.begin", fault="x")
     assert json.loads((tmp_path / "lab.jsonl").read_text()) == {
         "t": at,

@@ -7,11 +7,11 @@ import pytest
 from mrclab.lab.command import cli
 from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.run import size, worlds
-from mrclab.lab.run.size import Load, Machine
+from mrclab.lab.run.size import Load, MachineCapacity
 from mrclab.lab.scenario.scenario import load, loads
 from mrclab.topo.spec import FabricSpec
 
-SMALL = Machine(memory=4 << 30, threads=20_000, cpus=2)
+SMALL = MachineCapacity(memory=4 << 30, threads=20_000, cpus=2)
 LARGE = FabricSpec(planes=4, t0s=32, t1s=32, hosts_per_t0=8)
 
 
@@ -28,9 +28,9 @@ def test_a_fabric_that_is_too_large_is_refused_with_what_it_needs_and_what_fits(
     assert "of memory, of which 4.0 GiB are free" in told
     assert "this machine can hold some 1" in told
     assert "lower planes, t0s, t1s or hosts_per_t0" in told
-    many = size.trouble(LARGE, Machine(memory=1 << 40, threads=1000, cpus=2))
+    many = size.trouble(LARGE, MachineCapacity(memory=1 << 40, threads=1000, cpus=2))
     assert "processes and threads, of which the kernel allows 1000 more" in many
-    assert size.trouble(LARGE, Machine(memory=1 << 40, threads=100_000, cpus=2)) == ""
+    assert size.trouble(LARGE, MachineCapacity(memory=1 << 40, threads=100_000, cpus=2)) == ""
 
 
 def test_only_force_starts_it(monkeypatch):
@@ -71,7 +71,7 @@ traffic:
 def test_traffic_that_this_machine_cannot_hold_at_the_least_that_a_packet_costs_is_refused(
     monkeypatch, rate, cpus, traffic, said
 ):
-    monkeypatch.setattr(size, "here", lambda: Machine(4 << 30, 20_000, cpus))
+    monkeypatch.setattr(size, "here", lambda: MachineCapacity(4 << 30, 20_000, cpus))
     loaded = loads(MANY.replace("RATE", str(rate)).replace("TRAFFIC", traffic))
     if not said:
         worlds.check_size(loaded)

@@ -14,7 +14,7 @@ from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import suite
-from mrclab.lab.run.suite import Entry, SuiteResult
+from mrclab.lab.run.suite import SuiteEntry, SuiteResult
 from mrclab.topo.linux import state
 
 TEXT = """\
@@ -88,12 +88,12 @@ def test_the_interval_of_the_mean_is_student_s():
     assert many.high - many.low == pytest.approx(2 * 1.984 * 0.5025 / 10, rel=1e-3)
 
 
-def entry(state: str, value: float, seed: int, trouble: str = "", ok: bool = True) -> Entry:
+def entry(state: str, value: float, seed: int, trouble: str = "", ok: bool = True) -> SuiteEntry:
     verdicts = (
         Verdict("integrity", True, "file arrives", "equal"),
         Verdict("goodput", ok, "goodput ≥ 90% of line", f"{value:.2f} of line", "", value, "of line"),
     )
-    return Entry("a", "one", seed, state, 3.0, None, () if state == "broken" else verdicts, trouble)
+    return SuiteEntry("a", "one", seed, state, 3.0, None, () if state == "broken" else verdicts, trouble)
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_the_terminal_says_why_a_run_did_not_hold(result):
 
 def test_a_run_without_results_or_with_strange_words_leaves_every_report_readable(result):
     strange = Verdict("run", False, "the run goes to its end", "\x1b[31mSegmentation fault\x00\x08")
-    broken = Entry("a", "", 1, "broken", 1.0, None, (strange,), "\x1b[31mkilled\x00")
+    broken = SuiteEntry("a", "", 1, "broken", 1.0, None, (strange,), "\x1b[31mkilled\x00")
     entries = [broken, entry("invalid", 0.5, 2, "late", ok=False)]
     suitereport.write(SuiteResult(result.directory, entries))
     broken, invalid = ElementTree.parse(result.directory / "junit.xml").getroot()

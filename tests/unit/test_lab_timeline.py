@@ -4,7 +4,7 @@ import pytest
 
 from mrclab.lab.errors import RunError
 from mrclab.lab.faults import timeline
-from mrclab.lab.faults.action import Action
+from mrclab.lab.faults.action import FaultAction
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.scenario import scenario
 from mrclab.topo.errors import TopoError
@@ -40,7 +40,7 @@ def line(monkeypatch):
     """A time line whose actions write down what is asked of them, and fail where they are told to."""
     done, fails = [], {}
 
-    class Noted(Action):
+    class Noted(FaultAction):
         def _do(self, what):
             done.append(f"{what} {self.fault.name}")
             if (what, self.fault.name) in fails:

@@ -82,7 +82,7 @@ def test_a_process_that_does_not_get_ready_ends_the_bring_up_with_the_reason(mac
         return False
 
     with pytest.raises(RunError, match=r"h1 took more than .* to make its socket: it said nothing") as caught:
-        session.Session._wait(lab, never, "h1", "its socket")
+        session.LabSession._wait(lab, never, "h1", "its socket")
     assert type(caught.value) is kind
     assert caught.value.status == (3 if kind is TooSlow else 1)
 

@@ -13,7 +13,7 @@ from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.history import Record
 from mrclab.lab.run.wire.attach import store_fabric
 from mrclab.lab.ui.model import PageModel, frames
-from mrclab.lab.ui.server import Page
+from mrclab.lab.ui.server import LivePage
 from mrclab.lab.ui.sources import Live, Replay
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -128,10 +128,10 @@ def test_a_replay_equals_what_was_seen_live(tmp_path):
 
 @pytest.fixture
 def page(tmp_path):
-    return Page(Replay(finished(tmp_path)), None, token="secret")
+    return LivePage(Replay(finished(tmp_path)), None, token="secret")
 
 
-def client(page: Page, host: str = "127.0.0.1:8000") -> TestClient:
+def client(page: LivePage, host: str = "127.0.0.1:8000") -> TestClient:
     return TestClient(page.app, base_url=f"http://{host}")
 
 
@@ -178,7 +178,7 @@ def test_operations_reach_the_lab_and_its_refusals_the_page(tmp_path):
             raise RunError("no such word")
         return {"said": "done"}
 
-    web = client(Page(Replay(finished(tmp_path)), operate, token="secret"))
+    web = client(LivePage(Replay(finished(tmp_path)), operate, token="secret"))
     headers = {"x-token": "secret"}
     wanted = {"operation": "strike", "arguments": {"kind": "link_down", "fields": {"link": CUT}}}
     assert web.post("/api/operation", json=wanted, headers=headers).json() == {"said": "done"}

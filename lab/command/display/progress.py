@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 
-class Bar:
+class ProgressBar:
     """One progress bar that is renamed as stages pass; callable as `lab.session.Progress`."""
 
     def __init__(self, bar: Progress) -> None:
@@ -21,14 +21,14 @@ class Bar:
 
 
 @contextmanager
-def shown(console: Console) -> Iterator[Bar]:
+def shown(console: Console) -> Iterator[ProgressBar]:
     """A bar while the block runs; nothing where the console is no terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     hidden = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden, refresh_per_second=4) as bar:
-        yield Bar(bar)
+        yield ProgressBar(bar)
 
 
-def teller(bar: Bar) -> Callable[[str], None]:
+def teller(bar: ProgressBar) -> Callable[[str], None]:
     """Prints sentences above a bar."""
     return lambda text: bar.bar.console.print(f"  {escape(text)}", soft_wrap=True, highlight=False)

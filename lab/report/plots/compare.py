@@ -43,7 +43,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Group:
+class BarGroup:
     """Bars that show the same figure."""
 
     title: str
@@ -57,7 +57,7 @@ def colour(number: int) -> str:
     return style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
 
 
-def bars(groups: Sequence[Group], path: Path, reference: str = "paper") -> bool:
+def bars(groups: Sequence[BarGroup], path: Path, reference: str = "paper") -> bool:
     """Every group a small picture of horizontal bars, two beside each other; references as diamonds."""
     if not groups:
         return False
@@ -78,7 +78,7 @@ def bars(groups: Sequence[Group], path: Path, reference: str = "paper") -> bool:
     return style.save(figure, path)
 
 
-def _bar_group(axes: Axes, group: Group) -> None:
+def _bar_group(axes: Axes, group: BarGroup) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(left=False)
     top = max([bar.high or bar.value for bar in group.bars] + [bar.reference or 0.0 for bar in group.bars] + [1e-12])

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.machine import MAX_CPU
-from mrclab.lab.measure.series import Counter, Gauge, binned, edges
+from mrclab.lab.measure.series import CountSeries, Gauge, binned, edges
 from mrclab.lab.measure.switches import Port
 from mrclab.lab.report.plots import style
 
@@ -21,7 +21,7 @@ def switches(measures: Measures, path: Path) -> bool:
     """Queue depth, trims, ECN marks and drops, each where there were any."""
     ports = {(s.name, port.number): f"{s.name}→{port.peer.node}" for s in measures.fabric.switches for port in s.ports}
     told = measures.switches
-    counts: list[tuple[str, Mapping[str, Counter]]] = [
+    counts: list[tuple[str, Mapping[str, CountSeries]]] = [
         ("packets trimmed a second", _busiest(told.trims, ports)),
         ("packets marked a second", _busiest(told.marks, ports)),
         ("packets dropped a second, by reason", {k: c for k, c in told.drops_over_time.items() if _grew(c)}),
@@ -64,12 +64,12 @@ def cpu(measures: Measures, path: Path) -> bool:
     return style.save(figure, path)
 
 
-def _busiest(counters: Mapping[Port, Counter], ports: Mapping[Port, str]) -> dict[str, Counter]:
+def _busiest(counters: Mapping[Port, CountSeries], ports: Mapping[Port, str]) -> dict[str, CountSeries]:
     ordered = sorted(counters, key=lambda port: -_grew(counters[port]))[:_MAX_LINES]
     return {ports.get(port, f"{port[0]}-{port[1]}"): counters[port] for port in ordered if _grew(counters[port])}
 
 
-def _grew(counter: Counter) -> float:
+def _grew(counter: CountSeries) -> float:
     return counter.values[-1] - counter.values[0] if counter.values else 0.0
 
 
@@ -106,7 +106,7 @@ def _with_gaps(gauge: Gauge, start: float) -> tuple[list[float], list[float]]:
     return times, values
 
 
-def _rates(axes: Axes, measures: Measures, lines: Mapping[str, Counter]) -> None:
+def _rates(axes: Axes, measures: Measures, lines: Mapping[str, CountSeries]) -> None:
     ends, top = [], 1e-9
     at = edges(measures.start, max(style.last_moment(measures), measures.start + READING_S), READING_S)
     for number, (name, counter) in enumerate(lines.items()):

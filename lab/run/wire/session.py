@@ -44,7 +44,7 @@ _POLL = 0.05  # seconds between two looks at the controller
 _LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between telling hosts to begin and the moment at which they all do
 
 
-class Session(Lab):
+class LabSession(Lab):
     """The lab that this process owns. Not to be made directly: see `lab_session`."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Session(Lab):
         self.breakage = WireBreakage(self.emulation, self)
         self._real_time = True
         self.bring_up_seconds = 0.0
-        self.log: history.Writer | None = None
+        self.log: history.HistoryWriter | None = None
         self._watch: Watch | None = None
         self._vigil = Vigil(fabric, run_dir, self.emulation.endings)
         self.forgiving = False  # what ends unasked is said once, and the lab goes on
@@ -89,7 +89,7 @@ class Session(Lab):
             (self.run_dir / folder).mkdir()
         store_fabric(self.fabric.spec, self.run_dir / "fabric.yaml")
         store_transport(self.transport, self.run_dir / TRANSPORT_FILE)
-        self.log = history.Writer(self.run_dir / "history" / "lab.jsonl")
+        self.log = history.HistoryWriter(self.run_dir / "history" / "lab.jsonl")
         self._start_controller(progress)
         self._start_agents(progress)
         self._wait_verified(progress)
@@ -331,15 +331,15 @@ def lab_session(
     mapper: MapperSpec | None = None,
     transport: TransportSpec | None = None,
     repeatable: bool = False,
-    on_failure: Callable[[Session, Exception], None] = lambda *_: None,
-) -> Iterator[Session]:
+    on_failure: Callable[[LabSession, Exception], None] = lambda *_: None,
+) -> Iterator[LabSession]:
     """A lab that is up and verified inside the block, and gone after it: files, processes, namespaces, cables.
 
     One that does not come up is handed to `on_failure`, stopped and with its files, before the error goes on.
     """
     check_machine()
     with guarded() as interrupts:
-        session = Session(
+        session = LabSession(
             fabric,
             target=target,
             seed=seed,
@@ -358,8 +358,8 @@ def lab_session(
 
 
 def _up(
-    session: Session, progress: Progress, interrupts: Interrupts, on_failure: Callable[[Session, Exception], None]
-) -> Iterator[Session]:
+    session: LabSession, progress: Progress, interrupts: Interrupts, on_failure: Callable[[LabSession, Exception], None]
+) -> Iterator[LabSession]:
     try:
         try:
             session.start(progress)

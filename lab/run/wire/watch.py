@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mrclab.lab.history import Writer
+from mrclab.lab.history import HistoryWriter
 from mrclab.topo.linux.depths import QueueDepths
 from mrclab.topo.linux.patience import glance
 from mrclab.topo.linux.waits import CpuWaits
@@ -31,7 +31,7 @@ class Watch:
     def __init__(
         self,
         processes: Callable[[], dict[str, int]],
-        log: Writer,
+        log: HistoryWriter,
         depths: QueueDepths | None = None,
         endings: Callable[[], dict[str, str]] = dict,
     ) -> None:

@@ -15,7 +15,7 @@ _CONTROLLER = "controller"
 
 
 class Supervisor(Protocol):
-    """Who minds the lab's processes; `lab.run.wire.session.Session` is one."""
+    """Who minds the lab's processes; `lab.run.wire.session.LabSession` is one."""
 
     def excuse(self, *processes: str) -> None:
         """These may end from now on: it is part of a fault."""
@@ -30,7 +30,7 @@ class Supervisor(Protocol):
         """Close the connection to a node."""
 
 
-class _Injected:
+class _WireInjected:
     def __init__(self, made: cables.Cables, faults: Sequence[cables.AppliedFault]) -> None:
         self._cables, self._faults = made, faults
 
@@ -39,7 +39,7 @@ class _Injected:
         return count.seen, count.hit
 
 
-class _Impaired:
+class _WireImpaired:
     def __init__(self, relayed: relays.Relayed, supervisor: Supervisor) -> None:
         self._relayed, self._supervisor = relayed, supervisor
 
@@ -76,15 +76,15 @@ class WireBreakage:
 
     def inject(
         self, places: Sequence[tuple[str, cablefaults.Action]], *, match: Match, direction: Direction
-    ) -> _Injected:
+    ) -> _WireInjected:
         """Let the kernel do it, on all cables at the same moment."""
         made = self._emulation.cables
-        return _Injected(made, made.inject_all(places, match=match, direction=direction))
+        return _WireInjected(made, made.inject_all(places, match=match, direction=direction))
 
-    def impair(self, link: str, impairment: Impairment, *, direction: Direction, seed: int) -> _Impaired:
+    def impair(self, link: str, impairment: Impairment, *, direction: Direction, seed: int) -> _WireImpaired:
         """Put a relay process into the cable."""
         relayed = relays.impair(self._emulation, link, impairment, direction=direction, seed=seed)
-        return _Impaired(relayed, self._supervisor)
+        return _WireImpaired(relayed, self._supervisor)
 
     def swap(self, one: str, other: str) -> None:
         """Swap two cables' far ends."""
