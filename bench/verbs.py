@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.bench.host.parts import Cost
-from mrclab.bench.host.wire import PATH_MTU, PATIENCE_S, Load, agents, wire
+from mrclab.bench.host.wire import PATH_MTU, PATIENCE_S, PairLoad, agents, wire
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.rpc.client import Client
 
@@ -61,12 +61,12 @@ def run(messages: int = 20_000, large: int = 24) -> VerbsResult:
     if not PROGRAM.exists():
         raise RuntimeError(f"{PROGRAM.name} is not built; run make libmrc")
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
-        fast = _both(Path(name), Load(1, 0, _ATTRIBUTES), messages, PATH_MTU)
-        slow = _both(Path(name), Load(_PACED_PLANES, 0, {}, _PACED_RATE, _PACED_DELAY_S), large, LARGE)
+        fast = _both(Path(name), PairLoad(1, 0, _ATTRIBUTES), messages, PATH_MTU)
+        slow = _both(Path(name), PairLoad(_PACED_PLANES, 0, {}, _PACED_RATE, _PACED_DELAY_S), large, LARGE)
     return VerbsResult(*fast, *slow)
 
 
-def _both(directory: Path, load: Load, count: int, size: int) -> tuple[VerbsRun, VerbsRun]:
+def _both(directory: Path, load: PairLoad, count: int, size: int) -> tuple[VerbsRun, VerbsRun]:
     found: dict[Callable[..., VerbsRun], list[VerbsRun]] = {_by_program: [], _by_workload: []}
     with wire(load.planes) as names:
         for _ in range(_ROUNDS):
@@ -77,7 +77,7 @@ def _both(directory: Path, load: Load, count: int, size: int) -> tuple[VerbsRun,
     return programs, own
 
 
-def _by_program(names: tuple[str, str], clients: list[Client], load: Load, count: int, size: int) -> VerbsRun:
+def _by_program(names: tuple[str, str], clients: list[Client], load: PairLoad, count: int, size: int) -> VerbsRun:
     del load
     ends = []
     for name, client, role in zip(names, clients, ("send", "receive"), strict=True):
@@ -103,7 +103,7 @@ def _by_program(names: tuple[str, str], clients: list[Client], load: Load, count
             end.communicate()
 
 
-def _by_workload(names: tuple[str, str], clients: list[Client], load: Load, count: int, size: int) -> VerbsRun:
+def _by_workload(names: tuple[str, str], clients: list[Client], load: PairLoad, count: int, size: int) -> VerbsRun:
     del names
     spec = {"kind": "stream", "message": size, "size": count * size, "depth": min(_DEPTH, count), "seed": "bench"}
     infos = []

@@ -9,7 +9,7 @@ BEAT_S = 0.02  # seconds between two moments at which the loop asks to be woken
 TELL_S = 0.25  # seconds between two records
 
 
-class Lateness:
+class WorstLateness:
     """The worst since it was last taken. Times are of one clock, in seconds."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ async def run(history: ControllerHistory) -> None:
     """Write `pulse` records until cancelled: `late` seconds at most since the one before, `at` the time at which that
     ended, `cpu` seconds that the process has used.
     """
-    lateness, told = Lateness(), time.monotonic()
+    lateness, told = WorstLateness(), time.monotonic()
     while True:
         due = time.monotonic() + BEAT_S
         await asyncio.sleep(BEAT_S)

@@ -19,7 +19,7 @@ from pathlib import Path
 from mrclab.bench.host import parts as benchparts
 from mrclab.bench.host import wire as benchwire
 from mrclab.bench.host.parts import Cost
-from mrclab.bench.host.wire import PATH_MTU, PATIENCE_S, Load, node_config, spawn
+from mrclab.bench.host.wire import PATH_MTU, PATIENCE_S, PairLoad, node_config, spawn
 from mrclab.hosts.agent.punctual import be_punctual
 
 _MODULE = "mrclab.bench.host"
@@ -82,7 +82,7 @@ class HostResult:
 
 def run(planes: int = 1, packets: int = 50_000, seconds: float = 1.0, paced_seconds: float = _PACED_S) -> HostResult:
     """Measure everything; needs root. Raises RuntimeError with the words of what failed."""
-    load = Load(planes, packets, _ATTRIBUTES)
+    load = PairLoad(planes, packets, _ATTRIBUTES)
     with tempfile.TemporaryDirectory(dir=_memory_directory()) as name:
         directory = Path(name)
         with benchwire.wire(planes) as names:
@@ -98,7 +98,7 @@ def run(planes: int = 1, packets: int = 50_000, seconds: float = 1.0, paced_seco
     return HostResult(sends, receives, fastest[0].rate, *_splits(load, fastest), paced)
 
 
-def _splits(load: Load, costs: tuple[Cost, Cost]) -> tuple[Split, Split]:
+def _splits(load: PairLoad, costs: tuple[Cost, Cost]) -> tuple[Split, Split]:
     """Sender and receiver: what is known of a whole packet less what its parts cost by themselves."""
     configs = node_config(1, load), node_config(2, load)
     both = [
@@ -115,7 +115,7 @@ def _splits(load: Load, costs: tuple[Cost, Cost]) -> tuple[Split, Split]:
 
 def _paced(names: tuple[str, str], directory: Path, rate: float, seconds: float) -> Paced:
     packets = max(1, int(rate * _PACED_PLANES * seconds))
-    load = Load(_PACED_PLANES, packets, {"mpr": 2}, rate, _PACED_DELAY_S)
+    load = PairLoad(_PACED_PLANES, packets, {"mpr": 2}, rate, _PACED_DELAY_S)
     return Paced(rate, *benchwire.transfer(names, directory, load))
 
 

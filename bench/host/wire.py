@@ -21,7 +21,7 @@ _RTT_SLACK_S = 0.01  # what base_rtt counts for the hosts themselves
 
 
 @dataclass(frozen=True)
-class Load:
+class PairLoad:
     """What the two hosts do: links, packets of PATH_MTU bytes, and the QP's attributes."""
 
     planes: int
@@ -31,7 +31,7 @@ class Load:
     delay: float = 0.0  # of a link, seconds one way
 
 
-def node_config(host: int, load: Load) -> NodeConfig:
+def node_config(host: int, load: PairLoad) -> NodeConfig:
     """Host 1 or 2 of two joined directly: the first uSID of a template is already the destination's downlink."""
     peer, numbers = 3 - host, range(1, load.planes + 1)
     return NodeConfig.model_validate(
@@ -95,7 +95,7 @@ def spawn(namespace: str, module: str, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
 
-def transfer(names: tuple[str, str], directory: Path, load: Load) -> tuple[Cost, Cost]:
+def transfer(names: tuple[str, str], directory: Path, load: PairLoad) -> tuple[Cost, Cost]:
     """Move a file between two agents; return what the sender's and the receiver's process spent.
 
     RuntimeError where the file did not arrive bit for bit, or a port does not come up.
@@ -107,7 +107,7 @@ def transfer(names: tuple[str, str], directory: Path, load: Load) -> tuple[Cost,
 
 
 @contextlib.contextmanager
-def agents(names: tuple[str, str], directory: Path, load: Load) -> Iterator[list[Client]]:
+def agents(names: tuple[str, str], directory: Path, load: PairLoad) -> Iterator[list[Client]]:
     """Both agents, up, as their clients; ended afterwards."""
     started: list[subprocess.Popen[str]] = []
     try:
@@ -136,7 +136,7 @@ def _wait_until_up(client: Client) -> None:
     raise RuntimeError(f"the ports of {client.path} did not come up")
 
 
-def _measure(clients: list[Client], source: Path, target: Path, load: Load) -> tuple[Cost, Cost]:
+def _measure(clients: list[Client], source: Path, target: Path, load: PairLoad) -> tuple[Cost, Cost]:
     near, far = clients
     here = near.call("create_qp", peer="h2", attributes=load.attributes)
     there = far.call("create_qp", peer="h1", attributes=load.attributes)

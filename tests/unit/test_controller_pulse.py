@@ -6,7 +6,7 @@ import time
 import pytest
 
 from mrclab.controller import pulse
-from mrclab.controller.pulse import Lateness
+from mrclab.controller.pulse import WorstLateness
 
 
 class Records:
@@ -20,7 +20,7 @@ class Records:
 
 
 def test_the_worst_is_told_once_with_its_time() -> None:
-    lateness = Lateness()
+    lateness = WorstLateness()
     for due, now in ((1.0, 1.1), (2.0, 2.5), (3.0, 3.2)):
         lateness.woken(due, now)
     assert lateness.take() == (0.5, 2.5)
