@@ -7,9 +7,9 @@ way, or was sent, while the cable was down is lost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappush
 from typing import TYPE_CHECKING, Protocol
 
+from mrclab.sim.clock import Work
 from mrclab.topo.model import Link
 
 if TYPE_CHECKING:
@@ -27,17 +27,25 @@ class WayFault(Protocol):
         """The frame that goes on now; None where it is lost, or goes on later by itself."""
 
 
-class Way:
+class End:
+    """What takes frames at the end of a cable."""
+
+    __slots__ = ()
+
+    def receive(self, frame: SimFrame, port: int) -> None:
+        """A frame came in by this port."""
+        raise NotImplementedError
+
+
+class Way(Work):
     """One direction of a cable. `far` takes frames with the number of the port they come in by."""
 
     __slots__ = (
-        "_clock", "_far", "_far_port", "arriving", "clear_since", "crossed", "delay", "detour", "faults", "lost",
-        "port",
+        "_clock", "_far", "_far_port", "clear_since", "crossed", "delay", "detour", "faults", "lost", "port",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, delay: int) -> None:
         self._clock = clock
-        self.arriving = self._arrive  # bound once
         self.delay = delay
         self.port: SimSwitchPort | None = None  # of a switch, that sends into this way
         self.clear_since = -_NEVER  # when carrier came; frames sent before that are lost
@@ -46,22 +54,22 @@ class Way:
         self.lost = 0  # for want of carrier
         self.crossed = 0
 
-    def lead_to(self, far: Callable[[SimFrame, int], None], port: int) -> None:
+    def lead_to(self, far: End, port: int) -> None:
         """Say what is at the far end."""
         self._far, self._far_port = far, port
 
     @property
-    def end(self) -> tuple[Callable[[SimFrame, int], None], int]:
+    def end(self) -> tuple[End, int]:
         """What is at the far end."""
         return self._far, self._far_port
 
     def enter(self, frame: SimFrame, at: int) -> None:
         """A frame leaves a port at this time, now or later."""
-        clock = self._clock
-        clock.serial += 1
-        heappush(clock.heap, (at + self.delay, clock.serial, self.arriving, frame))
+        self._clock.put(at + self.delay, self, frame)
 
-    def _arrive(self, frame: SimFrame) -> None:
+    def happen(self, about: SimFrame) -> None:
+        """A frame comes out."""
+        frame = about
         now, port = self._clock.now, self.port
         if port is not None:
             waiting = port.waiting
@@ -75,7 +83,7 @@ class Way:
             self._meet_faults(frame)
         else:
             self.crossed += 1
-            self._far(frame, self._far_port)
+            self._far.receive(frame, self._far_port)
 
     def _meet_faults(self, frame: SimFrame) -> None:
         for fault in self.faults:
@@ -85,7 +93,7 @@ class Way:
             frame = met
         if self.detour is None or self.detour.meet(frame, self) is not None:
             self.crossed += 1
-            self._far(frame, self._far_port)
+            self._far.receive(frame, self._far_port)
 
     def leave_detour(self, frame: SimFrame) -> bool:
         """A frame comes back from a detour and crosses; False where there is no carrier."""
@@ -93,7 +101,7 @@ class Way:
             self.lost += 1
             return False
         self.crossed += 1
-        self._far(frame, self._far_port)
+        self._far.receive(frame, self._far_port)
         return True
 
     def set_carrier(self, up: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mrclab.sim.cable import Cable, Way
+from mrclab.sim.cable import Cable, End, Way
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.port import SimSwitchPort
 from mrclab.sim.switch import SimSwitch
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from mrclab.sim.nic import SimNic
 
 
-class Plug:
+_EVENTS_PER_PACKET = 8  # of data, with its share of feedback, where all links are full
+
+
+class Plug(End):
     """Where cables end at a host; frames that come while no NIC is there are lost."""
 
     __slots__ = ("nic",)
@@ -39,6 +42,7 @@ class SimFabric:
     def __init__(self, clock: Clock, model: Fabric, seed: int) -> None:
         self.clock = clock
         self.model = model
+        clock.expect(_EVENTS_PER_PACKET * model.spec.link.rate_pps * len(model.hosts) * model.spec.planes)
         delay = ticks(model.spec.link.delay)
         behind_switch = delay + ticks(model.spec.latency)
         self.cables: list[Cable] = []
@@ -60,8 +64,8 @@ class SimFabric:
         self.plugs = {host.name: Plug() for host in model.hosts}
         for link, cable in zip(model.links, self.cables, strict=True):
             for way, far in zip(cable.ways, reversed(link.ends), strict=True):
-                node = self.switches.get(far.node) or self.plugs[far.node]
-                way.lead_to(node.receive, far.number)
+                node: End = self.switches.get(far.node) or self.plugs[far.node]
+                way.lead_to(node, far.number)
 
     def cable(self, link: Link | str) -> Cable:
         """The cable of a link, or of what a person calls it."""

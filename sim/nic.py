@@ -13,7 +13,7 @@ from typing import Any
 from mrclab.hosts.nic import seam
 from mrclab.hosts.nic.seam import PortCounters, Taker, Transport, full_size
 from mrclab.sim.cable import Cable, Way
-from mrclab.sim.clock import SECOND, Clock, MovableCall, ticks
+from mrclab.sim.clock import SECOND, Clock, MovableCall, Work, ticks
 from mrclab.sim.frame import LINK_CHECK, SimFrame, of_bytes
 from mrclab.topo.linkcheck import LinkCheckError, answer
 from mrclab.topo.model import mac_bytes
@@ -23,15 +23,16 @@ _ENDPOINT_REQUEST = 0xD8
 _OPCODE_AT = 14 + 40 + 40 + 8
 
 
-class SimNicPort:
+class SimNicPort(Work):
     """One NIC port: when its link is free again, its counters, and what is to be sent before the transport's frames."""
 
     __slots__ = (
-        "armed", "cable", "config", "foreign", "free_at", "injected", "number", "rx_bytes", "rx_packets", "tx_bytes",
-        "tx_packets", "up", "way",
+        "_nic", "armed", "cable", "config", "foreign", "free_at", "injected", "number", "rx_bytes", "rx_packets",
+        "tx_bytes", "tx_packets", "up", "way",
     )  # fmt: skip
 
-    def __init__(self, config: NicPortConfig, cable: Cable, way: Way) -> None:
+    def __init__(self, nic: SimNic, config: NicPortConfig, cable: Cable, way: Way) -> None:
+        self._nic = nic
         self.number = config.number
         self.config = config
         self.cable = cable
@@ -41,6 +42,12 @@ class SimNicPort:
         self.armed = False  # somebody comes when it is free
         self.injected: deque[seam.Frame] = deque()
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.foreign = 0
+
+    def happen(self, about: object) -> None:
+        """The link is free again."""
+        del about
+        self.armed = False
+        self._nic.is_free()
 
     def counters(self) -> PortCounters:
         """Return all counters; no frame is ever lost for want of room here."""
@@ -69,7 +76,7 @@ class SimNic:
         self._path_mtu = config.path_mtu
         self._wire_format = wire_format
         self._set_rate(config)
-        self.ports = tuple(SimNicPort(port, *cables(port)) for port in config.ports)
+        self.ports = tuple(SimNicPort(self, port, *cables(port)) for port in config.ports)
         self._by_number = {port.number: port for port in self.ports}
         self._up: tuple[SimNicPort, ...] = ()
         self._soon: deque[Callable[[float], None]] = deque()
@@ -235,7 +242,7 @@ class SimNic:
         for port in self._up:
             if not port.armed and port.free_at > now and (port.injected or has_work(port.number, seconds)):
                 port.armed = True
-                clock.at(port.free_at, self._is_free, port)
+                clock.put(port.free_at, port, None)
 
     def _send(self, port: SimNicPort, frame: seam.Frame, now: int) -> None:
         size = frame.wire_len
@@ -246,8 +253,8 @@ class SimNic:
         port.free_at = now + size * SECOND // self._bytes_per_second
         port.way.enter(frame, port.free_at if self._stores else now)
 
-    def _is_free(self, port: SimNicPort) -> None:
-        port.armed = False
+    def is_free(self) -> None:
+        """A link that was busy is free again."""
         if self._on:
             self.serve()
 

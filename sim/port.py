@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from heapq import heappush
 from typing import TYPE_CHECKING
 
 from mrclab.sim.clock import SECOND
@@ -102,9 +101,7 @@ class SimSwitchPort:
             else:
                 waiting.append(frame)
             self._last = frame.leave = leave
-        clock, way = self._clock, self.way
-        clock.serial += 1
-        heappush(clock.heap, (frame.leave + way.delay, clock.serial, way.arriving, frame))
+        self.way.enter(frame, frame.leave)
 
     def _control_leaves(self, frame: SimFrame, now: int) -> int:
         """When a frame of the control queue has left: behind those before it, ahead of all data but what it delays.

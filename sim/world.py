@@ -252,7 +252,7 @@ class SimWorld:
             host.record({"kind": "agent.stop"})
             _nic(host).unplug()
         self.hosts.clear()
-        self._clock.heap.clear()
+        self._clock.clear()
 
     def facts(self) -> dict[str, Any]:
         """What a report says of it."""

@@ -4,6 +4,7 @@ Draws for trims and marks are made equal where single frames are compared, and r
 """
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from mrc_inside import Drop, MrcInside, dropped, lost_in_queue, marked, trimmed
@@ -51,7 +52,7 @@ class Sim:
         self.switch = made.switches[name]
         self.out = {}
         for port in self.switch.ports:
-            port.way.lead_to(self._take, port.number)
+            port.way.lead_to(SimpleNamespace(receive=self._take), port.number)
             if rng is not None:
                 port._random = rng
 
