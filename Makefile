@@ -5,13 +5,14 @@ BIN := .venv/bin
 PYTHONS ?= 3.10 3.11
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs demo test test-pythons test-debian13 paper drill lint bench libmrc p4 pictures setup lock clean
+.PHONY: help docs demo test test-pythons test-debian13 vm-check paper drill lint bench libmrc p4 pictures setup lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
 	@echo "sudo make test    lint, types and all tests"
 	@echo "make test-pythons only the unit tests, under those of PYTHONS=\"3.10 3.11 3.12 3.13 3.14\" that are here"
 	@echo "sudo make test-debian13  set up, demo and unit tests on a bare Debian 13 in a folder (needs mmdebstrap)"
+	@echo "sudo make vm-check  boot the Vagrantfile's machine, emulated, and use the lab in it (half an hour; needs vagrant-libvirt)"
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
 	@echo "sudo make drill   kill, stop, fill, remove and flood the parts of a running lab, fifty times (half an hour)"
 	@echo "make lint         ruff and mypy only"
@@ -45,6 +46,9 @@ test-pythons: setup
 
 test-debian13:
 	@setup/bare-debian.sh trixie
+
+vm-check:
+	@setup/vm-check.sh trixie
 
 paper: setup
 	@$(BIN)/mrclab suite paper --name paper --again 3 $(target_flag) $(ARGS)

@@ -12,39 +12,12 @@ cd "$(dirname "$0")/.."
 die() { printf 'bare-debian: %s\n' "$*" >&2; exit 1; }
 say() { printf 'bare-debian: %s\n' "$*"; }
 
-# Archive of this machine, where it is a Debian; else mmdebstrap's default.
-# shellcheck disable=SC2016  # apt's variable
-mirror() { apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' 2>/dev/null | sort -u | head -n 1; }
-
-# What apt was told about proxies and the like.
-apt_options() { apt-config dump | grep -E '^Acquire::(http|https|Retries|ftp)' || true; }
-
-make_system() {
-    local options=() line
-    while IFS= read -r line; do
-        [ -z "$line" ] || options+=("--aptopt=$line")
-    done < <(apt_options)
-    say "making a bare Debian $SUITE in $ROOT"
-    # shellcheck disable=SC2046  # without a mirror there is no argument at all
-    DEBIAN_FRONTEND=noninteractive mmdebstrap --quiet --variant=minbase "${options[@]}" "$SUITE" "$ROOT" $(mirror) || die "mmdebstrap could not make $SUITE."
-}
+# shellcheck source=setup/debian.sh
+. setup/debian.sh
 
 copy_checkout() {
     mkdir -p "$ROOT/mrclab"
     git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$ROOT/mrclab"
-}
-
-# Pip's settings and the certificates that this machine trusts, as files; settings in the environment are passed on below.
-copy_settings() {
-    local file
-    for file in /etc/pip.conf /etc/xdg/pip ~/.config/pip ~/.pip /usr/local/share/ca-certificates /etc/ssl/certs/ca-certificates.crt; do
-        [ ! -e "$file" ] || { mkdir -p "$ROOT$(dirname "$file")"; cp -rT "$file" "$ROOT$file"; }
-    done
-}
-
-# Local folders that these settings name (an index has its files beside it).
-shared_folders() {
-    { python3 -m pip config list 2>/dev/null || true; } | grep -oE "(file://)?/[^' ]+" | sed -E 's|^file://||; s|/simple/?$||' | sort -u
 }
 
 # A /dev of its own with what every system has.
@@ -94,14 +67,13 @@ enter() {
 
 run() {
     local settings
-    mapfile -t settings < <(env | grep -E '^(PIP_|[a-z]+_proxy=|SSL_CERT_)')
+    mapfile -t settings < <(settings_in_environment)
     env -i HOME=/root DEBIAN_FRONTEND=noninteractive TERM="${TERM:-dumb}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${settings[@]}" "$@"
 }
 
 main() {
     [ $# -ge 1 ] || die "name a suite, such as trixie (Debian 13)."
     [ "$(id -u)" = 0 ] || die "a system in a folder needs root; run the same command with sudo."
-    command -v mmdebstrap >/dev/null || die "mmdebstrap is missing; install the package mmdebstrap."
     SUITE=$1
     shift
     [ $# -gt 0 ] || set -- "make setup" "make demo" ".venv/bin/pytest -q tests/unit"
@@ -111,9 +83,9 @@ main() {
         ROOT=$(mktemp -d "${TMPDIR:-/var/tmp}/mrclab-$SUITE-XXXXXX")
         trap 'rm -rf --one-file-system "$ROOT"' EXIT
     fi
-    [ -e "$ROOT/etc/os-release" ] || make_system
+    [ -e "$ROOT/etc/os-release" ] || make_debian "$SUITE" "$ROOT" --variant=minbase
     copy_checkout
-    copy_settings
+    copy_settings "$ROOT"
     export ROOT SUITE
     unshare --mount --pid --ipc --uts --fork --kill-child --propagation private "$PWD/setup/bare-debian.sh" enter "$@"
 }
