@@ -1,6 +1,7 @@
 """Many scenarios in order, with one report: which there are, each run of each, and what repeated runs say together."""
 
 import datetime
+import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -184,6 +185,7 @@ class Suite:
             self.say(f"{number} of {len(planned)}: {what}")
             for attempt in range(self.again + 1):
                 entry = self._one(loaded, result.directory / "runs")
+                _forget()
                 self.say(f"{what}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
                 result.entries.append(entry)
                 if entry.state != "invalid" or attempt == self.again:
@@ -213,6 +215,12 @@ class Suite:
             outcome.trouble or invalid,
             asked.title,
         )
+
+
+def _forget() -> None:
+    """Free the last run, whose parts hold each other; reading its history took them from the collector's sight."""
+    gc.unfreeze()
+    gc.collect()
 
 
 def parse_seeds(text: str) -> list[int]:

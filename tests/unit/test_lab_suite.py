@@ -1,5 +1,6 @@
 """Suites: which files are meant, which runs that makes, and what repeated runs say together."""
 
+import gc
 import io
 import json
 import statistics
@@ -15,6 +16,8 @@ from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import suite
 from mrclab.lab.run.suite import SuiteEntry, SuiteResult
+from mrclab.lab.scenario import scenario
+from mrclab.sim.world import SimWorld
 from mrclab.topo.linux import state
 
 TEXT = """\
@@ -187,3 +190,13 @@ def test_nobody_else_gets_the_place_between_two_runs(home, tmp_path, monkeypatch
     assert False not in seen
     assert state._held == {}
     assert not (tmp_path / "base").exists()
+
+
+def test_no_run_stays_in_memory_when_the_next_begins(tmp_path):
+    traffic, expect = "[{name: file, kind: write, from: h1, to: h3, size: 64 KiB}]", "[{kind: integrity}]"
+    text = f"name: small\nworld: sim\ntraffic: {traffic}\nexpect: {expect}\n"
+    loaded = scenario.loads(text, "small.yaml")
+    result = suite.Suite(tmp_path, lambda *_: None, lambda _: None).run([loaded])
+    assert [entry.state for entry in result.entries] == ["held"]
+    gc.unfreeze()  # else what reading the history hid is in no list
+    assert not [found for found in gc.get_objects() if isinstance(found, SimWorld)]
