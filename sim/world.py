@@ -36,7 +36,9 @@ CONTROLLER = "controller"
 GONE = "agent.gone"
 """Kind of the event that stands for a host that ended."""
 
-TOLD = frozenset({"workload.progress", "flow.done", "flow.failed", "iteration", "verdict", "denied", GONE})
+TOLD = frozenset(
+    {"workload.progress", "flow.done", "flow.failed", "flow.received", "iteration", "verdict", "denied", GONE}
+)
 """Kinds of events that `run` hands over."""
 
 DEPTHS_S = 0.25

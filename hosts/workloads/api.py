@@ -4,8 +4,9 @@ A workload is one traffic's part in this host. `prepare_workload` makes QPs and 
 with the peers', `start_workload` lets it run by itself from a moment on, `workload_status` says what became of it and
 `release_workload` gives everything back. History records: `messages` {traffic, flow, done: [[posted, done, bytes]…]},
 `pingpong` {traffic, flow, rtt: […]}, `iteration` {traffic, iteration, began, ended, sha256, rests}, `flow.done`
-{traffic, flow, began, ended, bytes, error} and `flow.failed`; `workload.progress` {traffic, bytes} goes to listeners
-only. A collective that time ends `rests` once its time is over, until a peer goes on or `stop_workload` ends it.
+{traffic, flow, began, ended, bytes, error}, `flow.received` {traffic, flow, bytes} and `flow.failed`;
+`workload.progress` {traffic, bytes} goes to listeners only. A collective that time ends `rests` once its time is over,
+until a peer goes on or `stop_workload` ends it.
 """
 
 from __future__ import annotations
@@ -94,6 +95,10 @@ class WorkloadOperations:
         if not self._watching:
             self._watching = True
             self._loop.until_done(self._look_s, self._tell_progress)
+
+    def start_flows(self, name: str, flows: list[str]) -> None:
+        """Begin flows that were given no start."""
+        self._workload(name).start_flows(flows, self._loop.now)
 
     def stop_workload(self, name: str) -> None:
         """Send nothing new."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +13,7 @@ from mrclab.hosts.memory.memory import Buffer, Memory
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.memory import Access, MemoryRegion
 from mrclab.hosts.rdma.resources import FULL_ACCESS
+from mrclab.hosts.rdma.timers import Timer
 from mrclab.hosts.rdma.verbs import Verbs
 from mrclab.hosts.workloads.bounds import WorkloadBounds
 from mrclab.hosts.workloads.channel import ChannelSender, Receiver, SentMessage, Slots, content, touched
@@ -37,6 +38,9 @@ class FlowSpec(BaseModel):
     qps: int = Field(ge=1)
     attributes: dict[str, Any] = {}
     path: str | None = None  # the file that a write comes from, or goes to; else memory of the agent's own
+    size: int | None = Field(default=None, ge=1)  # bytes of a stream, where they are not the workload's
+    start: float | None = Field(default=0.0, ge=0)  # seconds after the workload's; None: when `start_flows` says so
+    tells_arrival: bool = False  # a receiver that writes `flow.received` when all `size` bytes have come
 
 
 class WorkloadSpec(BaseModel):
@@ -82,6 +86,9 @@ class Workload:
         self._source = bytearray()
         self._own: MemoryRegion | None = None
         self._streams: dict[str, StreamSender] = {}
+        self._flows: dict[str, FlowSpec] = {}
+        self._later: dict[str, Timer] = {}  # of streams that begin after the others
+        self._waiting: set[str] = set()  # streams that begin when somebody says so
         self._bounds = WorkloadBounds(spec.iterations)
         self._collective: Rounds | Ring | None = None
         self._messages: dict[str, list[tuple[float, float, int]]] = {}
@@ -103,6 +110,7 @@ class Workload:
 
     def add(self, flow: FlowSpec) -> Record:
         """Make one end of a flow; what its peer needs to connect."""
+        self._flows[flow.name] = flow
         qps = [
             self._transport.create_qp(flow.address or flow.peer, None, self._cq, self._cq, **flow.attributes)
             for _ in range(flow.qps)
@@ -194,9 +202,12 @@ class Workload:
         spec = self.spec
         message = spec.size if spec.kind == "write" else spec.message
         for name, sender in self.senders.items():
-            plan = StreamPlan(max(1, message or 0), spec.size, spec.duration, spec.depth, spec.rate)
+            size = self._flows[name].size or spec.size
+            plan = StreamPlan(max(1, message or 0), size, spec.duration, spec.depth, spec.rate)
             on_sent, on_done = functools.partial(self._sent, name), functools.partial(self._flow_done, name)
             self._streams[name] = StreamSender(sender, plan, on_sent, on_done)
+            if self._flows[name].start is None:
+                self._waiting.add(name)
 
     def _patterns(self) -> list[StreamSender | Rounds | Ring]:
         return [*self._streams.values(), *([self._collective] if self._collective else [])]
@@ -204,17 +215,44 @@ class Workload:
     @property
     def running(self) -> bool:
         """Whether it is to begin, or has begun and not ended."""
-        return self._timer.deadline is not None or any(pattern.running for pattern in self._patterns())
+        begins = self._timer.deadline is not None or bool(self._later) or bool(self._waiting)
+        return begins or any(pattern.running for pattern in self._patterns())
 
     def _begin(self, now: float) -> None:
-        for pattern in self._patterns():
-            pattern.start(now)
+        if self._collective is not None:
+            self._collective.start(now)
+        for name, stream in self._streams.items():
+            start = self._flows[name].start
+            if start:
+                self._later[name] = self._transport.timers.timer(functools.partial(self._begin_later, name))
+                self._later[name].arm(now + start)
+            elif start is not None:
+                stream.start(now)
+
+    def _begin_later(self, name: str, now: float) -> None:
+        del self._later[name]
+        self._streams[name].start(now)
+
+    def start_flows(self, names: Sequence[str], now: float) -> None:
+        """Begin streams that waited for it."""
+        for name in names:
+            if name in self._waiting:
+                self._waiting.discard(name)
+                self._streams[name].start(now)
 
     def stop(self, now: float) -> None:
         """Send nothing new."""
-        self._timer.cancel()
+        self._cancel()
         for pattern in self._patterns():
-            pattern.stop(now)
+            if pattern.running:
+                pattern.stop(now)
+
+    def _cancel(self) -> None:
+        """Let nothing begin any more."""
+        for timer in (self._timer, *self._later.values()):
+            timer.cancel()
+        self._later.clear()
+        self._waiting.clear()
 
     def take(self, completion: WorkCompletion, now: float) -> None:
         """Take in a completion of one of the QPs."""
@@ -229,6 +267,8 @@ class Workload:
             received = end.received(completion)
             if self._is_collective:
                 self._make_collective().received(received, now)
+            elif self._flows[end.name].tells_arrival and end.bytes == self._flows[end.name].size:
+                self._record({"kind": "flow.received", "traffic": self.name, "flow": end.name, "bytes": end.bytes})
         if end.error and end.name not in self._failed:
             self._failed.add(end.name)
             self._record({"kind": "flow.failed", "traffic": self.name, "flow": end.name, "error": end.error})
@@ -288,7 +328,7 @@ class Workload:
 
     def release(self) -> None:
         """Give QPs, regions and files back."""
-        self._timer.cancel()
+        self._cancel()
         for end in [*self.senders.values(), *self.receivers.values()]:
             end.release()
         for region in self._regions:

@@ -11,6 +11,7 @@ from rich.table import Table
 from mrclab.controller.provisioning import intent
 from mrclab.lab.faults.base import FaultBase, LastingFault
 from mrclab.lab.faults.chaos import Chaos
+from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.traffic import TrafficBase
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
@@ -176,6 +177,9 @@ def _what(fabric: Fabric, entry: TrafficBase, qps: int) -> str:
         return f"{show_bytes(done['size'])} as one RDMA write"
     if done["kind"] == "pingpong":
         return f"{done['size'] // done['message']} messages of {show_bytes(done['message'])}, one at a time"
+    if isinstance(entry, ConnectionMatrix):
+        count, size = len(entry.matrix.connections), sum(one.size for one in entry.matrix.connections)
+        return f"{count} connections of {entry.file}, {show_bytes(size)} in all"
     if done["kind"] == "stream":
         bound = f"for {show_seconds(done['duration'])}" if done["duration"] else show_bytes(done["size"])
         rate = f", at {show_rate(done['rate'])}" if done["rate"] else ""

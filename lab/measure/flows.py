@@ -53,11 +53,13 @@ class MeasuredFlows:
     def __init__(self, history: History) -> None:
         found: dict[str, MeasuredFlow] = {}
         ends = {record["flow"]: record.t for record in history.of("flow.end")}
+        begins = {record["flow"]: record.t - float(record.get("seconds", 0.0)) for record in history.of("flow.end")}
         traffic_ends = {record["traffic"]: record.t for record in history.of("traffic.end")}
         for record in history.of("traffic.start"):
             for flow in _flows(record):
                 end = ends.get(flow.name, traffic_ends.get(flow.traffic, float("inf")))
-                found[flow.name] = replace(flow, begin=record.t, end=end)
+                begin = max(record.t, begins.get(flow.name, record.t))  # a trigger may have let it begin later
+                found[flow.name] = replace(flow, begin=begin, end=end)
         self.all: tuple[MeasuredFlow, ...] = tuple(found.values())
         self.by_sender: dict[QpKey, MeasuredFlow] = {key: flow for flow in self.all for key in flow.senders}
         self.by_receiver: dict[QpKey, MeasuredFlow] = {key: flow for flow in self.all for key in flow.receivers}

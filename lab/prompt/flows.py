@@ -11,8 +11,10 @@ from pydantic import ValidationError
 
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.flows import Running
+from mrclab.lab.run.runningprograms import running as made_running
 from mrclab.lab.run.world import GONE, Hearing, World
-from mrclab.lab.scenario.traffic import Traffic, TrafficBase
+from mrclab.lab.scenario.traffic import TrafficBase
+from mrclab.lab.scenario.traffics import Traffic
 from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo.spec import explain
 
@@ -50,7 +52,7 @@ class RunningTraffics:
         """Start a traffic given as in a scenario; its name may be left out. ValueError says what is wrong."""
         entry = self._entry(fields)
         self._release(entry)
-        running = Running(self._world, entry, entry.qps or 1, self._world.seed)
+        running = made_running(self._world, entry, entry.qps or 1, self._world.seed)
         background = RunningTraffic(running, self._world.hear(running.hosts))
         try:
             running.prepare()

@@ -26,7 +26,8 @@ from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import junit, page, summary
 from mrclab.lab.run.world import World
-from mrclab.lab.scenario.scenario import Loaded, loads
+from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
+from mrclab.lab.scenario.scenario import Loaded, loads, with_matrices
 
 _LEAST_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
 _VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
@@ -104,7 +105,7 @@ def _collect(world: World, loaded: Loaded, parent: Path, trouble: str) -> Path:
 
 
 def _fill(directory: Path, world: World, loaded: Loaded, trouble: str) -> None:
-    (directory / "scenario.yaml").write_text(loaded.text, encoding="utf-8")
+    _write_scenario(directory, loaded)
     world.collect(directory)
     info = {
         "scenario": loaded.scenario.name,
@@ -121,6 +122,15 @@ def _fill(directory: Path, world: World, loaded: Loaded, trouble: str) -> None:
         "machine": machine(),
     }
     (directory / "run.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
+
+
+def _write_scenario(directory: Path, loaded: Loaded) -> None:
+    """The scenario with all that it is made of: its matrices stand beside it, by the names of their traffics."""
+    matrices = [entry for entry in loaded.scenario.traffic if isinstance(entry, ConnectionMatrix)]
+    for entry in matrices:
+        (directory / f"{entry.name}.cm").write_text(entry.file.text, encoding="utf-8")
+    text = with_matrices(loaded, {entry.name: f"{entry.name}.cm" for entry in matrices})
+    (directory / "scenario.yaml").write_text(text, encoding="utf-8")
 
 
 def load(directory: Path) -> CollectedRun:

@@ -107,8 +107,14 @@ class Running:
             end = {"name": flow.name, "role": "send" if sends else "recv", "peer": _peer(flow, host), "qps": self._qps}
             if isinstance(self.entry, Write):
                 end["path"] = str(self._file(flow, sends))
-            found.append(end | {"attributes": dict(attributes if sends else self.entry.attributes)})
+            own = {"attributes": dict(attributes if sends else self.entry.attributes), **self._own(flow, sends)}
+            found.append(end | own)
         return found
+
+    def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
+        """What one end has of its own in its traffic."""
+        del flow, sends
+        return {}
 
     def _file(self, flow: Flow, source: bool) -> Path:
         """Where a write comes from, made when first asked for, or goes to."""
@@ -273,7 +279,7 @@ class Running:
     ) -> None:
         flow, done = state.flow, state.done
         at = float(done["ended"]) if done else ended
-        began = at if self.began is None else self.began
+        began = at if self.began is None else self._flow_began(done)
         self._world.record(
             "flow.end",
             at,
@@ -285,6 +291,11 @@ class Running:
             received_sha256=received,
             error=state.error,
         )
+
+    def _flow_began(self, done: Mapping[str, Any] | None) -> float:
+        """When a flow began, given its sender's record of the end: with its traffic."""
+        del done
+        return self.began or 0.0
 
     @staticmethod
     def _bytes(state: _FlowState, answers: Mapping[str, Any]) -> int:

@@ -14,9 +14,11 @@ from typing import Any
 
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.flows import Running
+from mrclab.lab.run.runningmatrix import RunningMatrix
 from mrclab.lab.run.wire import programs
 from mrclab.lab.run.wire.attach import Lab
 from mrclab.lab.run.world import World
+from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
 from mrclab.lab.scenario.traffic import Programs, ProgramSpec, TrafficBase
 
 _READY_LIMIT = 30.0  # seconds until a program has said that it is ready
@@ -38,6 +40,8 @@ def running(world: World, entry: TrafficBase, qps: int, seed: int) -> Running:
     """A traffic as the runner drives it."""
     if isinstance(entry, Programs):
         return RunningPrograms(world, entry, seed)
+    if isinstance(entry, ConnectionMatrix):
+        return RunningMatrix(world, entry, qps, seed)
     return Running(world, entry, qps, seed)
 
 

@@ -15,7 +15,7 @@ from mrclab.lab.faults.action import Ground
 Progress = Callable[[str, int, int], None]  # stage, done, total
 Event = tuple[str, Mapping[str, Any]]  # node, what it told
 
-KINDS = ("workload.progress", "flow.done", "flow.failed", "iteration")
+KINDS = ("workload.progress", "flow.done", "flow.failed", "flow.received", "iteration")
 """Kinds of events that tell how a traffic goes on."""
 
 GONE = "agent.gone"

@@ -17,7 +17,7 @@ from mrclab.lab.expectations import Expectation
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
-from mrclab.lab.scenario.traffic import Traffic
+from mrclab.lab.scenario.traffics import Traffic
 from mrclab.lab.scenario.transport import Overrides, ScenarioTransport
 from mrclab.lab.scenario.variants import Variant
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
@@ -38,6 +38,7 @@ _WORDS = {
     "parse_limit": "number or share",
     "parse_depth": "packets or BDPs",
     "one_or_list": "name or list of names",
+    "read_matrix": "file",
     "_host": "host",
     "_cable": "cable",
     "_switch": "switch",

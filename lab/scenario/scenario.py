@@ -20,7 +20,8 @@ from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario import consistency, variants, yamlfile
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.mapper import MapperSpec
-from mrclab.lab.scenario.traffic import Flow, Traffic, all_flows
+from mrclab.lab.scenario.traffic import Flow, all_flows
+from mrclab.lab.scenario.traffics import Traffic
 from mrclab.lab.scenario.transport import ScenarioTransport
 from mrclab.lab.scenario.units import Duration
 from mrclab.lab.scenario.variants import Variant
@@ -211,10 +212,21 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
         raise ScenarioError([f"{said}: {yamlfile.message(dict(item), Variant)}" for item in error.errors()]) from None
     except variants.UnknownPlace as error:
         raise ScenarioError([f"{said}: {error.path}: {error}"]) from None
-    scenario, fabric, errors = _validate(data)
+    scenario, fabric, errors = _validate(data, loaded.source)
     if errors or scenario is None or fabric is None:
         raise ScenarioError([f"{said}: {variants.spoken(data, location)}: {message}" for location, message in errors])
     return replace(loaded, scenario=scenario, fabric=fabric, text=_text(data), named=(*loaded.named, *values))
+
+
+def with_matrices(loaded: Loaded, files: Mapping[str, str]) -> str:
+    """A scenario's text in which traffics, given by name, have their matrices in these files."""
+    if not files:
+        return loaded.text
+    data = yamlfile.Document(loaded.text, loaded.source).data
+    for entry in data["traffic"]:
+        if entry["name"] in files:
+            entry["file"] = files[entry["name"]]
+    return _text(data)
 
 
 def _with(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
@@ -228,7 +240,7 @@ def _with(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
 
 def check(document: yamlfile.Document) -> Loaded:
     """Validate a document against the models and the fabric it describes."""
-    scenario, fabric, errors = _validate(document.data)
+    scenario, fabric, errors = _validate(document.data, document.name)
     mistakes = [(location, document.at(location, message)) for location, message in errors]
     others: list[Loaded] = []
     for index in range(len(_entries(document.data, "variants"))):
@@ -240,12 +252,13 @@ def check(document: yamlfile.Document) -> Loaded:
     return Loaded(scenario, fabric, document.text, document.name, variants=tuple(others))
 
 
-def _validate(data: Mapping[str, Any]) -> tuple[Scenario | None, Fabric | None, Mistakes]:
-    """The models of one scenario, and everything that is wrong with it."""
+def _validate(data: Mapping[str, Any], source: str) -> tuple[Scenario | None, Fabric | None, Mistakes]:
+    """The models of one scenario, and everything that is wrong with it; files it names are sought beside `source`."""
     whole = {**data, "fabric": _fabric_data(data)}
     fabric, mistakes = _fabric(whole["fabric"])
     context = {
         "fabric": fabric,
+        "folder": Path(source).parent,
         "traffic": _names(data, "traffic"),
         "faults": _names(data, "faults"),
         "goodput": _names(data, "expect"),
@@ -255,7 +268,7 @@ def _validate(data: Mapping[str, Any]) -> tuple[Scenario | None, Fabric | None, 
         return scenario, fabric, mistakes + (consistency.mistakes(scenario, fabric) if fabric else [])
     except ValidationError as error:
         items = yamlfile.without_echoes(error.errors(include_url=False), Scenario)
-        found = [(tuple(item["loc"]), yamlfile.message(item, Scenario)) for item in items]
+        found = [(tuple(item["loc"]), text) for item in items for text in yamlfile.messages(item, Scenario)]
         return None, fabric, [*found, *mistakes]
 
 
@@ -270,7 +283,7 @@ def _variant(document: yamlfile.Document, index: int, said: set[str]) -> tuple[L
     except variants.UnknownPlace as error:
         wrong = ("variants", index, error.field, error.path)
         return None, [(wrong, document.at(wrong, str(error)))]
-    scenario, fabric, errors = _validate(data)
+    scenario, fabric, errors = _validate(data, document.name)
     mistakes: Mistakes = []
     for location, message in errors:
         if message not in said:

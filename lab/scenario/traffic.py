@@ -38,11 +38,12 @@ class Flow:
     source: str
     destination: str
     size: int | None
+    again: str = ""  # what tells it from another flow between the same two
 
     @property
     def name(self) -> str:
         """`NAME/h1>h3`, as history records name it."""
-        return f"{self.traffic}/{self.source}>{self.destination}"
+        return f"{self.traffic}/{self.source}>{self.destination}{self.again}"
 
 
 def _known_paths(paths: list[PathName], info: ValidationInfo) -> list[PathName]:
@@ -137,12 +138,8 @@ class _Bounded(TrafficBase):
         """Messages by all QPs in turn."""
         del host
         bounds = {"size": self.size, "duration": self.duration, "rate": self.rate and self.rate * line_rate(fabric)}
-        return {"kind": "stream", "message": self.message, "depth": self.outstanding(fabric, qps), **bounds}
-
-    def outstanding(self, fabric: Fabric, qps: int) -> int:
-        """Messages outstanding in one flow: at least two for every QP, never more than receivers take."""
-        enough = max(2 * qps, math.ceil(_DEPTH_BDPS * bdp(fabric) / self.message) + 1)
-        return min(IMMEDIATES_PER_QP * qps, self.depth or enough)
+        depth = outstanding(fabric, qps, self.message, self.depth)
+        return {"kind": "stream", "message": self.message, "depth": depth, **bounds}
 
 
 class Write(_Pair):
@@ -446,10 +443,10 @@ class Programs(TrafficBase):
         return True
 
 
-Traffic = Annotated[
-    Write | Stream | PingPong | Permutation | Incast | AllToAll | RingAllReduce | SendRecvRing | Programs,
-    Field(discriminator="kind"),
-]
+def outstanding(fabric: Fabric, qps: int, message: int, depth: int | None) -> int:
+    """Messages outstanding in one flow: at least two for every QP, never more than receivers take."""
+    enough = max(2 * qps, math.ceil(_DEPTH_BDPS * bdp(fabric) / message) + 1)
+    return min(IMMEDIATES_PER_QP * qps, depth or enough)
 
 
 def line_rate(fabric: Fabric) -> float:

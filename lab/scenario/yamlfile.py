@@ -179,6 +179,13 @@ def _child(node: Any, part: int | str) -> Any:
         return None
 
 
+def messages(item: Any, model: type[BaseModel]) -> list[str]:
+    """The same for an error that holds several sentences, one a line."""
+    if item["type"] != "value_error":
+        return [message(item, model)]
+    return [message({**item, "msg": line}, model) for line in str(item["msg"]).splitlines()]
+
+
 def message(item: Any, model: type[BaseModel]) -> str:
     """What is wrong, and the remedy, for one of the errors that pydantic lists."""
     kind, given = item["type"], item.get("input")

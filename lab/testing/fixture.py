@@ -18,7 +18,7 @@ from mrclab.lab.run.flows import Running
 from mrclab.lab.run.world import GONE, World
 from mrclab.lab.scenario import yamlfile
 from mrclab.lab.scenario.base import Strict
-from mrclab.lab.scenario.traffic import Traffic
+from mrclab.lab.scenario.traffics import Traffic
 
 TIMEOUT = 60.0  # seconds that a transfer may take where the test does not say
 _REST = 0.1  # seconds between two looks at what a test waits for, where no event tells

@@ -1,0 +1,52 @@
+"""A connection matrix while it runs: connections begin at their own times, and what one has done lets others begin.
+
+An agent tells that a connection is acknowledged or has arrived; what waited for that is begun from here, on whichever
+host it is. In virtual time that happens in the same moment, on the wire after the way there and back.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mrclab.lab.run.flows import Running
+from mrclab.lab.run.world import World
+from mrclab.lab.scenario.matrix import Connection, Triggers
+from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
+from mrclab.lab.scenario.traffic import Flow
+
+
+class RunningMatrix(Running):
+    """Connections from start to end."""
+
+    def __init__(self, world: World, entry: ConnectionMatrix, qps: int, seed: int) -> None:
+        super().__init__(world, entry, qps, seed)
+        self._triggers = Triggers(entry.matrix)
+        timed = list(entry.timed(world.fabric))
+        self._in_order = [flow for flow, _ in timed]
+        self._starts = {flow.name: start for flow, start in timed}
+        self._connections: dict[str, Connection] = {
+            flow.name: one for flow, one in zip(self._in_order, entry.matrix.connections, strict=True)
+        }
+
+    def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
+        if sends:
+            return {"size": flow.size, "start": self._starts[flow.name]}
+        return {"size": flow.size, "tells_arrival": bool(self._connections[flow.name].recv_done)}
+
+    def _flow_began(self, done: Mapping[str, Any] | None) -> float:
+        return super()._flow_began(done) if done is None else float(done["began"])
+
+    def take(self, host: str, event: Mapping[str, Any]) -> None:
+        """Take in an event of a host's agent, and begin what waited for it."""
+        super().take(host, event)
+        if event["kind"] == "flow.done" and not event["error"]:
+            self._begin(self._triggers.fire(self._connections[event["flow"]].send_done))
+        elif event["kind"] == "flow.received":
+            self._begin(self._triggers.fire(self._connections[event["flow"]].recv_done))
+
+    def _begin(self, places: list[int]) -> None:
+        by_host: dict[str, list[str]] = {}
+        for place in places:
+            flow = self._in_order[place]
+            by_host.setdefault(flow.source, []).append(flow.name)
+        for host, names in by_host.items():
+            self._world.call(host, "start_flows", name=self.name, flows=names)

@@ -1,0 +1,333 @@
+"""Connection matrices of uet-htsim, files that end in `.cm`: who sends whom how many bytes, from when on or after what.
+
+    Nodes 4
+    Connections 2
+    Triggers 1
+    0->2 id 1 start 0 size 2000000 send_done_trigger 1
+    2->3 id 2 trigger 1 size 2000000
+    trigger id 1 oneshot
+
+Words and meaning are those of its loader (`ConnectionMatrix::load`). Nodes count from 0. A connection begins at its
+`start` or when its `trigger` lets it. What fires a trigger: `send_done_trigger`, when all that the connection sent is
+acknowledged, and `recv_done_trigger`, when all of it has arrived. A `oneshot` trigger is fired once and lets all of its
+connections begin, a `multishot` lets the next one begin each time, a `barrier` all of them at the `count`-th time.
+`id` is a number of the connection's own; `msg` and `prio` are read and change nothing.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from mrclab.lab.scenario.yamlfile import nearest
+
+_MAX_TEXT = 1 << 26  # characters
+_MAX_SIZE = 1 << 40  # bytes of a connection
+_MAX_NUMBER = (1 << 53) - 1  # what a float holds exactly, too
+_SHOWN = 20  # mistakes of one file that are told
+_COUNTS: Final = ("Nodes", "Connections", "Triggers", "Failures")
+_NUMBERS: Final = ("start", "size", "id", "msg", "trigger", "send_done_trigger", "recv_done_trigger", "prio")
+_KINDS: Final = ("oneshot", "multishot", "barrier")
+
+
+class MatrixError(ValueError):
+    """Text that is no connection matrix; `sentences` say what is wrong with it, each with its line and the remedy."""
+
+    def __init__(self, sentences: list[str]) -> None:
+        super().__init__("\n".join(sentences))
+        self.sentences = sentences
+
+
+@dataclass(frozen=True)
+class Connection:
+    """`size` bytes from one node to another. `start` is None where a trigger lets it begin; 0 stands for no trigger."""
+
+    source: int
+    destination: int
+    size: int
+    start: float | None = 0.0  # in the file's unit
+    number: int = 0  # its `id`; 0: it has none
+    trigger: int = 0
+    send_done: int = 0
+    recv_done: int = 0
+    line: int = 0  # of the file, from 1
+
+
+@dataclass(frozen=True)
+class TriggerLine:
+    """A trigger that the file declares; `count` is a barrier's."""
+
+    number: int
+    kind: str
+    count: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A whole file. Equal matrices are written alike."""
+
+    nodes: int
+    connections: tuple[Connection, ...]
+    triggers: tuple[TriggerLine, ...] = ()
+
+    def text(self) -> str:
+        """The file, as uet-htsim reads it."""
+        lines = [f"Nodes {self.nodes}", f"Connections {len(self.connections)}"]
+        lines += [f"Triggers {len(self.triggers)}"] if self.triggers else []
+        lines += [_written(number, one) for number, one in enumerate(self.connections, 1)]
+        for one in self.triggers:
+            lines.append(f"trigger id {one.number} {one.kind}" + (f" count {one.count}" if one.count else ""))
+        return "\n".join(lines) + "\n"
+
+
+def _written(number: int, one: Connection) -> str:
+    words = f"{one.source}->{one.destination} id {one.number or number}"
+    words += f" trigger {one.trigger}" if one.start is None else f" start {one.start:.15g}"
+    words += f" size {one.size}"
+    words += f" send_done_trigger {one.send_done}" if one.send_done else ""
+    return words + (f" recv_done_trigger {one.recv_done}" if one.recv_done else "")
+
+
+class Triggers:
+    """The triggers of a matrix while its connections run."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self._lines = {one.number: one for one in matrix.triggers}
+        self._waiting: dict[int, list[int]] = {}  # by trigger: places of connections, in the order of the file
+        self._fired: dict[int, int] = {}
+        for place, one in enumerate(matrix.connections):
+            if one.start is None:
+                self._waiting.setdefault(one.trigger, []).append(place)
+
+    def fire(self, number: int) -> list[int]:
+        """A trigger is fired (0: none is); places of the connections that begin now."""
+        if not number:
+            return []
+        self._fired[number] = fired = self._fired.get(number, 0) + 1
+        line, waiting = self._lines[number], self._waiting.get(number, [])
+        if line.kind == "multishot":
+            return waiting[fired - 1 : fired]
+        return waiting if fired == max(1, line.count) else []
+
+    def fired(self, number: int) -> int:
+        """How often a trigger was fired."""
+        return self._fired.get(number, 0)
+
+
+def read(text: str, name: str) -> Matrix:
+    """The matrix of a file called `name`; MatrixError has a sentence for each bad line."""
+    if len(text) > _MAX_TEXT:
+        raise MatrixError([f"{name}: a matrix has at most {_MAX_TEXT} characters; this is something else"])
+    reader = _Reader(name)
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if words and not words[0].startswith("#"):
+            reader.take(number, words)
+    matrix = reader.matrix()
+    if not reader.sentences:
+        reader.sentences += _unfinished(matrix, name)
+    if reader.sentences:
+        more = len(reader.sentences) - _SHOWN
+        rest = [f"{name}: {more} more lines are wrong; mend these first"] if more > 0 else []
+        raise MatrixError(reader.sentences[:_SHOWN] + rest)
+    return matrix
+
+
+@dataclass
+class _Reader:
+    """What was read so far, and what is wrong with it."""
+
+    name: str
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)  # word → number, line
+    connections: list[Connection] = field(default_factory=list)
+    triggers: dict[int, TriggerLine] = field(default_factory=dict)
+    sentences: list[str] = field(default_factory=list)
+    _numbers: dict[int, int] = field(default_factory=dict)  # id → line
+    _wrong: int = 0  # connections that could not be read
+
+    def take(self, line: int, words: list[str]) -> None:
+        """One line that is neither empty nor a comment."""
+        try:
+            if "->" in words[0]:
+                self._wrong += 1
+                self._take_connection(line, words)
+                self._wrong -= 1
+            elif words[0] == "trigger":
+                self._take_trigger(line, words)
+            elif words[0] == "failure":
+                raise ValueError("failure: broken links are no traffic; leave the line out and add a fault")
+            elif words[0] in _COUNTS:
+                self._take_count(line, words)
+            else:
+                raise ValueError(
+                    f"{words[0]!r} begins no line of a matrix; " + nearest(words[0], [*_COUNTS, "trigger"])
+                )
+        except ValueError as error:
+            self._say(line, str(error))
+
+    def _say(self, line: int, text: str) -> None:
+        self.sentences.append(f"{self.name}:{line}: {text}")
+
+    def _take_count(self, line: int, words: list[str]) -> None:
+        word = words[0]
+        if len(words) != 2:
+            raise ValueError(f"{word} takes one number; write for example {word} 16")
+        if word in self.counts:
+            raise ValueError(f"{word} is said already in line {self.counts[word][1]}; leave one of them out")
+        number = _number(word, words[1])
+        if word == "Failures" and number:
+            raise ValueError("Failures: broken links are no traffic; write Failures 0 and add faults")
+        self.counts[word] = number, line
+
+    def _take_connection(self, line: int, words: list[str]) -> None:
+        ends = words[0].split("->")
+        if len(ends) != 2 or not all(ends):
+            raise ValueError(f"{words[0]!r} names no two nodes; write for example 0->13, without spaces")
+        source, destination = (_number("node", end) for end in ends)
+        if source == destination:
+            raise ValueError(f"{words[0]} goes from node {source} to itself; name two nodes")
+        given = _pairs(words[1:])
+        if "size" not in given:
+            raise ValueError(f"{words[0]} has no size; add for example size 2000000")
+        size = _number("size", given["size"], 1, _MAX_SIZE)
+        if ("start" in given) == ("trigger" in given):
+            both = (
+                "has a start and a trigger; leave one of them out" if "start" in given else "has no start; add start 0"
+            )
+            raise ValueError(f"{words[0]} {both}")
+        number = _number("id", given["id"], 1) if "id" in given else 0
+        if number and "msg" not in given and self._numbers.setdefault(number, line) != line:
+            raise ValueError(
+                f"id {number} is that of line {self._numbers[number]} already; give every connection another"
+            )
+        for word in ("msg", "prio"):
+            _number(word, given.get(word, "1"))
+        trigger, send_done, recv_done = (
+            _number(word, given[word], 1) if word in given else 0
+            for word in ("trigger", "send_done_trigger", "recv_done_trigger")
+        )
+        start = _time(given["start"]) if "start" in given else None
+        self.connections.append(
+            Connection(source, destination, size, start, number, trigger, send_done, recv_done, line)
+        )
+
+    def _take_trigger(self, line: int, words: list[str]) -> None:
+        rest = iter(words[1:])
+        number = count = 0
+        kind = ""
+        for word in rest:
+            if word in _KINDS and not kind:
+                kind = word
+            elif word == "id":
+                number = _number("id", next(rest, ""), 1)
+            elif word == "count":
+                count = _number("count", next(rest, ""), 1)
+            else:
+                raise ValueError(f"{word!r} is no word of a trigger here; " + nearest(word, ["id", "count", *_KINDS]))
+        if not number or not kind:
+            raise ValueError("a trigger needs an id and a kind; write for example trigger id 1 oneshot")
+        if number in self.triggers:
+            raise ValueError(
+                f"trigger id {number} is declared already in line {self.triggers[number].line}; leave one out"
+            )
+        if kind == "barrier" and not count:
+            raise ValueError("count is missing, after which the barrier lets them begin; add for example count 2")
+        self.triggers[number] = TriggerLine(number, kind, count if kind == "barrier" else 0, line)
+
+    def matrix(self) -> Matrix:
+        """All of it, checked against what its header says."""
+        nodes = self.counts.get("Nodes", (0, 1))[0]
+        if "Nodes" not in self.counts:
+            self._say(1, "Nodes is missing; begin the file with for example Nodes 16")
+        found = {"Connections": len(self.connections) + self._wrong, "Triggers": len(self.triggers)}
+        for word, count in found.items():
+            said, line = self.counts.get(word, (0, 1))
+            if said != count and not self.sentences:
+                self._say(line, f"{word} {said} is said and {count} follow; write {word} {count}")
+        if not self.connections and not self.sentences:
+            self._say(1, "there is no connection; add for example 0->1 start 0 size 2000000")
+        whole = not self.sentences  # else what is missing may stand in a line that could not be read
+        for one in self.connections:
+            for node in (one.source, one.destination):
+                if node >= nodes > 0:
+                    self._say(
+                        one.line,
+                        f"node {node} is none of {nodes}, which count from 0; write 0 to {nodes - 1}, or raise Nodes",
+                    )
+            for word, number in (
+                ("trigger", one.trigger),
+                ("send_done_trigger", one.send_done),
+                ("recv_done_trigger", one.recv_done),
+            ):
+                if whole and number and number not in self.triggers:
+                    self._say(one.line, f"{word} {number} is declared nowhere; add a line trigger id {number} oneshot")
+        return Matrix(nodes, tuple(self.connections), tuple(self.triggers.values()))
+
+
+def _pairs(words: list[str]) -> dict[str, str]:
+    """What follows the nodes of a connection: words, each with its number."""
+    given: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        if word not in _NUMBERS:
+            raise ValueError(f"{word!r} is no word of a connection; " + nearest(word, _NUMBERS))
+        if word in given:
+            raise ValueError(f"{word} is said twice; leave one of them out")
+        value = next(rest, None)
+        if value is None or value in _NUMBERS:
+            raise ValueError(f"{word} has no number behind it; add one")
+        given[word] = value
+    return given
+
+
+def _number(what: str, text: str, least: int = 0, most: int = _MAX_NUMBER) -> int:
+    if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
+        raise ValueError(f"{what} {text or 'without a number'} is no whole number of {least} to {most}; write one")
+    return int(text)
+
+
+def _time(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= _MAX_NUMBER:
+        raise ValueError(f"start {text} is no time from 0 on; write for example start 0")
+    return value
+
+
+def _unfinished(matrix: Matrix, name: str) -> Iterator[str]:
+    """Connections that never begin, and triggers that are fired too often: found by letting everything happen once."""
+    triggers = Triggers(matrix)
+    begun = [place for place, one in enumerate(matrix.connections) if one.start is not None]
+    seen = set(begun)
+    for place in begun:  # grows as triggers are fired
+        one = matrix.connections[place]
+        fresh = [*triggers.fire(one.send_done), *triggers.fire(one.recv_done)]
+        begun += fresh
+        seen |= set(fresh)
+    for place, one in enumerate(matrix.connections):
+        if place not in seen:
+            fired = _often(triggers.fired(one.trigger))
+            yield (
+                f"{name}:{one.line}: trigger {one.trigger} is fired {fired}, too seldom for this connection ever to"
+                f" begin; add send_done_trigger {one.trigger} to another, or write start 0"
+            )
+    for line in matrix.triggers:
+        most = line.count if line.kind == "barrier" else 1 if line.kind == "oneshot" else math.inf
+        if triggers.fired(line.number) > most:
+            yield (
+                f"{name}:{line.line}: trigger {line.number} is fired {_often(triggers.fired(line.number))}, a"
+                f" {line.kind} at most {_often(int(most))}; write multishot, or barrier count"
+                f" {triggers.fired(line.number)}"
+            )
+
+
+def _often(count: int) -> str:
+    return "never" if count == 0 else "once" if count == 1 else f"{count} times"
+
+
+def of_pairs(nodes: int, pairs: Iterable[tuple[int, int]], size: int) -> Matrix:
+    """A matrix in which all begin at 0 with as many bytes."""
+    return Matrix(nodes, tuple(Connection(a, b, size, number=n) for n, (a, b) in enumerate(pairs, 1)))

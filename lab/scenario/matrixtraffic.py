@@ -1,0 +1,112 @@
+"""Traffic of kind `matrix`: what a connection matrix of uet-htsim says, on the hosts of this fabric."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
+
+from mrclab.lab.scenario import matrix
+from mrclab.lab.scenario.matrix import Connection, Matrix
+from mrclab.lab.scenario.traffic import MESSAGE, Flow, TrafficBase, outstanding
+from mrclab.lab.scenario.units import Size
+from mrclab.topo.model import Fabric
+
+_SECONDS = {"ps": 1e-12, "us": 1e-6}
+
+
+@dataclass(frozen=True)
+class MatrixFile:
+    """A file as the scenario names it, its text, and what that says."""
+
+    name: str
+    text: str
+    matrix: Matrix
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def read_matrix(value: object, info: ValidationInfo) -> object:
+    """A path, relative to the scenario's folder → what the file says."""
+    if not isinstance(value, str):
+        return value
+    context = info.context or {}
+    path = Path(context.get("folder", ".")) / value
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}; name a file beside the scenario") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text; name a connection matrix such as permutation.cm") from None
+    found = MatrixFile(value, text, matrix.read(text, value))
+    fabric = context.get("fabric")
+    if isinstance(fabric, Fabric) and found.matrix.nodes > len(fabric.hosts):
+        raise ValueError(
+            f"{value} has {found.matrix.nodes} nodes and the fabric {len(fabric.hosts)} hosts;"
+            " raise fabric.t0s or hosts_per_t0"
+        )
+    return found
+
+
+MatrixField = Annotated[
+    MatrixFile,
+    BeforeValidator(read_matrix),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
+
+
+class ConnectionMatrix(TrafficBase):
+    """The connections of a uet-htsim connection matrix (`.cm`): node 0 is h1, and so on; each is a stream of its own.
+
+    Start times count from the traffic's; a trigger lets others begin when a connection is acknowledged or has arrived.
+    """
+
+    kind: Literal["matrix"]
+    file: MatrixField = Field(description="path of the matrix, from the scenario's folder, e.g. permutation.cm")
+    unit: Literal["ps", "us"] = Field(
+        default="ps", description="of start times: ps as its loader and generators have it, us as htsim_uec takes them"
+    )
+    message: Annotated[Size, Field(ge=1, le=2**30)] = Field(default=MESSAGE, description="bytes of each message")
+    depth: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+        default=None, description="messages outstanding per connection; else six bandwidth-delay products"
+    )
+
+    @property
+    def matrix(self) -> Matrix:
+        """What the file says."""
+        return self.file.matrix
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """One flow per connection; where two hosts have several, each but the first is told by `#` and its number."""
+        del seed
+        return [flow for flow, _ in self.timed(fabric)]
+
+    def timed(self, fabric: Fabric) -> Iterator[tuple[Flow, float | None]]:
+        """Flows in the order of the file, with seconds after the traffic's begin; None: a trigger says when."""
+        hosts = fabric.hosts
+        seen: Counter[tuple[int, int]] = Counter()
+        for place, one in enumerate(self.matrix.connections, 1):
+            seen[one.source, one.destination] += 1
+            again = f"#{one.number or place}" if seen[one.source, one.destination] > 1 else ""
+            flow = Flow(self.name, hosts[one.source].name, hosts[one.destination].name, one.size, again)
+            yield flow, self._seconds(one)
+
+    def _seconds(self, one: Connection) -> float | None:
+        return None if one.start is None else one.start * _SECONDS[self.unit]
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """Streams; each flow has its own size and start."""
+        del host
+        largest = max(one.size for one in self.matrix.connections)
+        depth = min(outstanding(fabric, qps, self.message, self.depth), max(1, -(-largest // self.message)))
+        bounds = {"size": None, "duration": None, "rate": None}
+        return {"kind": "stream", "message": min(self.message, largest), "depth": depth, **bounds}
+
+    @property
+    def together(self) -> bool:
+        """With triggers: what waits for a connection that failed never begins."""
+        return bool(self.matrix.triggers)
