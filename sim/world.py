@@ -235,16 +235,21 @@ class SimWorld:
 
     def _record_depths(self, _about: object) -> None:
         self._clock.at(self._clock.now + self._depths_every, self._record_depths)
+        waiting, silent = self.depths()
+        self.record("depths", switches=waiting, silent=silent)
+
+    def depths(self) -> tuple[dict[str, dict[str, int]], list[str]]:
+        """Packets in data queues by switch and port number, where there are any; switches that tell nothing."""
         waiting: dict[str, dict[str, int]] = {}
         silent = []
         for name, switch in self.sim.switches.items():
             if switch.frozen or not switch.alive:
                 silent.append(name)
                 continue
-            depths = {str(port.number): port.depth() for port in switch.ports if port.waiting}
-            if busy := {number: depth for number, depth in depths.items() if depth}:
+            found = {str(port.number): port.depth() for port in switch.ports if port.waiting}
+            if busy := {number: depth for number, depth in found.items() if depth}:
                 waiting[name] = busy
-        self.record("depths", switches=waiting, silent=silent)
+        return waiting, silent
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -265,17 +270,20 @@ class SimWorld:
         return [line for _, line in self._lines[number:]]
 
     def collect(self, directory: Path) -> None:
-        """Write what it was made of and what happened, once: fabric.yaml, node/, log/, history.jsonl."""
+        """Write what it was made of and what happened, once: the history is forgotten then."""
+        self.snapshot(directory)
+        self._lines.clear()  # it can be hundreds of megabytes, and whoever reads the file makes more of it
+
+    def snapshot(self, directory: Path) -> None:
+        """Write what it is made of and what has happened: fabric.yaml, node/, log/, history.jsonl."""
         for folder in ("node", "log"):
             (directory / folder).mkdir(exist_ok=True)
         with (directory / "fabric.yaml").open("w", encoding="utf-8") as file:
             YAML(typ="safe", pure=True).dump(self.fabric.spec.model_dump(mode="json"), file)
         for name, config in self._controller.configs.items():
             nodeconfig.store(config, directory / "node" / f"{name}.json")
-        self._lines.sort(key=lambda line: line[0])
         with (directory / "history.jsonl").open("w", encoding="utf-8") as history:
-            history.writelines(line + "\n" for _, line in self._lines)
-        self._lines.clear()  # it can be hundreds of megabytes, and whoever reads the file makes more of it
+            history.writelines(line + "\n" for _, line in sorted(self._lines, key=lambda line: line[0]))
 
 
 def _nic(host: RunningHost) -> SimNic:

@@ -11,8 +11,7 @@ import typer
 from mrclab import HOME
 from mrclab.lab.command.cli import app
 from mrclab.lab.command.up import REGISTERED
-from mrclab.lab.prompt.prompt import LOCAL
-from mrclab.lab.prompt.words import WORDS
+from mrclab.lab.prompt.words import LOCAL, WORDS
 
 FILE = HOME.parent / "docs" / "commands.md"
 

@@ -26,6 +26,7 @@ from mrclab.lab.run import size, suite, worlds
 from mrclab.lab.run.wire.attach import RUN_DIR, store_fabric
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.scenario import Scenario
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -85,7 +86,8 @@ def up(
         run_dir = stack.enter_context(_place(lab)) if virtual else context.obj
         mirror = _mirror(lab, run_dir) if virtual else (lambda: None)
         controller = None if virtual else partial(operations.ask, lab)
-        desk = stack.enter_context(Desk(lab, pace if virtual else None, mirror, controller).open())
+        setting = _setting(chosen, asked, probing)
+        desk = stack.enter_context(Desk(lab, pace if virtual else None, mirror, controller, setting).open())
         stack.enter_context(service.served(desk, run_dir))
         prompt = Prompt(desk, out, _tools(lab, run_dir, virtual) | {"grade": partial(_grade, desk, mirror, run_dir)})
         if lines is not None:
@@ -94,6 +96,13 @@ def up(
             prompt.interact()
         if desk.interrupted:
             raise Interrupted("interrupted; the lab is down")
+
+
+def _setting(world: str, asked: Scenario | None, mapper: MapperSpec | None) -> dict[str, Any]:
+    """What a scenario would say of this lab, beside its fabric and seed."""
+    models = {"transport": asked.transport if asked else None, "mapper": mapper}
+    told = {name: each.model_dump(mode="json", exclude_unset=True) for name, each in models.items() if each is not None}
+    return {"world": world, **told}
 
 
 def _lines(script: Path) -> list[str]:
@@ -162,8 +171,10 @@ def _mirror(lab: Any, place: Path) -> Callable[[], None]:
 
 
 def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequence[str]], None]]:
-    def watch(_arguments: Sequence[str]) -> None:
-        _watch(run_dir, lambda: True)
+    def watch(arguments: Sequence[str]) -> None:
+        if set(arguments) - {"--json"}:
+            raise ValueError("write: watch")
+        _watch(run_dir, lambda: True, bool(arguments))
 
     def none(_arguments: Sequence[str]) -> None:
         raise LabError("virtual time has no processes to open; start this lab with --world wire")
@@ -210,13 +221,13 @@ def _grade(desk: Desk, mirror: Callable[[], None], run_dir: Path, arguments: Seq
     out.print("\n".join(lines), highlight=False, markup=False)
 
 
-def _watch(run_dir: Path, alive: Callable[[], bool]) -> None:
+def _watch(run_dir: Path, alive: Callable[[], bool], as_json: bool = False) -> None:
     from mrclab.lab.prompt import watch as watching  # noqa: PLC0415 - only who watches pays for it
     from mrclab.lab.ui.sources import Live  # noqa: PLC0415
 
     source = Live(run_dir, alive)
     try:
-        watching.watch(source, Console())
+        watching.watch(source, Console(), as_json)
     finally:
         source.stop()
 
@@ -228,12 +239,12 @@ def held_run_dir(run_dir: Path) -> Path:
 
 
 @app.command("watch")
-def watch_command(context: typer.Context) -> None:
-    """Show the lab at a glance until Ctrl-C: goodput by plane, EV states, losses, last events."""
+def watch_command(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show the lab at a glance until q or Ctrl-C: goodput by plane, EV states, losses, events; into a pipe, once."""
     place = held_run_dir(context.obj)
     if not (place / "fabric.yaml").exists():
         operations.running_lab(context.obj)  # says what is wrong
-    _watch(place, (place / "fabric.yaml").exists)
+    _watch(place, (place / "fabric.yaml").exists, as_json)
 
 
 @app.command("do")
@@ -258,7 +269,7 @@ def _register(name: str, meaning: str) -> None:
 _OWN = frozenset(
     command.name or command.callback.__name__ for command in operations.app.registered_commands if command.callback
 )
-_OTHERS = frozenset({"up", "send", "help", "capture"})  # these are commands of their own; `mrclab do` has the words
+_OTHERS = frozenset({"up", "send", "help", "capture", "report"})  # commands of their own; `mrclab do` has the words
 REGISTERED = frozenset(word.name for word in WORDS.values()) - _OWN - _OTHERS
 """Words that are commands of the same name."""
 for _word in WORDS.values():

@@ -1,57 +1,128 @@
-"""A capture at the prompt of a lab in virtual time: one at a time, written when it ends."""
+"""A capture at the prompt: one at a time, until it is stopped. Virtual time has taps; the wire has `mrclab capture`."""
 
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from mrclab.lab.capture import pcapng
 from mrclab.lab.errors import LabError
 from mrclab.lab.run.world import World
 from mrclab.topo.model import Link
 
+_MRCLAB = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()"]
+_ENDING = 30.0  # seconds that the process of a capture may take to write what it has
+
+
+class _Recorder(Protocol):
+    """One capture that goes on."""
+
+    def note(self, text: str) -> None:
+        """Say something at the next frame."""
+
+    def stop(self) -> int:
+        """End and write; how many frames the file holds. OSError or LabError where it cannot."""
+
 
 class CaptureCommand:
-    """The capture that goes on, if any."""
+    """The capture that goes on, if any. `run_dir` is the lab's on the wire."""
 
     def __init__(self, world: World, lock: threading.RLock) -> None:
         self._world, self._lock = world, lock
-        self._taps: object = None
+        self._recorder: _Recorder | None = None
         self._path = Path()
-        self._notes: list[tuple[int, str]] = []
 
     def start(self, path: Path, links: Sequence[Link]) -> None:
-        """Begin; LabError on the wire, where one goes on already, or where the file cannot be written."""
-        tap = getattr(self._world, "tap", None)
-        if tap is None:
-            raise LabError("on the wire captures have a process of their own: sudo mrclab capture in a second terminal")
-        if self._taps is not None:
+        """Begin; LabError where one goes on already, or where the file cannot be written."""
+        if self._recorder is not None:
             raise LabError(f"a capture into {self._path} goes on; `capture stop` ends it")
         try:
             path.touch()
         except OSError as error:
             raise LabError(f"cannot write {path}: {error.strerror}") from None
-        with self._lock:
-            self._taps, self._path, self._notes = tap(links), path, []
+        run_dir = getattr(self._world, "run_dir", None)
+        self._recorder = (
+            _Taps(self._world, self._lock, path, links) if run_dir is None else _Process(run_dir, path, links)
+        )
+        self._path = path
 
     def note(self, text: str) -> None:
         """Say something at the next frame."""
-        self._notes.append((round(self._world.now * 1e9), text))
+        if self._recorder is not None:
+            self._recorder.note(text)
 
     def stop(self) -> tuple[Path, int]:
         """End and write; the file and how many frames it holds. LabError where nothing goes on."""
-        from mrclab.lab.capture.virtual import VirtualTaps  # noqa: PLC0415 - a wire lab has no use for it
-
-        taps, self._taps = self._taps, None
-        if not isinstance(taps, VirtualTaps):
+        if self._recorder is None:
             raise LabError("no capture goes on")
-        with self._lock:
-            taps.remove()
+        recorder, self._recorder = self._recorder, None
         try:
-            return self._path, pcapng.store(self._path, taps.interfaces, taps.frames, self._notes)
+            return self._path, recorder.stop()
         except OSError as error:
             raise LabError(f"cannot write {self._path}: {error.strerror}") from None
 
     def close(self) -> None:
         """Write what goes on, at the end of the lab."""
-        if self._taps is not None:
+        if self._recorder is not None:
             self.stop()
+
+
+class _Taps:
+    """In virtual time: frames are kept in memory until the end."""
+
+    def __init__(self, world: World, lock: threading.RLock, path: Path, links: Sequence[Link]) -> None:
+        from mrclab.lab.capture.virtual import VirtualTaps  # noqa: PLC0415 - a wire lab has no use for it
+
+        self._world, self._lock, self._path = world, lock, path
+        self._notes: list[tuple[int, str]] = []
+        with lock:
+            taps = world.tap(links)  # type: ignore[attr-defined]
+        assert isinstance(taps, VirtualTaps)
+        self._taps = taps
+
+    def note(self, text: str) -> None:
+        """Say something at the next frame."""
+        self._notes.append((round(self._world.now * 1e9), text))
+
+    def stop(self) -> int:
+        """End and write."""
+        with self._lock:
+            self._taps.remove()
+        return pcapng.store(self._path, self._taps.interfaces, self._taps.frames, self._notes)
+
+
+class _Process:
+    """On the wire: `mrclab capture`, which reads of faults in the history."""
+
+    def __init__(self, run_dir: Path, path: Path, links: Sequence[Link]) -> None:
+        words = ["--run-dir", str(run_dir), "capture", *(link.name for link in links), "--output", str(path)]
+        self._process = subprocess.Popen(
+            [*_MRCLAB, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        assert self._process.stderr is not None
+        said = self._process.stderr.readline()  # that it listens, or what is wrong
+        if not said.startswith("capturing"):
+            self._process.kill()
+            self._process.communicate()
+            raise LabError(said.removeprefix("mrclab: ").strip() or "mrclab capture ended without a word")
+
+    def note(self, text: str) -> None:
+        """Faults stand in the history already."""
+
+    def stop(self) -> int:
+        """Have it write and end."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            told, trouble = self._process.communicate(timeout=_ENDING)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            raise LabError(f"mrclab capture did not end within {_ENDING:g} s; its file is not whole") from None
+        count = told.strip().removesuffix(" frames").rpartition(" ")[2]
+        if not count.isdigit():
+            raise LabError(f"mrclab capture: {trouble.strip() or 'it ended without a word'}")
+        return int(count)

@@ -1,16 +1,24 @@
-"""Completion at the prompt: words, then what each takes, read from how it is written."""
+"""Completion at the prompt: words, then what each takes, read from how it is written and from the kinds' models."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from mrclab.lab.prompt.desk import Desk
-from mrclab.lab.prompt.prompt import kinds_and_fields
-from mrclab.lab.prompt.words import WORDS
+from mrclab.lab.prompt.kinds import KINDS, fields
+from mrclab.lab.prompt.words import LOCAL, WORDS
 
 _WANTED = re.compile(r"[A-Z]{2,}")
+_FIELDS = {
+    "link": "CABLE", "links": "CABLE", "switch": "SWITCH", "host": "HOST", "hosts": "HOST", "from": "HOST",
+    "to": "HOST", "plane": "PLANE",
+}  # fmt: skip
+_LOCAL = {usage.split()[0]: usage for usage in LOCAL}
+_MOST_FILES = 100
 
 
 class WordCompleter(Completer):
@@ -19,7 +27,6 @@ class WordCompleter(Completer):
     def __init__(self, desk: Desk, others: Iterable[str]) -> None:
         self._desk = desk
         self._others = list(others)
-        self._kinds = kinds_and_fields()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         """What may stand at the cursor."""
@@ -36,34 +43,59 @@ class WordCompleter(Completer):
         if not typed:
             return [*WORDS, *self._others]
         name, done = typed[0], typed[1:]
-        if name in self._kinds:
+        if name == "help" and done:
+            return list(KINDS.get(done[0], ()))
+        if name in KINDS:
             return self._of_kind(name, done, current)
-        if name not in WORDS:
-            return self._named("SWITCH") if name == "p4sh" else []
-        wanted = _WANTED.findall(WORDS[name].usage)
-        at = len(done)
-        return (self._named(wanted[at]) if at < len(wanted) else []) + ["--json"]
+        usage = WORDS[name].usage if name in WORDS else _LOCAL.get(name, "")
+        wanted, at = _WANTED.findall(usage), len(done)
+        last = wanted[-1] if wanted and "..." in usage else ""  # which may be said again
+        what = wanted[at] if at < len(wanted) else last
+        return self._named(what, done, current) + (["--json"] if name in WORDS else [])
 
     def _of_kind(self, name: str, done: list[str], current: str) -> list[str]:
-        kinds = self._kinds[name]
         if not done:
-            return list(kinds)
-        field, equals, _ = current.partition("=")
+            return list(KINDS[name])
+        model = KINDS[name].get(done[0])
+        if model is None:
+            return []
+        field, equals, value = current.partition("=")
         if equals:
-            return [f"{field}={value}" for value in self._named(_FIELDS.get(field, ""))]
+            head = value[: max(value.rfind("["), value.rfind(",")) + 1]  # the names of a list that stand there
+            return [f"{field}={head}{each}" for each in self._values(model, field)]
         given = {each.partition("=")[0] for each in done}
-        return [f"{each}=" for each in kinds.get(done[0], []) if each not in given]
+        return [f"{each}=" for each in fields(model) if each not in given] + ["--json"]
 
-    def _named(self, what: str) -> list[str]:
+    def _values(self, model: Any, field: str) -> Sequence[str]:
+        info = next((info for name, info in model.model_fields.items() if field in {name, info.alias}), None)
+        if info is not None and get_origin(info.annotation) is Literal:
+            return [str(each) for each in get_args(info.annotation)]
+        return self._named(_FIELDS.get(field, ""))
+
+    def _named(self, what: str, done: Sequence[str] = (), current: str = "") -> list[str]:
         fabric = self._desk.world.fabric
         hosts, switches = [host.name for host in fabric.hosts], [switch.name for switch in fabric.switches]
         cables = [link.name for link in fabric.links]
+        planes = range(1, fabric.planes + 1)
+        if what in {"FILE", "FOLDER"} or (what == "WHAT" and len(done) == 2):
+            return [*_files(current), *(["stop"] if what == "FILE" and not done else [])]
+        if what == "EV" and len(done) == 2 and {*done} <= {*hosts} and done[0] != done[1]:
+            return [f"{plane}/{uplink}" for plane, uplink in fabric.paths(done[0], done[1])]
         known = {
-            "HOST": hosts, "SWITCH": switches, "NODE": hosts + switches, "CABLE": cables, "WORD": list(WORDS),
+            "HOST": hosts, "SWITCH": switches, "NODE": hosts + switches, "CABLE": cables, "WORD": [*WORDS, *_LOCAL],
             "FAULT": list(self._desk.faults), "FLOW": list(self._desk.flows.all), "WHAT": switches + cables,
-            "PLANE": [str(plane) for plane in range(1, fabric.planes + 1)],
+            "WHERE": hosts + switches + cables + [f"p{plane}" for plane in planes],
+            "PLANE": [str(plane) for plane in planes],
         }  # fmt: skip
         return known.get(what, [])
 
 
-_FIELDS = {"link": "CABLE", "switch": "SWITCH", "host": "HOST", "from": "HOST", "to": "HOST", "plane": "PLANE"}
+def _files(current: str) -> list[str]:
+    """Files whose names begin like this; folders end with a slash."""
+    head, slash, tail = current.rpartition("/")
+    try:
+        found = sorted(path for path in Path(f"{head}{slash}" or ".").iterdir() if path.name.startswith(tail))
+    except OSError:
+        return []
+    shown = [path for path in found if tail or not path.name.startswith(".")][:_MOST_FILES]
+    return [f"{head}{slash}{path.name}{'/' if path.is_dir() else ''}" for path in shown]

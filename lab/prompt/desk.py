@@ -7,22 +7,28 @@ the wire that thread follows the machine's clock; in virtual time it makes time 
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from mrclab.lab.errors import LabError
+from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.faults.live import parse
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.prompt.capturing import CaptureCommand
 from mrclab.lab.prompt.flows import RunningTraffics
-from mrclab.lab.run.world import World
+from mrclab.lab.run.world import Progress, World
 from mrclab.topo.errors import TopoError
 
 T = TypeVar("T")
 
+_PARTS = 1000  # of a whole, in which progress is told
 _REST = 0.05  # seconds of the machine's clock between two looks
 _SLICE = 0.01  # seconds of virtual time, at a pace of one, between two chances for words
+
+
+def _untold(_stage: str, _done: int, _total: int) -> None:
+    """Nobody wants to know how far it is."""
 
 
 class Desk:
@@ -30,6 +36,7 @@ class Desk:
 
     `mirror` is called after each step: what shows the lab elsewhere. `controller` asks the controller over a connection
     of its own, so that the lab goes on while it takes its time; without it, it is asked as any node of the world.
+    `setting` is what a scenario would say of the lab beside its fabric and seed.
     """
 
     def __init__(
@@ -38,17 +45,21 @@ class Desk:
         pace: float | None = None,
         mirror: Callable[[], None] = lambda: None,
         controller: Callable[..., dict[str, Any]] | None = None,
+        setting: Mapping[str, Any] | None = None,
     ) -> None:
         self.world = world
         self.lock = threading.RLock()
         self.flows = RunningTraffics(world)
         self.capture = CaptureCommand(world, self.lock)
+        self.setting = dict(setting or {})
         self.trouble: list[str] = []  # what went wrong while nobody asked
+        self._struck: dict[str, FaultBase] = {}
         self._line = TimeLine(world, [])
         self._began = world.now
         self._count = 0
         self._pace = pace
         self._anchor = time.monotonic(), world.now
+        self.progress: Progress = _untold  # how far a word is that waits; whoever has a terminal shows it
         self.interrupted = False  # by a signal that virtual time heard
         self._mirror = mirror
         self._controller = controller
@@ -70,6 +81,7 @@ class Desk:
             if fault.name in self.faults:
                 raise ValueError(f"{fault.name} is in force already; heal it, or give another name=")
             phrase = self._line.strike(fault)
+            self._struck[fault.name] = fault
             self.capture.note(phrase)
             self._line.advance(self.world.now - self._began, {})
             return phrase
@@ -87,6 +99,16 @@ class Desk:
         """Name and phrase of each fault in force."""
         with self.lock:
             return {fault.name: fault.text(self.world.fabric) for fault in self._line.active}
+
+    @property
+    def struck(self) -> list[tuple[FaultBase, float, float | None]]:
+        """Every fault since the lab is up: when it struck, and was healed; of several of one name the last."""
+        with self.lock:
+            found: list[tuple[FaultBase, float, float | None]] = []
+            for name, fault in self._struck.items():
+                begin, end = self._line.times[name], self._line.times.get(f"{name}.end")
+                found.append((fault, begin, end if end is not None and end >= begin else None))
+            return found
 
     def down(self) -> dict[str, list[str]]:
         """Cables that a fault holds down or spoils, and which faults do."""
@@ -117,16 +139,27 @@ class Desk:
             self._pace = value
             self._anchor = time.monotonic(), self.world.now
 
-    def wait_until(self, happened: Callable[[], T | None], seconds: float = math.inf) -> T | None:
+    def wait_until(
+        self,
+        happened: Callable[[], T | None],
+        seconds: float = math.inf,
+        stage: str = "",
+        share: Callable[[], float] | None = None,
+    ) -> T | None:
         """Let the lab go on until something is not None, at most so many seconds of its clock.
 
-        Virtual time passes as fast as it can meanwhile, whatever the pace.
+        Virtual time passes as fast as it can meanwhile, whatever the pace. `share` says how much of the `stage` is
+        done, 0 to 1; the time that has passed where it is left out.
         """
         with self.lock:
-            deadline = self.world.now + seconds
+            began = self.world.now
+            deadline = began + seconds
         while True:
             with self.lock:
                 found = happened()
+                if stage:
+                    done = share() if share else (self.world.now - began) / seconds if seconds > 0 else 1.0
+                    self.progress(stage, round(_PARTS * done), _PARTS)
                 if found is not None or self.world.now >= deadline:
                     return found
                 if self._pace is not None:

@@ -3,12 +3,14 @@
 import math
 import shutil
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+from rich.console import Group
 from rich.markup import escape
 
 from mrclab.lab.capture.where import cables
-from mrclab.lab.command.display import views
+from mrclab.lab.command.display import terminal, views
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.flows import RunningTraffic
@@ -140,7 +142,7 @@ def send(desk: Desk, arguments: Sequence[str]) -> Answer:
     with desk.lock:
         background = _sent(desk, source, destination, what)
     running = background.running
-    desk.wait_until(lambda: running.ended, _LONGEST_SEND)
+    desk.wait_until(lambda: running.ended, _LONGEST_SEND, running.name, lambda: running.share(desk.world.now))
     if running.ended is None or running.began is None:
         raise LabError(f"{running.name} did not arrive within {_LONGEST_SEND:g} s; it goes on, `flows` shows it")
     seconds, size = running.ended - running.began, running.size or 0
@@ -156,10 +158,15 @@ def wait(desk: Desk, arguments: Sequence[str]) -> Answer:
     if name and name not in desk.flows.all:
         seconds = parse_duration(name)
         assert isinstance(seconds, float)
-        desk.wait_until(lambda: None, seconds)
+        desk.wait_until(lambda: None, seconds, f"wait {name}")
     else:
         wanted = [desk.flows.all[name]] if name else desk.flows.active
-        desk.wait_until(lambda: all(each.running.ended is not None for each in wanted) or None)
+
+        def share() -> float:
+            return min((each.running.share(desk.world.now) for each in wanted), default=1.0)
+
+        over = f"wait {', '.join(each.running.name for each in wanted)}"
+        desk.wait_until(lambda: all(each.running.ended is not None for each in wanted) or None, stage=over, share=share)
     states = {each: background.state for each, background in desk.flows.all.items()}
     return Answer("\n".join(f"{each}: {state}" for each, state in states.items()), {"flows": states})
 
@@ -181,9 +188,9 @@ def pace(desk: Desk, arguments: Sequence[str]) -> Answer:
 
 
 @word(
-    "capture FILE [WHERE]",
-    "virtual time: record frames until `capture stop`, e.g. capture h1.pcapng h1",
-    "WHERE: cables, ports, nodes or planes as p1; all where it is left out. On the wire: mrclab capture, beside it.",
+    "capture FILE [WHERE...]",
+    "record frames until `capture stop`, e.g. capture h1.pcapng h1",
+    "WHERE: cables, ports, nodes or planes as p1; left out: all. Wireshark reads the file: docs/captures.md.",
 )
 def capture(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Start or end a capture."""
@@ -195,6 +202,27 @@ def capture(desk: Desk, arguments: Sequence[str]) -> Answer:
     links = cables(desk.world.fabric, arguments[1:])
     desk.capture.start(Path(arguments[0]), links)
     return Answer(f"capturing on {len(links)} cables; `capture stop` writes {arguments[0]}", {"cables": len(links)})
+
+
+@word(
+    "report [FOLDER]",
+    "what happened since the lab is up, as `mrclab run` reports it: a directory with page, pictures and history",
+    "It goes below FOLDER, else below results/. Its scenario.yaml says what was typed and when.",
+)
+def report(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Report, and go on."""
+    from mrclab.lab.prompt import reporting  # noqa: PLC0415 - it draws, and most words do not
+
+    if len(arguments) > 1:
+        wrong("report")
+    outcome = reporting.write(desk, Path(arguments[0] if arguments else "results"))
+    assert outcome.facts is not None
+    facts, page = outcome.facts, outcome.directory / "report.html"
+    lines = [f"no result: {reason}" for reason in facts.invalid] + [facts.headline, f"Report: {page}"]
+    goes_on = [each.running.name for each in desk.flows.active]
+    lines += [f"still running: {', '.join(goes_on)}"] if goes_on else []
+    told = {"directory": str(outcome.directory), **asdict(facts)}
+    return Answer(Group(*terminal.tables(facts), escape("\n".join(lines))), told)
 
 
 def _sent(desk: Desk, source: str, destination: str, what: str) -> RunningTraffic:

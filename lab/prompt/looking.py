@@ -11,26 +11,56 @@ from mrclab.controller.provisioning import intent
 from mrclab.lab.command.display import views
 from mrclab.lab.errors import RunError
 from mrclab.lab.prompt.desk import Desk
-from mrclab.lab.prompt.words import WORDS, Answer, rows, table, unknown, word, wrong
+from mrclab.lab.prompt.kinds import KINDS, UNTYPED
+from mrclab.lab.prompt.words import LOCAL, WORDS, Answer, rows, table, unknown, word, wrong
+from mrclab.lab.scenario import reference
 from mrclab.lab.scenario.units import show_bytes, show_rate
+from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric, Host, Link, Switch
 
+_COUNTED = {"sent": "tx_packets", "marked": "ecn_marked", "trimmed": "trimmed"}
 PROBE_TIMEOUT = 1.0  # seconds, or as many of virtual time
 
 
-@word("help [WORD]", "all words, or one")
+@word("help [WORD] [KIND]", "all words; one; or a kind of fault or traffic with its fields: help fault loss")
 def help_(_desk: Desk, arguments: Sequence[str]) -> Answer:
-    """All words, or one with its help."""
+    """All words, one, or one kind."""
     if not arguments:
         made = table("word", "does")
         for each in WORDS.values():
             made.add_row(escape(each.usage), escape(each.meaning))
-        return Answer(made, {each.name: each.meaning for each in WORDS.values()})
-    if arguments[0] not in WORDS:
-        raise ValueError(unknown(arguments[0], WORDS))
-    found = WORDS[arguments[0]]
-    return Answer(escape("\n".join(filter(None, (found.usage, found.meaning, found.more)))), {"usage": found.usage})
+        for usage, meaning in LOCAL.items():
+            made.add_row(escape(usage), escape(meaning))
+        return Answer(made, {**{each.name: each.meaning for each in WORDS.values()}, **LOCAL})
+    name, *kinds = arguments
+    if kinds and name in KINDS:
+        return _kind(name, kinds[0])
+    local = {usage.split()[0]: (usage, meaning) for usage, meaning in LOCAL.items()}
+    if name in local:
+        usage, meaning = local[name]
+        return Answer(escape(f"{usage}\n{meaning}"), {"usage": usage, "meaning": meaning})
+    if name not in WORDS:
+        raise ValueError(unknown(name))
+    found = WORDS[name]
+    more = " ".join(filter(None, (found.more, f"Kinds: {', '.join(KINDS[name])}." if name in KINDS else "")))
+    told = {"usage": found.usage, "meaning": found.meaning, "more": more}
+    return Answer(escape("\n".join(filter(None, told.values()))), told)
+
+
+def _kind(name: str, kind: str) -> Answer:
+    """A kind of fault or traffic with its fields."""
+    models = KINDS[name]
+    if kind not in models:
+        raise ValueError(f"no kind of {name} is called {kind!r}; {nearest(kind, list(models))}")
+    about = " ".join((models[kind].__doc__ or "").split())
+    entries = [each._asdict() for each in reference.fields(models[kind]) if each.name not in UNTYPED | {"name"}]
+    made = table("field", "value", "default", "")
+    for each in entries:
+        field = f"[bold]{each['name']}[/]" if each["needed"] else str(each["name"])
+        made.add_row(field, *(escape(str(each[key]).replace("`", "")) for key in ("value", "default", "meaning")))
+    note = "bold: needed; name=NAME may be given to all"
+    return Answer(Group(escape(about), made, note), {"kind": kind, "about": about, "fields": entries})
 
 
 @word("status", "switches, cables, hosts, denials, faults and traffic")
@@ -131,29 +161,36 @@ def evs(desk: Desk, arguments: Sequence[str]) -> Answer:
     "EV is hexadecimal as `evs` and `paths` have it, or PLANE/UPLINK as 1/2; without it the first path is taken.",
 )
 def trace(desk: Desk, arguments: Sequence[str]) -> Answer:
-    """Send one EV probe and say how each hop turns its address; `sent` is all that the port out sent meanwhile."""
+    """Send one EV probe and say how each hop turns its address.
+
+    `queue` is what waits at the port out, the counters are what it did meanwhile, whoever's packets those were.
+    """
     fabric = desk.world.fabric
     source, destination = _two_hosts(fabric, arguments[:2], "trace")
     plane, uplink = _path(fabric, source, destination, arguments[2] if len(arguments) > 2 else "")
     ev = srv6.ev(plane, uplink, srv6.ev_tag(0))
-    before = _sent(desk)
+    before = _ports(desk)
     result = probe(desk, source, destination, [ev])[0]
-    after = _sent(desk)
+    after = _ports(desk)
+    with desk.lock:
+        depths = desk.world.depths()
     entries = []
     address = fabric.outer_address(source, destination, ev)
     for switch, entered, left in _switches(fabric, source, destination, plane, uplink):
         shifted = srv6.shift_usid(address)
         entries.append({
             "switch": switch.name, "in": entered, "out": left, "before": srv6.text(address),
-            "after": srv6.text(shifted),
-            "sent": after.get(left, 0) - before.get(left, 0),
+            "after": srv6.text(shifted), "queue": depths.get(switch.name, {}).get(_number(switch, left), 0),
+            **{name: after.get(left, {}).get(name, 0) - before.get(left, {}).get(name, 0) for name in _COUNTED},
         })  # fmt: skip
         address = shifted
-    columns = ("switch", "in", "out", "before", "after", "sent")
+    columns = ("switch", "in", "out", "before", "after", "queue", *_COUNTED)
     rtt = result["rtt"]
     verdict = f"answered after {1000 * rtt:.3f} ms" if rtt is not None else "no answer"
     line = f"{source} → {destination}, plane {plane}, uplink {uplink or '–'}, EV {ev:08x}: {verdict}"
-    return Answer(Group(line, rows(columns, entries, ("sent",))), {"ev": ev, "rtt": rtt, "hops": entries})
+    shown = [{**each, **{way: str(each[way]).rpartition("-")[2] for way in ("in", "out")}} for each in entries]
+    made = rows(columns, shown, ("in", "out", "queue", *_COUNTED))
+    return Answer(Group(line, made), {"ev": ev, "rtt": rtt, "hops": entries})
 
 
 @word("pingall", "an EV probe over every path between all pairs of hosts")
@@ -224,11 +261,17 @@ def flows(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Background traffic."""
     with desk.lock:
         entries = [_flow(desk, name) for name in desk.flows.all]
+    shown = [
+        {**each, "done": f"{each['done']:.0%}", "bytes": show_bytes(each["bytes"]),
+         "goodput": "–" if each["goodput"] is None else show_rate(each["goodput"])}
+        for each in entries
+    ]  # fmt: skip
     columns = ("name", "kind", "done", "bytes", "goodput", "state")
-    return Answer(rows(columns, entries, ("done", "bytes")) if entries else "none yet", {"flows": entries})
+    return Answer(rows(columns, shown, ("done", "bytes")) if shown else "none yet", {"flows": entries})
 
 
 def _flow(desk: Desk, name: str) -> dict[str, Any]:
+    """Share done, payload bytes, and bytes per second of the lab's clock."""
     background = desk.flows.all[name]
     running = background.running
     share = running.share(desk.world.now)
@@ -236,8 +279,8 @@ def _flow(desk: Desk, name: str) -> dict[str, Any]:
     done = int(running.outcome.get("bytes", share * (running.size or 0)))
     seconds = (ended or desk.world.now) - began if began is not None else 0.0
     return {
-        "name": name, "kind": running.entry.kind_name, "done": f"{share:.0%}", "bytes": show_bytes(done),
-        "goodput": show_rate(done / seconds) if seconds > 0 else "–", "state": background.state,
+        "name": name, "kind": running.entry.kind_name, "done": round(share, 6), "bytes": done,
+        "goodput": round(done / seconds, 3) if seconds > 0 else None, "state": background.state,
     }  # fmt: skip
 
 
@@ -270,14 +313,20 @@ def _call(desk: Desk, node: str, op: str, /, **arguments: Any) -> dict[str, Any]
         return desk.world.call(node, op, **arguments)
 
 
-def _sent(desk: Desk) -> dict[str, int]:
-    """Packets that each switch port has sent, by interface."""
+def _ports(desk: Desk) -> dict[str, dict[str, int]]:
+    """Packets that each switch port has sent, marked and trimmed, by interface."""
     fabric = desk.world.fabric
     return {
-        fabric.switch(name).port(int(number)).interface: int(port.get("tx_packets", 0))
+        fabric.switch(name).port(int(number)).interface: {
+            short: int(port.get(counter, 0)) for short, counter in _COUNTED.items()
+        }
         for name, told in desk.ask("counters")["switches"].items()
         for number, port in told.get("ports", {}).items()
     }
+
+
+def _number(switch: Switch, interface: str) -> str:
+    return next(str(port.number) for port in switch.ports if port.interface == interface)
 
 
 def _two_hosts(fabric: Fabric, arguments: Sequence[str], name: str) -> tuple[str, str]:

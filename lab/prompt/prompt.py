@@ -7,30 +7,20 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO, get_args
+from typing import TextIO
 
 from rich.console import Console
 from rich.markup import escape
 
+from mrclab.lab.command.display import progress
 from mrclab.lab.errors import LabError
-from mrclab.lab.faults.models import MODELS as FAULTS
 from mrclab.lab.prompt import doing, looking, words
 from mrclab.lab.prompt.desk import Desk
-from mrclab.lab.prompt.flows import MODELS as TRAFFICS
 from mrclab.topo.errors import TopoError
 
 HISTORY = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "mrclab" / "history"
 _LOOK = 0.2  # seconds between two looks whether the lab was interrupted
 _PARTS = (looking, doing)  # importing them makes their words known
-
-LOCAL = {
-    "NODE COMMAND": "run a program inside a node, e.g. h1 ip -br link show h1-p1",
-    "p4sh SWITCH": "p4runtime-shell on a switch, as a backup controller: it may read everything and write nothing",
-    "mininet": "Mininet's own prompt",
-    "watch": "the lab at a glance, until Ctrl-C",
-    "grade N [FILE]": "whether a lesson is done (docs/lessons), and what is missing",
-    "quit": "take the lab down",
-}
 
 
 class Prompt:
@@ -83,17 +73,15 @@ class Prompt:
             self._tools[name](shlex.split(rest))
         elif name in self._nodes or name == "run":
             self._tools["run"](shlex.split(text if name in self._nodes else rest))
-        elif name == "help" and not rest:
-            self._console.print(words.run(self._desk, "help").shown)
-            for usage, meaning in LOCAL.items():
-                self._console.print(f"{escape(usage)}: {escape(meaning)}", highlight=False)
         else:
             self._word(text)
         return True
 
     def _word(self, text: str) -> None:
         as_json = text.rsplit(maxsplit=1)[-1] == "--json"
-        answer = words.run(self._desk, text.strip().removesuffix("--json"))
+        with progress.shown(Console(stderr=True), at_once=False) as bar:
+            self._desk.progress = bar
+            answer = words.run(self._desk, text.strip().removesuffix("--json"))
         if as_json:
             self._console.out(json.dumps(answer.data, default=str), highlight=False)
         else:
@@ -129,14 +117,3 @@ def piped(source: TextIO, desk: Desk) -> Iterator[str]:
             if not line:
                 return
             yield line
-
-
-def kinds_and_fields() -> dict[str, dict[str, list[str]]]:
-    """For `fault` and `traffic`: every kind with its fields, as they are written."""
-
-    def names(model: Any) -> list[str]:
-        fields = ((field.alias or name) for name, field in model.model_fields.items())
-        return sorted(each for each in fields if each not in {"kind", "at", "until", "start"})
-
-    faults = {str(get_args(model.model_fields["kind"].annotation)[0]): names(model) for model in FAULTS}
-    return {"fault": faults, "traffic": {kind: names(model) for kind, model in TRAFFICS.items()}}

@@ -1,5 +1,10 @@
-"""The lab at a glance in a terminal: goodput by plane, EV states, losses, faults, events; the page's frames as text."""
+"""The lab at a glance in a terminal: goodput by plane, EV states, losses, faults, events; the page's frames as text.
 
+With textual it has keys and an event log that scrolls; without, the same picture is drawn again and again.
+"""
+
+import json
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -13,50 +18,65 @@ from rich.text import Text
 
 from mrclab.lab.ui.sources import Live
 
-_PERIOD = 0.25  # seconds between two pictures
+PERIOD = 0.25  # seconds between two pictures
 _BAR = 40  # characters at full rate
 _EVENTS = 12
+_FIRST = 10.0  # seconds until the first frame must be there
 _COLOURS = {"GOOD": "green", "SKIP": "yellow", "STANDBY": "dim", "ASSUMED_BAD": "red", "PORT_DOWN": "magenta"}
 
 
-def watch(source: Live, console: Console) -> None:
-    """Show frames until Ctrl-C or the end of the lab."""
+def watch(source: Live, console: Console, as_json: bool = False) -> None:
+    """Show frames until a key, Ctrl-C or the end of the lab; where there is no terminal, one, and that was it."""
+    if as_json or not console.is_terminal:
+        frames = _first(source)
+        if as_json:
+            sys.stdout.write(json.dumps(frames[-1]) + "\n")
+        else:
+            console.print(picture(source.layout(), frames[-1], _events(frames)))
+        return
+    try:
+        from mrclab.lab.prompt import watchapp  # noqa: PLC0415 - an extra has what it needs
+    except ModuleNotFoundError:
+        _redraw(source, console)
+    else:
+        watchapp.Glance(source).run()
+
+
+def _first(source: Live) -> list[dict[str, Any]]:
+    until = time.monotonic() + _FIRST
+    while not (frames := source.frames(0)) and time.monotonic() < until:
+        time.sleep(PERIOD / 5)
+    return frames
+
+
+def _events(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for frame in frames for event in frame["events"]][-_EVENTS:]
+
+
+def _redraw(source: Live, console: Console) -> None:
     layout = source.layout()
     events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
     seen = 0
-    with Screen(console=console, screen=console.is_terminal, auto_refresh=False) as screen:
+    with Screen(console=console, screen=True, auto_refresh=False) as screen:
         try:
-            while True:
+            while source.outcome() is None:
                 frames = source.frames(seen)
                 seen += len(frames)
-                for frame in frames:
-                    events.extend(frame["events"])
+                events.extend(_events(frames))
                 if frames:
                     screen.update(picture(layout, frames[-1], list(events)), refresh=True)
-                if source.outcome() is not None:
-                    return
-                time.sleep(_PERIOD)
+                time.sleep(PERIOD)
         except KeyboardInterrupt:
             return
 
 
 def picture(layout: Mapping[str, Any], frame: Mapping[str, Any], events: list[dict[str, Any]]) -> RenderableType:
     """One frame as text."""
-    parts: list[RenderableType] = [_goodput(layout, frame), Text(), _qps(frame), Text()]
-    totals = ", ".join(f"{name} {count}" for name, count in frame["totals"].items())
-    down = len(frame["down"])
-    parts.append(Text(f"packets: {totals}; cables down: {down}; faults: {', '.join(frame['faults']) or 'none'}"))
-    if frame["verdicts"]:
-        told = ", ".join(f"{element} {state}" for element, state in frame["verdicts"].items())
-        parts.append(Text(f"Clustermapper: {told}", style="red"))
-    parts.append(Text())
-    for event in events:
-        style = "bold" if event["kind"].startswith("fault") else ""
-        parts.append(Text(f"{event['t']:10.3f} {event['node']:>10}  {event['text']}", style=style))
-    return Group(*parts)
+    return Group(goodput(layout, frame), Text(), qps(frame), Text(), state(frame), Text(), *map(event, events))
 
 
-def _goodput(layout: Mapping[str, Any], frame: Mapping[str, Any]) -> Table:
+def goodput(layout: Mapping[str, Any], frame: Mapping[str, Any]) -> Table:
+    """A bar for each plane."""
     table = Table.grid(padding=(0, 1))
     full = max(layout["line_rate"], 1.0) * len(layout["hosts"]) / 2
     for plane, value in frame["goodput"].items():
@@ -65,7 +85,8 @@ def _goodput(layout: Mapping[str, Any], frame: Mapping[str, Any]) -> Table:
     return table
 
 
-def _qps(frame: Mapping[str, Any]) -> Table:
+def qps(frame: Mapping[str, Any]) -> Table:
+    """A line for each sending QP: how many of its EVs are in which state, and its round trip."""
     table = Table.grid(padding=(0, 2))
     for qp in frame["qps"]:
         states = Counter(state for *_, state in qp["evs"])
@@ -73,3 +94,22 @@ def _qps(frame: Mapping[str, Any]) -> Table:
         rtt = f"RTT {1e3 * qp['rtt']:.3f} ms" if qp["rtt"] else ""
         table.add_row(escape(f"{qp['host']} → {qp['peer'] or '?'} QP {qp['qp']}"), told, rtt)
     return table
+
+
+def state(frame: Mapping[str, Any]) -> Text:
+    """Losses, drops, faults, and what Clustermapper says."""
+    totals = ", ".join(f"{name} {count}" for name, count in frame["totals"].items())
+    dropped = sum(told["dropped"] for told in frame["switches"].values())
+    trimmed = sum(told["trimmed"] for told in frame["switches"].values())
+    text = Text(f"packets: {totals}; switches dropped {dropped}, trimmed {trimmed}\n")
+    text.append(f"cables down: {len(frame['down'])}; faults: {', '.join(frame['faults']) or 'none'}")
+    if frame["verdicts"]:
+        told = ", ".join(f"{element} {word}" for element, word in frame["verdicts"].items())
+        text.append(f"\nClustermapper: {told}", style="red")
+    return text
+
+
+def event(told: Mapping[str, Any]) -> Text:
+    """One line of the log."""
+    style = "bold" if told["kind"].startswith("fault") else ""
+    return Text(f"{told['t']:10.3f} {told['node']:>10}  {told['text']}", style=style)

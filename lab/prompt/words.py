@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from mrclab.lab.prompt.desk import Desk
+from mrclab.topo.model import Host, Switch
 
 Action = Callable[[Desk, Sequence[str]], "Answer"]
 
@@ -42,10 +43,27 @@ class Word:
 
 WORDS: dict[str, Word] = {}
 
-_MEANT = {  # what people say who come from elsewhere
-    "ping": "pingall", "ls": "nodes", "dump": "net", "route": "paths", "routes": "paths", "traceroute": "trace",
-    "cut": "down", "break": "fault", "fix": "heal", "undo": "heal", "flow": "flows", "iperf": "traffic",
+LOCAL = {
+    "NODE COMMAND": "run a program inside a node, e.g. h1 ip -br link show h1-p1",
+    "p4sh SWITCH": "p4runtime-shell on a switch, as a backup controller: it may read everything and write nothing",
+    "mininet": "Mininet's own prompt",
+    "watch": "the lab at a glance, until Ctrl-C",
+    "grade N [FILE]": "whether a lesson is done (docs/lessons), and what is missing",
+    "quit": "take the lab down",
+}
+"""Words that need the prompt's own terminal."""
+
+_ELSEWHERE = {  # how another terminal says them
+    "p4sh": "sudo mrclab p4sh SWITCH", "watch": "mrclab watch", "grade": "mrclab grade N", "quit": "quit at the prompt",
+    "mininet": "mininet at the prompt",
 }  # fmt: skip
+_MEANT = {  # what people say who come from elsewhere
+    "ping": "pingall", "pingpair": "trace", "pingallfull": "pingall", "ls": "nodes", "dump": "net", "intfs": "net",
+    "ports": "net", "route": "paths", "routes": "paths", "traceroute": "trace", "cut": "down", "link": "down",
+    "break": "fault", "fix": "heal", "undo": "heal", "flow": "flows", "iperf": "traffic", "iperfudp": "traffic",
+    "dpctl": "tables", "tcpdump": "capture", "top": "watch", "summary": "report",
+}  # fmt: skip
+_HELP = frozenset({"--help", "-h", "?"})
 
 
 def word(usage: str, meaning: str, more: str = "") -> Callable[[Action], Action]:
@@ -65,16 +83,28 @@ def run(desk: Desk, line: str) -> Answer:
         name, *arguments = shlex.split(line)
     except ValueError as error:
         raise ValueError(f"the line cannot be read: {error}") from None
-    if name not in WORDS:
-        raise ValueError(unknown(name, WORDS))
-    return WORDS[name].action(desk, arguments)
+    if name in _HELP:
+        name = "help"
+    elif _HELP & set(arguments):
+        name, arguments = "help", [name, *(each for each in arguments if each not in _HELP)]
+    if name in WORDS:
+        return WORDS[name].action(desk, arguments)
+    if name in _ELSEWHERE:
+        raise ValueError(f"{name} needs a terminal of its own; there write: {_ELSEWHERE[name]}")
+    fabric = desk.world.fabric
+    every: list[Host | Switch] = [*fabric.hosts, *fabric.switches]
+    nodes = [node.name for node in every]
+    if name in nodes:
+        raise ValueError(f"{name} is a node; the prompt itself runs programs there, and so does: sudo mrclab exec NODE")
+    raise ValueError(unknown(name, nodes))
 
 
-def unknown(name: str, known: Mapping[str, object]) -> str:
+def unknown(name: str, nodes: Sequence[str] = ()) -> str:
     """No such word; did you mean …?"""
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
-    meant = near[0] if near else _MEANT.get(name.lower())
-    return f"{name}: no such word; " + (f"did you mean {meant}?" if meant else "help lists all")
+    local = [usage.split()[0] for usage in LOCAL if usage[0].islower()]
+    said = name.lower()
+    near = [_MEANT[said]] if said in _MEANT else difflib.get_close_matches(said, [*WORDS, *local, *nodes], 1, 0.6)
+    return f"{name}: no such word; " + (f"did you mean {near[0]}?" if near else "help lists all")
 
 
 def wrong(name: str) -> NoReturn:

@@ -14,7 +14,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -75,16 +75,24 @@ def check_parent(parent: Path) -> None:
         raise LabError(f"results cannot go to {parent}: {room}; make room, or see --results")
 
 
+def snapshot(world: World, loaded: Loaded, parent: Path) -> Path:
+    """Take what has happened in a world that goes on; returns the new directory. LabError where it does not fit."""
+    try:
+        return _collect(world, loaded, parent, "", world.snapshot)
+    except OSError as error:
+        raise LabError(f"the report could not be written to {parent}: {error.strerror}") from None
+
+
 def collect(world: World, loaded: Loaded, parent: Path, trouble: str) -> Path:
     """Take what a world that was stopped left behind, and say what it was; returns the new directory.
 
     Where that does not fit into `parent` it goes where temporary files go. LabError where it fits nowhere.
     """
     try:
-        return _collect(world, loaded, parent, trouble)
+        return _collect(world, loaded, parent, trouble, world.collect)
     except (OSError, LabError) as error:
         try:
-            return _collect(world, loaded, Path(tempfile.mkdtemp(prefix="mrclab-results-")), trouble)
+            return _collect(world, loaded, Path(tempfile.mkdtemp(prefix="mrclab-results-")), trouble, world.collect)
         except (OSError, LabError) as again:
             raise RunError(f"nothing of the run could be kept: {error}; nor elsewhere: {again}") from None
 
@@ -94,19 +102,19 @@ def elsewhere(directory: Path) -> Path:
     return Path(shutil.copytree(directory, Path(tempfile.mkdtemp(prefix="mrclab-results-")) / directory.name))
 
 
-def _collect(world: World, loaded: Loaded, parent: Path, trouble: str) -> Path:
+def _collect(world: World, loaded: Loaded, parent: Path, trouble: str, take: Callable[[Path], None]) -> Path:
     directory = _new_directory(parent, loaded.scenario.name)
     try:
-        _fill(directory, world, loaded, trouble)
+        _fill(directory, world, loaded, trouble, take)
     except OSError:
         shutil.rmtree(directory, ignore_errors=True)
         raise
     return directory
 
 
-def _fill(directory: Path, world: World, loaded: Loaded, trouble: str) -> None:
+def _fill(directory: Path, world: World, loaded: Loaded, trouble: str, take: Callable[[Path], None]) -> None:
     _write_scenario(directory, loaded)
-    world.collect(directory)
+    take(directory)
     info = {
         "scenario": loaded.scenario.name,
         "base": loaded.base_name,

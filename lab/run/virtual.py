@@ -125,6 +125,10 @@ class VirtualWorld:
         """What waits for what, a sentence each."""
         return self._sim.stuck()
 
+    def depths(self) -> dict[str, dict[str, int]]:
+        """Packets in the data queues now."""
+        return self._sim.depths()[0]
+
     def stop(self) -> None:
         """Nothing happens any more."""
         self._sim.stop()
@@ -138,6 +142,10 @@ class VirtualWorld:
         """Write what it was made of and what happened; `facts` then has the digest of the history."""
         self._sim.collect(directory)
         self._digest = hashlib.sha256((directory / "history.jsonl").read_bytes()).hexdigest()
+
+    def snapshot(self, directory: Path) -> None:
+        """Write what it is made of and what has happened, and go on."""
+        self._sim.snapshot(directory)
 
 
 class _Hearing:

@@ -83,6 +83,9 @@ class World(Ground, Protocol):
     def stuck(self) -> list[str]:
         """What waits for what, a sentence each, as far as this world can tell."""
 
+    def depths(self) -> Mapping[str, Mapping[str, int]]:
+        """Packets in the data queues of switches, by port number, as last looked at; what is empty is left out."""
+
     def stop(self) -> None:
         """End it; what it left behind can be collected."""
 
@@ -91,6 +94,9 @@ class World(Ground, Protocol):
 
     def collect(self, directory: Path) -> None:
         """Write what it was made of and what happened: fabric.yaml, node/, log/, history.jsonl."""
+
+    def snapshot(self, directory: Path) -> None:
+        """Write the same of a world that goes on."""
 
 
 def record_counters(world: Ground) -> None:

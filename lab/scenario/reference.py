@@ -6,7 +6,7 @@
 import types
 import typing
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -98,10 +98,29 @@ def _models(union: Any) -> list[type[BaseModel]]:
     return [model for model in get_args(inner) if isinstance(model, type)]
 
 
+class Described(NamedTuple):
+    """A field as people write it."""
+
+    name: str
+    needed: bool
+    value: str
+    default: str
+    meaning: str
+
+
+def fields(model: type[BaseModel]) -> list[Described]:
+    """The fields of a model, without the one that only tells its kind."""
+    named = (
+        (info.alias or name, info) for name, info in model.model_fields.items() if name != "kind" or not _tag(info)
+    )
+    return [_field(name, info) for name, info in named]
+
+
 def _described(model: type[BaseModel]) -> Iterator[str]:
     yield " ".join((model.__doc__ or "").split())
     rows = [
-        _row(info.alias or name, info) for name, info in model.model_fields.items() if name != "kind" or not _tag(info)
+        f"| {'**' * each.needed}`{each.name}`{'**' * each.needed} | {each.value} | {each.default} | {each.meaning} |"
+        for each in fields(model)
     ]
     if rows:
         yield "\n| Field | Value | Default | |\n|---|---|---|---|"
@@ -120,11 +139,10 @@ def _overrides(title: str, model: type[BaseModel]) -> Iterator[str]:
     yield f"Any of {', '.join(f'`{name}`' for name in names)}; `topo/nodeconfig.py` says what each does."
 
 
-def _row(name: str, info: FieldInfo) -> str:
+def _field(name: str, info: FieldInfo) -> Described:
     needed = info.default is PydanticUndefined and info.default_factory is None
-    shown = f"**`{name}`**" if needed else f"`{name}`"
     default = "" if needed else _default(info)
-    return f"| {shown} | {_value(info.annotation, info.metadata)} | {default} | {info.description or ''} |"
+    return Described(name, needed, _value(info.annotation, info.metadata), default, info.description or "")
 
 
 def _default(info: FieldInfo) -> str:

@@ -162,6 +162,11 @@ def loads(text: str, name: str = "scenario") -> Loaded:
     return check(yamlfile.Document(text, name))
 
 
+def from_data(data: Mapping[str, Any], name: str) -> Loaded:
+    """The same from what a file would hold."""
+    return loads(_text(data), name)
+
+
 def with_seed(loaded: Loaded, seed: int) -> Loaded:
     """The same scenario, with all its variants, with another seed."""
     return _with(loaded, {"seed": seed})

@@ -55,8 +55,12 @@ def test_all_that_a_port_sends_and_what_is_near_a_fault(tmp_path):
     with lab_up(command, tmp_path) as up:
         everything = capturing(command, "h1", "--output", whole)
         around = capturing(command, "--around-faults", "--before", "200ms", "--after", "1s", "--output", near)
-        words = ("send h1 h2 1MiB", "fault link_down link=h1-p1 name=cut", "send h1 h2 256KiB", "heal cut", "quit")
-        up.communicate("\n".join(words) + "\n", timeout=120)
+        typed, reports = tmp_path / "typed.pcapng", tmp_path / "reports"
+        words = (
+            f"capture {typed} h2", "send h1 h2 1MiB", "capture stop", "fault link_down link=h1-p1 name=cut",
+            "send h1 h2 256KiB", "heal cut", "trace h1 h2 --json", f"report {reports} --json", "quit",
+        )  # fmt: skip
+        said, _ = up.communicate("\n".join(words) + "\n", timeout=120)
         ended = [(*process.communicate(timeout=30), process.returncode) for process in (everything, around)]
     assert ended[0] == (f"{whole}: {len(read(whole, 'frame.number'))} frames\n", "", 0)
     ports = read(whole, "frame.interface_name", "frame.packet_flags_direction", matching="mrc.msn")

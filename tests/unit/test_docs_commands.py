@@ -12,8 +12,7 @@ import typer
 from mrclab.lab.command import reference
 from mrclab.lab.command.cli import app
 from mrclab.lab.prompt import looking
-from mrclab.lab.prompt.prompt import LOCAL
-from mrclab.lab.prompt.words import WORDS
+from mrclab.lab.prompt.words import LOCAL, WORDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

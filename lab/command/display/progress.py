@@ -1,5 +1,6 @@
 """The progress bar of long commands, on standard error and gone when they are done."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -7,26 +8,52 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+_SETTLING = 1.0  # seconds of a stage after which what is left can be told from what is done
+
 
 class ProgressBar:
-    """One progress bar that is renamed as stages pass; callable as `lab.session.Progress`."""
+    """One progress bar that is renamed as stages pass; callable as `mrclab.lab.run.world.Progress`."""
 
-    def __init__(self, bar: Progress) -> None:
+    def __init__(self, bar: Progress, clock: Callable[[], float] = time.monotonic) -> None:
         self.bar = bar
-        self._task = bar.add_task("starting", total=None)
+        self._clock = clock
+        self._task = bar.add_task("starting", total=None, left="")
+        self._stage = ""
+        self._began, self._first = clock(), 0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show a stage and how far it is; `total` 0: nobody knows."""
-        self.bar.update(self._task, description=stage, completed=done, total=total or None)
+        """Show a stage and how far it is, with the time that is left; `total` 0: nobody knows."""
+        if not self.bar.disable:
+            self.bar.start()
+        now = self._clock()
+        if stage != self._stage:
+            self._stage, self._began, self._first = stage, now, done
+        self.bar.update(
+            self._task, description=stage, completed=done, total=total or None, left=self._left(now, done, total)
+        )
+
+    def _left(self, now: float, done: int, total: int) -> str:
+        """As long again as the stage took so far, in proportion to what is left of it."""
+        took, more = now - self._began, done - self._first
+        if took < _SETTLING or more <= 0 or done >= total:
+            return ""
+        seconds = took * (total - done) / more
+        return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"
 
 
 @contextmanager
-def shown(console: Console) -> Iterator[ProgressBar]:
-    """A bar while the block runs; nothing where the console is no terminal."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+def shown(console: Console, at_once: bool = True) -> Iterator[ProgressBar]:
+    """A bar while the block runs, or from its first stage on; nothing where the console is no terminal."""
+    left = TextColumn("{task.fields[left]}")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), left)
     hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden, refresh_per_second=4) as bar:
+    bar = Progress(*columns, console=console, transient=True, disable=hidden, refresh_per_second=4)
+    try:
+        if at_once:
+            bar.start()
         yield ProgressBar(bar)
+    finally:
+        bar.stop()
 
 
 def teller(bar: ProgressBar) -> Callable[[str], None]:

@@ -20,14 +20,18 @@ _OUTCOMES = {
 }
 
 
+def tables(facts: Facts) -> list[Table]:
+    """What there is to see, a table each."""
+    made = (part(facts) for part in (_phases, _flows, _completions, _faults, _paths, _changes, _drops, _verdicts))
+    return [table for table in made if table.row_count]
+
+
 def show(facts: Facts, directory: Path, console: Console) -> None:
     """Print the whole report."""
     console.print()
     console.rule(escape(facts.title), align="left")
-    tables = (_phases, _flows, _completions, _faults, _paths, _changes, _drops, _verdicts)
-    for table in (made(facts) for made in tables):
-        if table.row_count:
-            console.print(table)
+    for table in tables(facts):
+        console.print(table)
     for reason in facts.invalid:
         console.print(f"[yellow]no result[/]  {escape(reason)}", soft_wrap=True)
     style, word = _OUTCOMES[facts.state]

@@ -169,6 +169,10 @@ class LabSession(Lab):
         """Nobody can tell from outside."""
         return []
 
+    def depths(self) -> dict[str, dict[str, int]]:
+        """Packets in the data queues when the watch last looked, four times a second."""
+        return self._watch.depths if self._watch is not None else {}
+
     def facts(self) -> dict[str, Any]:
         """What carried the run."""
         return {
@@ -179,7 +183,11 @@ class LabSession(Lab):
         }
 
     def collect(self, directory: Path) -> None:
-        """Copy what the stopped lab left in its run directory."""
+        """Copy what the stopped lab left in its run directory, after which nothing more comes."""
+        self.snapshot(directory)
+
+    def snapshot(self, directory: Path) -> None:
+        """Copy what is in the run directory now: a line that somebody is writing is left out."""
         store_fabric(self.fabric.spec, directory / "fabric.yaml")
         for path, content in self._rescued.items():
             place = self.run_dir / path

@@ -38,6 +38,7 @@ class Watch:
         self._processes, self._endings = processes, endings
         self._depths, self._waits = depths, CpuWaits()
         self._log = log
+        self.depths: dict[str, dict[str, int]] = {}  # packets that waited when last looked at, by switch and port
         self._stopped = threading.Event()
         self._seen: set[str] = set()
         self._excused: set[str] = set()
@@ -103,6 +104,7 @@ class Watch:
         silent = [switch for switch in depths.switches if switch not in told]
         late = {switch: it.late for switch, it in told.items() if it.late is not None}
         switches = {switch: ports for switch, ports in waiting.items() if ports}
+        self.depths = {name: {str(port): n for port, n in ports.items()} for name, ports in switches.items()}
         self._log.add("depths", asked, switches=switches, silent=silent, late=late)
 
 

@@ -1,0 +1,67 @@
+"""A report of what happened at a prompt since the lab is up: a result directory as a run leaves it.
+
+Its scenario.yaml says what was typed, with the times at which it was: something to begin a scenario of one's own with.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab.errors import LabError, ScenarioError
+from mrclab.lab.faults.base import FaultBase, LastingFault
+from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.report import results
+from mrclab.lab.run import runner
+from mrclab.lab.run.world import record_counters
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.scenario import Loaded
+from mrclab.lab.scenario.traffic import TrafficBase
+
+NAME = "prompt"
+_OVER = [{"kind": "integrity"}, {"kind": "qp_errors"}, {"kind": "health"}]
+_GOES_ON = _OVER[1:]  # what has not arrived yet is no mistake
+
+
+def write(desk: Desk, parent: Path) -> runner.Outcome:
+    """A new directory below `parent`, with page and pictures. LabError where there is nothing to report, or no room."""
+    if not desk.flows.all:
+        raise LabError("nothing was sent since the lab is up; begin with for example send h1 h3 16MiB")
+    results.check_parent(parent)
+    with desk.lock:
+        record_counters(desk.world)
+        directory = results.snapshot(desk.world, as_scenario(desk), parent)
+    return runner.finish(directory)
+
+
+def as_scenario(desk: Desk) -> Loaded:
+    """What was done so far, as a scenario: of several of one name the last."""
+    began = min(each.running.began or 0.0 for each in desk.flows.all.values())
+    data: dict[str, Any] = {
+        "name": NAME,
+        "title": "At the prompt",
+        "seed": desk.world.seed,
+        **desk.setting,
+        "fabric": desk.world.fabric.spec.model_dump(mode="json", exclude_defaults=True),
+        "traffic": [_traffic(each.running.entry, each.running.began, began) for each in desk.flows.all.values()],
+        "expect": _GOES_ON if desk.flows.active else _OVER,
+    }
+    faults = [_fault(fault, begin, end, began) for fault, begin, end in desk.struck]
+    try:
+        return scenario.from_data({**data, "faults": faults}, NAME)
+    except ScenarioError:  # of one name and struck twice, or in an order that only hands can bring about
+        return scenario.from_data(data, NAME)
+
+
+def _traffic(entry: TrafficBase, at: float | None, began: float) -> Mapping[str, Any]:
+    told = entry.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return {**told, "start": _seconds(at or began, began)}
+
+
+def _fault(fault: FaultBase, begin: float, end: float | None, began: float) -> Mapping[str, Any]:
+    told = fault.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    over = {"until": _seconds(end, began)} if end is not None and isinstance(fault, LastingFault) else {}
+    return {**told, "at": _seconds(begin, began), **over}
+
+
+def _seconds(at: float, began: float) -> str:
+    return f"{max(0.0, at - began):.9f}".rstrip("0").rstrip(".") + "s"

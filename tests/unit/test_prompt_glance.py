@@ -1,0 +1,212 @@
+"""What the prompt tells as a whole: a report of what was done, help, progress, and the lab at a glance."""
+
+import asyncio
+import io
+import json
+import re
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from mrclab.lab.command.display.progress import Bar
+from mrclab.lab.errors import LabError
+from mrclab.lab.prompt import reporting, watch, words
+from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.prompt import Prompt
+from mrclab.lab.run import runner
+from mrclab.lab.run.virtual import virtual_world
+from mrclab.lab.scenario import scenario
+from mrclab.lab.ui import model
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+SPEC = {
+    "planes": 2,
+    "t0s": 2,
+    "t1s": 2,
+    "hosts_per_t0": 1,
+    "path_mtu": 1024,
+    "link": {"rate_pps": 2000, "delay": "1ms"},
+}
+CABLE = "t0-p1-1/t1-p1-2"
+DONE = (
+    "fault loss link=h1-p2 rate=20% name=gray",
+    "traffic write from=h1 to=h2 size=2MiB name=big",
+    "wait 100ms",
+    f"down {CABLE}",
+    "wait 200ms",
+    f"up {CABLE}",
+    "heal gray",
+)
+
+
+@pytest.fixture
+def desk():
+    world = virtual_world(Fabric(FabricSpec.model_validate(SPEC)))
+    with world as made, Desk(made, pace=1e-6, setting={"world": "sim"}).open() as one:
+        yield one
+
+
+def told(desk: Desk, line: str) -> dict:
+    return dict(words.run(desk, line).data)
+
+
+def test_a_report_says_what_was_done_and_its_scenario_does_the_same_again(desk, tmp_path):
+    with pytest.raises(LabError, match="nothing was sent since the lab is up"):
+        words.run(desk, f"report {tmp_path}")
+    for line in DONE:
+        words.run(desk, line)
+    early = reporting.as_scenario(desk).scenario
+    assert [each.kind for each in early.expect] == ["qp_errors", "health"]  # what runs is not judged yet
+    words.run(desk, "wait big")
+    answer = told(desk, f"report {tmp_path}")
+    json.dumps(answer)
+    verdicts = {row["kind"]: row["ok"] for row in answer["verdicts"]}
+    assert verdicts == {"integrity": True, "qp_errors": True, "health": True}
+    faults = {row["fault"]: row for row in answer["faults"]}
+    assert faults.keys() == {"gray", "cut-t0-p1-1-t1-p1-2"}
+    assert faults["gray"]["lost"] > 0
+    assert all(row["end"] > row["begin"] for row in faults.values())
+    directory = tmp_path / answer["directory"].rpartition("/")[2]
+    assert (directory / "report.html").is_file()
+    assert (directory / "goodput.png").is_file()
+    loaded = scenario.load(directory / "scenario.yaml")
+    again = runner.run_scenario(loaded, tmp_path / "again", lambda *_: None, lambda _: None, report=False)
+    assert again.ok
+    assert again.measures.strikes.keys() == faults.keys()
+    assert told(desk, "send h2 h1 1KiB")["state"] == "intact"  # the lab goes on
+
+
+def test_each_word_and_each_kind_has_help(desk):
+    assert told(desk, "help trace")["usage"] == "trace HOST HOST [EV]"
+    assert told(desk, "trace --help") == told(desk, "help trace")
+    assert told(desk, "help watch")["meaning"].startswith("the lab at a glance")
+    loss = {row["name"]: row for row in told(desk, "help fault loss")["fields"]}
+    assert loss["link"]["needed"]
+    assert loss["direction"]["value"] == "`both`, `up`, `down`"
+    assert "at" not in loss  # at a prompt it is now
+    assert "message" in {row["name"] for row in told(desk, "help traffic incast")["fields"]}
+    with pytest.raises(ValueError, match="no kind of fault is called 'los'; did you mean 'loss'"):
+        words.run(desk, "help fault los")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("gradee 1", "gradee: no such word; did you mean grade?"),
+        ("h11 ip link", "h11: no such word; did you mean h1?"),
+        ("link t0-p1-1 t1-p1-2 down", "did you mean down?"),
+        ("dump", "did you mean net?"),
+        ("iperf h1 h2", "did you mean traffic?"),
+        ("watch", "watch needs a terminal of its own; there write: mrclab watch"),
+        ("h1 ip link", "h1 is a node"),
+    ],
+)
+def test_who_comes_from_elsewhere_or_another_terminal_is_told_the_word(desk, line, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        words.run(desk, line)
+
+
+def test_who_waits_is_told_how_far_it_is(desk):
+    seen: list[tuple[str, int, int]] = []
+    desk.progress = lambda *stage: seen.append(stage)
+    words.run(desk, "send h1 h2 256KiB")
+    shares = [done for _, done, _ in seen]
+    assert {stage for stage, *_ in seen} == {"send-1"}
+    assert shares == sorted(shares)
+    assert len(set(shares)) > 2
+    seen.clear()
+    words.run(desk, "wait 100ms")
+    assert (seen[0], seen[-1]) == (("wait 100ms", 0, 1000), ("wait 100ms", 1000, 1000))
+
+
+def test_time_left_follows_from_what_a_stage_took():
+    now = 100.0
+    bar = Progress(disable=True)
+    show = Bar(bar, lambda: now)
+    show("first", 0, 10)
+    now = 110.0
+    show("first", 5, 10)
+    assert bar.tasks[0].fields["left"] == "10 s left"
+    show("second", 0, 1000)
+    assert bar.tasks[0].fields["left"] == ""
+    now = 120.0
+    show("second", 10, 1000)
+    assert bar.tasks[0].fields["left"] == "16 min left"
+    show("third", 3, 0)
+    assert bar.tasks[0].fields["left"] == ""
+
+
+class Frames:
+    """A source with the frames of a desk's history, and no end."""
+
+    live = True
+    title = "a lab"
+
+    def __init__(self, desk: Desk) -> None:
+        fabric = desk.world.fabric
+        records = list(scenario_history(desk))
+        self._layout = model.PageModel(fabric).layout()
+        self._frames = model.frames(fabric, records)
+        self.ended = False
+
+    def layout(self):
+        return self._layout
+
+    def frames(self, since):
+        return self._frames[since:]
+
+    def outcome(self):
+        return {"state": "ended", "expectations": []} if self.ended else None
+
+
+def scenario_history(desk):
+    from mrclab.lab.history import History, parse  # noqa: PLC0415
+
+    return History(parse(desk.world.history_since(0))).records
+
+
+def test_the_lab_at_a_glance_goes_into_a_pipe_once(desk, capsys):
+    for line in DONE[:5]:
+        words.run(desk, line)
+    out = io.StringIO()
+    watch.watch(Frames(desk), Console(file=out, width=120))  # type: ignore[arg-type]
+    assert "faults: gray, cut-t0-p1-1-t1-p1-2" in out.getvalue()
+    assert "ASSUMED_BAD" in out.getvalue()
+    watch.watch(Frames(desk), Console(file=out), as_json=True)  # type: ignore[arg-type]
+    frame = json.loads(capsys.readouterr().out)
+    assert set(frame["faults"]) == {"gray", "cut-t0-p1-1-t1-p1-2"}
+    assert sum(frame["goodput"].values()) > 0
+
+
+def test_the_lab_at_a_glance_shows_it_pauses_and_leaves(desk):
+    watchapp = pytest.importorskip("mrclab.lab.prompt.watchapp")
+    for line in DONE[:5]:
+        words.run(desk, line)
+    source = Frames(desk)
+    app = watchapp.Glance(source)
+
+    async def use() -> str:
+        async with app.run_test(size=(120, 40)) as pilot:
+            await pilot.pause()
+            picture = app.export_screenshot()
+            await pilot.press("space")
+            source.ended = True
+            app.look()
+            assert app.is_running  # it stands still
+            await pilot.press("space")
+            app.look()
+            return picture
+
+    picture = asyncio.run(use()).replace("&#160;", " ")
+    for text in ("plane 1", "ASSUMED_BAD", "gray", "Events", "big starts"):
+        assert text in picture
+    assert not app.is_running
+
+
+def test_a_script_shows_no_bar_and_leaves_the_words(desk, capsys):
+    Prompt(desk, Console(width=120), {}).script(["send h1 h2 8KiB --json"])
+    out, err = capsys.readouterr()
+    assert json.loads(out.splitlines()[1])["state"] == "intact"
+    assert err == ""
