@@ -124,7 +124,9 @@ class ControllerApi:
 
     def _mapper(self) -> Clustermapper:
         if self._controller.mapper is None:
-            raise RpcError("ENOTSUP", "Clustermapper is off; start the controller with --mapper-cycle SECONDS")
+            raise RpcError(
+                "ENOTSUP", "Clustermapper is off; give the scenario a mapper section, or write mrclab up --mapper"
+            )
         return self._controller.mapper
 
     @property

@@ -10,11 +10,14 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from mrclab.controller.errors import ControllerError
+from mrclab.controller.health import checks
+from mrclab.controller.health.checks import PreCheck
 from mrclab.controller.health.elements import Element, element
 from mrclab.controller.health.mapper import Clustermapper
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.clock import Clock
 from mrclab.sim.controller import SimController
+from mrclab.sim.nic import SimNic
 from mrclab.topo.model import UnknownName
 
 Result = dict[str, Any]
@@ -112,6 +115,25 @@ class ControllerOperations:
         """Let traffic back over a drained switch as soon as it forwards again."""
         return self._controller.undrain(self._element(switch), timeout)
 
+    def precheck(self, timeout: float = DEFAULT_TIMEOUT) -> Result:
+        """Whether a job may start: switches, entries, cables, hosts, NIC ports, denylist."""
+        controller, fleet = self._controller, self._fleet
+        fleet.forget_links(None)
+        fleet.probe_pending()
+        controller.wait(lambda: not fleet.book.pending(), timeout)
+        denied = [str(denial.element) for denial in controller.denylist.denials]
+        return checks.answer(
+            len(fleet.ready), fleet.not_ready, fleet.audit(), len(controller.model.links), fleet.outcome()["problems"],
+            map(self._host, controller.configs), denied,
+        )  # fmt: skip
+
+    def _host(self, name: str) -> PreCheck:
+        host = self._controller.hosts.get(name)
+        if host is None:
+            return PreCheck(name, False, "it has ended")
+        assert isinstance(host.nic, SimNic)
+        return checks.ports(name, [(port.config.name, port.up) for port in host.nic.ports])
+
     def map(self) -> Result:
         """Health of every link by Clustermapper's probes, and what is at fault."""
         return self._mapper().map()
@@ -123,7 +145,9 @@ class ControllerOperations:
 
     def _mapper(self) -> Clustermapper:
         if self._controller.mapper is None:
-            raise RpcError("ENOTSUP", "Clustermapper is off; give the scenario a mapper section")
+            raise RpcError(
+                "ENOTSUP", "Clustermapper is off; give the scenario a mapper section, or write mrclab up --mapper"
+            )
         return self._controller.mapper
 
     def _element(self, text: str) -> Element:

@@ -6,11 +6,12 @@ waits until it forwards again before it lets traffic back. Hosts are told, not a
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from mrclab.controller.errors import ControllerError, SwitchError
 from mrclab.controller.fleet import Fleet
+from mrclab.controller.health import checks
+from mrclab.controller.health.checks import PreCheck
 from mrclab.controller.health.elements import Element
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.nodes import NodeConfigKeeper
@@ -25,15 +26,6 @@ QUIET_POLLS = 3  # looks in a row without traffic before a switch counts as drai
 
 class MaintenanceError(ControllerError):
     """What was asked for cannot be done to this element."""
-
-
-@dataclass(frozen=True)
-class PreCheck:
-    """One line of a pre-check."""
-
-    name: str
-    ok: bool
-    detail: str
 
 
 class Maintenance:
@@ -84,23 +76,20 @@ class Maintenance:
         entries = await self._fleet.audit()
         agents = await asyncio.gather(*(self._agent_check(host.name) for host in self._fabric.hosts))
         denied = [str(denial.element) for denial in self._nodes.denylist.denials]
-        problems = self._cables.problems()
-        checks = [
-            _check("switches", self._fleet.not_ready, f"{len(self._fleet.ready)} ready", "not ready: "),
-            _check("entries", entries, "all as they should be", ""),
-            _check("cables", problems, f"{len(self._fabric.links)} verified both ways", ""),
-            *agents,
-            _check("denylist", denied, "empty", "denied: "),
-        ]
-        return {"ok": all(check.ok for check in checks), "checks": [vars(check) for check in checks]}
+        return checks.answer(
+            len(self._fleet.ready), self._fleet.not_ready, entries, len(self._fabric.links), self._cables.problems(),
+            agents, denied,
+        )  # fmt: skip
 
     async def _agent_check(self, host: str) -> PreCheck:
         try:
             hello = await self._nodes.agents[host].ask("hello")
         except RpcError as error:
             return PreCheck(host, False, error.message)
-        down = [str(port.get("interface", port.get("port"))) for port in hello.get("ports", []) if not port.get("up")]
-        return _check(host, down, f"{len(hello.get('ports', []))} NIC ports up", "ports down: ")
+        every = hello.get("ports", [])
+        return checks.ports(
+            host, [(str(port.get("interface", port.get("port"))), bool(port.get("up"))) for port in every]
+        )
 
     async def _until_quiet(self, name: str, deadline: float) -> bool:
         """Whether nothing of any QP crossed the switch in several looks in a row, before `deadline`."""
@@ -126,10 +115,3 @@ def _switch_name(what: Element) -> str:
     if what.kind not in {"t0", "t1"}:
         raise MaintenanceError(f"{what} is no switch; only a T0 or T1 can be drained, for others use deny")
     return what.name
-
-
-def _check(name: str, bad: list[str], good: str, prefix: str) -> PreCheck:
-    if not bad:
-        return PreCheck(name, True, good)
-    more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-    return PreCheck(name, False, prefix + "; ".join(bad[:3]) + more)

@@ -56,7 +56,7 @@ def capture(
     after: Span = 1.0,
 ) -> None:
     """Record frames of the running lab at its cables, with port names and notes where faults strike."""
-    lab = running_lab(context.obj)
+    lab = running_lab(context.obj, "in virtual time it is a word of the prompt: mrclab do capture FILE [WHERE...]")
     links = cables(lab.fabric, where or [])
     output = output or Path("captures" if around_faults else "capture.pcapng")
     target = output if around_faults else output.parent

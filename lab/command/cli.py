@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -19,12 +20,13 @@ from mrclab.experiments.campaign import cli as campaign
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
-from mrclab.lab.command import capture, execute, grade, operations, suitecli, ui, up
+from mrclab.lab.command import capture, execute, grade, held, operations, suitecli, ui, up
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.display import sink, terminal
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
+from mrclab.lab.prompt import service
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.run.interrupts import guarded
@@ -175,6 +177,15 @@ def send(
     if not file.is_file():
         raise LabError(f"there is no file {file}")
     _check_output(output)
+    if world is None and target is None and (place := held.virtual(context.obj)) is not None:
+        if output is not None:
+            raise LabError(
+                "what arrives in virtual time stays there; leave --output out, or bring a lab up on the wire"
+            )
+        sys.stdout.write(
+            service.ask(place, "word", line=shlex.join(("send", source, destination, str(file.absolute()))))["text"]
+        )
+        return
     where: worlds.WorldName = "sim" if world == "sim" else "wire"
     worlds.check_machine_for(where)
     running = attach(context.obj) if where == "wire" else None

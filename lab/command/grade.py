@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from mrclab.lab.command.up import held_run_dir
+from mrclab.lab.command.held import held_run_dir
 from mrclab.lab.lessons.grading import graded
 from mrclab.lab.lessons.lessons import LESSONS
 

@@ -1,6 +1,7 @@
 """Commands for the lab that is up: `mrclab status`, `map`, `deny`, `drain`, `precheck`, `p4sh`.
 
-They talk to the controller of the running lab, whoever brought it up, over its socket. `--json` prints its answer.
+They talk to the controller of the running lab, whoever brought it up, over its socket; in virtual time through the
+prompt that holds it. `--json` prints its answer.
 """
 
 import json
@@ -16,7 +17,9 @@ from rich.markup import escape
 
 from mrclab.lab.command import p4sh
 from mrclab.lab.command.display import views
+from mrclab.lab.command.held import virtual
 from mrclab.lab.errors import LabError, RunError
+from mrclab.lab.prompt import service
 from mrclab.lab.run.wire.attach import Lab, attach
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError, RpcUnavailable
@@ -103,10 +106,15 @@ def shell(context: typer.Context, switch: SwitchName) -> None:
     raise typer.Exit(p4sh.attach(running_lab(context.obj), switch))
 
 
-def running_lab(run_dir: Path) -> Lab:
-    """The lab that is up; LabError with the remedy where there is none."""
+def running_lab(run_dir: Path, instead: str = "") -> Lab:
+    """The lab that is up on the wire; LabError with the remedy where there is none.
+
+    `instead` is what to do where the lab that is held is one in virtual time.
+    """
     lab = attach(run_dir)
     if lab is None:
+        if virtual(run_dir):
+            raise LabError(instead or "virtual time has no processes to open; start the lab with --world wire")
         raise LabError("no lab is running; start one with `sudo mrclab up` in another terminal")
     return lab
 
@@ -124,6 +132,8 @@ def ask(lab: Lab, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[st
 
 def _ask(context: typer.Context, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
     with _patience(f"{op} …", seconds):
+        if place := virtual(context.obj):
+            return service.ask(place, "controller", RunError, request=op, seconds=seconds, arguments=arguments)
         return ask(running_lab(context.obj), op, seconds, **arguments)
 
 

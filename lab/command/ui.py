@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from mrclab.lab.command.held import held_run_dir
 from mrclab.lab.command.operations import out, running_lab
-from mrclab.lab.command.up import held_run_dir
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import service
 from mrclab.lab.ui.sources import Live, Replay

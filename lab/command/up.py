@@ -16,6 +16,7 @@ from rich.console import Console
 
 from mrclab.lab.command import operations
 from mrclab.lab.command.display import progress as progressbar
+from mrclab.lab.command.held import held_run_dir, virtual_run_dir
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError
 from mrclab.lab.prompt import service
@@ -23,7 +24,7 @@ from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.prompt.words import WORDS
 from mrclab.lab.run import size, suite, worlds
-from mrclab.lab.run.wire.attach import RUN_DIR, store_fabric
+from mrclab.lab.run.wire.attach import store_fabric
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
@@ -114,12 +115,6 @@ def _lines(script: Path) -> list[str]:
 
 
 # --- virtual time: a place for its socket and history, which needs no root --------------------------------------------
-
-
-def virtual_run_dir() -> Path:
-    """Where this user's lab in virtual time keeps its socket and history."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(base) / "mrclab" if base else Path(f"/tmp/mrclab-{os.getuid()}")
 
 
 @contextmanager
@@ -230,12 +225,6 @@ def _watch(run_dir: Path, alive: Callable[[], bool], as_json: bool = False) -> N
         watching.watch(source, Console(), as_json)
     finally:
         source.stop()
-
-
-def held_run_dir(run_dir: Path) -> Path:
-    """Where the lab that somebody holds has its socket: the given one, else this user's virtual one."""
-    places = [run_dir] if run_dir != RUN_DIR else [run_dir, virtual_run_dir()]
-    return next((place for place in places if (place / service.SOCKET).exists()), run_dir)
 
 
 @app.command("watch")

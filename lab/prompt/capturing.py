@@ -45,7 +45,9 @@ class CaptureCommand:
             raise LabError(f"cannot write {path}: {error.strerror}") from None
         run_dir = getattr(self._world, "run_dir", None)
         self._recorder = (
-            _Taps(self._world, self._lock, path, links) if run_dir is None else _Process(run_dir, path, links)
+            _CaptureTaps(self._world, self._lock, path, links)
+            if run_dir is None
+            else _CaptureProcess(run_dir, path, links)
         )
         self._path = path
 
@@ -70,7 +72,7 @@ class CaptureCommand:
             self.stop()
 
 
-class _Taps:
+class _CaptureTaps:
     """In virtual time: frames are kept in memory until the end."""
 
     def __init__(self, world: World, lock: threading.RLock, path: Path, links: Sequence[Link]) -> None:
@@ -94,7 +96,7 @@ class _Taps:
         return pcapng.store(self._path, self._taps.interfaces, self._taps.frames, self._notes)
 
 
-class _Process:
+class _CaptureProcess:
     """On the wire: `mrclab capture`, which reads of faults in the history."""
 
     def __init__(self, run_dir: Path, path: Path, links: Sequence[Link]) -> None:

@@ -228,8 +228,8 @@ def tables(desk: Desk, arguments: Sequence[str]) -> Answer:
         {"table": entry.table, "entry": intent.describe(fabric, switch, entry)}
         for entry in intent.entries(fabric, switch)
     ]
-    odd = [each for each in desk.ask("audit")["entries"] if each.get("switch") == switch.name]
-    line = f"{len(odd)} of them wrong: {odd}" if odd else "read back: all as they should be"
+    odd = [text for text in desk.ask("audit")["entries"] if text.startswith(f"{switch.name} ")]
+    line = "\n".join(f"wrong: {text}" for text in odd) or "read back: all as they should be"
     return Answer(Group(rows(("table", "entry"), entries), escape(line)), {"entries": entries, "wrong": odd})
 
 

@@ -31,6 +31,9 @@ def served(desk: Desk, run_dir: Path) -> Iterator[None]:
     server = Server(run_dir / SOCKET, {
         "word": lambda line, width=_WIDTH: _word(desk, str(line), int(width)),
         "strike": lambda kind, fields: {"said": _refusing(lambda: desk.strike(str(kind), dict(fields)))},
+        "controller": lambda request, seconds, arguments: _refusing(
+            lambda: desk.ask(str(request), float(seconds), **dict(arguments))
+        ),
         "heal": lambda name="": {"said": "\n".join(_refusing(lambda: desk.heal(str(name)))) or "nothing to heal"},
         "traffic": lambda traffic: {"said": _refusing(lambda: _start(desk, dict(traffic)))},
     })  # fmt: skip
@@ -51,15 +54,15 @@ def served(desk: Desk, run_dir: Path) -> Iterator[None]:
         server.close()
 
 
-def ask(run_dir: Path, operation: str, **arguments: Any) -> dict[str, Any]:
-    """Ask the process that holds the lab. LabError with its sentence, or where nobody holds one."""
+def ask(run_dir: Path, operation: str, refused: type[LabError] = LabError, /, **arguments: Any) -> dict[str, Any]:
+    """Ask the process that holds the lab. `refused` with its sentence; LabError where nobody holds one."""
     try:
         with contextlib.closing(Client(run_dir / SOCKET, _LONGEST)) as client:
             return client.call(operation, **arguments)
     except RpcUnavailable:
         raise LabError("no prompt holds a lab; start one with `mrclab up` in another terminal") from None
     except RpcError as error:
-        raise LabError(error.message) from None
+        raise refused(error.message) from None
 
 
 def _start(desk: Desk, traffic: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ def watch(source: Live, console: Console, as_json: bool = False) -> None:
     except ModuleNotFoundError:
         _redraw(source, console)
     else:
-        watchapp.Glance(source).run()
+        watchapp.WatchApp(source).run()
 
 
 def _first(source: Live) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from mrclab.lab.prompt import watch
 from mrclab.lab.ui.sources import Source
 
 
-class Glance(App[None]):
+class WatchApp(App[None]):
     """Frames of a source until `q` or the end of the lab."""
 
     CSS = """

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from rich import box
 from rich.console import RenderableType
+from rich.markup import escape
 from rich.table import Table
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -138,5 +139,5 @@ def rows(columns: Sequence[str], entries: Sequence[Mapping[str, Any]], right: tu
     """A table of some fields of dicts."""
     made = table(*columns, right=right)
     for entry in entries:
-        made.add_row(*(str(entry[column]) for column in columns))
+        made.add_row(*(escape(str(entry[column])) for column in columns))
     return made

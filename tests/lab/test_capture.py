@@ -1,5 +1,6 @@
 """`mrclab capture` beside a running lab: what tshark reads in its files, around faults as well as whole."""
 
+import json
 import os
 import shutil
 import signal
@@ -57,7 +58,7 @@ def test_all_that_a_port_sends_and_what_is_near_a_fault(tmp_path):
         around = capturing(command, "--around-faults", "--before", "200ms", "--after", "1s", "--output", near)
         typed, reports = tmp_path / "typed.pcapng", tmp_path / "reports"
         words = (
-            f"capture {typed} h2", "send h1 h2 1MiB", "capture stop", "fault link_down link=h1-p1 name=cut",
+            f"capture {typed} h2", "send h1 h2 1MiB", "capture stop --json", "fault link_down link=h1-p1 name=cut",
             "send h1 h2 256KiB", "heal cut", "trace h1 h2 --json", f"report {reports} --json", "quit",
         )  # fmt: skip
         said, _ = up.communicate("\n".join(words) + "\n", timeout=120)
@@ -76,6 +77,12 @@ def test_all_that_a_port_sends_and_what_is_near_a_fault(tmp_path):
     times = [float(at) for (at,) in read(near / "cut.pcapng", "frame.time_epoch")]
     assert times == sorted(times)
     assert max(times) - min(times) <= 1.2
+    stopped, traced, reported = (json.loads(line) for line in said.splitlines() if line.startswith("{"))
+    assert stopped == {"path": str(typed), "frames": len(read(typed, "frame.number"))}
+    assert stopped["frames"] > 1280
+    assert [hop["switch"][:2] for hop in traced["hops"]] == ["t0", "t1", "t0"]
+    assert [fault["fault"] for fault in reported["faults"]] == ["cut"]
+    assert (Path(reported["directory"]) / "report.html").is_file()
 
 
 def test_ctrl_c_ends_a_capture_with_a_whole_file(tmp_path):

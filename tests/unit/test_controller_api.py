@@ -63,7 +63,7 @@ def with_api(directory: Path, body: Callable[[Ask], Coroutine[Any, Any, None]], 
         ("undrain", {"switch": "t1-p1-1"}, "EPERM", "t1-p1-1 is not drained; drain it first"),
         ("watch_ev", {"ev": 1 << 32}, "EINVAL", "ev: Input should be less than or equal to"),
         ("unwatch_ev", {"ev": 1}, "EPERM", "EV 0x00000001 is not watched"),
-        ("map", {}, "ENOTSUP", "Clustermapper is off; start the controller with --mapper-cycle"),
+        ("map", {}, "ENOTSUP", "Clustermapper is off; give the scenario a mapper section"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_sentence(

@@ -108,6 +108,27 @@ def test_what_down_cut_is_a_fault_until_up(desk):
     assert told(desk, "faults")["faults"] == {}
 
 
+def test_tables_show_each_entry_with_its_key_and_those_that_are_wrong(desk):
+    out = Console(width=120, record=True)
+    out.print(words.run(desk, "tables t0-p1-1").shown)
+    text = out.export_text()
+    assert "trim_policy[std.egress_spec=0x1] -> set_trim" in text
+    assert "all as they should be" in text
+    told(desk, "fault wrong_entry switch=t0-p1-1 port=2 name=wrong")
+    (sentence,) = told(desk, "tables t0-p1-1")["wrong"]
+    assert sentence.startswith("t0-p1-1 usid_fib")
+    assert told(desk, "tables t1-p1-1")["wrong"] == []
+
+
+def test_precheck_says_whether_a_job_may_start(desk):
+    assert told(desk, "precheck")["ok"]
+    told(desk, "down h1-p1")
+    told(desk, "deny t1-p2-1")
+    answer = told(desk, "precheck")
+    assert not answer["ok"]
+    assert {check["name"] for check in answer["checks"] if not check["ok"]} == {"cables", "h1", "denylist"}
+
+
 def test_what_is_denied_is_seen_by_the_paths(desk):
     told(desk, "deny t1-p1-2")
     told(desk, "traffic stream from=h1 to=h2 size=256KiB name=s")
@@ -239,6 +260,13 @@ def test_up_takes_words_from_a_pipe_and_other_terminals_and_leaves_nothing(tmp_p
         assert "hosts h1 h2 h3 h4" in mrclab("nodes", place=tmp_path).stdout
         told = mrclab("paths", "h1", "h3", "--json", place=tmp_path)
         assert len(json.loads(told.stdout)["paths"]) == 8
+        assert "switches  16 of 16 ready" in mrclab("status", place=tmp_path).stdout
+        assert "intact" in mrclab("send", "h1", "h3", __file__, place=tmp_path).stdout
+        refused = mrclab("deny", "t1-p9-1", place=tmp_path)
+        assert (refused.returncode, "did you mean 't1-p4-1'?" in refused.stderr) == (1, True)
+        for word, said in (("p4sh", "virtual time has no processes"), ("capture", "mrclab do capture FILE")):
+            there = mrclab(word, "t1-p1-1", place=tmp_path)
+            assert (there.returncode, said in there.stderr.replace("\n", " ")) == (2, True)
         assert "h1-p1" in mrclab("do", "down", "h1-p1", place=tmp_path).stdout
         second = mrclab("up", "--world", "sim", place=tmp_path)
         assert (second.returncode, "in another terminal" in second.stderr) == (2, True)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from mrclab.lab.command.display.progress import Bar
+from mrclab.lab.command.display.progress import ProgressBar
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import reporting, watch, words
 from mrclab.lab.prompt.desk import Desk
@@ -124,7 +124,7 @@ def test_who_waits_is_told_how_far_it_is(desk):
 def test_time_left_follows_from_what_a_stage_took():
     now = 100.0
     bar = Progress(disable=True)
-    show = Bar(bar, lambda: now)
+    show = ProgressBar(bar, lambda: now)
     show("first", 0, 10)
     now = 110.0
     show("first", 5, 10)
@@ -185,7 +185,7 @@ def test_the_lab_at_a_glance_shows_it_pauses_and_leaves(desk):
     for line in DONE[:5]:
         words.run(desk, line)
     source = Frames(desk)
-    app = watchapp.Glance(source)
+    app = watchapp.WatchApp(source)
 
     async def use() -> str:
         async with app.run_test(size=(120, 40)) as pilot:

@@ -1,0 +1,48 @@
+"""What a pre-check looks at, one line each, and its verdict; who looks, and how, is its caller's."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class PreCheck:
+    """One line of a pre-check."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def check(name: str, bad: Sequence[str], good: str, prefix: str = "") -> PreCheck:
+    """Well where nothing is bad; else the first that are."""
+    if not bad:
+        return PreCheck(name, True, good)
+    more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+    return PreCheck(name, False, prefix + "; ".join(bad[:3]) + more)
+
+
+def ports(host: str, every: Iterable[tuple[str, bool]]) -> PreCheck:
+    """The NIC ports of a host: name, and whether it is up."""
+    known = list(every)
+    return check(host, [name for name, up in known if not up], f"{len(known)} NIC ports up", "ports down: ")
+
+
+def answer(
+    ready: int,
+    not_ready: Sequence[str],
+    entries: Sequence[str],
+    links: int,
+    problems: Sequence[str],
+    agents: Iterable[PreCheck],
+    denied: Sequence[str],
+) -> dict[str, Any]:
+    """Whether a job may start, and all lines."""
+    checks = [
+        check("switches", not_ready, f"{ready} ready", "not ready: "),
+        check("entries", entries, "all as they should be"),
+        check("cables", problems, f"{links} verified both ways"),
+        *agents,
+        check("denylist", denied, "empty", "denied: "),
+    ]
+    return {"ok": all(each.ok for each in checks), "checks": [vars(each) for each in checks]}
