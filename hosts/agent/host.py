@@ -56,6 +56,7 @@ class RunningHost:
         self.sampler = Sampler(nic, self.transport, self.record)
         self._base = HostOperations(config, nic, self.sampler, self._use_config)
         self.operations = checked(self._parts(nic, memory, config.link.pace), self.transport, nic)
+        nic.soon(self.sampler.take)  # counts are known to begin at 0, however soon there is traffic
         nic.every(INTERVAL_S * config.link.pace, self.sampler.take)
         self._probe_links(config, nic)
 

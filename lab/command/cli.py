@@ -20,6 +20,7 @@ from mrclab.experiments.campaign import cli as campaign
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
+from mrclab.experiments.worlds import cli as bothworlds
 from mrclab.lab.command import capture, execute, grade, held, operations, suitecli, ui, up
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command.display import progress as progressbar
@@ -68,6 +69,7 @@ app.add_typer(operations.app)
 app.add_typer(survey.app)
 app.add_typer(soak.app)
 app.add_typer(campaign.app)
+app.add_typer(bothworlds.app)
 app.add_typer(suitecli.app)
 app.add_typer(capture.app)
 app.add_typer(ui.app)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.scenario.scenario import loads
+from mrclab.lab.scenario.scenario import Scenario, loads
 from mrclab.lab.scenario.variants import leaves
 
 _SAID_ELSEWHERE = {"name", "title", "description", "seed", "expect", "variants"}
@@ -58,5 +58,9 @@ def _info(directory: Path) -> dict[str, Any]:
 def _resolved(directory: Path) -> dict[str, Any]:
     """Every value of a run's scenario, defaults and derived ones included, by its dotted path."""
     path = directory / "scenario.yaml"
-    scenario = loads(path.read_text(encoding="utf-8"), str(path)).scenario
-    return leaves(scenario.model_dump(mode="json", by_alias=True, exclude=_SAID_ELSEWHERE))
+    return values_of(loads(path.read_text(encoding="utf-8"), str(path)).scenario, _SAID_ELSEWHERE)
+
+
+def values_of(scenario: Scenario, but: set[str]) -> dict[str, Any]:
+    """Every value of a scenario, defaults and derived ones included, by its dotted path; without some of its fields."""
+    return leaves(scenario.model_dump(mode="json", by_alias=True, exclude=but))

@@ -1,6 +1,5 @@
 """The facts of a run as rows of text and numbers: what the terminal, the page and result.json show alike."""
 
-import itertools
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +8,10 @@ from typing import Any, Literal
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import EvChange, Measures, Selection, Strike
 from mrclab.lab.measure.machine import ProcessLoad
-from mrclab.lab.measure.measures import COARSE
 from mrclab.lab.measure.paths import OUT
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, binned_total, edges, histogram, quantile
 from mrclab.lab.measure.switches import grew
+from mrclab.lab.report.phases import moment, phases
 from mrclab.lab.scenario.units import Units, show_bytes, show_rate, show_seconds
 
 MAX_BINS = 1200  # a longer run gets wider bins
@@ -43,6 +42,7 @@ class Facts:
     ev_changes: list[Row]
     drops: list[Row]
     ports: list[Row]  # switch ports that trimmed or marked packets, or let some wait
+    totals: Row  # RTT in seconds, goodput as a share of line; packets lost, sent again, trimmed, marked, dropped
     processes: list[Row]
     hypervisor: Row | None  # share of all CPUs that a hypervisor took
     run: dict[str, Any] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         headline=_headline(measures, verdicts),
         verdicts=[vars(verdict) for verdict in verdicts],
         faults=[_fault(measures, strike) for strike in measures.strikes.values()] + _never(measures),
-        phases=_phases(measures),
+        phases=phases(measures),
         flows=_flows(measures),
         completions=_completions(measures),
         paths=_paths(measures),
@@ -77,6 +77,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         ev_changes=_ev_changes(measures),
         drops=[{"reason": k, "packets": sum(v.values()), "by_switch": v} for k, v in measures.switches.drops.items()],
         ports=_ports(measures),
+        totals=_totals(measures),
         processes=[_process(process, measures.machine.worst_waits) for process in processes],
         hypervisor=_process(measures.machine.hypervisor) if measures.machine.hypervisor else None,
         run=info,
@@ -88,11 +89,6 @@ def _process(process: ProcessLoad, waits: Mapping[str, float] | None = None) -> 
     wait = (waits or {}).get(process.name)
     late = {"worst_wait": None if wait is None else round(wait, 4)}
     return {"process": process.name, "mean": round(process.mean, 4), "peak": round(process.peak, 4), **late}
-
-
-def _moment(measures: Measures, t: float) -> float:
-    """Seconds after the traffic began, as fine as they are known."""
-    return round(t - measures.start, 3 if measures.fabric.spec.sample_interval >= COARSE else 9)
 
 
 def bins(measures: Measures) -> list[float]:
@@ -162,13 +158,24 @@ def _fault(measures: Measures, strike: Strike) -> Row:
         "fault": strike.name,
         "kind": strike.kind,
         "link": strike.text,
-        "begin": _moment(measures, begin),
-        "end": None if end is None else _moment(measures, end),
+        "begin": moment(measures, begin),
+        "end": None if end is None else moment(measures, end),
         "lost": sum(loss.packets for loss in losses),
         "last_loss_rtts": round((losses[-1].t - begin) / measures.rtt, 2) if losses else None,
+        "detected_rtts": _detected(measures, strike),
         "injected": _injected(measures, strike.name),
         "ports_down": sum(begin <= r.t <= begin + 1 for r in measures.history.of("port.state")),
     }
+
+
+def _detected(measures: Measures, strike: Strike) -> float | None:
+    """Round trips from a fault's begin until a sender took an EV over its cables out of use; None if none did."""
+    senders, (begin, end) = measures.paths.sender_evs, strike.during(measures.end)
+    for change in measures.paths.changes:
+        gone = change.new in OUT and change.old not in OUT and begin <= change.t <= end
+        if gone and change.key in senders and measures.hits(strike, change.host, change.qp, change.path):
+            return round((change.t - begin) / measures.rtt, 2)
+    return None
 
 
 def _injected(measures: Measures, fault: str) -> int | None:
@@ -180,36 +187,12 @@ def _injected(measures: Measures, fault: str) -> int | None:
 
 def _never(measures: Measures) -> list[Row]:
     """Faults of the scenario that never struck."""
-    empty = dict.fromkeys(("begin", "end", "lost", "last_loss_rtts", "injected"))
+    empty = dict.fromkeys(("begin", "end", "lost", "last_loss_rtts", "detected_rtts", "injected"))
     return [
         {"fault": fault.name, "kind": fault.kind, "link": fault.text(measures.fabric), **empty}
         for fault in measures.scenario.faults
         if fault.name not in measures.strikes
     ]
-
-
-def _phases(measures: Measures) -> list[Row]:
-    """Goodput between every two moments at which something happened."""
-    named = {t: name for name, t in reversed(list(measures.times.items()))}
-    named |= {measures.start: "start", measures.end: "end"}
-    moments = sorted(named.items())
-    rows = []
-    for (begin, first), (end, second) in itertools.pairwise(moments):
-        if end - begin < 2 * measures.rtt or end > measures.end or begin < measures.start:
-            continue
-        total, line = measures.goodput(begin, end), measures.rates.line(Selection(), (begin, end))
-        rates = {plane: measures.goodput(begin, end, Selection(plane=plane)) for plane in measures.rates.by_plane}
-        rows.append(
-            {
-                "phase": f"{first} → {second}",
-                "begin": _moment(measures, begin),
-                "end": _moment(measures, end),
-                "goodput": round(total),
-                "of_line": round(total / line, 4) if line else 0.0,
-                "planes": {plane: round(rate) for plane, rate in rates.items()},
-            }
-        )
-    return rows
 
 
 def _flows(measures: Measures) -> list[Row]:
@@ -271,7 +254,7 @@ def _ev_changes(measures: Measures) -> list[Row]:
     """Transitions that matter to people: SKIP comes and goes with every ECN mark, and is left out."""
     return [
         {
-            "t": _moment(measures, change.t),
+            "t": moment(measures, change.t),
             "host": change.host,
             "qp": change.qp,
             "plane": change.path[0],
@@ -289,6 +272,21 @@ def _ev_changes(measures: Measures) -> list[Row]:
 def is_notable(change: EvChange) -> bool:
     """Whether a transition is more than an ECN skip."""
     return change.old in OUT or change.new in OUT or "SKIP" not in {change.old, change.new}
+
+
+def _totals(measures: Measures) -> Row:
+    """What the run as a whole carried, as a share of line, and how many packets met what."""
+    told, line = measures.switches, measures.line_rate
+    carried = measures.goodput(measures.start, measures.end) if measures.end > measures.start else 0.0
+    return {
+        "rtt": measures.rtt,
+        "of_line": round(carried / line, 4) if line else 0.0,
+        "lost": sum(loss.packets for loss in measures.paths.losses),
+        "sent_again": sum(int(r.get("count", 1)) for r in measures.history.of("packet.retx")),
+        "trimmed": grew(told.trims.values()),
+        "marked": grew(told.marks.values()),
+        "queue_drops": sum(told.drops.get("queue", {}).values()),
+    }
 
 
 def _ports(measures: Measures) -> list[Row]:

@@ -1,0 +1,80 @@
+"""The command `mrclab worlds`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mrclab.experiments.worlds import page, work
+from mrclab.experiments.worlds.kept import Store
+from mrclab.lab.command.display import progress
+from mrclab.lab.command.worldoption import World
+from mrclab.lab.errors import ScenarioError
+from mrclab.lab.run import suite, worlds
+
+app = typer.Typer()
+out = Console()
+err = Console(stderr=True)
+
+
+@app.command(name="worlds")
+def compare_worlds(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SCENARIO]...", help="files, directories, or names below scenarios/; none: all there"),
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="run each with all of these seeds")] = "1,2,3",
+    target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
+    world: World = None,
+    results_dir: Annotated[
+        Path, typer.Option("--results", help="where runs are, and those go that are missing")
+    ] = Path("results/worlds"),
+    written: Annotated[
+        Path | None, typer.Option("--page", help="write the page of all these runs to this file")
+    ] = None,
+    only_page: Annotated[bool, typer.Option("--only-page", help="run nothing")] = False,
+    note: Annotated[str, typer.Option(help="a sentence for the page, such as what else the machine did")] = "",
+) -> None:
+    """Run scenarios on the wire and in virtual time, and write one page that holds both side by side.
+
+    Runs that are there are not repeated; `--world` does those of one world alone. Exit status 1 where a figure of both
+    worlds differs and nothing explains it.
+    """
+    runs = work.comparable(suite.load_all(suite.find(words or [])))
+    if not runs:
+        raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
+    numbers = suite.parse_seeds(seeds)
+    store = Store(results_dir)
+    if not only_page:
+        _work(work.plan(runs, numbers, world), store, target, context.obj)
+    made = page.chapters(runs, store, numbers)
+    if written:
+        command = " ".join(["mrclab worlds", *(words or []), "--seeds", seeds])
+        written.write_text(page.render(made, command, note), encoding="utf-8")
+        out.print(f"Page: {written}", soft_wrap=True, highlight=False, markup=False)
+    raise typer.Exit(_tell(made))
+
+
+def _work(jobs: list[work.Job], store: Store, target: str | None, run_dir: Path) -> None:
+    left = [job.loaded for job in jobs if work.missing(store, job)]
+    for warning in worlds.check_machine(*left):
+        err.print(f"mrclab: {escape(warning)}", soft_wrap=True, highlight=False)
+    with progress.shown(err) as bar, worlds.held(left, run_dir):
+        say = progress.teller(bar)
+        work.work(jobs, store, work.runs_into(store.directory, bar, say, target, run_dir), say)
+
+
+def _tell(made: list[page.Chapter]) -> int:
+    """Say what differs; returns the exit status."""
+    for chapter in made:
+        said = ", ".join(f"{count} {state}" for state, count in sorted(chapter.counts.items())) or "nothing to compare"
+        verdict = f"wire {page.verdicts(chapter.wire)}, sim {page.verdicts(chapter.sim)}"
+        out.print(f"{chapter.label}: {verdict}: {said}", soft_wrap=True, highlight=False, markup=False)
+        for row in chapter.rows:
+            if row.state == "beyond":
+                told = f"wire {page.side(row.wire, row)}, sim {page.side(row.sim, row)}"
+                out.print(f"  {row.name}: {told}", soft_wrap=True, highlight=False, markup=False)
+    return 1 if any(chapter.counts["beyond"] for chapter in made) else 0

@@ -1,0 +1,88 @@
+"""The figures of a run that are held against the other world's, out of what its report says."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["goodput", "count", "time", "share"]
+
+LEAST_RTTS = 20
+"""A phase that is shorter says more of when it was sampled than of the network."""
+MOST_PHASES = 16  # a run with more has its goodput told as a whole
+
+_NO_FIGURE = {"health", "integrity", "qp_errors", "retransmitted", "clean"}  # they hold or not, and the verdict says so
+_COUNTED = {"packets", "times", "QPs", "EVs", "elements", "marked", "trimmed"}
+_TOTALS = {
+    "lost": "packets lost",
+    "trimmed": "packets trimmed",
+    "marked": "packets marked (ECN)",
+    "queue_drops": "packets dropped at full queues",
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of one run."""
+
+    name: str
+    kind: Kind
+    value: float
+    unit: str = ""
+
+
+def figures(facts: Mapping[str, Any]) -> dict[str, Figure]:
+    """Name → figure, out of `mrclab.lab.report.summary.Facts`, in the order in which a page tells them."""
+    return {figure.name: figure for figure in _all(facts)}
+
+
+def _all(facts: Mapping[str, Any]) -> Iterator[Figure]:
+    yield from _goodput(facts)
+    yield from _verdicts(facts)
+    for name, words in _TOTALS.items():
+        yield Figure(words, "count", float(facts["totals"][name]), "packets")
+    if len(facts["faults"]) <= MOST_PHASES:
+        yield from _faults(facts)
+    for row in facts["completions"]:
+        for part in ("p50", "p99"):
+            yield Figure(f"{row['what']}, {part}", "time", float(row[part]), "s")
+
+
+def _goodput(facts: Mapping[str, Any]) -> Iterator[Figure]:
+    least = LEAST_RTTS * float(facts["totals"]["rtt"])
+    phases = [row for row in facts["phases"] if row["end"] - row["begin"] >= least]
+    if len(facts["phases"]) > MOST_PHASES or not phases:
+        yield Figure("goodput, start → end", "goodput", float(facts["totals"]["of_line"]), "of line")
+        return
+    for row in phases:
+        yield Figure(f"goodput, {row['phase']}", "goodput", float(row["of_line"]), "of line")
+
+
+def _verdicts(facts: Mapping[str, Any]) -> Iterator[Figure]:
+    """What expectations measured."""
+    told: dict[str, int] = {}
+    for row in facts["verdicts"]:
+        kind, value, unit = str(row["kind"]), row["value"], str(row["unit"])
+        if value is None or kind.partition(" (")[0] in _NO_FIGURE:
+            continue
+        told[kind] = told.get(kind, 0) + 1
+        name = f"{kind} #{told[kind]}" if told[kind] > 1 else kind
+        yield Figure(name, _kind(kind, unit), float(value), unit)
+
+
+def _kind(kind: str, unit: str) -> Kind:
+    if kind.startswith("goodput") and unit.startswith("of "):
+        return "goodput"
+    if unit in _COUNTED:
+        return "count"
+    return "time" if re.fullmatch(r"s|ms|µs|RTT", unit) else "share"
+
+
+def _faults(facts: Mapping[str, Any]) -> Iterator[Figure]:
+    for row in facts["faults"]:
+        if row["begin"] is None:
+            continue
+        yield Figure(f"lost to {row['fault']}", "count", float(row["lost"]), "packets")
+        for field, words in (("detected_rtts", "detected after"), ("last_loss_rtts", "last loss after")):
+            if row[field] is not None:
+                yield Figure(f"{row['fault']} {words}", "time", float(row[field]), "RTT")

@@ -1,0 +1,90 @@
+"""The runs that a directory holds: the result directories themselves are the record of what is done."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab.errors import LabError, ScenarioError
+from mrclab.lab.report.differences import values_of
+from mrclab.lab.run.worlds import WorldName
+from mrclab.lab.scenario.scenario import Loaded, loads
+
+_NOT_COMPARED = {"title", "description", "seed", "world", "variants"}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One finished run as its directory tells it."""
+
+    label: str  # the scenario's name, with that of its variant
+    world: WorldName
+    seed: int
+    state: str  # held, failed, invalid, broken
+    facts: dict[str, Any]  # of `mrclab.lab.report.summary.Facts`
+    info: dict[str, Any]  # of run.json
+    values: dict[str, Any]  # of the scenario, what its seed and world are aside
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """What the run had to keep up on."""
+        return dict(self.info.get("machine", {}))
+
+
+class Store:
+    """All runs below a directory, those of suites there too."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._kept: list[Kept] = []
+        self._seen: set[Path] = set()
+        self.look()
+
+    def look(self) -> None:
+        """Read the runs that are new; one that was torn while it was written is none."""
+        for path in sorted(self.directory.rglob("result.json")):
+            if path not in self._seen and (kept := _read(path.parent)):
+                self._kept.append(kept)
+                self._seen.add(path)
+
+    def of(self, loaded: Loaded, world: WorldName, seeds: Iterable[int]) -> list[Kept]:
+        """The valid runs of a scenario in a world, the newest of each seed; where one has none, an invalid one."""
+        return [kept for seed in seeds if (kept := self._best(loaded, world, seed))]
+
+    def tries(self, loaded: Loaded, world: WorldName, seed: int) -> list[Kept]:
+        """Every run of a scenario in a world with a seed, oldest first."""
+        asked = values(loaded)
+        mine = [kept for kept in self._kept if (kept.label, kept.world, kept.seed) == (label(loaded), world, seed)]
+        return sorted((k for k in mine if k.values == asked), key=lambda kept: str(kept.info.get("finished", "")))
+
+    def _best(self, loaded: Loaded, world: WorldName, seed: int) -> Kept | None:
+        tries = self.tries(loaded, world, seed)
+        valid = [kept for kept in tries if kept.state != "invalid"]
+        return next(reversed(valid or tries), None)
+
+
+def label(loaded: Loaded) -> str:
+    """What a run is called in both worlds."""
+    return f"{loaded.base_name} [{loaded.variant}]" if loaded.variant else loaded.base_name
+
+
+def values(loaded: Loaded) -> dict[str, Any]:
+    """What two runs must have in common to be the same scenario's."""
+    return values_of(loaded.scenario, _NOT_COMPARED)
+
+
+def _read(directory: Path) -> Kept | None:
+    try:
+        result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+        info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+        text = (directory / "scenario.yaml").read_text(encoding="utf-8")
+        loaded = loads(text, str(directory / "scenario.yaml"))
+    except (OSError, ValueError, ScenarioError):
+        return None
+    if "totals" not in result.get("facts", {}):
+        raise LabError(f"{directory} has a report of an older kind; make it again with `mrclab report {directory}`")
+    variant = str(info.get("variant", ""))
+    name = f"{info['base']} [{variant}]" if variant else str(info["base"])
+    world: WorldName = "sim" if info.get("world") == "sim" else "wire"
+    return Kept(name, world, int(info["seed"]), str(result["state"]), result["facts"], info, values(loaded))

@@ -1,0 +1,141 @@
+"""The page that holds both worlds side by side, as Markdown."""
+
+import datetime
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from mrclab import HOME
+from mrclab.experiments.worlds import hold
+from mrclab.experiments.worlds.figures import LEAST_RTTS, figures
+from mrclab.experiments.worlds.hold import Row, Side
+from mrclab.experiments.worlds.kept import Kept, Store, label
+from mrclab.lab.scenario.scenario import Loaded
+
+_TEMPLATES = HOME / "experiments" / "worlds"
+_FAR = 20.0  # times: beyond that a difference in per cent says nothing
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A scenario, or a variant of one, in both worlds."""
+
+    label: str
+    title: str
+    wire: list[Kept]
+    sim: list[Kept]
+    rows: list[Row]
+
+    @property
+    def anchor(self) -> str:
+        """Of its heading."""
+        return "".join(c if c.isalnum() or c == "-" else "-" for c in self.label.replace(" [", "-").rstrip("]"))
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many rows came out how."""
+        return Counter(row.state for row in self.rows)
+
+    @property
+    def reasons(self) -> list[str]:
+        """What is known of the rows that differ, each once."""
+        return list(dict.fromkeys(row.because for row in self.rows if row.because))
+
+
+def chapters(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[Chapter]:
+    """What a store knows of each scenario."""
+    made = []
+    for run in runs:
+        wire, sim = store.of(run, "wire", seeds), store.of(run, "sim", seeds)
+        here, there = _figures(wire), _figures(sim)
+        rows = hold.rows(label(run), here, there) if here and there else []
+        made.append(Chapter(label(run), run.scenario.title, wire, sim, rows))
+    return made
+
+
+def render(made: Sequence[Chapter], command: str, note: str = "") -> str:
+    """The page as text."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(side=side, difference=difference, verdicts=verdicts, seeds=_seeds)
+    counts: Counter[str] = sum((chapter.counts for chapter in made), Counter())
+    return environment.get_template("worlds.md.j2").render(
+        chapters=made,
+        counts={state: counts[state] for state in ("within", "spread", "explained", "beyond")},
+        figures=sum(counts.values()),
+        command=command,
+        note=note,
+        date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        machines=_machines(kept for chapter in made for kept in chapter.wire),
+        within=f"{hold.WITHIN:.0%}".replace("%", " %"),
+        least_rtts=LEAST_RTTS,
+    )
+
+
+def _figures(runs: Sequence[Kept]) -> hold.Runs:
+    return {kept.seed: figures(kept.facts) for kept in runs if _valid(kept)}
+
+
+def _valid(kept: Kept) -> bool:
+    """Whether a run says something of the network, and went to its end."""
+    return kept.state in {"held", "failed"}
+
+
+def verdicts(runs: Sequence[Kept]) -> str:
+    """`HELD` where all held, else what came out how often; the reason of an invalid run."""
+    if not runs:
+        return "not run"
+    told = Counter(kept.state for kept in runs)
+    several = len(runs) > 1
+    said = [f"{state.upper()}" + (f" {count} of {len(runs)}" if several else "") for state, count in told.items()]
+    return "HELD" if set(told) == {"held"} else ", ".join(said)
+
+
+def _seeds(runs: Sequence[Kept]) -> str:
+    return ", ".join(str(kept.seed) for kept in runs if _valid(kept)) or "–"
+
+
+def side(found: Side | None, row: Row) -> str:
+    """A figure for people: the median, and in brackets the range of several seeds."""
+    if found is None:
+        return "–"
+    spread = f" ({_number(found.least, row)} … {_number(found.most, row)})" if found.seeds > 1 else ""
+    return f"{_number(found.median, row)}{spread}{_unit(row)}"
+
+
+def _number(value: float, row: Row) -> str:
+    if row.unit.startswith("of "):
+        return f"{100 * value:.1f}"
+    if row.unit == "s":
+        return f"{1000 * value:.4g}"
+    return f"{value:.0f}" if row.kind == "count" or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _unit(row: Row) -> str:
+    if row.unit.startswith("of "):
+        return " %" if row.unit == "of line" else f" % {row.unit}"
+    return {"s": " ms", "RTT": " RTT"}.get(row.unit, "")
+
+
+def difference(row: Row) -> str:
+    """Of the medians in per cent of the wire's."""
+    if row.difference is None or abs(row.difference) > _FAR:
+        return "–"
+    return f"{100 * row.difference:+.1f} %"
+
+
+def _machines(runs: Iterable[Kept]) -> list[str]:
+    """The machines of some runs, described so that nobody learns whose they are."""
+    found = []
+    for kept in runs:
+        machine, versions = kept.machine, kept.info.get("versions", {})
+        kernel = ".".join(str(versions.get("kernel", "")).split(".")[:2])
+        target = kept.info.get("target", "")
+        found.append(
+            f"{machine.get('cores')} cores, {machine.get('memory_gib')} GiB, Linux {kernel}, Python"
+            f" {versions.get('python')}, switches: {target}"
+        )
+    return list(dict.fromkeys(found))

@@ -1,0 +1,87 @@
+"""Runs what is missing, and nothing twice; an end at any moment costs the run under way."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from mrclab.experiments.worlds.kept import Store, label
+from mrclab.lab.errors import Interrupted, RunError
+from mrclab.lab.run import runner, worlds
+from mrclab.lab.run.world import Progress
+from mrclab.lab.run.worlds import WorldName
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.scenario import Loaded
+from mrclab.topo.errors import TopoError
+
+TRIES = 3  # of a run for which the machine was too slow
+
+Run = Callable[[Loaded], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a scenario, or a variant of one, with a seed in a world."""
+
+    loaded: Loaded  # as it is run
+    world: WorldName
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{label(self.loaded)}, seed {self.loaded.scenario.seed}, {self.world}"
+
+
+def comparable(loaded: Sequence[Loaded]) -> list[Loaded]:
+    """Scenarios, and each of their variants, that can happen in both worlds: those that ask for one are left out."""
+    return [run for one in loaded for run in one.runs if run.scenario.world == "wire"]
+
+
+def plan(runs: Sequence[Loaded], seeds: Sequence[int], only: str | None = None) -> list[Job]:
+    """Every run there is to do, all scenarios with one seed before the next; in both worlds, or in only one of them."""
+    chosen: list[WorldName] = [world for world in get_args(WorldName) if only in {None, world}]
+    found = [
+        Job(scenario.in_world(scenario.with_seed(run, seed), world), world)
+        for seed in seeds
+        for run in runs
+        for world in chosen
+    ]
+    worlds.check(*(job.loaded for job in found))
+    return found
+
+
+def missing(store: Store, job: Job) -> int:
+    """How often a run may still be tried: not at all where it is there, or was invalid as often as is allowed."""
+    tries = store.tries(job.loaded, job.world, job.loaded.scenario.seed)
+    return 0 if any(kept.state != "invalid" for kept in tries) else max(TRIES - len(tries), 0)
+
+
+def work(jobs: Sequence[Job], store: Store, run: Run, say: Callable[[str], None]) -> None:
+    """Do what is missing; Interrupted ends it."""
+    left = [(job, tries) for job in jobs if (tries := missing(store, job))]
+    if len(left) < len(jobs):
+        say(f"{len(jobs) - len(left)} of {len(jobs)} runs are done already")
+    for number, (job, tries) in enumerate(left, 1):
+        say(f"{number} of {len(left)}: {job.name}")
+        for _ in range(tries):
+            try:
+                run(job.loaded)
+            except Interrupted:
+                raise
+            except (RunError, TopoError) as error:
+                say(f"{job.name}: {error}")
+            store.look()
+            if not missing(store, job):
+                break
+
+
+def runs_into(
+    directory: Path, progress: Progress, say: Callable[[str], None], target: str | None, run_dir: Path
+) -> Run:
+    """A run that leaves its result directory below another."""
+    return lambda loaded: _say(runner.run_scenario(loaded, directory, progress, say, target, run_dir), loaded, say)
+
+
+def _say(outcome: runner.Outcome, loaded: Loaded, say: Callable[[str], None]) -> None:
+    why = outcome.trouble or "; ".join(outcome.measures.invalid)
+    say(f"{label(loaded)}: {outcome.state}" + (f" – {why}" if why else ""))

@@ -1,0 +1,60 @@
+"""The phases of a run: what happened when, and the goodput between."""
+
+import itertools
+from typing import Any, NamedTuple
+
+from mrclab.lab.measure import Measures, Selection
+from mrclab.lab.measure.measures import COARSE
+
+
+class _Moment(NamedTuple):
+    """Something happened, or several things at about the same time, the first and the last of them then."""
+
+    name: str
+    first: float
+    last: float
+
+
+def moment(measures: Measures, t: float) -> float:
+    """Seconds after the traffic began, as fine as they are known."""
+    return round(t - measures.start, 3 if measures.fabric.spec.sample_interval >= COARSE else 9)
+
+
+def phases(measures: Measures) -> list[dict[str, Any]]:
+    """Goodput between every two moments at which something happened."""
+    rows = []
+    for before, after in itertools.pairwise(_moments(measures)):
+        begin, end = before.last, after.first
+        if end - begin < 2 * measures.rtt or end > measures.end or begin < measures.start:
+            continue
+        total, line = measures.goodput(begin, end), measures.rates.line(Selection(), (begin, end))
+        rates = {plane: measures.goodput(begin, end, Selection(plane=plane)) for plane in measures.rates.by_plane}
+        rows.append(
+            {
+                "phase": f"{before.name} → {after.name}",
+                "begin": moment(measures, begin),
+                "end": moment(measures, end),
+                "goodput": round(total),
+                "of_line": round(total / line, 4) if line else 0.0,
+                "planes": {plane: round(rate) for plane, rate in rates.items()},
+            }
+        )
+    return rows
+
+
+def _moments(measures: Measures) -> list[_Moment]:
+    """When something happened; what happened within half a round trip is one moment, called after what is first named.
+
+    The run's start and end go before other names: on the wire a second traffic starts a little after the first, and in
+    virtual time with it.
+    """
+    order = {name: place for place, name in reversed(list(enumerate(["start", "end", *measures.times])))}
+    times = {**measures.times, "start": measures.start, "end": measures.end}
+    found: list[_Moment] = []
+    for name, t in sorted(times.items(), key=lambda item: item[1]):
+        if found and t - found[-1].first <= measures.rtt / 2:
+            before = found.pop()
+            found.append(_Moment(min(before.name, name, key=order.__getitem__), before.first, t))
+        else:
+            found.append(_Moment(name, t, t))
+    return found

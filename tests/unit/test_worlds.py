@@ -1,0 +1,248 @@
+"""Both worlds side by side: what counts as the same, what is run again, and what the page says."""
+
+import json
+import math
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from mrclab.experiments.worlds import hold, page, work
+from mrclab.experiments.worlds.figures import Figure, figures
+from mrclab.experiments.worlds.hold import Reason, Side
+from mrclab.experiments.worlds.kept import Store
+from mrclab.lab.command.cli import app
+from mrclab.lab.report import results
+from mrclab.lab.report.phases import phases
+from mrclab.lab.scenario import scenario
+
+SCENARIO = """
+name: small
+fabric: {planes: 1, t0s: 2, t1s: 2, hosts_per_t0: 1, link: {rate_pps: 400, delay: 2ms}}
+traffic:
+  - {name: all, kind: permutation, duration: 800ms}
+  - {name: other, kind: stream, from: h1, to: h2, duration: 800ms}
+faults:
+  - {name: cut, kind: link_down, at: 400ms, link: t0-p1-1/t1-p1-1}
+  - {name: same-time, kind: link_down, at: 400ms, link: t0-p1-2/t1-p1-1}
+expect:
+  - {kind: integrity}
+  - {kind: ev_state, fault: cut, returns: false}
+  - {kind: goodput, name: whole, window: start .. cut, at_least: 50% of line}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text(SCENARIO, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run in virtual time."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "small.yaml").write_text(SCENARIO, encoding="utf-8")
+    assert invoke(folder / "small.yaml", folder / "results", "--world", "sim").exit_code == 0
+    (made,) = [path.parent for path in (folder / "results").rglob("result.json")]
+    return made
+
+
+def invoke(file, results, *more):
+    return CliRunner().invoke(app, ["worlds", str(file), "--seeds", "1", "--results", str(results), *more])
+
+
+def put(run, results, name, world, state="held", goodput=1.0):
+    """A run as another world, state and goodput would have left it."""
+    directory = shutil.copytree(run, results / name)
+    info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+    (directory / "run.json").write_text(json.dumps(info | {"world": world, "target": "soft"}), encoding="utf-8")
+    result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+    for row in result["facts"]["phases"]:
+        row["of_line"] *= goodput
+    (directory / "result.json").write_text(json.dumps(result | {"state": state}), encoding="utf-8")
+    return directory
+
+
+def runs_in(results):
+    return sorted(results.rglob("run.json"))
+
+
+def facts_of(run):
+    return json.loads((run / "result.json").read_text(encoding="utf-8"))["facts"]
+
+
+def one(value, seeds=1, spread=0.0):
+    return Side(value, value - spread, value + spread, seeds)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wire", "sim", "state"),
+    [
+        ("goodput", one(0.90), one(0.92), "within"),
+        ("goodput", one(0.90), one(0.93), "beyond"),
+        ("goodput", one(0.90, 3, 0.1), one(0.95), "beyond"),  # a wide spread is no excuse
+        ("count", one(100), one(119), "spread"),  # 2√100 of a single seed
+        ("count", one(100), one(121), "beyond"),
+        ("count", one(100, 3, 5), one(119), "beyond"),  # three seeds speak for themselves
+        ("count", one(100, 3, 5), one(108, 3, 4), "spread"),
+        ("count", one(0), one(2), "spread"),
+        ("time", one(2.0), one(2.05), "within"),
+        ("time", one(2.0), one(2.2), "beyond"),
+        ("time", one(2.0, 3, 0.3), one(2.2), "spread"),
+        ("share", None, one(0.5), "beyond"),
+    ],
+)
+def test_figures_agree_within_three_per_cent_or_the_spread_of_seeds(kind, wire, sim, state):
+    assert hold.judge(kind, wire, sim) == state
+
+
+def test_medians_are_of_the_seeds_that_both_worlds_ran():
+    def told(value):
+        return {"packets lost": Figure("packets lost", "count", value, "packets")}
+
+    (row,) = hold.rows("small", {1: told(10)}, {1: told(11), 2: told(40), 3: told(50)}, [])
+    assert row.wire == Side(10, 10, 10, 1)
+    assert row.sim == Side(11, 11, 50, 3)
+    assert row.difference == pytest.approx(0.1)
+
+
+def test_a_reason_explains_the_figures_and_runs_that_it_names():
+    far = {name: Figure(name, "time", 2.0, "RTT") for name in ("cut detected after", "gap")}
+    near = {name: Figure(name, "time", 1.0, "RTT") for name in far}
+    known = [
+        Reason(run="e02 [[]after-*", figure="*", because="no"),
+        Reason(run="e02 [after-*", figure="cut *", because="so"),
+    ]
+    rows = {row.name: row for row in hold.rows("e02 [after-1s]", {1: near}, {1: far}, known)}
+    assert (rows["cut detected after"].state, rows["cut detected after"].because) == ("explained", "so")
+    assert rows["gap"].state == "beyond"
+    assert all(row.state == "beyond" for row in hold.rows("e02 [at-once]", {1: near}, {1: far}, known))
+
+
+def test_what_is_nothing_in_both_worlds_is_no_row():
+    zero = {"packets marked (ECN)": Figure("packets marked (ECN)", "count", 0.0, "packets")}
+    assert hold.rows("small", {1: zero}, {1: zero}, []) == []
+    assert [row.state for row in hold.rows("small", {1: {}}, {1: zero | {"x": Figure("x", "time", 1.0)}}, [])] == [
+        "beyond"
+    ]
+
+
+def test_figures_of_a_run_are_those_of_its_report(run):
+    facts = facts_of(run)
+    found = figures(facts)
+    assert found["goodput, start → cut"].value == facts["phases"][0]["of_line"]
+    assert found["cut detected after"].value == pytest.approx(found["ev_state"].value, abs=0.005)
+    assert found["lost to cut"].value == facts["faults"][0]["lost"] > 0
+    assert found["packets lost"].value == sum(row["packets"] for row in facts["losses"])
+
+
+def test_goodput_counts_from_the_first_byte_on(run):
+    """The first sample of a host is of its start: what arrives before the second is not lost to the figure."""
+    facts = facts_of(run)
+    series = json.loads((run / "series.json").read_text(encoding="utf-8"))
+    placed = sum(series["goodput_bytes_per_second"]["total"]) * series["step"]
+    seconds = (len(series["t"])) * series["step"]
+    sent = 2 * 800e-3 * 400 * 4096  # by two hosts at line rate
+    assert placed == pytest.approx(sent, rel=0.1)
+    assert math.isclose(facts["totals"]["of_line"], placed / seconds / (2 * 400 * 4096), rel_tol=0.05)
+
+
+def test_what_happens_at_about_the_same_time_is_one_moment(run, tmp_path):
+    """The wire does one thing after the other, virtual time all at once: the phases have the same names."""
+    wire = shutil.copytree(run, tmp_path / "wire")
+    lines = (wire / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    for record in records:
+        late = (record["kind"], record.get("traffic") or record.get("fault")) in {
+            ("traffic.start", "other"),
+            ("fault.begin", "same-time"),
+        }
+        record["t"] += 0.001 if late else 0.0
+    (wire / "history.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n", encoding="utf-8")
+    for directory in (run, wire):
+        names = [row["phase"] for row in phases(results.load(directory).measures)]
+        assert names[:2] == ["start → cut", "cut → all.end"], directory
+
+
+def test_runs_that_are_there_are_not_repeated(run, file, tmp_path):
+    kept = tmp_path / "results"
+    put(run, kept, "there", "sim")
+    assert invoke(file, kept, "--world", "sim").exit_code == 0
+    assert len(runs_in(kept)) == 1
+
+    file.write_text(SCENARIO.replace("800ms", "700ms"), encoding="utf-8")
+    assert invoke(file, kept, "--world", "sim").exit_code == 0
+    assert len(runs_in(kept)) == 2, "another scenario of the same name is another run"
+
+
+def test_a_run_that_was_torn_is_done_again(run, file, tmp_path):
+    kept = tmp_path / "results"
+    torn = put(run, kept, "torn", "sim") / "result.json"
+    torn.write_text(torn.read_text(encoding="utf-8")[:500], encoding="utf-8")
+    assert invoke(file, kept, "--world", "sim").exit_code == 0
+    assert len(runs_in(kept)) == 2
+    assert "sim HELD" in invoke(file, kept, "--only-page").output
+
+
+def test_an_invalid_run_is_tried_twice_more_and_then_shown_as_what_it_is(run, file, tmp_path):
+    kept = tmp_path / "results"
+    put(run, kept, "sim", "sim")
+    runs = work.comparable([scenario.load(file)])
+    store, done = Store(kept), []
+
+    def slow(_loaded):
+        done.append(put(run, kept, f"wire-{len(done)}", "wire", "invalid"))
+
+    for _ in range(2):
+        work.work(work.plan(runs, [1]), store, slow, lambda _: None)
+        assert len(done) == 3
+    text = page.render(page.chapters(runs, store, [1]), "mrclab worlds")
+    assert "| INVALID | – | HELD | 1 | 0 |" in text
+
+
+def test_a_valid_run_after_invalid_ones_is_the_result(run, file, tmp_path):
+    kept = tmp_path / "results"
+    runs = work.comparable([scenario.load(file)])
+    store, states = Store(kept), iter(["invalid", "held"])
+    done = []
+
+    def better(_loaded):
+        done.append(put(run, kept, f"wire-{len(done)}", "wire", next(states)))
+
+    work.work(work.plan(runs, [1], "wire"), store, better, lambda _: None)
+    (found,) = store.of(runs[0], "wire", [1])
+    assert (found.state, len(done)) == ("held", 2)
+
+
+def test_the_page_names_what_differs_and_the_command_fails(run, file, tmp_path):
+    kept, written = tmp_path / "results", tmp_path / "worlds.md"
+    put(run, kept, "sim", "sim")
+    put(run, kept, "wire", "wire")
+    agreed = invoke(file, kept, "--only-page", "--page", str(written))
+    assert agreed.exit_code == 0, agreed.output
+    assert "| goodput, start → cut | 9" in written.read_text(encoding="utf-8")
+    assert "**beyond** |" not in written.read_text(encoding="utf-8")
+
+    shutil.rmtree(kept / "wire")
+    put(run, kept, "wire", "wire", goodput=0.9)
+    differs = invoke(file, kept, "--only-page", "--page", str(written), "--note", "The machine was shared.")
+    assert differs.exit_code == 1
+    assert "goodput, start → cut: wire 8" in differs.output
+    text = written.read_text(encoding="utf-8")
+    assert "+11.1 % | **beyond** |" in text
+    assert "The machine was shared." in text
+
+
+def test_scenarios_of_one_world_alone_are_left_out(file, tmp_path):
+    file.write_text(SCENARIO + "world: sim\n", encoding="utf-8")
+    refused = CliRunner().invoke(app, ["worlds", str(file), "--results", str(tmp_path)])
+    assert refused.exit_code != 0
+    assert "can happen in both worlds" in str(refused.exception)
+    both = scenario.loads(SCENARIO)
+    assert work.comparable([both, scenario.load(file)]) == [both]
+
+
+def test_all_reasons_can_be_read():
+    assert all(reason.because.endswith(".") for reason in hold.reasons())
