@@ -27,7 +27,7 @@ class WayFault(Protocol):
         """The frame that goes on now; None where it is lost, or goes on later by itself."""
 
 
-class End:
+class CableEnd:
     """What takes frames at the end of a cable."""
 
     __slots__ = ()
@@ -54,12 +54,12 @@ class Way(Work):
         self.lost = 0  # for want of carrier
         self.crossed = 0
 
-    def lead_to(self, far: End, port: int) -> None:
+    def lead_to(self, far: CableEnd, port: int) -> None:
         """Say what is at the far end."""
         self._far, self._far_port = far, port
 
     @property
-    def end(self) -> tuple[End, int]:
+    def end(self) -> tuple[CableEnd, int]:
         """What is at the far end."""
         return self._far, self._far_port
 

@@ -38,7 +38,7 @@ class Work:
         raise NotImplementedError
 
 
-class _Call(Work):
+class _Callback(Work):
     """A function as work."""
 
     __slots__ = ("_function",)
@@ -98,7 +98,7 @@ class Clock:
         """Call `work(about)` at a time; ValueError where that has gone by."""
         if when < self.now:
             raise ValueError(f"{when} ps has gone by: it is {self.now} ps")
-        self.put(when, _Call(work), about)
+        self.put(when, _Callback(work), about)
 
     def put(self, when: int, work: Work, about: Any) -> None:
         """The same for work that is ready to be called, at a time that has not gone by."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mrclab.sim.cable import Cable, End, Way
+from mrclab.sim.cable import Cable, CableEnd, Way
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.port import SimSwitchPort
 from mrclab.sim.switch import SimSwitch
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _EVENTS_PER_PACKET = 8  # of data, with its share of feedback, where all links are full
 
 
-class Plug(End):
+class Plug(CableEnd):
     """Where cables end at a host; frames that come while no NIC is there are lost."""
 
     __slots__ = ("nic",)
@@ -64,7 +64,7 @@ class SimFabric:
         self.plugs = {host.name: Plug() for host in model.hosts}
         for link, cable in zip(model.links, self.cables, strict=True):
             for way, far in zip(cable.ways, reversed(link.ends), strict=True):
-                node: End = self.switches.get(far.node) or self.plugs[far.node]
+                node: CableEnd = self.switches.get(far.node) or self.plugs[far.node]
                 way.lead_to(node, far.number)
 
     def cable(self, link: Link | str) -> Cable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mrclab.sim.cable import End
+from mrclab.sim.cable import CableEnd
 from mrclab.sim.frame import FOREIGN, HOPS_OVER, IPV6_MISS, LINK_CHECK, MALFORMED, UNKNOWN_USID, USID_MISS, Flow
 from mrclab.softswitch.objects import hashing
 from mrclab.topo import srv6
@@ -29,7 +29,7 @@ _GROUP_SHIFT = 64
 _FLOW_WIDTHS = (128, 128, 20, 8, 16, 16)
 
 
-class SimSwitch(End):
+class SimSwitch(CableEnd):
     """One T0 or T1. `ports` are by number from 1 in the model's order."""
 
     __slots__ = (
