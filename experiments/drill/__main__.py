@@ -1,19 +1,23 @@
 """`make drill`: runs a small scenario again and again, and does something to it at a random moment each time.
 
-What must hold each time: the exit status is a documented one, no traceback, one clear reason within five seconds where
-the run ends by it, nothing left on the machine (after `mrclab clean`, where the lab itself was killed), and the next
-run holds. Needs root. Seeded; moments are random, and so is what each kind of thing is done to.
+Moments are random, while the lab is brought up, while traffic flows, while it is taken down; so is what each kind of
+thing is done to. What must hold each time: the exit status is a documented one, no traceback, one clear reason within
+five seconds where the run ends by it, every result directory whole, nothing left on the machine (after `mrclab clean`,
+where the lab itself was killed), and the next run holds. Needs root. Seeded.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -27,13 +31,17 @@ max_wait: {max_wait}
 fabric: {{planes: 2, t0s: 2, t1s: 1, hosts_per_t0: 1, path_mtu: 1024, link: {{rate_pps: 200, delay: 5ms}}}}
 traffic:
   - {{name: stream, kind: stream, from: h1, to: h2, duration: {seconds}s}}
+faults:
+  - {{name: slow, kind: delay, link: h1-p1, delay: 2ms, at: 0s}}
 """
 REASON_S = 5.0  # seconds in which the reason must be said
 _END_S = 90.0  # seconds after which a run that has not ended hangs
-_STATUSES = {0, 1, 2, 3, 4, 130}
+_STATUSES = {0, 1, 3, 130}
 _SECONDS = 3.0  # of traffic
-_PARTS = 9  # processes of the scenario's lab
+_BRING_UP_S, _TEAR_DOWN_S = 1.5, 1.0  # of which a moment is drawn, from when there is something to do it to
+_PHASES = {"bring-up": 0.3, "traffic": 0.45, "tear-down": 0.25}  # share of the rounds
 _DISK_MIB = 40
+_WHOLE = ("run.json", "scenario.yaml", "history.jsonl")  # what no result directory is without
 _AGAIN = 3  # attempts of the next run that a busy machine makes invalid
 
 
@@ -58,6 +66,8 @@ class Drill:
         self._home, self._draw = home, random.Random(seed)
         self._run_dir = Path(f"/run/mrclab-drill-{os.getpid()}/lab")
         self._results = home / "results"
+        self._temporary = home / "temporary"
+        self._temporary.mkdir()
         self._strict, self._loose = home / "strict.yaml", home / "loose.yaml"
         self._strict.write_text(SCENARIO.format(max_wait="1s", seconds=_SECONDS))
         self._loose.write_text(SCENARIO.format(max_wait="10s", seconds=1))
@@ -78,7 +88,9 @@ class Drill:
         said = self._home / "said"
         with said.open("wb") as file:
             argv = self._argv("run", self._strict, "--results", self._results)
-            process = subprocess.Popen(argv, stdout=file, stderr=file, start_new_session=True)
+            out = subprocess.PIPE if one.name == mischief.LEAVE else file
+            place = {**os.environ, "TMPDIR": str(self._temporary)}
+            process = subprocess.Popen(argv, stdout=out, stderr=file, start_new_session=True, env=place)
         began = time.monotonic()
         made = Round(one.name, "", 0.0, "")
         try:
@@ -91,30 +103,46 @@ class Drill:
         finally:
             process.kill()
             process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
         self._judge(one, made, said.read_text(errors="replace"))
         return made
 
     def _at_a_moment(self, one: Mischief, process: "subprocess.Popen[bytes]", made: Round) -> float:
-        """Wait for a random moment of bring-up or traffic, and do it; returns when it was done."""
-        scene = Scene(self._run_dir, process.pid, self._results)
-        in_traffic = self._draw.random() < 0.7
-        made.during = "traffic" if in_traffic else "bring-up"
-        log = self._run_dir / "history" / "lab.jsonl"
+        """Wait for a random moment of a random phase, and do it; returns when it was done."""
+        scene = Scene(self._run_dir, process.pid, self._results, process.stdout)
+        phase = self._draw.choices([*_PHASES], [*_PHASES.values()])[0]
+        begun: dict[str, Callable[[], bool]] = {
+            "bring-up": lambda: one.possible(scene),
+            "traffic": lambda: self._recorded("traffic.start") and one.possible(scene),
+            "tear-down": lambda: self._recorded("traffic.end"),
+        }
         deadline = time.monotonic() + _END_S
-        while process.poll() is None and time.monotonic() < deadline:
-            there = (
-                len(mischief.parts(scene)) >= 9
-                if not in_traffic
-                else log.exists() and "traffic.start" in log.read_text()
-            )
-            if there:
-                break
+        while process.poll() is None and time.monotonic() < deadline and not begun[phase]():
             time.sleep(0.02)
-        time.sleep(self._draw.uniform(0.0, 0.8 * _SECONDS if in_traffic else 0.3))
-        begun = time.monotonic()
+        longest = {"bring-up": _BRING_UP_S, "traffic": 0.8 * _SECONDS, "tear-down": _TEAR_DOWN_S}
+        time.sleep(self._draw.uniform(0.0, longest[phase]))
+        begun_at = time.monotonic()
         if process.poll() is None:
-            made.to = one.do(scene, self._draw)
-        return time.monotonic() if not one.fatal else begun
+            made.during = self._now(phase)
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # what it was to be done to is gone
+                made.to = one.do(scene, self._draw)
+        return time.monotonic() if not one.fatal else begun_at
+
+    def _recorded(self, kind: str) -> bool:
+        """Whether the lab's history has such a record by now."""
+        try:
+            return f'"{kind}"' in (self._run_dir / "history" / "lab.jsonl").read_text()
+        except OSError:
+            return False
+
+    def _now(self, phase: str) -> str:
+        """The phase that the run is in by now; one whose history is gone is being taken down, unless it is new."""
+        if not (self._run_dir / "history").exists():
+            return "bring-up" if phase == "bring-up" else "tear-down"
+        if self._recorded("traffic.end"):
+            return "tear-down"
+        return "traffic" if self._recorded("traffic.start") else "bring-up"
 
     def _wait_reason(self, one: Mischief, process: "subprocess.Popen[bytes]", said: Path, done: float) -> float | None:
         """Seconds until one of the words of the reason was said; None where none is, or needs to be."""
@@ -131,34 +159,55 @@ class Drill:
         lines = [line.strip() for line in said.splitlines() if any(word in line for word in one.says)]
         made.reason = lines[0][:300] if lines else ""
         if not made.to:
-            made.reason = "the run had ended before"
+            made.reason = "what it was to be done to was gone"
             return
         if "Traceback" in said or "mistake of the lab's own" in said:
             made.wrong.append("a traceback: " + said[-800:])
-        killed = one.name == "kill the lab"
-        if not killed and made.status not in _STATUSES:
-            made.wrong.append(f"exit status {made.status}")
-        if one.fatal and one.says and made.after is None:
+        ends = one.fatal and made.during != "tear-down"  # what comes then need not be noticed any more
+        if one.name == mischief.KILL_LAB:
+            statuses = {-signal.SIGKILL}
+        elif ends:
+            statuses = {130} if mischief.INTERRUPT in one.name else {1}
+        else:
+            statuses = _STATUSES if mischief.INTERRUPT in one.name else _STATUSES - {130}
+        if made.status not in statuses:
+            made.wrong.append(f"exit status {made.status}: {said[-800:]}")
+        if ends and one.says and made.after is None:
             made.wrong.append(f"no reason was given: {said[-800:]}")
         if made.after is not None and made.after > REASON_S:
             made.wrong.append(f"the reason came after {made.after:.1f} s")
-        if one.fatal and made.status == 0:
-            made.wrong.append("it held though it could not")
-        if not one.fatal and made.status not in {0, 1, 3}:
-            made.wrong.append(f"exit status {made.status}: {said[-800:]}")
+        self._judge_results(one, made)
+
+    def _judge_results(self, one: Mischief, made: Round) -> None:
+        """Every result directory is whole; of a run that had begun there is one, but for what nobody could keep."""
+        if one.name in {mischief.KILL_LAB, mischief.REMOVE_RESULTS}:
+            return
+        found = [*self._results.glob("drill-*"), *self._temporary.glob("mrclab-results-*/drill-*")]
+        broken = [path.name for path in found for name in _WHOLE if not (path / name).exists()]
+        if broken:
+            made.wrong.append(f"half a result directory: {', '.join(sorted(set(broken)))}")
+        if made.during == "traffic" and not found:
+            made.wrong.append("nothing of the run was kept")
 
     def _tidy(self, made: Round) -> None:
         """Nothing may be left; what a killed lab left, `mrclab clean` removes."""
-        if made.what == "kill the lab":
-            subprocess.run(self._argv("clean"), capture_output=True, check=False)
+        if made.what == mischief.KILL_LAB:
+            done = subprocess.run(self._argv("clean"), capture_output=True, text=True, check=False)
+            if done.returncode or (made.to and "removed " not in done.stdout):
+                made.wrong.append(f"clean ended with {done.returncode}: {done.stderr[-600:]}{done.stdout[-300:]}")
         left = processes.of_labs().get(self._run_dir.parent.resolve(), set())
         if left:
             made.wrong.append(f"{len(left)} processes were left")
-            state.clean(self._run_dir.parent)
         name = state.namespace(self._run_dir.parent, "cables")
         if Path(f"/run/netns/{name}").exists():
             made.wrong.append(f"the namespace {name} was left")
+        files = [path.name for path in self._run_dir.parent.iterdir() if path.name != "filler"]
+        if files:
+            made.wrong.append(f"files were left: {', '.join(files)}")
+        if left or files:
             state.clean(self._run_dir.parent)
+        shutil.rmtree(self._temporary)
+        self._temporary.mkdir()
 
     def _next(self, made: Round) -> None:
         for _ in range(_AGAIN):

@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM and SIGHUP end a lab once, in order, whenever they come.
 
 The first signal raises KeyboardInterrupt in the main thread; later ones are ignored, so that the clean-up it sets off
-is never itself interrupted. Once `shield` is called nothing is raised any more.
+is never itself interrupted. Once `shield` is called nothing is raised any more; `unheard` tells who asks afterwards.
 """
 
 import signal
@@ -28,6 +28,11 @@ class Interrupts:
     def shield(self) -> None:
         """From now on signals are only noted."""
         self._shielded = True
+
+    @property
+    def unheard(self) -> bool:
+        """Whether a signal came that nobody has learned of, because it came behind the shield."""
+        return self.seen is not None and not self._raised
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Signal handler."""

@@ -15,6 +15,7 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.report import results
 from mrclab.lab.report.summary import Facts, state
 from mrclab.lab.run.flows import Running
+from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.runningprograms import running
 from mrclab.lab.run.transfer import GOOD_STATES
 from mrclab.lab.run.wire.attach import RUN_DIR
@@ -194,49 +195,67 @@ def run_scenario(
     """
     check(loaded)
     results.check_parent(parent)
-    trouble, interrupted = "", False
-    asked = loaded.scenario
-    with world_up(
-        asked.world,
-        loaded.fabric,
-        progress,
-        target=target,
-        seed=asked.seed,
-        run_dir=run_dir,
-        mapper=asked.mapper,
-        transport=asked.transport,
-        repeatable=asked.repeatable,
-        on_failure=lambda failed, error: say(_keep(failed, loaded, parent, error)),
-    ) as world:
-        say(world.greeting)
-        try:
-            Run(world, loaded, say, progress).go()
-        except TooSlow as error:
-            world.record("machine.slow", why=str(error))
-            say(str(error))
-        except (RunError, TopoError, OSError) as error:
-            trouble = str(error)
-            say(trouble)
-            with contextlib.suppress(RunError):  # what else ends now says nothing new
-                world.pause(_QUIET * loaded.fabric.spec.sample_interval)
-        except KeyboardInterrupt:
-            trouble, interrupted = "it was interrupted", True
-        began = time.monotonic()
-        world.stop()
-        say(f"lab down in {time.monotonic() - began:.1f} s")
-        directory = results.collect(world, loaded, parent, trouble)
+    directory, interrupted = _collected(loaded, parent, progress, say, target, run_dir)
     if parent.absolute() not in directory.absolute().parents:
         say(f"results could not go to {parent}; they are in {directory}")
-    try:
-        outcome = finish(directory) if report else judged(directory)
-    except OSError as error:
-        moved = results.elsewhere(directory)
-        say(f"the report could not be written to {directory}: {error.strerror}; all of it is in {moved}")
-        directory, outcome = moved, finish(moved)
+    with guarded() as interrupts:
+        try:
+            outcome = finish(directory) if report else judged(directory)
+        except OSError as error:
+            moved = results.elsewhere(directory)
+            say(f"the report could not be written to {directory}: {error.strerror}; all of it is in {moved}")
+            directory, outcome = moved, finish(moved)
+        except KeyboardInterrupt:
+            interrupted = True
+        interrupts.shield()
     if interrupted:
         say(f"what was done until then is in {directory}")
         raise Interrupted("interrupted; the lab is down")
     return outcome
+
+
+def _collected(
+    loaded: Loaded, parent: Path, progress: Progress, say: Callable[[str], None], target: str | None, run_dir: Path
+) -> tuple[Path, bool]:
+    """Bring the world up, go through the run, take it down; where what it left is, and whether somebody interrupted."""
+    asked, trouble, interrupted = loaded.scenario, "", False
+    directory: Path | None = None
+    try:
+        with world_up(
+            asked.world,
+            loaded.fabric,
+            progress,
+            target=target,
+            seed=asked.seed,
+            run_dir=run_dir,
+            mapper=asked.mapper,
+            transport=asked.transport,
+            repeatable=asked.repeatable,
+            on_failure=lambda failed, error: say(_keep(failed, loaded, parent, error)),
+        ) as world:
+            say(world.greeting)
+            try:
+                Run(world, loaded, say, progress).go()
+            except TooSlow as error:
+                world.record("machine.slow", why=str(error))
+                say(str(error))
+            except (RunError, TopoError, OSError) as error:
+                trouble = str(error)
+                say(trouble)
+                with contextlib.suppress(RunError):  # what else ends now says nothing new
+                    world.pause(_QUIET * loaded.fabric.spec.sample_interval)
+            except KeyboardInterrupt:
+                trouble, interrupted = "it was interrupted", True
+            began = time.monotonic()
+            world.stop()
+            say(f"lab down in {time.monotonic() - began:.1f} s")
+            directory = results.collect(world, loaded, parent, trouble)
+    except Interrupted:  # by a signal that waited until all was collected
+        if directory is None:
+            raise
+        interrupted = True
+    assert directory is not None
+    return directory, interrupted
 
 
 def _keep(world: World, loaded: Loaded, parent: Path, error: Exception) -> str:

@@ -52,7 +52,7 @@ class VirtualWorld:
         self.files = files
         self.hosts = frozenset(host.name for host in fabric.hosts)
         self._interrupts = interrupts
-        self._interrupted = False
+        self.interrupted = False  # by a signal that it has told of
         self._slice = fabric.spec.sample_interval / _SLICES
         self._digest = ""
         self._hearings: list[_Hearing] = []
@@ -74,8 +74,8 @@ class VirtualWorld:
 
     def advance(self, until: float) -> None:
         """Let virtual time pass until something is told, at most until a time, and no longer than a moment."""
-        if self._interrupts.seen and not self._interrupted:
-            self._interrupted = True
+        if self._interrupts.seen and not self.interrupted:
+            self.interrupted = True
             raise KeyboardInterrupt
         least = self.now + _MOMENT  # what was due a rounding error ago is due then
         for host, event in self._sim.run(max(least, min(until, self.now + self._slice))):
@@ -197,7 +197,10 @@ def virtual_world(
     """A lab in virtual time inside the block; its files go after it."""
     with guarded() as interrupts, tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
         interrupts.defer()
+        world = VirtualWorld(fabric, Path(folder), interrupts, seed=seed, mapper=mapper, transport=transport)
         try:
-            yield VirtualWorld(fabric, Path(folder), interrupts, seed=seed, mapper=mapper, transport=transport)
+            yield world
+            if interrupts.seen and not world.interrupted:
+                raise KeyboardInterrupt
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from mrclab_command import Command, small_scenario
 from topo_helpers import run_dir
 
 from mrclab.lab import history
+from mrclab.lab.errors import Interrupted
+from mrclab.lab.report import results
+from mrclab.lab.run import runner
+from mrclab.lab.scenario.scenario import load
 from mrclab.topo.linux import state
 
 pytestmark = [
@@ -49,6 +54,26 @@ def test_a_signal_at_any_moment_leaves_nothing(mrclab, tmp_path, moment, number)
     }
     mrclab.interrupt(process, happened[moment], number)
     assert (tmp_path / "results").exists() == (moment == "traffic flows")  # what was done until then is kept
+
+
+def test_a_signal_while_the_lab_is_taken_down_waits_until_all_of_the_run_is_kept(mrclab, tmp_path, monkeypatch):
+    collect = results.collect
+
+    def interrupted(*arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return collect(*arguments)
+
+    monkeypatch.setattr(results, "collect", interrupted)
+    said = []
+    with pytest.raises(Interrupted, match="the lab is down"):
+        runner.run_scenario(
+            load(small_scenario(tmp_path, "64 KiB")), tmp_path / "kept", lambda *_: None, said.append, "soft",
+            mrclab.run_dir,
+        )  # fmt: skip
+    (directory,) = (tmp_path / "kept").iterdir()
+    assert f"what was done until then is in {directory}" in said
+    assert {"run.json", "report.html"} <= {path.name for path in directory.iterdir()}
+    assert not mrclab.run_dir.parent.exists()
 
 
 def test_clean_removes_what_a_killed_lab_left(mrclab, tmp_path):
@@ -162,6 +187,7 @@ def test_a_disk_that_is_full_is_said_and_what_was_measured_survives(mrclab, tmp_
             shutil.rmtree(small, ignore_errors=True)
 
 
+WITH_BMV2 = pytest.mark.skipif(shutil.which("simple_switch_grpc") is None, reason="needs BMv2")
 STOPPED = """\
 name: stopped
 fabric: {planes: 2, t0s: 1, t1s: 1, hosts_per_t0: 2, path_mtu: 1024, link: {rate_pps: 300, delay: 5ms}}
@@ -173,12 +199,17 @@ faults:
 
 
 @pytest.mark.parametrize(
-    ("victim", "reason"),
-    [("the lab", "the lab itself stood still for"), ("t0-p1-1", "switch t0-p1-1 was")],
+    ("victim", "reason", "target"),
+    [
+        ("the lab", "the lab itself stood still for", "soft"),
+        ("t0-p1-1", "switch t0-p1-1 was", "soft"),
+        pytest.param("t0-p1-1", "switch t0-p1-1 gave no answer for", "bmv2", marks=WITH_BMV2),
+    ],
 )
-def test_who_stands_still_while_a_fault_is_due_makes_the_run_invalid(mrclab, tmp_path, victim, reason):
+def test_who_stands_still_while_a_fault_is_due_makes_the_run_invalid(mrclab, tmp_path, victim, reason, target):
     (tmp_path / "stopped.yaml").write_text(STOPPED)
-    process = mrclab.start("run", tmp_path / "stopped.yaml", "--results", tmp_path / "results")
+    words = ["--results", tmp_path / "results", "--target", target]
+    process = mrclab.start("run", tmp_path / "stopped.yaml", *words)
     try:
         mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
         pid = process.pid if victim == "the lab" else mrclab.pids(victim)[-1]
@@ -190,3 +221,36 @@ def test_who_stands_still_while_a_fault_is_due_makes_the_run_invalid(mrclab, tmp
         process.kill()
     assert process.returncode == 3, told
     assert reason in shown
+
+
+SPINNER = """
+import os, sys, time
+os.sched_setaffinity(0, [int(sys.argv[1])])
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    pass
+"""
+
+
+@WITH_BMV2
+def test_a_bmv2_that_waits_for_a_cpu_makes_the_run_invalid_though_it_cannot_tell(mrclab, tmp_path):
+    (tmp_path / "starved.yaml").write_text(STOPPED)
+    words = ["--results", tmp_path / "results", "--target", "bmv2"]
+    process = mrclab.start("run", tmp_path / "starved.yaml", *words)
+    try:
+        mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
+        switch, cpu = mrclab.pids("t0-p1-1")[-1], min(os.sched_getaffinity(0))
+        for thread in Path(f"/proc/{switch}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), [cpu])
+        spun = subprocess.run([sys.executable, "-c", SPINNER, str(cpu), "0.4"], capture_output=True, check=False)
+        if b"PermissionError" in spun.stderr:
+            pytest.skip("the kernel lets nobody go ahead of ordinary work here")
+        shown, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 3, told
+    late = [line for line in shown.splitlines() if "switch t0-p1-1 was" in line]
+    assert late, shown
+    assert "ms late at" in " ".join(shown.split())

@@ -141,6 +141,30 @@ def test_one_report_shows_every_run(result):
     ]
 
 
+TWO_FABRICS = """\
+name: two
+world: sim
+fabric: {planes: 1, t0s: 1, t1s: 1, hosts_per_t0: 2, link: {rate_pps: 2000, delay: 1ms}}
+traffic:
+  - {name: file, kind: write, from: h1, to: h2, size: 64 KiB}
+variants:
+  - {name: plain}
+  - {name: other, replace: {fabric: {planes: 1, trimming: false, hosts_per_t0: 2}}}
+"""
+
+
+def test_the_pages_of_a_suite_warn_where_variants_differ_in_what_they_do_not_name(tmp_path):
+    planned = scenario.loads(TWO_FABRICS).runs
+    result = suitereport.run(
+        suite.Suite(tmp_path, lambda *_: None, lambda _: None), planned, "two", Console(file=io.StringIO())
+    )
+    assert len(result.entries) == 2
+    page, compared = (result.directory / name for name in ("index.html", "compare-two.html"))
+    for text in (page.read_text(), compared.read_text()):
+        assert "in what they do not name" in text
+        assert "fabric.t0s (1 in plain; 2 in other)" in text
+
+
 def test_the_terminal_says_why_a_run_did_not_hold(result):
     console = Console(record=True, width=160, file=io.StringIO())
     suitereport.show(result, console)

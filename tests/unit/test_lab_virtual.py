@@ -10,6 +10,7 @@ import pytest
 
 from mrclab import HOME
 from mrclab.lab.errors import Interrupted, ScenarioError
+from mrclab.lab.report import results
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.virtual import virtual_world
@@ -196,3 +197,21 @@ def test_what_is_due_at_a_time_that_no_float_meets_happens_all_the_same(tmp_path
     assert outcome.state == "held"
     began = [record.t for record in outcome.measures.history.of("traffic.start")]
     assert [t - began[0] for t in began] == pytest.approx([float(at) - 0.01 for at in starts], abs=1e-6)
+
+
+@pytest.mark.parametrize("moment", ["collect", "load"])
+def test_a_signal_while_the_run_is_collected_or_judged_costs_nothing_that_was_done(tmp_path, monkeypatch, moment):
+    does = getattr(results, moment)
+
+    def interrupted(*arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return does(*arguments)
+
+    monkeypatch.setattr(results, moment, interrupted)
+    said = []
+    with pytest.raises(Interrupted):
+        run(SMALL, tmp_path, say=said.append)
+    (directory,) = tmp_path.iterdir()
+    assert f"what was done until then is in {directory}" in said
+    monkeypatch.undo()
+    assert runner.finish(directory).measures.strikes

@@ -57,8 +57,10 @@ class LabSession(Lab):
         mapper: MapperSpec | None = None,
         transport: TransportSpec | None = None,
         repeatable: bool = False,
+        interrupts: Interrupts | None = None,
     ) -> None:
         super().__init__(run_dir, fabric)
+        self._interrupts = interrupts
         self.seed = seed
         self.repeatable = repeatable
         self.transport = transport or TransportSpec()
@@ -223,7 +225,12 @@ class LabSession(Lab):
             self._watch.expect_alive(*processes)
 
     def stop(self) -> None:
-        """End all processes, namespaces and cables; files stay, to be collected. Stopping twice is allowed."""
+        """End all processes, namespaces and cables; files stay, to be collected. Stopping twice is allowed.
+
+        From now on signals wait until the lab is gone, so that what is collected is whole.
+        """
+        if self._interrupts is not None:
+            self._interrupts.shield()
         self._vigil.stop()
         if not (self.run_dir / "history").exists():
             self._rescued |= deleted_files(self.run_dir, self.emulation.processes())
@@ -355,9 +362,12 @@ def lab_session(
             mapper=mapper,
             transport=transport,
             repeatable=repeatable,
+            interrupts=interrupts,
         )
         try:
             yield from _up(session, progress, interrupts, on_failure)
+            if interrupts.unheard:
+                raise KeyboardInterrupt
         except KeyboardInterrupt:
             raise Interrupted("interrupted; the lab is down") from None
         finally:
