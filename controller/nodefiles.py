@@ -3,11 +3,13 @@
 Sizes follow the ratios of the reference: windows in bandwidth-delay products, timeouts in round-trip times.
 """
 
+import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from mrclab.topo import nodeconfig, srv6
+from mrclab.topo.made import Made
 from mrclab.topo.model import Fabric, Host
 from mrclab.topo.nodeconfig import (
     ACK_TIMEOUT_UNIT,
@@ -33,6 +35,9 @@ MAPPER_TIMEOUT_RTTS = 8  # a self-probe that takes longer is lost
 MAPPER_LEAST_TIMEOUT = 0.25  # seconds; a busy machine delays a probe by this much without anything being wrong
 NOBODY_DENIES: Mapping[str, Iterable[DenyRule]] = {}
 BACKUP_SHARE = 4  # one path in four is held back as a backup
+MOST_EVS = 256  # of a QP, over all planes; the paper has 128 to 256
+MOST_LISTED = 4096  # hosts up to which their directory is a list
+MOST_TEMPLATES = 64  # that are made for a host before it asks for them
 
 
 def node_configs(
@@ -42,38 +47,87 @@ def node_configs(
     mapper: MapperSection | None = None,
     choice: TransportSpec = DEFAULT_TRANSPORT,
 ) -> dict[str, NodeConfig]:
-    """Everything that each host must know, by its name; `choice` is the run's transport.
+    """Everything that each host must know, by its name; `choice` is the run's transport."""
+    return dict(Configs(fabric, version, denylists, mapper, choice))
+
+
+class Configs(Mapping[str, NodeConfig]):
+    """The same, each made when it is asked for.
 
     Hosts of one T0 group share what they know of the fabric, and all share one directory: it is no dict of their own.
     """
-    directory = {other.name: other.address for other in fabric.hosts}
-    of_group: dict[int, NodeConfig] = {}
-    found = {}
-    for host in fabric.hosts:
-        common = of_group.get(host.group)
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        version: int,
+        denylists: Mapping[str, Iterable[DenyRule]],
+        mapper: MapperSection | None,
+        choice: TransportSpec,
+        agents: int = 0,
+    ) -> None:
+        self._fabric = fabric
+        self._version = version
+        self._denylists = denylists
+        self._mapper = mapper
+        self._choice = choice
+        self._agents = agents or fabric.spec.hosts_per_t0  # of each T0 group, that take part in Clustermapper
+        few = len(fabric.hosts) <= MOST_LISTED
+        self._directory = {host.name: host.address for host in fabric.hosts} if few else Directory(fabric)
+        self._of_group: dict[int, NodeConfig] = {}
+
+    def __getitem__(self, name: str) -> NodeConfig:
+        host = self._fabric.host(name)
+        common = self._of_group.get(host.group)
         if common is None:
-            common = _first_of_group(fabric, host, version, mapper, choice).model_copy(update={"directory": directory})
-            of_group[host.group] = common
-        own = {"host": _section(host), "ports": _ports(host), "denylist": tuple(denylists.get(host.name, ()))}
-        found[host.name] = common.model_copy(update=own)
-    return found
+            made = _first_of_group(self._fabric, host, self._version, self._mapper, self._choice)
+            common = self._of_group[host.group] = made.model_copy(update={"directory": self._directory})
+        denied = tuple(self._denylists.get(name, ()))
+        own = {"host": _section(host), "ports": _ports(host), "denylist": denied}
+        return common.model_copy(update=own if host.downlink <= self._agents else {**own, "mapper": None})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fabric.host_names)
+
+    def __len__(self) -> int:
+        return len(self._fabric.hosts)
+
+
+class Directory(Mapping[str, str]):
+    """Host names and inner addresses, by arithmetic."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+
+    def __getitem__(self, name: str) -> str:
+        if not self._fabric.has_host(name):
+            raise KeyError(name)
+        return self._fabric.address(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fabric.host_names)
+
+    def __len__(self) -> int:
+        return len(self._fabric.hosts)
 
 
 def _first_of_group(
     fabric: Fabric, host: Host, version: int, mapper: MapperSection | None, choice: TransportSpec
 ) -> NodeConfig:
     spec = fabric.spec
-    return NodeConfig(
+    templates = Made(spec.t0s, lambda index: template(fabric, host.group, index + 1), spec.t0s)
+    made = NodeConfig(
         version=version,
         host=_section(host),
         path_mtu=spec.path_mtu,
         link=LinkSection(rate_pps=spec.link.rate_pps, delay=spec.link.delay, rate=spec.link.rate, pace=spec.pace),
         ports=_ports(host),
-        templates=tuple(template(fabric, host, group) for group in range(1, spec.t0s + 1)),
+        templates=tuple(templates) if spec.t0s <= MOST_TEMPLATES else templates[:1],
         ev_profiles=(choice.profile(default_profile(fabric)),),
         transport=transport(fabric, choice),
         mapper=mapper,
     )
+    return made if spec.t0s <= MOST_TEMPLATES else made.model_copy(update={"templates": templates})
 
 
 def _section(host: Host) -> HostSection:
@@ -97,20 +151,26 @@ def _ports(host: Host) -> tuple[NicPortConfig, ...]:
     )
 
 
-def template(fabric: Fabric, host: Host, group: int) -> Template:
-    """How `host` reaches T0 group `group`."""
-    local = group == host.group
-    uplinks = () if local else tuple(range(1, fabric.uplinks + 1))
+def template(fabric: Fabric, own: int, group: int) -> Template:
+    """How hosts of T0 group `own` reach T0 group `group`."""
+    local = group == own
+    uplinks = () if local else _counted(fabric.uplinks)
     links = 2 if local else 4
     return Template(
         group=group,
         prefix=f"{srv6.text(srv6.group_prefix(group))}/64",
         scope="t0-local" if local else "cross-t1",
-        address=srv6.text(srv6.template_for(host.group, group, 0)),
+        address=srv6.text(srv6.template_for(own, group, 0)),
         uplinks=dict.fromkeys(range(1, fabric.planes + 1), uplinks),
         base_rtt=base_rtt(fabric, links),
         links=links,
     )
+
+
+@functools.cache
+def _counted(most: int) -> tuple[int, ...]:
+    """1 to `most`, the same object every time."""
+    return tuple(range(1, most + 1))
 
 
 def base_rtt(fabric: Fabric, links: int) -> float:
@@ -128,8 +188,9 @@ def longest_rtt(fabric: Fabric) -> float:
 
 def default_profile(fabric: Fabric) -> EvProfileConfig:
     """Three quarters of a plane's paths active, the rest backup; at least a quarter of all EVs must stay active."""
-    backup = fabric.uplinks // BACKUP_SHARE
-    active = fabric.uplinks - backup
+    found = min(fabric.uplinks, MOST_EVS // fabric.planes)
+    backup = found // BACKUP_SHARE
+    active = found - backup
     return EvProfileConfig(
         name="default",
         active_per_plane=active,
@@ -156,12 +217,13 @@ def transport(fabric: Fabric, choice: TransportSpec = DEFAULT_TRANSPORT) -> Tran
     return choice.section(defaults)
 
 
-def mapper(fabric: Fabric, cycle: float) -> MapperSection | None:
-    """Clustermapper in the hosts with a probe cycle of `cycle` seconds; None for 0."""
+def mapper(fabric: Fabric, cycle: float, t1s: int = 0) -> MapperSection | None:
+    """Clustermapper in the hosts with a probe cycle of `cycle` seconds; None for 0. `t1s` as in the section."""
     if not cycle:
         return None
     least = MAPPER_LEAST_TIMEOUT * fabric.spec.pace
-    return MapperSection(cycle=cycle, timeout=max(least, MAPPER_TIMEOUT_RTTS * longest_rtt(fabric)))
+    timeout = max(least, MAPPER_TIMEOUT_RTTS * longest_rtt(fabric))
+    return MapperSection(cycle=cycle, timeout=timeout, t1s=t1s)
 
 
 def timeout_exponent(seconds: float) -> int:

@@ -6,7 +6,7 @@ data, no other host takes part. A cycle sends one probe per target, evenly sprea
 last one has come back or is late.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mrclab.hosts.mrc.evs.paths import EvRoute
@@ -24,23 +24,27 @@ _SOURCE = slice(h.INNER_AT + 8, h.INNER_AT + 24)
 _DESTINATION = slice(h.INNER_AT + 24, h.INNER_AT + 40)
 _PSN_AT = h.BTH_AT + 9
 _LEAST = h.BODY_AT
+_STRIDE = 37  # by which hosts are apart in their turn over the T1s
 
 
 class _Target:
     """One path to itself, and what became of this cycle's probe on it."""
 
-    def __init__(self, path: EvRoute) -> None:
-        self.path = path
+    __slots__ = ("plane", "rtt", "sent_at", "uplink")
+
+    def __init__(self, plane: int, uplink: int) -> None:
+        self.plane = plane
+        self.uplink = uplink
         self.sent_at: float | None = None
         self.rtt: float | None = None
 
 
 class _Cycle:
-    """One round over all targets."""
+    """One round over its targets."""
 
-    def __init__(self, number: int, paths: list[EvRoute]) -> None:
+    def __init__(self, number: int, targets: list[_Target]) -> None:
         self.number = number
-        self.targets = [_Target(path) for path in paths]
+        self.targets = targets
         self.next = 0
 
     def closes_at(self, timeout: float) -> float | None:
@@ -54,8 +58,8 @@ class _Cycle:
     def report(self) -> dict[str, Any]:
         probes = [
             {
-                "plane": target.path.plane,
-                "uplink": target.path.uplink,
+                "plane": target.plane,
+                "uplink": target.uplink,
                 "sent": 1,
                 "lost": int(target.rtt is None),
                 "rtt": target.rtt,
@@ -76,27 +80,31 @@ class Mapper:
         cycle: float = CYCLE_S,
         timeout: float = TIMEOUT_S,
     ) -> None:
-        self._paths = _paths(config)
+        self._paths = Paths(config)
         self._own = srv6.to_bytes(srv6.from_text(config.host.address))
         self._send = send
         self._report = report
         self._timeout = timeout
-        self.interval = cycle / len(self._paths)
+        self.interval = cycle / self._paths.count
         """Seconds between two calls of `tick`."""
-        self._cycles = [_Cycle(1, self._paths)]
+        self._cycles = [self._cycle(1)]
 
     def tick(self, now: float) -> None:
         """Send the next probe; report the cycles that are over."""
         cycle = self._cycles[-1]
         if cycle.next == len(cycle.targets):
-            cycle = _Cycle(cycle.number + 1, self._paths)
+            cycle = self._cycle(cycle.number + 1)
             self._cycles.append(cycle)
         target = cycle.targets[cycle.next]
         target.sent_at = now
         psn = (cycle.number & 0xFF) << 16 | cycle.next
         cycle.next += 1
-        self._send(target.path.port, _frame(target.path, psn, now))
+        path = self._paths.path(target.plane, target.uplink)
+        self._send(path.port, _frame(path, psn, now))
         self._close(now)
+
+    def _cycle(self, number: int) -> _Cycle:
+        return _Cycle(number, [_Target(plane, uplink) for plane, uplink in self._paths.of_cycle(number)])
 
     def receive(self, frame: bytes | memoryview, now: float) -> bool:
         """Take a frame that came in; return False when it is no probe of this host."""
@@ -121,24 +129,53 @@ class Mapper:
                 return
             self._report(cycle.report())
             if len(self._cycles) == 1:
-                self._cycles.append(_Cycle(cycle.number + 1, self._paths))
+                self._cycles.append(self._cycle(cycle.number + 1))
             del self._cycles[0]
 
 
-def _paths(config: NodeConfig) -> list[EvRoute]:
-    """Return the paths of one cycle: per plane the own T0, then every T1 above it."""
-    host = config.host
-    own = srv6.from_text(host.address)
-    local = srv6.template_local(host.group, host.downlink)
-    cross = srv6.template_cross(host.group, host.group, host.downlink)
-    result = []
-    for port in config.ports:
-        macs = cable_macs(port)
-        uplinks = sorted({uplink for template in config.templates for uplink in template.uplinks.get(port.plane, ())})
-        for uplink in (0, *uplinks):
-            entropy = srv6.ev(port.plane, uplink, srv6.ev_tag(uplink))
-            result.append(EvRoute(entropy, port.number, macs, cross if uplink else local, own, own))
-    return result
+class Paths:
+    """The self-probes of one host: per plane its own T0, then the T1s above it, all or `mapper.t1s` of them by turns.
+
+    Which these are begins elsewhere in every host and plane, so that few hosts of a T0 cover all of its T1s soon.
+    """
+
+    def __init__(self, config: NodeConfig) -> None:
+        host = config.host
+        self._own = srv6.from_text(host.address)
+        self._local = srv6.template_local(host.group, host.downlink)
+        self._cross = srv6.template_cross(host.group, host.group, host.downlink)
+        self._ports = {port.plane: port for port in config.ports}
+        self._uplinks = {plane: config.uplinks(plane) for plane in self._ports}
+        self._most = config.mapper.t1s if config.mapper is not None else 0
+        self._first = host.number * _STRIDE
+        self._made: dict[tuple[int, int], EvRoute] = {}
+
+    @property
+    def count(self) -> int:
+        """Probes of one cycle."""
+        return sum(1 + min(self._most or len(uplinks), len(uplinks)) for uplinks in self._uplinks.values())
+
+    def of_cycle(self, number: int) -> Iterator[tuple[int, int]]:
+        """(plane, uplink) of the probes of a cycle, which are counted from 1; uplink 0 turns at the T0."""
+        for plane, uplinks in self._uplinks.items():
+            yield plane, 0
+            if not self._most or self._most >= len(uplinks):
+                yield from ((plane, uplink) for uplink in uplinks)
+            else:
+                first = self._first + (number - 1) * self._most + plane
+                yield from ((plane, uplinks[(first + place) % len(uplinks)]) for place in range(self._most))
+
+    def path(self, plane: int, uplink: int) -> EvRoute:
+        """One of them, made when it is first probed and kept where every cycle has it."""
+        found = self._made.get((plane, uplink))
+        if found is None:
+            port = self._ports[plane]
+            entropy = srv6.ev(plane, uplink, srv6.ev_tag(uplink & srv6.MAX_TAG_INDEX))
+            template = self._cross if uplink else self._local
+            found = EvRoute(entropy, port.number, cable_macs(port), template, self._own, self._own)
+            if not (self._most and uplink):
+                self._made[plane, uplink] = found
+        return found
 
 
 def _frame(path: EvRoute, psn: int, now: float) -> Frame:

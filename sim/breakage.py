@@ -145,7 +145,7 @@ class SimBreakage:
         """Take the carrier from both ends of cables for as long as `owner` holds them."""
         for link in links:
             cable = self._fabric.cable(link)
-            owners = self._held.setdefault(cable.link.index, [])
+            owners = self._held.setdefault(cable.index, [])
             if owner not in owners:
                 owners.append(owner)
             cable.set_carrier(False)
@@ -157,7 +157,7 @@ class SimBreakage:
                 owners.remove(owner)
                 if not owners:
                     del self._held[index]
-                    self._fabric.cables[index].set_carrier(True)
+                    self._fabric.cable_at(index).set_carrier(True)
 
     # --- packets ----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from mrclab.sim.clock import Work
-from mrclab.topo.model import Link
 
 if TYPE_CHECKING:
     from mrclab.sim.clock import Clock
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from mrclab.sim.port import SimSwitchPort
 
 _NEVER = 1 << 200  # ticks: after the end of every run
+_ALWAYS = -_NEVER
 
 
 class WayFault(Protocol):
@@ -48,7 +48,7 @@ class Way(Work):
         self._clock = clock
         self.delay = delay
         self.port: SimSwitchPort | None = None  # of a switch, that sends into this way
-        self.clear_since = -_NEVER  # when carrier came; frames sent before that are lost
+        self.clear_since = _ALWAYS  # when carrier came; frames sent before that are lost
         self.faults: tuple[WayFault, ...] = ()  # in the order in which they came
         self.detour: WayFault | None = None  # what frames meet last
         self.lost = 0  # for want of carrier
@@ -110,24 +110,24 @@ class Way(Work):
 
 
 class Cable:
-    """Both ways of a link; `ways` begin at its ends a (NIC or T0) and b."""
+    """Both ways of the link at a place of the model's; `ways` begin at its ends a (NIC or T0) and b."""
 
-    __slots__ = ("_listeners", "link", "swapped", "up", "ways")
+    __slots__ = ("_listeners", "index", "swapped", "up", "ways")
 
-    def __init__(self, clock: Clock, link: Link, delay: int) -> None:
-        self.link = link
+    def __init__(self, clock: Clock, index: int, delay: int) -> None:
+        self.index = index
         self.up = True
         self.swapped = False  # its ways lead to another cable's ends
         self.ways = (Way(clock, delay), Way(clock, delay))
-        self._listeners: list[Callable[[bool], None]] = []
+        self._listeners: tuple[Callable[[bool], None], ...] = ()
 
     def listen(self, heard: Callable[[bool], None]) -> None:
         """Call when carrier comes or goes."""
-        self._listeners.append(heard)
+        self._listeners = (*self._listeners, heard)
 
     def forget(self, heard: Callable[[bool], None]) -> None:
         """Call no more."""
-        self._listeners = [other for other in self._listeners if other is not heard]
+        self._listeners = tuple(other for other in self._listeners if other is not heard)
 
     def set_carrier(self, up: bool) -> None:
         """Both ends get carrier, or lose it."""

@@ -5,7 +5,7 @@ No P4Runtime, no process, no file: Clustermapper, denylist and node configs are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mrclab.controller import nodefiles
@@ -25,7 +25,6 @@ TELEMETRY_S = 1.0
 """Between two records of all switches' counters."""
 
 DRAIN = "drain"
-_VERIFY_S = 30.0
 _POLL_S = 0.1
 _QUIET_POLLS = 3
 _LONGEST_STEP_S = 0.01
@@ -52,13 +51,15 @@ class SimController:
         self.denylist = Denylist(self.model)
         self.fleet = SimFleet(fabric, self.record, self._verified)
         self._section: MapperSection | None = None
+        self._agents = self.model.spec.hosts_per_t0
         self.mapper: Clustermapper | None = None
         if mapper is not None:
             cycle = float(mapper["cycle"])
-            self._section = nodefiles.mapper(self.model, cycle)
+            self._section = nodefiles.mapper(self.model, cycle, int(mapper.get("t1s") or 0))
+            self._agents = min(int(mapper.get("agents") or self._agents), self._agents)
             policy = POLICIES[_POLICY[mapper.get("deny", True)]]
             self.mapper = Clustermapper(self.model, lambda: self.denylist.denials, self, cycle, policy)
-        self.configs: dict[str, NodeConfig] = {}
+        self.configs: Mapping[str, NodeConfig] = {}
         self._publish()
 
     @property
@@ -71,13 +72,21 @@ class SimController:
         if self.alive:
             self._write(kind, **fields)
 
+    @property
+    def probing(self) -> Iterator[str]:
+        """Hosts that take part in Clustermapper."""
+        if self._section is not None:
+            down = self.model.spec.hosts_per_t0
+            for group in range(self.model.spec.t0s):
+                yield from (self.model.host_names[group * down + place] for place in range(self._agents))
+
     def begin(self) -> None:
-        """Start what goes on by itself, and verify every cable; returns when that is done."""
-        self._every(TELEMETRY_S * self.model.spec.pace, self._sample)
+        """Start what goes on by itself."""
+        if not self.fleet.is_large:
+            self._every(TELEMETRY_S * self.model.spec.pace, self._sample)
         if self.mapper is not None:
             self._every(self.mapper.interval, self._look)
-        self.fleet.probe_pending()
-        self.wait(lambda: self.fleet.all_right, _VERIFY_S)
+        self.fleet.begin()
 
     def end(self) -> None:
         """It is gone; what is in the switches and the hosts stays."""
@@ -130,7 +139,8 @@ class SimController:
         """Make the hosts' configs anew, and tell the hosts."""
         version = self.denylist.version
         denied = self.denylist.by_host()
-        self.configs = nodefiles.node_configs(self.model, version, denied, self._section, self._transport)
+        given = self._section, self._transport, self._agents
+        self.configs = nodefiles.Configs(self.model, version, denied, *given)
         self.record("nodes.written", hosts=len(self.configs), version=version)
         for name, host in self.hosts.items():
             self._tell(host, self.configs[name])
@@ -195,7 +205,7 @@ class SimController:
             raise ControllerError(f"{name} is not drained; drain it first")
         begun = self._clock.seconds
         if not self.wait(lambda: self._in_service(name), timeout, _POLL_S):
-            lacks = "all its cables" if name in self.fleet.ready else "its table entries"
+            lacks = "all its cables" if self.fleet.is_ready(name) else "its table entries"
             raise ControllerError(f"{name} stays drained: after {timeout:g} s it still lacks {lacks}")
         self.undeny(what, DRAIN)
         seconds = round(self._clock.seconds - begun, 9)
@@ -203,7 +213,7 @@ class SimController:
         return {"switch": name, "undrained": True, "seconds": seconds}
 
     def _in_service(self, name: str) -> bool:
-        return name in self.fleet.ready and all(end.node != name for end in self.fleet.book.pending())
+        return self.fleet.is_ready(name) and all(end.node != name for end in self.fleet.book.pending())
 
 
 def _switch_name(what: Element) -> str:

@@ -1,13 +1,20 @@
-"""A fabric in virtual time: every switch and cable of the pure model, joined port by port."""
+"""A fabric in virtual time: the switches and cables of the pure model, joined port by port, each made when first used.
+
+A cable that nobody has used or touched is as the model says; so is a switch that has seen no frame. Making them late
+changes nothing: what a port draws comes from the seed and its name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mrclab.sim.cable import Cable, CableEnd, Way
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.port import SimSwitchPort
 from mrclab.sim.switch import SimSwitch
+from mrclab.topo.made import Made
 from mrclab.topo.model import Fabric, Link, PortRef
 from mrclab.topo.nodeconfig import NicPortConfig
 
@@ -15,66 +22,154 @@ if TYPE_CHECKING:
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.nic import SimNic
 
-
 _EVENTS_PER_PACKET = 8  # of data, with its share of feedback, where all links are full
 
 
 class Plug(CableEnd):
-    """Where cables end at a host; frames that come while no NIC is there are lost."""
+    """Where cables end at a host; frames that come while no NIC is there are lost, unless `waken` puts one there."""
 
-    __slots__ = ("nic",)
+    __slots__ = ("nic", "waken")
 
     def __init__(self) -> None:
         self.nic: SimNic | None = None
+        self.waken: Callable[[], object] | None = None
 
     def receive(self, frame: SimFrame, port: int) -> None:
         """Hand a frame on."""
+        if self.nic is None and self.waken is not None:
+            self.waken()
         if self.nic is not None:
             self.nic.receive(frame, port)
 
 
-class SimFabric:
-    """Switches by name and cables in the model's order.
+class Switches(Mapping[str, SimSwitch]):
+    """All switches of a fabric by name; `made` are those that exist."""
 
-    Equal fabrics, seeds and frames give equal runs: what a port draws comes from the seed and its name.
+    def __init__(self, model: Fabric, make: Callable[[int], SimSwitch]) -> None:
+        self._model = model
+        self._make = make
+        self._by_place: dict[int, SimSwitch] = {}
+
+    def __getitem__(self, name: str) -> SimSwitch:
+        return self.at(self._model.switch_place(name))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._model.has_switch(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._model.switch_names)
+
+    def __len__(self) -> int:
+        return len(self._model.switches)
+
+    def at(self, place: int) -> SimSwitch:
+        """The switch at this place of the model's."""
+        found = self._by_place.get(place)
+        if found is None:
+            found = self._by_place[place] = self._make(place)
+        return found
+
+    @property
+    def made(self) -> list[SimSwitch]:
+        """Those that exist, in the model's order."""
+        return [self._by_place[place] for place in sorted(self._by_place)]
+
+
+class SimFabric:
+    """Switches by name, cables by their place in the model. Equal fabrics, seeds and frames give equal runs.
+
+    `packet_in` hears of frames for the controller; `waken(host)` is asked for the NIC of a host that a frame comes to.
     """
 
     def __init__(self, clock: Clock, model: Fabric, seed: int) -> None:
         self.clock = clock
         self.model = model
         clock.expect(_EVENTS_PER_PACKET * model.spec.link.rate_pps * len(model.hosts) * model.spec.planes)
-        delay = ticks(model.spec.link.delay)
-        behind_switch = delay + ticks(model.spec.latency)
-        self.cables: list[Cable] = []
-        self._ways: dict[tuple[str, int], Way] = {}  # by the node and port that send into them
-        for link in model.links:
-            made = Cable(clock, link, delay)
-            self.cables.append(made)
-            for way, end in zip(made.ways, link.ends, strict=True):
-                self._ways[end.node, end.number] = way
-        self.switches: dict[str, SimSwitch] = {}
-        for switch in model.switches:
-            ports = []
-            for port in switch.ports:
-                way = self._ways[switch.name, port.number]
-                way.delay = behind_switch
-                way.port = SimSwitchPort(clock, port.number, model.spec, port.to_host, way, f"{seed}/{port.interface}")
-                ports.append(way.port)
-            self.switches[switch.name] = SimSwitch(model, switch, ports)
-        self.plugs = {host.name: Plug() for host in model.hosts}
-        for link, cable in zip(model.links, self.cables, strict=True):
-            for way, far in zip(cable.ways, reversed(link.ends), strict=True):
-                node: CableEnd = self.switches.get(far.node) or self.plugs[far.node]
-                way.lead_to(node, far.number)
+        self.packet_in: Callable[[SimSwitch, SimFrame, int], None] | None = None
+        self.waken: Callable[[str], object] | None = None
+        self._seed = seed
+        self._delay = ticks(model.spec.link.delay)
+        self._behind_switch = self._delay + ticks(model.spec.latency)
+        self._cables: dict[int, Cable] = {}
+        self._plugs: dict[int, Plug] = {}
+        self.switches = Switches(model, self._make_switch)
+
+    # --- cables -----------------------------------------------------------------------------------------------------
 
     def cable(self, link: Link | str) -> Cable:
         """The cable of a link, or of what a person calls it."""
-        known = self.model.link(link) if isinstance(link, str) else link
-        return self.cables[known.index]
+        return self.cable_at((self.model.link(link) if isinstance(link, str) else link).index)
+
+    def cable_at(self, index: int) -> Cable:
+        """The cable of the link at this place of the model's."""
+        found = self._cables.get(index)
+        if found is None:
+            found = self._cables[index] = self._make_cable(index)
+        return found
+
+    def _make_cable(self, index: int) -> Cable:
+        made = Cable(self.clock, index, self._delay)
+        for way, (far, port) in zip(made.ways, reversed(self._ends(index)), strict=True):
+            way.lead_to(far, port)
+        up, down = made.ways
+        down.delay = self._behind_switch
+        if not self.model.is_nic_link(index):
+            up.delay = self._behind_switch
+        return made
+
+    def _ends(self, index: int) -> list[tuple[CableEnd, int]]:
+        """Who takes frames at both ends, with the number of the port there."""
+        model = self.model
+        plane, lower, upper = model.link_numbers(index)
+        down = model.spec.hosts_per_t0
+        if model.is_nic_link(index):
+            t0 = model.switch_index("t0", plane, (lower - 1) // down + 1)
+            return [(self._plug(lower), plane), (self.switches.at(t0), (lower - 1) % down + 1)]
+        t0, t1 = model.switch_index("t0", plane, lower), model.switch_index("t1", plane, upper)
+        return [(self.switches.at(t0), down + upper), (self.switches.at(t1), lower)]
+
+    def way_from(self, end: PortRef) -> Way:
+        """The direction that begins at a port."""
+        link = self.model.link(end.interface)
+        return self.cable_at(link.index).ways[0 if link.a.node == end.node else 1]
+
+    # --- switches ---------------------------------------------------------------------------------------------------
+
+    def _make_switch(self, place: int) -> SimSwitch:
+        known = self.model.switches[place]
+        return SimSwitch(
+            self.model, known, Made(len(known.ports), partial(self._make_port, place), len(known.ports)), self
+        )
+
+    def _make_port(self, place: int, number: int) -> SimSwitchPort:
+        """A port of the switch at this place of the model's; its number counts from 0 here."""
+        model = self.model
+        tier, plane, switch = model.switch_numbers(place)
+        to_host = tier == "t0" and number < model.spec.hosts_per_t0
+        cable = self.cable_at(model.switch_link_index(tier, plane, switch, number + 1))
+        way = cable.ways[1 if to_host or tier == "t1" else 0]
+        seed = f"{self._seed}/{tier}-p{plane}-{switch}-{number + 1}"
+        way.port = made = SimSwitchPort(self.clock, number + 1, model.spec, to_host, way, seed)
+        return made
+
+    # --- hosts ------------------------------------------------------------------------------------------------------
+
+    def _plug(self, host: int) -> Plug:
+        found = self._plugs.get(host)
+        if found is None:
+            found = self._plugs[host] = Plug()
+            if self.waken is not None:
+                found.waken = partial(self.waken, f"h{host}")
+        return found
+
+    def plug(self, host: str) -> Plug:
+        """Where the cables of a host end."""
+        return self._plug(self.model.host(host).number)
 
     def plug_in(self, host: str, nic: SimNic) -> None:
         """Put a NIC in the place of what was there before."""
-        before, self.plugs[host].nic = self.plugs[host].nic, nic
+        plug = self.plug(host)
+        before, plug.nic = plug.nic, nic
         if before is not None:
             before.unplug()
         nic.plug_in()
@@ -83,7 +178,3 @@ class SimFabric:
         """The cable of a NIC port, and the way that begins there."""
         cable = self.cable(port.name)
         return cable, cable.ways[0]
-
-    def way_from(self, end: PortRef) -> Way:
-        """The direction that begins at a port."""
-        return self._ways[end.node, end.number]

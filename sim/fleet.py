@@ -5,7 +5,7 @@ Cables are verified by link-check frames, as on the wire; entries are written at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from mrclab.controller.provisioning import counters
@@ -14,12 +14,16 @@ from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame, of_bytes
 from mrclab.sim.switch import SimSwitch
+from mrclab.topo.model import Switch
 
 PROVISION_S = 0.2
 """From the start of an empty switch until it holds its entries."""
 
 PROBE_AGAIN_S = 0.25
 """Between two link checks of a cable that is not verified."""
+
+MOST_TOLD = 20_000
+"""Cables of a fabric up to which every port's counters are told."""
 
 _CPU_CLASS = counters.CLASSES.index("cpu")
 
@@ -34,48 +38,60 @@ class SimFleet:
         self.on = True
         self.model = fabric.model
         self.switches = fabric.switches
-        self.book = CableBook(fabric.model)
+        self.book = CableBook(fabric.model, known=True)
         self.verified_at: float | None = None
         self._clock = fabric.clock
         self._record = record
         self._tell_verified = verified
         self._probing = False
-        self.provisioned = dict.fromkeys(fabric.switches, True)
-        for switch in fabric.switches.values():
-            switch.packet_in = self._packet_in
+        self._fabric = fabric
+        fabric.packet_in = self._packet_in
+
+    @property
+    def is_large(self) -> bool:
+        """Whether ports are too many to be told one by one, again and again."""
+        return len(self.model.links) > MOST_TOLD
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
+    def is_ready(self, name: str) -> bool:
+        """Whether a switch holds what it should, and answers."""
+        return name not in self.not_ready
+
     @property
-    def ready(self) -> dict[str, SimSwitch]:
-        """Switches that hold what they should, and answer."""
-        return {
-            name: switch
-            for name, switch in self.switches.items()
-            if switch.alive and not switch.frozen and self.provisioned[name]
-        }
+    def ready(self) -> int:
+        """How many switches hold what they should, and answer."""
+        return len(self.switches) - len(self.not_ready)
 
     @property
     def not_ready(self) -> list[str]:
-        """Names of the others."""
-        ready = self.ready
-        return [name for name in self.switches if name not in ready]
+        """Names of the others; a switch that was never used is as it was made."""
+        return [s.model.name for s in self.switches.made if not s.alive or s.frozen or s.is_empty]
+
+    @property
+    def _ready_made(self) -> list[SimSwitch]:
+        """Switches that exist, and are ready."""
+        return [s for s in self.switches.made if s.alive and not s.frozen and not s.is_empty]
 
     @property
     def all_right(self) -> bool:
         """Whether every switch is ready, and every cable verified."""
-        return not self.book.pending() and not self.not_ready
+        return self.book.settled and not self.not_ready
 
     def state(self, name: str) -> str:
         """How far one switch is."""
-        if self.provisioned[name]:
+        switch = self.switches[name]
+        if not switch.is_empty:
             return "ready"
-        return "provisioning" if self.switches[name].alive else "connecting"
+        return "provisioning" if switch.alive else "connecting"
+
+    def begin(self) -> None:
+        """Nothing is in doubt: what was joined a moment ago is as the model says."""
+        self._note_verified()
 
     def lost(self, name: str) -> None:
         """A switch is dead."""
-        self.provisioned[name] = False
-        self.forget({name})
+        self.forget(name)
         self._record("switch.down", switch=name, reason="it is gone")
 
     def came(self, switch: SimSwitch) -> None:
@@ -84,33 +100,26 @@ class SimFleet:
 
     def adopt(self) -> None:
         """A controller is there again: it takes the switches as they are, and provisions what is empty."""
-        for switch in self.switches.values():
+        for switch in self.switches.made:
             self._provision(switch)
         self.probe_pending()
 
     def _provision(self, switch: SimSwitch) -> None:
         name = switch.model.name
-        if switch.alive and self.on and not self.provisioned[name]:
+        if switch.alive and self.on and switch.is_empty:
             switch.provision()
-            self.provisioned[name] = True
             self._record("switch.ready", switch=name)
             self.probe_pending()
 
     # --- cables -------------------------------------------------------------------------------------------------------
 
-    def forget(self, nodes: Collection[str]) -> None:
-        """Take the cables of these switches as unknown."""
-        ends = self.book.ends
-        self.book.forget(end for end in ends if end.node in nodes or self._far(end.node, end.port) in nodes)
+    def forget(self, switch: str) -> None:
+        """Take the cables of a switch as unknown."""
+        self.book.forget(self.book.ends_of(switch))
 
     def forget_links(self, links: Collection[str] | None) -> None:
         """Take these cables as unknown, or all."""
-        model = self.model
-        ends = self.book.ends
-        self.book.forget(end for end in ends if links is None or model.switch(end.node).port(end.port).link in links)
-
-    def _far(self, node: str, port: int) -> str:
-        return self.model.switch(node).port(port).peer.node
+        self.book.forget(None if links is None else [end for link in links for end in self.book.ends_of_link(link)])
 
     def probe_pending(self) -> None:
         """Send a link check out of every port whose cable is not verified, and again while any is not."""
@@ -118,7 +127,7 @@ class SimFleet:
             self._probe(None)
 
     def _probe(self, _about: object) -> None:
-        pending = [end for end in self.book.pending() if self.on and self.provisioned[end.node]]
+        pending = [end for end in self.book.pending() if self.on and not self.switches[end.node].is_empty]
         self._probing = bool(pending)
         for end in pending:
             self.switches[end.node].send_out(of_bytes(self.book.probe(end)), end.port)
@@ -132,6 +141,9 @@ class SimFleet:
         if not sighting.right:
             reason = "; ".join(self.book.complaints(sighting.link))
             self._record("link.failed", link=sighting.link, state="wrong", reason=reason)
+        self._note_verified()
+
+    def _note_verified(self) -> None:
         if self.verified_at is None and self.all_right:
             self.verified_at = self._clock.seconds
             self._record("verified", seconds=self.verified_at, links=len(self.model.links))
@@ -154,29 +166,26 @@ class SimFleet:
     def audit(self) -> list[str]:
         """One sentence for each route that a switch lacks, or holds wrongly."""
         found = []
-        for name, switch in self.ready.items():
-            held = switch.routes()
-            for port in switch.model.ports:
-                at = held.get(port.usid)
+        for switch in self._ready_made:
+            name, wrong = switch.model.name, switch.wrong_routes()
+            for port in switch.model.ports if wrong else ():
+                at = wrong.get(port.usid)
                 wanted = _route(switch, port.usid, port.number)
-                if at is None:
+                if at == 0:
                     found.append(f"{name} usid_fib lacks {wanted}")
-                elif at != port.number:
+                elif at is not None:
                     found.append(f"{name} usid_fib should hold {wanted}, holds {_route(switch, port.usid, at)}")
         return found
 
     def repair(self, only: str | None) -> dict[str, dict[str, int]]:
         """Write what the audit complains about; by switch, what was done."""
         done = {}
-        for name, switch in self.ready.items():
-            if only not in {None, name}:
-                continue
-            held = switch.routes()
-            lacks = sum(port.usid not in held for port in switch.model.ports)
-            wrong = sum(held.get(port.usid, port.number) != port.number for port in switch.model.ports)
-            if lacks or wrong:
+        for switch in self._ready_made:
+            name, wrong = switch.model.name, switch.wrong_routes()
+            if wrong and only in {None, name}:
+                lacks = sum(not port for port in wrong.values())
                 switch.provision()
-                done[name] = {"inserted": lacks, "modified": wrong, "deleted": 0}
+                done[name] = {"inserted": lacks, "modified": len(wrong) - lacks, "deleted": 0}
         return done
 
     def misroute(self, name: str, port: int, to: int) -> str:
@@ -191,13 +200,25 @@ class SimFleet:
 
     # --- counters -----------------------------------------------------------------------------------------------------
 
+    def _counted(self) -> Iterator[tuple[str, Switch, counters.Reading, list[int] | None]]:
+        """Switches whose counters are told, and the ports: all of a small fabric; of a large one no port by itself."""
+        if not self.is_large:
+            silent = set(self.not_ready)
+            made = {switch.model.name: switch for switch in self._ready_made}
+            for model in self.model.switches:
+                if model.name not in silent:
+                    yield model.name, model, reading(made[model.name]) if model.name in made else {}, None
+        else:
+            for switch in self._ready_made:
+                yield switch.model.name, switch.model, reading(switch), []
+
     def counters(self) -> dict[str, Any]:
         """Counters by switch."""
-        return {name: counters.summary(switch.model, reading(switch)) for name, switch in self.ready.items()}
+        return {name: counters.summary(model, read, ports) for name, model, read, ports in self._counted()}
 
     def totals(self) -> dict[str, Any]:
         """Counters in short by switch."""
-        return {name: counters.totals(switch.model, reading(switch)) for name, switch in self.ready.items()}
+        return {name: counters.totals(model, read, ports) for name, model, read, ports in self._counted()}
 
     def traffic(self, name: str) -> int:
         """Packets of QPs that a switch has sent so far."""
@@ -212,10 +233,12 @@ def _route(switch: SimSwitch, usid: int, port: int) -> str:
 def reading(switch: SimSwitch) -> counters.Reading:
     """A switch's counters by name and index, (packets, bytes), as the P4 program numbers them."""
     found: counters.Reading = {("drops", reason): (count, 0) for reason, count in enumerate(switch.drops) if count}
-    for port in switch.ports:
+    for number, packets in enumerate(switch.rx_packets):
+        if packets:
+            found["rx", number] = packets, switch.rx_bytes[number]
+    for port in switch.used:
         port.settle()
         number = port.number
-        found["rx", number] = switch.rx_packets[number], switch.rx_bytes[number]
         found["trims", number] = port.trims, 0
         found["ecn_marks", number] = port.marks, 0
         for kind, packets in enumerate(port.tx_packets):

@@ -43,9 +43,9 @@ class ControllerOperations:
         controller, fleet = self._controller, self._fleet
         return {
             "state": "verified" if fleet.all_right else "verifying",
-            "switches_ready": len(fleet.ready),
+            "switches_ready": fleet.ready,
             "switches": len(fleet.switches),
-            "links_verified": len(fleet.book.links("verified")),
+            "links_verified": fleet.book.verified,
             "links": len(controller.model.links),
             "message": "",
             "wrong_entries": len(fleet.audit()),

@@ -5,8 +5,8 @@ Ports, uSIDs and addresses are the pure model's. A switch without entries (it ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
 
 from mrclab.sim.cable import CableEnd
 from mrclab.sim.frame import FOREIGN, HOPS_OVER, IPV6_MISS, LINK_CHECK, MALFORMED, UNKNOWN_USID, USID_MISS, Flow
@@ -16,6 +16,7 @@ from mrclab.topo import srv6
 if TYPE_CHECKING:
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.port import SimSwitchPort
+    from mrclab.topo.made import Made
     from mrclab.topo.model import Fabric, Switch
 
 REASONS = {
@@ -29,26 +30,37 @@ _GROUP_SHIFT = 64
 _FLOW_WIDTHS = (128, 128, 20, 8, 16, 16)
 
 
+class Controlled(Protocol):
+    """Who takes what switches have for their controller."""
+
+    packet_in: Callable[[SimSwitch, SimFrame, int], None] | None
+
+
 class SimSwitch(CableEnd):
-    """One T0 or T1. `ports` are by number from 1 in the model's order."""
+    """One T0 or T1. `ports` are in the model's order, each made when it is first used.
+
+    Routes that the fabric wants are found by arithmetic when a frame first asks for them; `_usids` has those, and
+    `_wrong` what the switch holds in their place: another port's number, or 0 for none.
+    """
 
     __slots__ = (
-        "_fabric", "_plain", "_usids", "alive", "cpu_in", "cpu_out", "drops", "frozen", "model", "packet_in", "ports",
-        "rx_bytes", "rx_packets", "unserved", "usid",
+        "_fabric", "_home", "_plain", "_usids", "_wrong", "alive", "cpu_in", "cpu_out", "drops", "frozen", "model",
+        "ports", "rx_bytes", "rx_packets", "unserved", "usid",
     )  # fmt: skip
 
-    def __init__(self, fabric: Fabric, model: Switch, ports: Sequence[SimSwitchPort]) -> None:
+    def __init__(self, fabric: Fabric, model: Switch, ports: Made[SimSwitchPort], home: Controlled) -> None:
         self._fabric = fabric
+        self._home = home
         self.model = model
-        self.ports = tuple(ports)
-        self.packet_in: Callable[[SimSwitch, SimFrame, int], None] | None = None
+        self.ports = ports
         self.alive = True
         self.frozen = False
         self.unserved = 0  # frames that came while it was dead or stood still
         self._clear_counters()
         self.usid = _NO_USID
         self._usids: dict[int, SimSwitchPort] = {}
-        self._plain: dict[int, tuple[SimSwitchPort, ...]] = {}
+        self._wrong: dict[int, int] = {}
+        self._plain: dict[int, tuple[SimSwitchPort, ...]] | None = None
         self.provision()
 
     # --- tables -----------------------------------------------------------------------------------------------------
@@ -56,25 +68,59 @@ class SimSwitch(CableEnd):
     def provision(self) -> None:
         """Write every entry that the fabric wants."""
         self.usid = self.model.usid
-        self._usids = {port.usid: self.ports[port.number - 1] for port in self.model.ports}
-        self._plain = self._plain_routes()
+        self._usids = {}
+        self._wrong = {}
+        self._plain = None
 
     def erase(self) -> None:
         """Lose every entry."""
         self.usid = _NO_USID
         self._usids = {}
+        self._wrong = {}
         self._plain = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no entries."""
+        return self.usid == _NO_USID
 
     def route(self, usid: int, port: int | None) -> None:
         """Write one uSID route, right or wrong; None removes it."""
-        if port is None:
-            self._usids.pop(usid, None)
-        else:
-            self._usids[usid] = self.ports[port - 1]
+        self._usids.pop(usid, None)
+        self._wrong[usid] = port or 0
+        if port == self._wanted(usid):
+            del self._wrong[usid]
 
-    def routes(self) -> dict[int, int]:
-        """The egress port's number of every uSID."""
-        return {usid: port.number for usid, port in self._usids.items()}
+    def wrong_routes(self) -> dict[int, int]:
+        """By uSID the number of the port that a route has in place of the one that the fabric wants; 0 for none."""
+        return dict(self._wrong)
+
+    def _wanted(self, usid: int) -> int:
+        """The number of the port that the fabric wants a uSID to leave by; 0 for none."""
+        try:
+            kind, plane, number = srv6.usid_fields(usid)
+        except ValueError:
+            return 0
+        spec, model = self._fabric.spec, self.model
+        if plane != model.plane:
+            return 0
+        if model.tier == "t1":
+            return number if kind is srv6.UsidType.T0 and 1 <= number <= spec.t0s else 0
+        if kind is srv6.UsidType.DOWNLINK:
+            return number if 1 <= number <= spec.hosts_per_t0 else 0
+        return spec.hosts_per_t0 + number if kind is srv6.UsidType.T1 and 1 <= number <= spec.t1s else 0
+
+    def _find(self, usid: int) -> SimSwitchPort | None:
+        """The port of a uSID that no frame has asked for yet."""
+        if self.is_empty:
+            return None
+        number = self._wrong.get(usid)
+        if number is None:
+            number = self._wanted(usid)
+        if not number:
+            return None
+        found = self._usids[usid] = self.ports[number - 1]
+        return found
 
     def _plain_routes(self) -> dict[int, tuple[SimSwitchPort, ...]]:
         """Ports by host address, and by the /64 of a group shifted down."""
@@ -117,14 +163,18 @@ class SimSwitch(CableEnd):
         frame.at = at = at + 1
         out = self._usids.get(usids[at])
         if out is None:
-            self.drops[USID_MISS] += 1
-            return
+            out = self._find(usids[at])
+            if out is None:
+                self.drops[USID_MISS] += 1
+                return
         frame.hops -= 1
         out.send(frame)
 
     def _receive_plain(self, frame: SimFrame) -> None:
         assert frame.flow is not None
         destination = frame.flow[1]
+        if self._plain is None:
+            self._plain = self._plain_routes()
         outs = self._plain.get(destination) or self._plain.get(destination >> _GROUP_SHIFT)
         if outs is None:
             self.drops[IPV6_MISS] += 1
@@ -138,8 +188,8 @@ class SimSwitch(CableEnd):
             self.drops[frame.fault] += 1
             return
         self.cpu_in += 1
-        if self.packet_in is not None:
-            self.packet_in(self, frame, port)
+        if self._home.packet_in is not None:
+            self._home.packet_in(self, frame, port)
 
     def send_out(self, frame: SimFrame, port: int) -> None:
         """Send what the controller gave out of a port."""
@@ -148,6 +198,11 @@ class SimSwitch(CableEnd):
             self.ports[port - 1].send_of_cpu(frame)
 
     # --- life -------------------------------------------------------------------------------------------------------
+
+    @property
+    def used(self) -> Iterator[SimSwitchPort]:
+        """Ports that a frame was ever sent by; the others are as they were made."""
+        return self.ports.known
 
     def _clear_counters(self) -> None:
         self.drops = [0] * 16  # by reason
@@ -158,7 +213,7 @@ class SimSwitch(CableEnd):
     def freeze(self) -> None:
         """It stands still; what waits in its queues and what comes meanwhile is lost."""
         self.frozen = True
-        for port in self.ports:
+        for port in self.used:
             port.lose_waiting()
 
     def thaw(self) -> None:
@@ -171,7 +226,7 @@ class SimSwitch(CableEnd):
         self.frozen = False
         self.erase()
         self._clear_counters()
-        for port in self.ports:
+        for port in self.used:
             port.clear()
 
     def revive(self) -> None:

@@ -42,6 +42,9 @@ TOLD = frozenset(
 """Kinds of events that `run` hands over."""
 
 DEPTHS_S = 0.25
+MOST_CONFIGS = 1024
+"""Node configs that a result keeps: of all hosts, or in a larger fabric of the first that had something to do."""
+
 _DIGITS = 9  # of the seconds in the history
 
 
@@ -74,8 +77,11 @@ class SimWorld:
         self._controller = SimController(self.sim, transport, mapper, record, self._let_pass)
         self._operations = operations(self._controller, self._clock)
         self.hosts: dict[str, RunningHost] = {}
-        for host in fabric.hosts:
-            self._start_host(host.name)
+        self._gone: set[str] = set()  # hosts that were ended
+        self._used: list[str] = []  # hosts that were ever started
+        self.sim.waken = self._start_if_new
+        for name in self._controller.probing:
+            self._start_host(name)
         self.breakage = SimBreakage(self.sim, self, seed)
         self._clock.at(0, self._record_depths)
         self._controller.begin()
@@ -98,7 +104,7 @@ class SimWorld:
 
     def _let_pass(self, seconds: float) -> None:
         """Let time pass, and keep what is told meanwhile."""
-        until = self._clock.now + ticks(seconds)
+        until = self._clock.now + max(1, ticks(seconds))
         while self._clock.now < until:
             self._clock.run(until)
 
@@ -108,6 +114,7 @@ class SimWorld:
         """Ask a host or the `controller`; RpcError where it refuses, or is not there."""
         if node == CONTROLLER:
             return self._ask_controller(op, arguments)
+        self._start_if_new(node)
         host = self.hosts.get(node)
         if host is None:
             raise RpcError("ENOTCONN", f"{node} is not there")
@@ -123,6 +130,11 @@ class SimWorld:
             raise RpcError("EINVAL", f"the controller has no operation {op!r} in virtual time")
         return dict(found(**arguments))
 
+    def _start_if_new(self, name: str) -> None:
+        """A host that nobody needed yet: it has been there all the time, with nothing to do."""
+        if name not in self.hosts and name not in self._gone and self.fabric.has_host(name):
+            self._start_host(name)
+
     def _start_host(self, name: str) -> None:
         config = self._controller.configs[name]
         host = RunningHost(
@@ -137,6 +149,7 @@ class SimWorld:
         )
         self.hosts[name] = host
         self._controller.hosts[name] = host
+        self._used.append(name)
         host.record({"kind": "agent.start", "config_version": config.version, "seed": self.seed})
         self.sim.plug_in(name, _nic(host))
 
@@ -169,10 +182,13 @@ class SimWorld:
         elif node in self.sim.switches:
             self.sim.switches[node].die()
             self._controller.fleet.lost(node)
-        elif (host := self.hosts.pop(node, None)) is not None:
+        elif self.fabric.has_host(node) and node not in self._gone:
+            self._start_if_new(node)
+            host = self.hosts.pop(node)
+            self._gone.add(node)
             self._controller.hosts.pop(node, None)
             _nic(host).unplug()
-            self.sim.plugs[node].nic = None
+            self.sim.plug(node).nic = None
             self._last_words[node] = "it was ended on purpose"
             self._tell(node, self.now, {"kind": GONE})
         self.record("process.ended", process=node)
@@ -186,6 +202,7 @@ class SimWorld:
             switch.revive()
             self._controller.fleet.came(switch)
         elif node not in self.hosts:
+            self._gone.discard(node)
             self._start_host(node)
 
     def freeze(self, node: str) -> None:
@@ -200,7 +217,9 @@ class SimWorld:
         """Whether it is there, or stands still."""
         if node == CONTROLLER:
             return self._controller.alive
-        return self.sim.switches[node].alive if node in self.sim.switches else node in self.hosts
+        if node in self.sim.switches:
+            return self.sim.switches[node].alive
+        return self.fabric.has_host(node) and node not in self._gone
 
     # --- the history --------------------------------------------------------------------------------------------------
 
@@ -242,11 +261,12 @@ class SimWorld:
         """Packets in data queues by switch and port number, where there are any; switches that tell nothing."""
         waiting: dict[str, dict[str, int]] = {}
         silent = []
-        for name, switch in self.sim.switches.items():
+        for switch in self.sim.switches.made:
+            name = switch.model.name
             if switch.frozen or not switch.alive:
                 silent.append(name)
                 continue
-            found = {str(port.number): port.depth() for port in switch.ports if port.waiting}
+            found = {str(port.number): port.depth() for port in switch.used if port.waiting}
             if busy := {number: depth for number, depth in found.items() if depth}:
                 waiting[name] = busy
         return waiting, silent
@@ -280,8 +300,9 @@ class SimWorld:
             (directory / folder).mkdir(exist_ok=True)
         with (directory / "fabric.yaml").open("w", encoding="utf-8") as file:
             YAML(typ="safe", pure=True).dump(self.fabric.spec.model_dump(mode="json"), file)
-        for name, config in self._controller.configs.items():
-            nodeconfig.store(config, directory / "node" / f"{name}.json")
+        few = len(self.fabric.hosts) <= MOST_CONFIGS
+        for name in self.fabric.host_names if few else self._used[:MOST_CONFIGS]:
+            nodeconfig.store(self._controller.configs[name], directory / "node" / f"{name}.json")
         with (directory / "history.jsonl").open("w", encoding="utf-8") as history:
             history.writelines(line + "\n" for _, line in sorted(self._lines, key=lambda line: line[0]))
 

@@ -48,6 +48,11 @@ class Made(Sequence[T]):
                 self._known[number] = found
         return found
 
+    @property
+    def known(self) -> Iterator[T]:
+        """Those that are kept, in the order in which they were first asked for."""
+        return iter(self._known.values())
+
     def __iter__(self) -> Iterator[T]:
         return map(self._item, range(self._count))
 

@@ -170,7 +170,14 @@ class Fabric:
     @property
     def switch_names(self) -> Sequence[str]:
         """Names of all switches."""
-        return Made(len(self.switches), lambda index: names.of_switch(*self._switch_place(index)))
+        return Made(len(self.switches), lambda index: names.of_switch(*self.switch_numbers(index)))
+
+    def switch_place(self, name: str) -> int:
+        """Place of a switch in `switches`; UnknownName where there is none of this name."""
+        found = names.switch(name)
+        if found is None or not self._has_switch(*found):
+            raise UnknownName("switch", name, self.near(name, "switch"))
+        return self.switch_index(*found)
 
     def group(self, host: str) -> int:
         """The T0 group of a host."""
@@ -178,6 +185,12 @@ class Fabric:
         if found is None or found > len(self.hosts):
             raise UnknownName("host", host, self.near(host, "host"))
         return (found - 1) // self.spec.hosts_per_t0 + 1
+
+    def address(self, host: str) -> str:
+        """The inner address of a host, as text."""
+        group = self.group(host)
+        number = names.host(host) or 0
+        return srv6.text(srv6.host_address(group, (number - 1) % self.spec.hosts_per_t0 + 1))
 
     def has_host(self, name: str) -> bool:
         """Whether a host has this name."""
@@ -194,7 +207,7 @@ class Fabric:
         found = names.switch(name)
         if found is None or not self._has_switch(*found):
             raise UnknownName("switch", name, self.near(name, "switch"))
-        return self.switches[self._switch_index(*found)]
+        return self.switches[self.switch_index(*found)]
 
     def host(self, name: str) -> Host:
         """The host with this name; UnknownName otherwise."""
@@ -292,18 +305,20 @@ class Fabric:
     def _has_switch(self, tier: Tier, plane: int, number: int) -> bool:
         return plane <= self.planes and number <= (self.spec.t0s if tier == "t0" else self.spec.t1s)
 
-    def _switch_index(self, tier: Tier, plane: int, number: int) -> int:
+    def switch_index(self, tier: Tier, plane: int, number: int) -> int:
+        """Place in `switches` of the switch with these numbers."""
         spec = self.spec
         return (plane - 1) * (spec.t0s + spec.t1s) + (spec.t0s if tier == "t1" else 0) + number - 1
 
-    def _switch_place(self, index: int) -> tuple[Tier, int, int]:
+    def switch_numbers(self, index: int) -> tuple[Tier, int, int]:
+        """(tier, plane, number) of the switch at this place in `switches`."""
         spec = self.spec
         plane, place = index // (spec.t0s + spec.t1s) + 1, index % (spec.t0s + spec.t1s)
         return ("t0", plane, place + 1) if place < spec.t0s else ("t1", plane, place - spec.t0s + 1)
 
     def _switch(self, index: int) -> Switch:
         spec = self.spec
-        tier, plane, number = self._switch_place(index)
+        tier, plane, number = self.switch_numbers(index)
         count, make = (spec.hosts_per_t0 + spec.t1s, self._t0_port) if tier == "t0" else (spec.t0s, self._t1_port)
         ports = Made(count, functools.partial(make, plane, number), count if count <= _KEPT_PORTS else 0)
         own = srv6.usid(UsidType.T0 if tier == "t0" else UsidType.T1, plane, number)
@@ -327,14 +342,13 @@ class Fabric:
 
     def _link(self, index: int) -> Link:
         spec = self.spec
+        plane, lower, upper = self.link_numbers(index)
         if index < self._nic_links:
-            host, plane = index // spec.planes, index % spec.planes + 1
-            me = _nic_ref(host + 1, plane)
-            peer = _switch_ref("t0", plane, host // spec.hosts_per_t0 + 1, host % spec.hosts_per_t0 + 1)
+            down = spec.hosts_per_t0
+            me, peer = _nic_ref(lower, plane), _switch_ref("t0", plane, (lower - 1) // down + 1, (lower - 1) % down + 1)
             return Link(_link_name(me, peer), index, plane, "nic", me, peer)
-        place, up = divmod(index - self._nic_links, spec.t1s)
-        plane, t0 = place // spec.t0s + 1, place % spec.t0s + 1
-        me, peer = _switch_ref("t0", plane, t0, spec.hosts_per_t0 + up + 1), _switch_ref("t1", plane, up + 1, t0)
+        me = _switch_ref("t0", plane, lower, spec.hosts_per_t0 + upper)
+        peer = _switch_ref("t1", plane, upper, lower)
         return Link(_link_name(me, peer), index, plane, "fabric", me, peer)
 
     # --- cables by name ---------------------------------------------------------------------------------------------
@@ -346,6 +360,17 @@ class Fabric:
     def fabric_link_index(self, plane: int, t0: int, uplink: int) -> int:
         """Place in `links` of the cable from a T0 to the T1 of this uplink; all count from 1."""
         return self._nic_links + ((plane - 1) * self.spec.t0s + t0 - 1) * self.spec.t1s + uplink - 1
+
+    def is_nic_link(self, index: int) -> bool:
+        """Whether the link at this place in `links` ends at a NIC."""
+        return index < self._nic_links
+
+    def link_numbers(self, index: int) -> tuple[int, int, int]:
+        """(plane, host, 0) of the NIC's link at this place in `links`, or (plane, T0, T1) of one between switches."""
+        if index < self._nic_links:
+            return index % self.planes + 1, index // self.planes + 1, 0
+        place, up = divmod(index - self._nic_links, self.spec.t1s)
+        return place // self.spec.t0s + 1, place % self.spec.t0s + 1, up + 1
 
     def switch_link_index(self, tier: Tier, plane: int, number: int, port: int) -> int:
         """Place in `links` of the cable of a switch's port."""

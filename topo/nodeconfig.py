@@ -18,6 +18,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
+from mrclab.topo import srv6
+from mrclab.topo.made import Made
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 
 SCHEMA_VERSION = 1
@@ -205,10 +207,11 @@ class TransportSection(_Part):
 
 
 class MapperSection(_Part):
-    """Clustermapper in the host: one self-probe per own T0 and per own T1 path in every cycle."""
+    """Clustermapper in the host: in every cycle one self-probe per own T0, and per own T1 path or some of them."""
 
     cycle: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # seconds between two rounds of probes
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # seconds after which a probe counts as lost
+    t1s: Annotated[int, Field(ge=0)] = 0  # T1s that a cycle probes in each plane, others in the next; 0: all
 
 
 class DenyRule(_Part):
@@ -240,7 +243,11 @@ class DenyRule(_Part):
 
 
 class NodeConfig(_Part):
-    """All that one host knows. `version` grows with every change, so that an agent can tell an update from a repeat."""
+    """All that one host knows. `version` grows with every change, so that an agent can tell an update from a repeat.
+
+    `templates` may be `Made`, one for each T0 group in their order, and `directory` any mapping, in a copy of one that
+    was validated.
+    """
 
     schema_version: Literal[1] = 1
     version: Positive
@@ -284,11 +291,29 @@ class NodeConfig(_Part):
     def template_for(self, destination: str) -> Template:
         """The template whose prefix holds the inner address `destination`; KeyError if no group does."""
         address = _address(destination)
+        if isinstance(self.templates, Made):
+            group = address - srv6.group_prefix(0) >> 64
+            if 1 <= group <= len(self.templates):
+                return self.templates[group - 1]
+            raise KeyError(f"{self.host.name} has no template for {destination}")
         for shift, by_prefix in self._lookup:
             template = by_prefix.get(address >> shift)
             if template is not None:
                 return template
         raise KeyError(f"{self.host.name} has no template for {destination}")
+
+    def uplinks(self, plane: int) -> tuple[int, ...]:
+        """The T0 uplinks of this host's T0 in a plane that lead anywhere, in rising order."""
+        templates = self.templates
+        some = templates[:2] if isinstance(templates, Made) else templates
+        return tuple(sorted({uplink for template in some for uplink in template.uplinks.get(plane, ())}))
+
+    @property
+    def longest_rtt(self) -> float:
+        """The base RTT to the hosts that are furthest away."""
+        templates = self.templates
+        some = templates[:2] if isinstance(templates, Made) else templates  # of two groups one at least is another's
+        return max(template.base_rtt for template in some)
 
     @property
     def _lookup(self) -> list[tuple[int, dict[int, Template]]]:
@@ -353,7 +378,8 @@ def load(path: Path) -> NodeConfig:
 
 def dumps(config: NodeConfig) -> str:
     """The file's text: JSON, indented, ending in a newline."""
-    return json.dumps(config.model_dump(mode="json"), indent=1) + "\n"
+    whole = config.model_copy(update={"templates": tuple(config.templates), "directory": dict(config.directory)})
+    return json.dumps(whole.model_dump(mode="json"), indent=1) + "\n"
 
 
 def store(config: NodeConfig, path: Path) -> None:

@@ -5,12 +5,12 @@ arrived; a NIC answers it with its own name, and the answer comes in at the swit
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from mrclab.topo import linkcheck
-from mrclab.topo.model import Fabric, Link, mac_bytes
+from mrclab.topo.model import Fabric, SwitchPort, mac_bytes
 
 LinkState = Literal["verified", "wrong", "silent"]
 
@@ -41,35 +41,50 @@ class Sighting:
 
 
 class CableBook:
-    """What is known about every cable. Its ends are switch ports: two where it joins switches, one towards a NIC."""
+    """What is known about every cable. Its ends are switch ports: two where it joins switches, one towards a NIC.
 
-    def __init__(self, fabric: Fabric) -> None:
-        self._links: dict[str, Link] = {link.name: link for link in fabric.links}
-        self._peers: dict[End, End] = {}
-        self._names: dict[End, str] = {}
-        self._macs: dict[End, bytes] = {}
-        for switch in fabric.switches:
-            for port in switch.ports:
-                end = End(switch.name, port.number)
-                self._peers[end] = End(port.peer.node, port.peer.number)
-                self._names[end] = port.link
-                self._macs[end] = mac_bytes(port.mac)
-        self._seen: dict[End, End] = {}
+    Kept are the ends in doubt; `known`: none is at first, since the fabric was joined as the model says.
+    """
+
+    def __init__(self, fabric: Fabric, known: bool = False) -> None:
+        self._fabric = fabric
+        self._doubted: dict[End, None] = {} if known else dict.fromkeys(self.ends)
+        self._seen: dict[End, End] = {}  # where the probes of ends in doubt came to, if they came anywhere
         self._asked: dict[int, End] = {}
         self._nonces = itertools.count(1)
 
     @property
-    def ends(self) -> tuple[End, ...]:
+    def ends(self) -> list[End]:
         """Every port of every switch."""
-        return tuple(self._peers)
+        return [End(switch.name, port.number) for switch in self._fabric.switches for port in switch.ports]
+
+    def ends_of(self, node: str) -> list[End]:
+        """The ends of the cables of a switch, at it and at switches beside it."""
+        found = []
+        for port in self._fabric.switch(node).ports:
+            found.append(End(node, port.number))
+            if not port.to_host:
+                found.append(End(port.peer.node, port.peer.number))
+        return found
+
+    def ends_of_link(self, link: str) -> list[End]:
+        """The ends of a cable that are ports of switches."""
+        ends = (End(ref.node, ref.number) for ref in self._fabric.link(link).ends)
+        return [end for end in ends if self._fabric.has_switch(end.node)]
+
+    @property
+    def settled(self) -> bool:
+        """Whether no cable is in doubt."""
+        return not self._doubted
 
     def pending(self) -> list[End]:
         """Ends whose cable has not been seen to lead where it should."""
-        return [end for end, peer in self._peers.items() if self._seen.get(end) != peer]
+        return sorted(self._doubted, key=self._place)
 
     def forget(self, ends: Iterable[End] | None = None) -> None:
         """Take what was seen at `ends` (default: all) as unknown again; answers still under way do not count."""
-        gone = set(self._peers if ends is None else ends)
+        gone = dict.fromkeys(self.ends if ends is None else ends)
+        self._doubted |= gone
         self._seen = {end: peer for end, peer in self._seen.items() if end not in gone}
         self._asked = {nonce: end for nonce, end in self._asked.items() if end not in gone}
 
@@ -77,7 +92,7 @@ class CableBook:
         """A frame to send out of `end`."""
         nonce = next(self._nonces) & 0xFFFF_FFFF
         self._asked[nonce] = end
-        return linkcheck.probe(end.node, end.port, nonce, self._macs[end])
+        return linkcheck.probe(end.node, end.port, nonce, mac_bytes(self._port(end).mac))
 
     def arrived(self, switch: str, port: int, frame: bytes) -> Sighting | None:
         """Take a frame that came in at a switch; None for one that we did not ask for or that tells nothing new."""
@@ -95,30 +110,51 @@ class CableBook:
         else:
             reached = here
         del self._asked[check.nonce]
-        if self._seen.get(origin) == reached:
+        known = self._port(origin)
+        peer = _peer(known)
+        if reached == (self._seen.get(origin) if origin in self._doubted else peer):
             return None
-        self._seen[origin] = reached
-        return Sighting(self._names[origin], origin, self._peers[origin], reached)
+        if reached == peer:
+            self._doubted.pop(origin, None)
+            self._seen.pop(origin, None)
+        else:
+            self._doubted[origin] = None
+            self._seen[origin] = reached
+        return Sighting(known.link, origin, peer, reached)
 
     def state(self, link: str) -> LinkState:
         """What is known about one cable."""
-        seen = [(end, self._seen.get(end)) for end in self._ends_of(link)]
-        if all(reached == self._peers[end] for end, reached in seen):
+        seen = [self._seen.get(end) for end in self.ends_of_link(link) if end in self._doubted]
+        if not seen:
             return "verified"
-        return "silent" if all(reached in {None, self._peers[end]} for end, reached in seen) else "wrong"
+        return "wrong" if any(reached is not None for reached in seen) else "silent"
 
     def links(self, state: LinkState) -> list[str]:
         """Names of all cables in `state`."""
-        return [name for name in self._links if self.state(name) == state]
+        doubted = {self._port(end).link for end in self._doubted}
+        if state == "verified":
+            return [link.name for link in self._fabric.links if link.name not in doubted]
+        found = [self._fabric.link(name) for name in doubted if self.state(name) == state]
+        return [link.name for link in sorted(found, key=lambda link: link.index)]
+
+    @property
+    def verified(self) -> int:
+        """How many cables are verified."""
+        return len(self._fabric.links) - len({self._port(end).link for end in self._doubted})
 
     def complaints(self, link: str) -> list[str]:
         """One sentence for each direction of a cable that leads elsewhere; where none does, for each without answer."""
-        seen = [(end, self._peers[end], self._seen.get(end)) for end in self._ends_of(link)]
-        astray = [f"{end} should reach {peer}, reaches {at}" for end, peer, at in seen if at not in {peer, None}]
+        doubted = [end for end in self.ends_of_link(link) if end in self._doubted]
+        seen = [(end, _peer(self._port(end)), self._seen.get(end)) for end in doubted]
+        astray = [f"{end} should reach {peer}, reaches {at}" for end, peer, at in seen if at is not None]
         return astray or [f"{end} should reach {peer}, reaches nothing" for end, peer, at in seen if at is None]
 
-    def _ends_of(self, link: str) -> Iterator[End]:
-        for ref in self._links[link].ends:
-            end = End(ref.node, ref.number)
-            if end in self._peers:
-                yield end
+    def _port(self, end: End) -> SwitchPort:
+        return self._fabric.switch(end.node).port(end.port)
+
+    def _place(self, end: End) -> tuple[int, int]:
+        return self._fabric.switch_place(end.node), end.port
+
+
+def _peer(port: SwitchPort) -> End:
+    return End(port.peer.node, port.peer.number)

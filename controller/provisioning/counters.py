@@ -3,6 +3,7 @@
 Indices are those of p4src/: `tx` by port × 8 + class, `rx`, `trims` and `ecn_marks` by port, `drops` by reason.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from mrclab.topo.model import Switch
@@ -18,16 +19,20 @@ Reading = dict[tuple[str, int], tuple[int, int]]
 """(counter, index) → (packets, bytes)."""
 
 
-def summary(switch: Switch, reading: Reading) -> dict[str, Any]:
-    """Counters as the API gives them: per port with its classes, drops by reason; all since the program was loaded."""
+def summary(switch: Switch, reading: Reading, ports: Iterable[int] | None = None) -> dict[str, Any]:
+    """Counters as the API gives them: per port with its classes, drops by reason; all since the program was loaded.
+
+    Of all ports, or of those given: the others then counted nothing.
+    """
     drops = {name: _packets(reading, "drops", index) for index, name in DROP_REASONS.items()}
     drops["queue"] = lost_in_queues(switch, reading)
-    return {"ports": {str(port.number): _port(reading, port.number) for port in switch.ports}, "drops": drops}
+    numbers = range(1, len(switch.ports) + 1) if ports is None else ports
+    return {"ports": {str(number): _port(reading, number) for number in numbers}, "drops": drops}
 
 
-def totals(switch: Switch, reading: Reading) -> dict[str, Any]:
+def totals(switch: Switch, reading: Reading, ports: Iterable[int] | None = None) -> dict[str, Any]:
     """The same in short, for a record every second: sums, ports without classes, drop reasons; zeros are left out."""
-    told = summary(switch, reading)
+    told = summary(switch, reading, ports)
     ports = {number: {name: port[name] for name in TOTALS} for number, port in told["ports"].items()}
     sums = {name: sum(port[name] for port in ports.values()) for name in TOTALS}
     busy = {number: _not_zero(port) for number, port in ports.items() if any(port.values())}
@@ -41,9 +46,14 @@ def cpu_port(switch: Switch) -> int:
 
 def lost_in_queues(switch: Switch, reading: Reading) -> int:
     """Packets that came in and neither left nor were dropped by the program: tail drops, and what still waits."""
-    ports = [*(port.number for port in switch.ports), cpu_port(switch)]
-    came = sum(_packets(reading, "rx", port) for port in ports)
-    went = sum(_packets(reading, "tx", port * len(CLASSES) + kind) for port in ports for kind in range(len(CLASSES)))
+    ports = range(1, len(switch.ports) + 1)
+    cpu = cpu_port(switch)
+    came = went = 0
+    for (name, index), (packets, _) in reading.items():
+        if name == "rx" and (index in ports or index == cpu):
+            came += packets
+        elif name == "tx" and ((port := index // len(CLASSES)) in ports or port == cpu):
+            went += packets
     dropped = sum(_packets(reading, "drops", reason) for reason in DROP_REASONS)
     return max(0, came - went - dropped)
 
@@ -53,7 +63,7 @@ def traffic(switch: Switch, reading: Reading, trimming: bool) -> int:
 
     Where the fabric does not trim, data has the code point of Clustermapper's probes and is told apart by size.
     """
-    ports = [port.number * len(CLASSES) for port in switch.ports]
+    ports = [number * len(CLASSES) for number in range(1, len(switch.ports) + 1)]
     packets = sum(_packets(reading, "tx", port + CLASSES.index(name)) for port in ports for name in QP_CLASSES)
     if trimming:
         return packets

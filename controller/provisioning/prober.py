@@ -34,7 +34,7 @@ class CableProber:
     @property
     def all_verified(self) -> bool:
         """Whether every cable has been seen to lead where it should."""
-        return not self.book.pending()
+        return self.book.settled
 
     def wake(self) -> None:
         """Probe what is pending now: something became ready."""
@@ -62,7 +62,7 @@ class CableProber:
                 await self._probe(end)
             self._complain()
             try:
-                await asyncio.wait_for(self._wake.wait(), pause if self.book.pending() else None)
+                await asyncio.wait_for(self._wake.wait(), None if self.book.settled else pause)
                 pause = PAUSE_FIRST
             except asyncio.TimeoutError:
                 pause = min(1.5 * pause, PAUSE_MOST)

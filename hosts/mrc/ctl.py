@@ -73,7 +73,7 @@ class Ctl:
         profile.check_unused()
         plane = self._plane(port)
         if profile.format is not EvFormat.UDP:
-            uplinks = {0, *(up for t in self._endpoint.config.templates for up in t.uplinks.get(plane, ()))}
+            uplinks = {0, *self._endpoint.config.uplinks(plane)}
             uplink_of(profile.format, value, plane, tuple(sorted(uplinks)))
         profile.replace(index, port, value, all_copies)
 

@@ -150,7 +150,7 @@ class Peer:
                 trimming=settings.trimming,
                 drop_threshold=self._config.transport.drop_threshold,
                 plane_bdp_packets=rate * settings.base_rtt,
-                longest_rtt=max(template.base_rtt for template in self._config.templates),
+                longest_rtt=self._config.longest_rtt,
             )
             found = self._windows[key] = Qpcc(controller(settings.cc_profile, facts, now, **config))
         return found

@@ -116,6 +116,11 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
             f"{loaded.source}: mapper.cycle {show_seconds(mapper.cycle)} is less than the"
             f" {show_seconds(WIRE_LEAST_CYCLE)} in which hosts of the wire can probe; raise it, or run with --world sim"
         )
+    if mapper is not None and (mapper.t1s or mapper.agents):
+        yield (
+            f"{loaded.source}: mapper.{'t1s' if mapper.t1s else 'agents'}: hosts of the wire all probe every path;"
+            " leave it out, or run with --world sim"
+        )
     if spec.beyond_p4:
         yield f"{loaded.source}: fabric: {spec.beyond_p4}"
     if spec.link.rate_pps > WIRE_MOST_PPS:

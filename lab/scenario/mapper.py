@@ -19,8 +19,21 @@ class MapperSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cycle: Duration = Field(default=0.5, ge=1e-5, le=60, description="seconds in which every host probes every path")
+    cycle: Duration = Field(
+        default=0.5,
+        ge=1e-5,
+        le=60,
+        description="seconds in which every host probes every path; on the wire 0.05 or more",
+    )
     deny: Deny = Field(default=True, description="true, false or all")
+    t1s: int | None = Field(
+        default=None,
+        ge=1,
+        description="T1s of a plane that a host probes in one cycle, others in the next; else all. Virtual time only",
+    )
+    agents: int | None = Field(
+        default=None, ge=1, description="hosts of each T0 group that probe; else all. Virtual time only"
+    )
 
     def options(self) -> list[str]:
         """The controller's command line for it."""
