@@ -48,6 +48,7 @@ class SimController:
         self._write = write
         self._let_pass = let_pass
         self.hosts: dict[str, RunningHost] = {}
+        self.waken: Callable[[str], object] = lambda _host: None  # has a host be there that nobody needed yet
         self.denylist = Denylist(self.model)
         self.fleet = SimFleet(fabric, self.record, self._verified)
         self._section: MapperSection | None = None

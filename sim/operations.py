@@ -120,14 +120,15 @@ class ControllerOperations:
         controller, fleet = self._controller, self._fleet
         fleet.forget_links(None)
         fleet.probe_pending()
-        controller.wait(lambda: not fleet.book.pending(), timeout)
+        controller.wait(lambda: fleet.book.settled, timeout)
         denied = [str(denial.element) for denial in controller.denylist.denials]
         return checks.answer(
-            len(fleet.ready), fleet.not_ready, fleet.audit(), len(controller.model.links), fleet.outcome()["problems"],
+            fleet.ready, fleet.not_ready, fleet.audit(), len(controller.model.links), fleet.outcome()["problems"],
             map(self._host, controller.configs), denied,
         )  # fmt: skip
 
     def _host(self, name: str) -> PreCheck:
+        self._controller.waken(name)
         host = self._controller.hosts.get(name)
         if host is None:
             return PreCheck(name, False, "it has ended")
