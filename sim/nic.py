@@ -40,7 +40,7 @@ class SimNicPort(Work):
         self.up = False
         self.free_at = 0
         self.armed = False  # somebody comes when it is free
-        self.injected: deque[seam.Frame] = deque()
+        self.injected: list[seam.Frame] = []
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.foreign = 0
 
     def happen(self, about: object) -> None:
@@ -235,7 +235,7 @@ class SimNic:
                 soon.popleft()(seconds)
             for port in self._up:
                 if port.free_at <= now:
-                    frame = port.injected.popleft() if port.injected else next_frame(port.number, seconds)
+                    frame = port.injected.pop(0) if port.injected else next_frame(port.number, seconds)
                     if frame is not None:
                         sent = True
                         self._send(port, frame, now)

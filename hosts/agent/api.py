@@ -6,7 +6,7 @@ Arguments and results are JSON. Every operation's arguments are checked against 
 import functools
 import inspect
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ConfigDict, ValidationError, validate_call
@@ -72,19 +72,44 @@ class HostOperations:
         return {"version": self._config.version}
 
 
-def checked(parts: Iterable[Any], transport: Endpoint, loop: Loop) -> dict[str, Callable[..., Any]]:
+def checked(parts: Iterable[Any], transport: Endpoint, loop: Loop) -> Mapping[str, Callable[..., Any]]:
     """The operations of all parts by name: arguments checked, each done at the loop's time."""
-    return {
-        name: _checked(name, function, part, transport, loop)
-        for part in parts
-        for name, function in _operations(part.__class__).items()
-    }
+    return Operations(tuple(parts), transport, loop)
+
+
+class Operations(Mapping[str, Callable[..., Any]]):
+    """The same, each made when it is asked for: a process may have very many hosts."""
+
+    __slots__ = ("_loop", "_parts", "_transport")
+
+    def __init__(self, parts: tuple[Any, ...], transport: Endpoint, loop: Loop) -> None:
+        self._parts, self._transport, self._loop = parts, transport, loop
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        for part in reversed(self._parts):
+            function = _operations(part.__class__).get(name)
+            if function is not None:
+                return _checked(name, function, part, self._transport, self._loop)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name for part in self._parts for name in _operations(part.__class__)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @functools.cache
 def _operations(part: type) -> dict[str, Callable[..., Any]]:
     """Methods without underscore of a class; made once, however many hosts a process has."""
     return {name: found for name, found in inspect.getmembers(part, inspect.isfunction) if not name.startswith("_")}
+
+
+@functools.cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Of a method, without self."""
+    whole = inspect.signature(function)
+    return whole.replace(parameters=list(whole.parameters.values())[1:])
 
 
 @functools.cache
@@ -110,5 +135,5 @@ def _checked(
         except VerbsError as error:
             raise RpcError(error.code, str(error)) from error
 
-    operation.__signature__ = inspect.signature(getattr(part, name))  # type: ignore[attr-defined]  # without self
+    operation.__signature__ = _signature(function)  # type: ignore[attr-defined]
     return operation

@@ -187,7 +187,7 @@ class Ctl:
 
     def _path(self, peer: Peer, value: int) -> Any:
         fields = srv6.ev_fields(value)
-        if fields.plane not in peer.paths or fields.uplink not in peer.uplinks(fields.plane):
+        if not peer.reaches(fields.plane) or fields.uplink not in peer.uplinks(fields.plane):
             raise VerbsError("EINVAL", f"EV {value:#010x} is no path to {peer.text}")
         return peer.path(*fields)
 

@@ -109,9 +109,9 @@ class MrcEndpoint(MrcVerbs):
             return
         peer.reverse_probe_at = now
         port = self.rng.choice(list(self._ports.values()))
-        paths = peer.allowed.get(port.plane)
-        if paths and port.reaches(peer):
-            path = self.rng.choice(paths)
+        uplinks = peer.allowed.get(port.plane)
+        if uplinks and port.reaches(peer):
+            path = peer.control_path(port.plane, self.rng.choice(uplinks))
             self.ops.probe(peer, path, _REVERSE_PROBE_RTTS * rtt, _ignore, now, control=True)
 
     # --- packets out ------------------------------------------------------------------------------

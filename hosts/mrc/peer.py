@@ -4,6 +4,7 @@ congestion controller."""
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -33,7 +34,7 @@ def _with_downlink(template: int, downlink: int) -> int:
     shift = 0
     while template >> shift & 0xFFFF == 0:
         shift += srv6.USID_BITS
-    return template | downlink << shift
+    return template | srv6.usid(srv6.UsidType.DOWNLINK, 0, downlink) << shift
 
 
 _LATELY_RTTS = 2.0  # within which data must have come by a plane for it to be no doubt
@@ -62,12 +63,11 @@ class Peer:
         self._config = config
         self._codec = codec
         self._sr_template = _with_downlink(srv6.from_text(self.template.address), downlink)
-        self.paths: dict[int, list[EvRoute]] = {}  # plane -> all paths, with the control tag
-        for port in config.ports:
-            uplinks = self.uplinks(port.plane)
-            self.paths[port.plane] = [self.path(port.plane, uplink, _CONTROL_TAG) for uplink in uplinks]
-        self.reverse: dict[int, EvRoute] = {}
-        self.allowed: dict[int, list[EvRoute]] = {}
+        self._own = srv6.from_text(config.host.address)
+        self._macs = {port.plane: (port.number, cable_macs(port)) for port in config.ports}
+        self._control_paths: dict[tuple[int, int], EvRoute] = {}  # by plane and uplink, once used
+        self.reverse: dict[int, int] = {}  # plane → the uplink that control packets take
+        self.allowed: dict[int, Sequence[int]] = {}  # plane → uplinks that nobody denies
         self.apply_denylist(config, rng)
         self.control_turn = 0  # which port the last control packet took
         self.heard_turn = 0  # the same among those that its data lately came by
@@ -89,35 +89,40 @@ class Peer:
 
     def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
         """The path of one EV, with this tag."""
-        config = self._config
-        port = next(p for p in config.ports if p.plane == plane)
-        return self._codec.path(
-            srv6.ev(plane, uplink, tag),
-            port.number,
-            cable_macs(port),
-            self._sr_template,
-            srv6.from_text(config.host.address),
-            self.address,
-        )
+        port, macs = self._macs[plane]
+        value = srv6.ev(plane, uplink, tag)
+        return self._codec.path(value, port, macs, self._sr_template, self._own, self.address)
+
+    def control_path(self, plane: int, uplink: int | None = None) -> EvRoute:
+        """The path of control packets of a plane, or one by another uplink."""
+        if uplink is None:
+            uplink = self.reverse[plane]
+        found = self._control_paths.get((plane, uplink))
+        if found is None:
+            found = self._control_paths[plane, uplink] = self.path(plane, uplink, _CONTROL_TAG)
+        return found
+
+    def reaches(self, plane: int) -> bool:
+        """Whether this host has a port in this plane."""
+        return plane in self._macs
 
     def apply_denylist(self, config: NodeConfig, rng: random.Random) -> None:
         """Control packets and probes keep off denied paths; a plane with none but denied ones is used all the same."""
-        for plane, paths in self.paths.items():
-            allowed = [path for path in paths if not config.denied(plane, path.uplink, self.text)]
+        for plane in self._macs:
+            uplinks = self.uplinks(plane)
+            allowed: Sequence[int] = uplinks
+            if config.denylist:
+                allowed = [uplink for uplink in uplinks if not config.denied(plane, uplink, self.text)]
             self.allowed[plane] = allowed
-            if paths and self.reverse.get(plane) not in (allowed or paths):
-                self.reverse[plane] = rng.choice(allowed or paths)
+            if uplinks and self.reverse.get(plane) not in (allowed or uplinks):
+                self.reverse[plane] = rng.choice(allowed or uplinks)
 
     def use_reverse(self, entropy: int) -> None:
         """A packet on this EV is known to have arrived: control packets of its plane take the same path."""
         plane, uplink, _tag = srv6.ev_fields(entropy)
         current = self.reverse.get(plane)
-        if current is None or current.uplink == uplink:
-            return
-        for path in self.allowed[plane]:
-            if path.uplink == uplink:
-                self.reverse[plane] = path
-                return
+        if current is not None and current != uplink and uplink in self.allowed[plane]:
+            self.reverse[plane] = uplink
 
     def doubt_reverse(self, entropy: int) -> None:
         """A packet on this EV shows that the peer did not get our answers: try another path in its plane.
@@ -126,15 +131,14 @@ class Peer:
         learns of good reverse paths from answered probes alone, of which none comes back while all answers are lost.
         """
         plane, uplink, _tag = srv6.ev_fields(entropy)
-        paths = self.allowed.get(plane) or self.paths.get(plane)
-        if not paths or plane not in self.reverse:
+        uplinks = self.allowed.get(plane) or (self.uplinks(plane) if self.reaches(plane) else ())
+        if not uplinks or plane not in self.reverse:
             return
-        uplinks = [path.uplink for path in paths]
-        now = self.reverse[plane].uplink
+        now = self.reverse[plane]
         if now != uplink and uplink in uplinks:
-            self.reverse[plane] = paths[uplinks.index(uplink)]
+            self.reverse[plane] = uplink
         elif now in uplinks:
-            self.reverse[plane] = paths[(uplinks.index(now) + 1) % len(paths)]
+            self.reverse[plane] = uplinks[(uplinks.index(now) + 1) % len(uplinks)]
 
     def qpcc(self, settings: MrcQpSettings, now: float, **config: Any) -> Qpcc:
         """The congestion window of this destination: one for all QPs that follow the same law."""

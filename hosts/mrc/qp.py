@@ -29,6 +29,7 @@ from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.stats import reader
 from mrclab.topo import srv6
+from mrclab.topo.nodeconfig import EvProfileConfig
 
 _RTS = QpState.RTS
 
@@ -134,6 +135,8 @@ class MrcQueuePair(
         policy = self.settings.ev
         profile = self.ev_profile
         if profile is None:
+            if self.settings.spray and all(2 * policy.ev_count <= count for count in self._path_counts()):
+                return self._evs_on_demand(policy)
             evs = self._random_evs(policy.ev_count)
             active = policy.active_per_plane
             if not self.settings.spray:
@@ -146,19 +149,42 @@ class MrcQueuePair(
     def _apply_denials(self) -> None:
         """What the controller forbade, by the denylist or in the profile, counts for a set drawn anew as well."""
         config, profile = self.host.config, self.ev_profile
-        for ev in self.evs.by_value.values():
+        for ev in list(self.evs.by_value.values()):
             if config.denied(ev.plane, ev.uplink, self.peer.text):
                 self.evs.deny(ev, Denier.DENYLIST)
             if profile is not None and profile.denies(ev.path.port, ev.api_value):
                 self.evs.deny(ev)
 
-    def _random_evs(self, per_plane: int) -> list[Ev]:
-        """An equal number of paths per plane, drawn at random; the first ones become active, the others backup."""
-        evs: list[Ev] = []
-        found = sum(min(per_plane, len(self.peer.uplinks(port.plane))) for port in self.host.config.ports)
+    def _path_counts(self) -> list[int]:
+        """Paths to the peer in each plane."""
+        return [len(self.peer.uplinks(port.plane)) for port in self.host.config.ports]
+
+    def _check_count(self, per_plane: int) -> None:
+        found = sum(min(per_plane, count) for count in self._path_counts())
         if found > MAX_EVS:
             text = f"{per_plane} EVs per plane make {found}, but a QP has at most {MAX_EVS}; ask for fewer per plane"
             raise VerbsError("E2BIG", text)
+
+    def _evs_on_demand(self, policy: EvProfileConfig) -> EvSet:
+        """Few of many paths: each is drawn and made when it is first needed."""
+        self._check_count(policy.ev_count)
+        supplies = [
+            _Drawn(self, port.plane, policy.ev_count, place * policy.ev_count)
+            for place, port in enumerate(self.host.config.ports)
+        ]
+        active, least = policy.active_per_plane, policy.ev_min_active
+        return EvSet((), active, least, self.host.rng, self._ev_changed, supplies, self._ev_made)
+
+    def _ev_made(self, ev: Ev) -> None:
+        """What the controller forbade counts for an EV that is made late."""
+        config = self.host.config
+        if config.denylist and config.denied(ev.plane, ev.uplink, self.peer.text):
+            self.evs.deny(ev, Denier.DENYLIST)
+
+    def _random_evs(self, per_plane: int) -> list[Ev]:
+        """An equal number of paths per plane, drawn at random; the first ones become active, the others backup."""
+        evs: list[Ev] = []
+        self._check_count(per_plane)
         for port in self.host.config.ports:
             uplinks = list(self.peer.uplinks(port.plane))
             self.host.rng.shuffle(uplinks)
@@ -352,6 +378,31 @@ _HANDLERS: dict[int, Callable[[MrcQueuePair, MrcPacket, float], None]] = {
     h.MrcOpcode.ACK: MrcQueuePair.on_ack,
     h.MrcOpcode.PROBE: MrcQueuePair.on_probe,
 }
+
+
+class _Drawn:
+    """Paths of one plane to a QP's peer, in the order in which they are drawn: none twice."""
+
+    __slots__ = ("_first", "_qp", "_taken", "left", "plane")
+
+    def __init__(self, qp: MrcQueuePair, plane: int, count: int, first: int) -> None:
+        self.plane = plane
+        self.left = count
+        self._qp = qp
+        self._first = first  # index of the first EV in the QP's set
+        self._taken: list[int] = []
+
+    def make(self) -> Ev:
+        """The next EV."""
+        qp, taken = self._qp, self._taken
+        uplinks = qp.peer.uplinks(self.plane)
+        uplink = qp.host.rng.choice(uplinks)
+        while uplink in taken:
+            uplink = qp.host.rng.choice(uplinks)
+        taken.append(uplink)
+        self.left -= 1
+        return Ev(qp.peer.path(self.plane, uplink, srv6.ev_tag(self._first + len(taken) - 1)))
+
 
 _EVENT_WORDS = {
     "GOOD": ApiState.GOOD,

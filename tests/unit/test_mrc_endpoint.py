@@ -358,9 +358,9 @@ def test_control_packets_leave_a_dead_path_after_some_probes():
     transfer.write(0, 4 * MIB)
     h3 = sim.hosts["h3"]
     peer = next(iter(h3.peers.values()))
-    sim.at(0.2, lambda: gone.update((plane, peer.reverse[plane].uplink) for plane in (1, 2)))
+    sim.at(0.2, lambda: gone.update((plane, peer.reverse[plane]) for plane in (1, 2)))
     sim.run(until=1.2)
-    assert all((plane, peer.reverse[plane].uplink) not in gone for plane in (1, 2))
+    assert all((plane, peer.reverse[plane]) not in gone for plane in (1, 2))
 
 
 def test_control_packets_keep_off_denied_paths():

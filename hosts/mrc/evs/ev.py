@@ -8,10 +8,9 @@ the API view calls them GOOD.
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum, IntFlag
-from typing import Any
+from typing import Any, Protocol
 
 from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.rdma.timers import Timer
@@ -86,7 +85,7 @@ class Ev:
         self.bad_since = 0.0
         self.denied_by = Denier(0)
         self.probing: ProbeState | None = None
-        self.fifo: deque[tuple[int, Any]] = deque()  # (transmission number, sent packet), oldest first
+        self.fifo: list[tuple[int, Any]] = []  # (transmission number, sent packet), oldest first; some at most
         self.sent = self.acked = self.lost = self.nacked = self.marked = self.retransmitted = 0
 
     @property
@@ -97,12 +96,26 @@ class Ev:
         return self.state.value
 
 
+class Supply(Protocol):
+    """EVs of one plane that are drawn and made when they are first needed."""
+
+    plane: int
+    left: int  # that can still be made
+
+    def make(self) -> Ev:
+        """The next of them."""
+
+
 class Plane:
-    """The EVs of one plane: the active ones in rotation, the others waiting or retired."""
+    """The EVs of one plane: the active ones in rotation, the others waiting or retired.
 
-    __slots__ = ("active", "at", "down_at", "evs", "number", "share", "target", "up")
+    Those that `supply` has left are as good as made: first they fill the rotation, then they are backups.
+    """
 
-    def __init__(self, number: int, evs: list[Ev], target: int) -> None:
+    __slots__ = ("active", "at", "down_at", "evs", "number", "share", "supply", "target", "up")
+
+    def __init__(self, number: int, evs: list[Ev], target: int, supply: Supply | None = None) -> None:
+        self.supply = supply
         self.number = number
         self.evs = evs
         self.target = target  # active EVs when all is well
@@ -111,6 +124,11 @@ class Plane:
         self.share = 0  # data packets sent, kept level with the other planes
         self.up = True
         self.down_at = 0.0
+
+    @property
+    def unmade(self) -> int:
+        """Active EVs that are not made yet."""
+        return 0 if self.supply is None else min(self.supply.left, max(0, self.target - len(self.active)))
 
     @property
     def usable(self) -> bool:
@@ -130,10 +148,18 @@ class EvSet:
     """The EV set of one QP."""
 
     def __init__(
-        self, evs: Iterable[Ev], active_per_plane: int, min_active: int, rng: random.Random, on_change: Change
+        self,
+        evs: Iterable[Ev],
+        active_per_plane: int,
+        min_active: int,
+        rng: random.Random,
+        on_change: Change,
+        supplies: Iterable[Supply] = (),
+        on_made: Callable[[Ev], None] = lambda _ev: None,
     ) -> None:
         self._rng = rng
         self._on_change = on_change
+        self._on_made = on_made
         self.min_active = max(1, min_active)
         self.by_value: dict[int, Ev] = {}
         self.floor_hits = 0  # losses that could only SKIP an EV because of the floor
@@ -151,6 +177,12 @@ class EvSet:
             for ev in members[: plane.target]:
                 self._activate(plane, ev)
             self._plane_list.append(plane)
+        for supply in supplies:
+            plane = self.planes[supply.plane] = Plane(supply.plane, [], min(active_per_plane, supply.left), supply)
+            self._plane_list.append(plane)
+        for plane in self._plane_list:
+            if plane.supply is not None:
+                self._grow(plane)
 
     # --- selection --------------------------------------------------------------------------------
 
@@ -175,7 +207,7 @@ class EvSet:
         plane = self.planes[plane_number]
         share = plane.share
         for other in self._plane_list:
-            if other.share < share and other.up and any(ev is not avoid for ev in other.active):
+            if other.share < share and other.up and (other.unmade or any(ev is not avoid for ev in other.active)):
                 return False
         return True
 
@@ -204,6 +236,9 @@ class EvSet:
     def _next(self, plane: Plane, avoid: Ev | None) -> Ev | None:
         active, at = plane.active, plane.at
         if at >= len(active):
+            if plane.supply is not None and (made := self._grow(plane)) is not None:
+                plane.at = len(active)
+                return made
             if not active:
                 return None
             if len(active) > 1:
@@ -218,6 +253,8 @@ class EvSet:
 
     def _search(self, plane: Plane, avoid: Ev | None) -> Ev | None:
         """The slow way: a new pass begins, or the next EV in turn is not to be taken."""
+        if len(plane.active) == 1:
+            self._grow(plane)
         restored: Ev | None = None
         for _ in range(2 * len(plane.active)):  # twice: the reshuffle between two passes may repeat some
             if plane.at >= len(plane.active):
@@ -237,7 +274,8 @@ class EvSet:
 
     def has_other(self, ev: Ev | None) -> bool:
         """Whether an EV other than this one could be selected in some plane."""
-        return any(other is not ev for plane in self.planes.values() if plane.up for other in plane.active)
+        up = [plane for plane in self.planes.values() if plane.up]
+        return any(plane.unmade or any(other is not ev for other in plane.active) for plane in up)
 
     # --- feedback ---------------------------------------------------------------------------------
 
@@ -252,7 +290,9 @@ class EvSet:
         if not ev.active:  # it waits as backup: news of packets that it carried before
             ev.skip_until = now + hold
             return
-        backup = plane.backup() if len(plane.active) == 1 else None
+        if len(plane.active) == 1:
+            self._grow(plane)
+        backup = self._backup(plane) if len(plane.active) == 1 else None
         if backup is not None:
             ev.skip_until = now + hold
             self._swap(plane, ev, backup, reason)
@@ -270,7 +310,7 @@ class EvSet:
         plane = self.planes[ev.plane]
         if not plane.up:
             return False
-        backup = plane.backup() if ev.active else None
+        backup = self._backup(plane) if ev.active else None
         if ev.active and backup is None and self.active_count() <= self.min_active:
             self.floor_hits += 1
             if ev.state is EvState.GOOD:
@@ -300,7 +340,7 @@ class EvSet:
         if ev.state is EvState.DENIED:
             return
         plane = self.planes[ev.plane]
-        backup = plane.backup() if ev.active else None
+        backup = self._backup(plane) if ev.active else None
         self._deactivate(plane, ev)
         self._set(ev, EvState.DENIED, "controller")
         if backup is not None and backup is not ev:
@@ -347,7 +387,7 @@ class EvSet:
 
     def active_count(self) -> int:
         """EVs in rotation in planes that are up."""
-        return sum(len(plane.active) for plane in self.planes.values() if plane.up)
+        return sum(len(plane.active) + plane.unmade for plane in self.planes.values() if plane.up)
 
     def _keep_one(self) -> None:
         """Where nothing is left to send by, the EV that was retired longest ago returns before its probes allow it.
@@ -361,6 +401,31 @@ class EvSet:
             self.restore(min(bad, key=lambda ev: ev.bad_since), "last resort")
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _made(self, plane: Plane) -> Ev | None:
+        """One more EV of a plane, that nobody denies; None where all are made."""
+        supply = plane.supply
+        while supply is not None and supply.left:
+            ev = supply.make()
+            if not supply.left:
+                plane.supply = None
+            plane.evs.append(ev)
+            self.by_value[ev.value] = ev
+            self._on_made(ev)
+            if ev.state is EvState.GOOD:
+                return ev
+        return None
+
+    def _grow(self, plane: Plane) -> Ev | None:
+        """One more EV in rotation, where some of the active ones are not made yet."""
+        ev = self._made(plane) if plane.unmade else None
+        if ev is not None:
+            self._join(plane, ev)
+        return ev
+
+    def _backup(self, plane: Plane) -> Ev | None:
+        """An EV to take the place of one in rotation."""
+        return plane.backup() or self._made(plane)
 
     def _set(self, ev: Ev, state: EvState, reason: str) -> None:
         old, ev_was_skip = ev.state.value, ev.state is EvState.SKIP
@@ -400,3 +465,5 @@ class EvSet:
             plane.at -= 1
         ev.active = False
         self.changes += 1
+        if not plane.active:
+            self._grow(plane)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 
 from mrclab.hosts.mrc.endpoint_ops import OpItem
@@ -23,7 +22,7 @@ class MrcPort(rc.TransportPort):
         super().__init__(number, plane)
         self.place = place  # among the ports, from 0
         self.parse = parser.parse
-        self.control: deque[tuple[ControlItem | OpItem, Peer]] = deque()
+        self.control: list[tuple[ControlItem | OpItem, Peer]] = []  # few wait: each free port takes one at once
 
     def reaches(self, peer: Peer) -> bool:
         """Whether control packets can go to a peer by this port."""
@@ -31,8 +30,8 @@ class MrcPort(rc.TransportPort):
 
     def control_frame(self, now: float) -> Frame:
         """The control packet that has waited longest."""
-        item, peer = self.control.popleft()
-        path = item.path if isinstance(item, OpItem) and item.path is not None else peer.reverse[self.plane]
+        item, peer = self.control.pop(0)
+        path = item.path if isinstance(item, OpItem) and item.path is not None else peer.control_path(self.plane)
         return item.frame(path, now)
 
 
@@ -80,7 +79,7 @@ class Outbox:
 
     def leave(self, port: MrcPort) -> None:
         """A port is down: what waits for it goes by others, but for probes of its own paths."""
-        waiting, port.control = port.control, deque()
+        waiting, port.control = port.control, []
         for item, peer in waiting:
             if not (isinstance(item, OpItem) and item.path is not None):
                 self.send(item, peer)
@@ -90,9 +89,9 @@ class Outbox:
         for port in self._list:
             kept = [entry for entry in port.control if getattr(entry[0], "qp", None) is not qp]
             if len(kept) != len(port.control):
-                port.control = deque(kept)
+                port.control = kept
 
     def drop_peer(self, peer: Peer) -> None:
         """No QP leads to this peer any more."""
         for port in self._list:
-            port.control = deque(entry for entry in port.control if entry[1] is not peer)
+            port.control = [entry for entry in port.control if entry[1] is not peer]

@@ -60,7 +60,7 @@ class LossDetector:
         fifo = packet.ev.fifo
         if len(fifo) > _TIDY_AFTER:
             while fifo and _stale(fifo[0]):
-                fifo.popleft()
+                del fifo[0]
         fifo.append(entry)
 
     def arrived(self, packet: SentPacket, now: float) -> None:
@@ -69,7 +69,7 @@ class LossDetector:
         fifo = packet.ev.fifo
         order = packet.order
         while fifo and fifo[0][0] <= order:
-            entry = fifo.popleft()
+            entry = fifo.pop(0)
             if entry[1] is not packet and self._same_ev and not _stale(entry):
                 self._suspects.append((now, entry))
 
