@@ -14,7 +14,7 @@ import pytest
 from mrclab import HOME
 
 ROOT = Path(__file__).parents[2]
-PURE_TOPO = {"errors", "linkcheck", "model", "nodeconfig", "numbers", "spec", "srv6", "transport"}
+PURE_TOPO = {"errors", "linkcheck", "made", "model", "names", "nodeconfig", "numbers", "spec", "srv6", "transport"}
 MAY_IMPORT = {
     "rpc": set(),
     "softswitch": set(),
