@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from mrclab.experiments.worlds.figures import Figure, Kind
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.yamlfile import read
@@ -23,9 +25,16 @@ State = Literal["within", "spread", "explained", "beyond"]
 class Reason(Strict):
     """Why some figures differ; `run` and `figure` are patterns in the manner of the shell."""
 
-    run: str
-    figure: str
+    run: str = "*"
+    figure: str | tuple[str, ...]
+    by: float | None = Field(default=None, gt=0, description="the most that it explains, in the figure's unit")
     because: str
+
+    def explains(self, run: str, figure: str, difference: float | None) -> bool:
+        """Whether it is why a figure of a run differs by so much; None: one world does not have it."""
+        figures = (self.figure,) if isinstance(self.figure, str) else self.figure
+        named = fnmatchcase(run, _pattern(self.run)) and any(fnmatchcase(figure, _pattern(f)) for f in figures)
+        return named and (self.by is None or (difference is not None and abs(difference) <= self.by))
 
 
 class _Reasons(Strict):
@@ -95,10 +104,11 @@ def _side(name: str, runs: Runs, both: Set[int]) -> Side | None:
 
 
 def _row(run: str, figure: Figure, wire: Side | None, sim: Side | None, known: Sequence[Reason]) -> Row:
-    state, because = judge(figure.kind, wire, sim), ""
+    state, because = judge(figure, wire, sim), ""
     if state == "beyond":
-        found = [r for r in known if fnmatchcase(run, _pattern(r.run)) and fnmatchcase(figure.name, _pattern(r.figure))]
-        state, because = ("explained", found[0].because) if found else (state, because)
+        apart = sim.median - wire.median if sim and wire else None
+        because = next((reason.because for reason in known if reason.explains(run, figure.name, apart)), "")
+        state = "explained" if because else state
     return Row(figure.name, figure.kind, figure.unit, wire, sim, state, because)
 
 
@@ -107,16 +117,18 @@ def _pattern(text: str) -> str:
     return text.replace("[", "[[]")
 
 
-def judge(kind: Kind, wire: Side | None, sim: Side | None) -> State:
+def judge(figure: Figure, wire: Side | None, sim: Side | None) -> State:
     """Whether both worlds say the same of a figure.
 
-    `within`: the medians are within 3 %, and for goodput nothing else will do. `spread`: the ranges of both worlds'
-    seeds meet. Fewer than three seeds of the wire show too little of its spread: a count may then be off by two
-    standard deviations of independent events (2√n) more.
+    `within`: the medians are within 3 % of the wire's, or of the whole where a share is no goodput; for goodput nothing
+    else will do. `spread`: the ranges of both worlds' seeds meet. Fewer than three seeds of the wire show too little of
+    its spread: a count may then be off by two standard deviations of independent events (2√n) more.
     """
     if wire is None or sim is None:
         return "beyond"
-    if abs(sim.median - wire.median) <= WITHIN * abs(wire.median) + 1e-12:
+    kind = figure.kind
+    whole = 1.0 if kind == "share" and figure.unit.startswith("of ") else abs(wire.median)
+    if abs(sim.median - wire.median) <= WITHIN * whole + 1e-12:
         return "within"
     low, high = wire.least, wire.most
     if kind == "count" and wire.seeds < _SEEDS:

@@ -15,6 +15,7 @@ from mrclab.experiments.worlds.kept import Kept, Store, label
 from mrclab.lab.scenario.scenario import Loaded
 
 _TEMPLATES = HOME / "experiments" / "worlds"
+_WORLDS = {"wire": "the wire", "sim": "virtual time"}
 _FAR = 20.0  # times: beyond that a difference in per cent says nothing
 
 
@@ -42,6 +43,13 @@ class Chapter:
     def reasons(self) -> list[str]:
         """What is known of the rows that differ, each once."""
         return list(dict.fromkeys(row.because for row in self.rows if row.because))
+
+    @property
+    def missed(self) -> list[str]:
+        """One sentence for each run that did not hold: which, and why."""
+        return [
+            f"{self.label}, seed {k.seed}, {_WORLDS[k.world]}: {_why(k)}" for k in (*self.wire, *self.sim) if _why(k)
+        ]
 
 
 def chapters(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[Chapter]:
@@ -92,6 +100,16 @@ def verdicts(runs: Sequence[Kept]) -> str:
     several = len(runs) > 1
     said = [f"{state.upper()}" + (f" {count} of {len(runs)}" if several else "") for state, count in told.items()]
     return "HELD" if set(told) == {"held"} else ", ".join(said)
+
+
+def _why(kept: Kept) -> str:
+    """What kept a run from holding; empty where it held."""
+    if kept.state == "held":
+        return ""
+    if kept.state != "failed":
+        return f"{kept.state.upper()}, {'; '.join(kept.facts['invalid']) or kept.info.get('trouble', '')}"
+    missed = [f"wanted {row['wanted']}, saw {row['saw']}" for row in kept.facts["verdicts"] if not row["ok"]]
+    return f"FAILED, {'; '.join(missed)}"
 
 
 def _seeds(runs: Sequence[Kept]) -> str:

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from mrclab.lab.measure import Measures, Selection
 from mrclab.lab.measure.measures import COARSE
 
+_SHORTEST = 2  # round trips: what is shorter is no phase
+
 
 class _Moment(NamedTuple):
     """Something happened, or several things at about the same time, the first and the last of them then."""
@@ -25,7 +27,7 @@ def phases(measures: Measures) -> list[dict[str, Any]]:
     rows = []
     for before, after in itertools.pairwise(_moments(measures)):
         begin, end = before.last, after.first
-        if end - begin < 2 * measures.rtt or end > measures.end or begin < measures.start:
+        if end - begin < _SHORTEST * measures.rtt or end > measures.end or begin < measures.start:
             continue
         total, line = measures.goodput(begin, end), measures.rates.line(Selection(), (begin, end))
         rates = {plane: measures.goodput(begin, end, Selection(plane=plane)) for plane in measures.rates.by_plane}
@@ -43,18 +45,20 @@ def phases(measures: Measures) -> list[dict[str, Any]]:
 
 
 def _moments(measures: Measures) -> list[_Moment]:
-    """When something happened; what happened within half a round trip is one moment, called after what is first named.
+    """When something happened; what is closer than the shortest phase is one moment, called after what began first.
 
     The run's start and end go before other names: on the wire a second traffic starts a little after the first, and in
     virtual time with it.
     """
-    order = {name: place for place, name in reversed(list(enumerate(["start", "end", *measures.times])))}
+    names = ["start", "end", *(name for name in measures.times if not name.endswith(".end"))]
+    order = {name: place for place, name in reversed(list(enumerate(names)))}
     times = {**measures.times, "start": measures.start, "end": measures.end}
     found: list[_Moment] = []
     for name, t in sorted(times.items(), key=lambda item: item[1]):
-        if found and t - found[-1].first <= measures.rtt / 2:
+        if found and t - found[-1].first < _SHORTEST * measures.rtt:
             before = found.pop()
-            found.append(_Moment(min(before.name, name, key=order.__getitem__), before.first, t))
+            first = min(before.name, name, key=lambda word: order[word.removesuffix(".end")])
+            found.append(_Moment(first, before.first, t))
         else:
             found.append(_Moment(name, t, t))
     return found
