@@ -38,8 +38,7 @@ REASON_S = 5.0  # seconds in which the reason must be said
 _END_S = 90.0  # seconds after which a run that has not ended hangs
 _STATUSES = {0, 1, 3, 130}
 _SECONDS = 3.0  # of traffic
-_BRING_UP_S, _TEAR_DOWN_S = 1.5, 1.0  # of which a moment is drawn, from when there is something to do it to
-_PHASES = {"bring-up": 0.3, "traffic": 0.45, "tear-down": 0.25}  # share of the rounds
+_PHASES = {"bring-up": 0.8, "traffic": 0.8 * _SECONDS, "tear-down": 1.0}  # seconds of which a moment is drawn
 _DISK_MIB = 40
 _WHOLE = ("run.json", "scenario.yaml", "history.jsonl")  # what no result directory is without
 _AGAIN = 3  # attempts of the next run that a busy machine makes invalid
@@ -72,10 +71,10 @@ class Drill:
         self._strict.write_text(SCENARIO.format(max_wait="1s", seconds=_SECONDS))
         self._loose.write_text(SCENARIO.format(max_wait="10s", seconds=1))
 
-    def round(self, one: Mischief) -> Round:
-        """Run, do it at a random moment, look at what comes of it, and run once more."""
+    def round(self, one: Mischief, phase: str) -> Round:
+        """Run, do it at a random moment of a phase, look at what comes of it, and run once more."""
         with mischief.small_disk(self._run_dir.parent, _DISK_MIB), mischief.small_disk(self._results, _DISK_MIB):
-            made = self._disturbed(one)
+            made = self._disturbed(one, phase)
             self._tidy(made)
         self._next(made)
         return made
@@ -84,7 +83,7 @@ class Drill:
         code = "from mrclab.lab.command.cli import main; main()"
         return [sys.executable, "-u", "-c", code, "--run-dir", str(self._run_dir), *map(str, words)]
 
-    def _disturbed(self, one: Mischief) -> Round:
+    def _disturbed(self, one: Mischief, phase: str) -> Round:
         said = self._home / "said"
         with said.open("wb") as file:
             argv = self._argv("run", self._strict, "--results", self._results)
@@ -94,7 +93,7 @@ class Drill:
         began = time.monotonic()
         made = Round(one.name, "", 0.0, "")
         try:
-            done = self._at_a_moment(one, process, made)
+            done = self._at_a_moment(one, phase, process, made)
             made.moment = round(done - began, 2)
             made.after = self._wait_reason(one, process, said, done)
             made.status = process.wait(max(1.0, done + _END_S - time.monotonic()))
@@ -108,10 +107,9 @@ class Drill:
         self._judge(one, made, said.read_text(errors="replace"))
         return made
 
-    def _at_a_moment(self, one: Mischief, process: "subprocess.Popen[bytes]", made: Round) -> float:
-        """Wait for a random moment of a random phase, and do it; returns when it was done."""
+    def _at_a_moment(self, one: Mischief, phase: str, process: "subprocess.Popen[bytes]", made: Round) -> float:
+        """Wait for a random moment of a phase, and do it; returns when it was done."""
         scene = Scene(self._run_dir, process.pid, self._results, process.stdout)
-        phase = self._draw.choices([*_PHASES], [*_PHASES.values()])[0]
         begun: dict[str, Callable[[], bool]] = {
             "bring-up": lambda: one.possible(scene),
             "traffic": lambda: self._recorded("traffic.start") and one.possible(scene),
@@ -120,8 +118,7 @@ class Drill:
         deadline = time.monotonic() + _END_S
         while process.poll() is None and time.monotonic() < deadline and not begun[phase]():
             time.sleep(0.02)
-        longest = {"bring-up": _BRING_UP_S, "traffic": 0.8 * _SECONDS, "tear-down": _TEAR_DOWN_S}
-        time.sleep(self._draw.uniform(0.0, longest[phase]))
+        time.sleep(self._draw.uniform(0.0, _PHASES[phase]))
         begun_at = time.monotonic()
         if process.poll() is None:
             made.during = self._now(phase)
@@ -228,12 +225,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after so many seconds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="only what has this in its name")
+    parser.add_argument("--phase", default="", choices=["", *_PHASES], help="only then; else each in turn")
     parser.add_argument("--report", type=Path, help="write all rounds as JSON to this file")
     options = parser.parse_args(words)
     if os.geteuid() != 0:
         sys.stderr.write("drill: it needs root, as the lab does; run it with sudo\n")
         return 2
     kinds = [one for one in mischief.ALL if options.only in one.name]
+    phases = [phase for phase in _PHASES if options.phase in phase]
     end = time.monotonic() + options.seconds
     made: list[Round] = []
     with tempfile.TemporaryDirectory(prefix="mrclab-drill-") as home:
@@ -241,7 +240,8 @@ def main(words: Sequence[str] | None = None) -> int:
         for number in range(options.rounds):
             if time.monotonic() > end:
                 break
-            result = drill.round(kinds[number % len(kinds)])
+            turn, which = divmod(number, len(kinds))
+            result = drill.round(kinds[which], phases[(which + turn) % len(phases)])
             made.append(result)
             verdict = "; ".join(result.wrong) or "as it must be"
             after = "" if result.after is None else f", reason after {result.after:.2f} s"

@@ -77,13 +77,20 @@ class Run:
             record_counters(self._world)
             self._drive()
             self._linger()
+            self._heal()
+        except BaseException:  # it says why the run ends; what cannot be healed then only follows from it
+            with contextlib.suppress(LabError, TopoError, OSError):
+                self._heal()
+            raise
         finally:
-            for phrase in self._time_line.heal_all():
-                self._say(phrase)
             self._hearing.close()
         self._time_line.prove_healed()
         self._world.pause(_QUIET * self._unit)
         record_counters(self._world)
+
+    def _heal(self) -> None:
+        for phrase in self._time_line.heal_all():
+            self._say(phrase)
 
     def _drive(self) -> None:
         """Start, strike and heal what is due, and take in what the agents tell, until nothing is left to happen."""

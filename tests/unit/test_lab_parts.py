@@ -19,6 +19,7 @@ from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import random_file, sha256
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.units import parse_percent, parse_size, show_bytes, show_rate, show_seconds
+from mrclab.lab.scenario.yamlfile import nearest
 
 
 def test_a_counter_is_read_between_its_samples():
@@ -89,6 +90,13 @@ def test_percentages_and_numbers_for_people():
     assert [show_bytes(n) for n in (0, 1, 1536, 2**26)] == ["0 bytes", "1 byte", "1.5 KiB", "64 MiB"]
     assert [show_rate(n) for n in (10, 8_192_000)] == ["10 B/s", "8.19 MB/s"]
     assert [show_seconds(n) for n in (0.016, 2.5, 200)] == ["16 ms", "2.50 s", "3 min 20 s"]
+
+
+def test_the_nearest_name_is_told_or_all_or_that_there_is_none():
+    known = ["alpha", "beta"]
+    assert nearest("alfa", known) == "did you mean 'alpha'?"
+    assert nearest("zzz", known) == "known here: alpha, beta"
+    assert nearest("zzz", []) == "there is none"
 
 
 def test_triggers_come_due_by_time_by_progress_or_after_a_moment():

@@ -9,9 +9,10 @@ import pytest
 
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.report import results
-from mrclab.lab.run.wire import vigil
+from mrclab.lab.run.wire import session, vigil
 from mrclab.lab.run.wire.vigil import Vigil, deleted_files
 from mrclab.lab.scenario.scenario import loads
+from mrclab.topo.errors import EmulationError
 
 LOADED = loads(
     """\
@@ -131,3 +132,26 @@ def test_results_that_do_not_fit_go_elsewhere_whole_and_nothing_half_stays(tmp_p
     assert list(full.iterdir()) == []
     with pytest.raises(RunError, match="nothing of the run could be kept"):
         results.collect(Leaves(lambda _: True), LOADED, full, "")
+
+
+@pytest.mark.parametrize(("begun", "kind"), [(True, RunError), (False, EmulationError)])
+def test_a_lab_that_does_not_come_up_has_broken_off_unless_nothing_was_begun(run_dir, monkeypatch, begun, kind):
+    lab = session.LabSession(LOADED.fabric, target="soft", run_dir=run_dir)
+
+    def fails(_progress, keep_files):
+        assert keep_files
+        lab.emulation.begun = begun
+        raise EmulationError("no space")
+
+    monkeypatch.setattr(lab.emulation, "start", fails)
+    with pytest.raises(kind, match="no space") as caught:
+        lab.start(lambda *_: None)
+    assert type(caught.value) is kind
+
+
+def test_a_run_directory_that_vanishes_while_the_lab_comes_up_is_said(run_dir, monkeypatch):
+    lab = session.LabSession(LOADED.fabric, target="soft", run_dir=run_dir)
+    monkeypatch.setattr(lab.emulation, "start", lambda *_, **__: shutil.rmtree(run_dir))
+    with pytest.raises(RunError, match="was removed while the lab ran"):
+        lab.start(lambda *_: None)
+    lab._vigil.stop()

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from mrclab import HOME
-from mrclab.lab.errors import Interrupted, ScenarioError
+from mrclab.lab.errors import Interrupted, RunError, ScenarioError
+from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.report import results
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.interrupts import guarded
@@ -215,3 +216,16 @@ def test_a_signal_while_the_run_is_collected_or_judged_costs_nothing_that_was_do
     assert f"what was done until then is in {directory}" in said
     monkeypatch.undo()
     assert runner.finish(directory).measures.strikes
+
+
+def test_what_cannot_be_healed_does_not_hide_why_the_run_ended(tmp_path, monkeypatch):
+    def fails(what):
+        def fail(*_arguments):
+            raise RunError(what)
+
+        return fail
+
+    monkeypatch.setattr(TimeLine, "heal_all", fails("cut could not be healed"))
+    assert run(SMALL, tmp_path).trouble == "cut could not be healed"
+    monkeypatch.setattr(TimeLine, "advance", fails("a helper was killed"))
+    assert run(SMALL, tmp_path).trouble == "a helper was killed"

@@ -9,7 +9,7 @@ from typing import Any
 
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import processes
-from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.linux.emulation import Emulation, ending
 from mrclab.topo.linux.patience import Patience
 
 START_TIMEOUT = 20.0  # seconds for a helper to load its program; it takes some tenths
@@ -61,8 +61,8 @@ class Helper:
         output = self._said(END_TIMEOUT, "end")
         assert self._process.stdout is not None
         self._process.stdout.close()
-        if self._process.wait():
-            raise EmulationError(f"{self.name} failed; see {self._log}")
+        if status := self._process.wait():
+            raise EmulationError(f"{self.name} {ending(status)}; see {self._log}")
         return json.loads(output)
 
     @property

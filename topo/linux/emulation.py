@@ -51,6 +51,7 @@ class Emulation:
         self.target = targets.choose(target) if target is None or isinstance(target, str) else target
         self.pace = Pace()  # what the machine has shown so far: limits of waits stretch with it
         self.network: Any = None  # Mininet's view, for its command line
+        self.begun = False  # something of it was made
         self._state: RunState | None = None
         self._namespaces: dict[str, int] = {}  # node → descriptor
         self._switches: dict[str, subprocess.Popen[bytes]] = {}
@@ -85,6 +86,7 @@ class Emulation:
             with _undisturbed():
                 self._state = RunState.claim(self.run_dir.parent, lambda line: progress(line, 0, 0))
             self._state.make_directory(self.run_dir)
+            self.begun = True
             (self.run_dir / "log").mkdir(mode=0o755)
             self._start_nodes(nodes, progress)
             self._start_cables(nodes, progress)
@@ -188,10 +190,10 @@ class Emulation:
         """How processes ended that did, by name, those included that hold the namespaces of nodes."""
         with self._lock:
             every = {**self._switches, **self._others}
-            found = {name: _ending(process.returncode) for name, process in every.items() if process.poll() is not None}
+            found = {name: ending(process.returncode) for name, process in every.items() if process.poll() is not None}
             nodes = self._namespaces if self.network is not None else ()
             gone = [node for node in nodes if self.network[node].shell.poll() is not None]
-            return found | {f"shell-{node}": _ending(self.network[node].shell.returncode) for node in gone}
+            return found | {f"shell-{node}": ending(self.network[node].shell.returncode) for node in gone}
 
     @property
     def has_files(self) -> bool:
@@ -335,7 +337,7 @@ class Emulation:
             for name, launch in launches.items():
                 if (status := self._switches[name].poll()) is not None:
                     last = f"its last words were: {_last_line(launch.log)} (its log is log/{launch.log.name})"
-                    raise EmulationError(f"switch {name} {_ending(status)} at start: {last}")
+                    raise EmulationError(f"switch {name} {ending(status)} at start: {last}")
             for name, launch in list(waiting.items()):
                 if self.target.answers(launch, self._namespaces[name]):
                     del waiting[name]
@@ -360,7 +362,7 @@ class Emulation:
         return process
 
 
-def _ending(status: int) -> str:
+def ending(status: int) -> str:
     """How a process ended, in words."""
     if status >= 0:
         return f"ended with status {status}"

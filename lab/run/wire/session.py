@@ -28,7 +28,7 @@ from mrclab.lab.run.world import KINDS, Progress
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
-from mrclab.topo.errors import MachineTooSlow
+from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.patience import Patience
 from mrclab.topo.model import Fabric
@@ -79,13 +79,21 @@ class LabSession(Lab):
     def start(self, progress: Progress) -> None:
         """Bring everything up and wait until the controller has verified every cable.
 
-        What fails leaves the run directory, to be collected, until `close`.
+        What fails leaves the run directory, to be collected, until `close`. RunError once something was made.
         """
-        began = time.monotonic()
         try:
-            self.emulation.start(progress, keep_files=True)
-        except MachineTooSlow as error:
-            raise as_run_error(error) from None
+            self._bring_up(progress)
+        except EmulationError as error:
+            if self.emulation.begun:
+                raise as_run_error(error) from None
+            raise
+        except OSError as error:
+            self.check()
+            raise RunError(f"the run directory {self.run_dir} takes no more files: {error.strerror}") from None
+
+    def _bring_up(self, progress: Progress) -> None:
+        began = time.monotonic()
+        self.emulation.start(progress, keep_files=True)
         self._vigil.start(self._abort)
         for folder in ("history", "node", "files"):
             (self.run_dir / folder).mkdir()
