@@ -1,17 +1,19 @@
-"""The transport's frames as objects: the path, the headers behind UDP as they are packed, the payload where it lies.
+"""The transport's frames as objects: the path, what the receiver will read in the headers, the payload where it lies.
 
-What a wire form costs is left out: the bytes before BTH, checksums, and a copy of the payload. What the receiver would
-find is the same, to the last bit of every field; a frame that was turned into bytes on its way is read as bytes.
+What a wire form costs is left out: packing and parsing, checksums, and a copy of the payload. What the receiver would
+find is the same, to the last bit of every field; a frame that was turned into bytes on its way is read as bytes. Data
+and SACKs are read before they are sent; the headers of all other packets are few and packed.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from mrclab.hosts.mrc.evs.paths import EvRoute
+from mrclab.hosts.mrc.evs.paths import Content, EvRoute, control_body
 from mrclab.hosts.mrc.packets import codec as mrc
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.packet import MrcPacket, MrcParser
+from mrclab.hosts.mrc.recovery.sent import SentPacket
 from mrclab.hosts.nic import seam
 from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets import wire
@@ -30,25 +32,24 @@ _ROCE_START = rh.BTH_AT
 _TRIMMED = frozenset({int(h.Dscp.TRIMMED), int(h.Dscp.TRIMMED_LASTHOP)})
 _BTH_LEN = wire.BTH.size
 _NOMINAL_REST = 8 + wire.ICRC_LEN + 40  # UDP header, ICRC, and the inner IPv6 header
+_CONTROL_CLASS = h.Dscp.CONTROL << 2
 _NOTHING = memoryview(b"")
 
 
-def _made(path: Any, traffic_class: int, body: bytes, payload: memoryview | None, start: int) -> SimFrame:
-    """A frame as it leaves its host."""
+def _made(
+    path: Any, traffic_class: int, headers: int, payload: memoryview | None, body: bytes, read: MrcPacket | None
+) -> SimFrame:
+    """A frame as it leaves its host, with so many bytes of headers."""
     frame = SimFrame.__new__(SimFrame)
-    frame.path, frame.body, frame.payload, frame.raw = path, body, payload, None
-    size = len(body) + start + wire.ICRC_LEN
+    frame.path, frame.body, frame.payload, frame.read, frame.raw = path, body, payload, read, None
+    size = headers + wire.ICRC_LEN
     if payload is not None:
         size += len(payload) + 3 & -4
     frame.size = size
     frame.dscp, frame.ecn = traffic_class >> 2, traffic_class & 3
-    frame.usids = path.usids
-    frame.ev = path.entropy
-    frame.flow = path.flow
     frame.hops = HOP_LIMIT
     frame.at = frame.fault = frame.leave = 0
     frame.trimmed = frame.marked = frame.gone = False
-    frame.trimmable = start == _MRC_START
     return frame
 
 
@@ -69,11 +70,56 @@ class ObjectPath(EvRoute):
 
     def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> SimFrame:
         """A frame as an object."""
-        return _made(self, traffic_class, body, payload, _MRC_START)
+        return self._frame(traffic_class, _MRC_START + len(body), payload, body, None)
 
-    def pack(self, traffic_class: int, body: bytes, payload: memoryview | None) -> seam.Frame:
+    def write(
+        self, traffic_class: int, packet: SentPacket, qpn: int, psn: int, flags: int, payload: memoryview | None
+    ) -> SimFrame:
+        """A data packet as its receiver will read it."""
+        message, size = packet.message, packet.size
+        read = MrcPacket()
+        read.source, read.entropy = self.source, self.entropy
+        read.op, read.dqpn, read.flags, read.psn = packet.op, qpn, flags, psn
+        read.view, read.body_at, read.size = _NOTHING if payload is None else payload, 0, size
+        read.rqmsn, read.msn = message.rqmsn, message.msn
+        read.va, read.rkey, read.dma_length = message.remote_va + packet.offset, message.rkey, message.length
+        if flags & h.FLAG_TS:
+            headers, read.timestamp = h.WRITE_TS.size, packet.ts
+        else:
+            headers, read.timestamp = h.WRITE_PLAIN.size, 0
+        if message.imm is not None and packet.op in h.WITH_IMM:
+            headers += wire.IMMEDIATE.size
+            read.imm = message.imm
+        read.nominal = headers + (size + 3 & -4) + _NOMINAL_REST
+        return self._frame(traffic_class, _MRC_START + headers, payload, b"", read)
+
+    def control(self, op: int, qpn: int, psn: int, content: Content) -> SimFrame:
+        """A SACK as its receiver will read it; of the others there are few."""
+        if not isinstance(content, h.Sack):
+            return self.frame(_CONTROL_CLASS, control_body(op, qpn, psn, content))
+        read = MrcPacket()
+        read.source, read.entropy = self.source, self.entropy
+        read.op, read.dqpn, read.flags, read.psn = op, qpn, 0, psn
+        read.view, read.body_at, read.size = _NOTHING, 0, 0
+        read.timestamp = 0
+        read.content = content
+        headers = _BTH_LEN + h.SETH.size
+        read.nominal = headers + _NOMINAL_REST
+        return self._frame(_CONTROL_CLASS, _MRC_START + headers, None, b"", read)
+
+    def _frame(
+        self, traffic_class: int, headers: int, payload: memoryview | None, body: bytes, read: MrcPacket | None
+    ) -> SimFrame:
+        frame = _made(self, traffic_class, headers, payload, body, read)
+        frame.usids, frame.flow = self.usids, self.flow
+        frame.ev = self.entropy
+        frame.trimmable = True
+        return frame
+
+    def pack(self, frame: SimFrame) -> seam.Frame:
         """The same frame in bytes."""
-        return super().frame(traffic_class, body, payload)
+        body = frame.body if frame.read is None else _packed(frame.read)
+        return super().frame(frame.dscp << 2 | frame.ecn, body, frame.payload)
 
 
 class ObjectParser(MrcParser):
@@ -94,32 +140,51 @@ class ObjectParser(MrcParser):
             raise DiscardError("foreign")
         if path.usids[frame.at] != self._usid or path.inner != self._address:
             raise DiscardError("misdelivered")
-        body, payload = frame.body, frame.payload
-        packet = MrcPacket()
+        packet: MrcPacket = frame.read or _unpacked(frame.body, frame.payload)
+        packet.source, packet.entropy = path.source, path.entropy
         packet.port = self._port
-        packet.source = path.source
         packet.ce = frame.ecn == wire.ECN_CE
         packet.dscp = frame.dscp
         packet.trimmed = trimmed = frame.dscp in _TRIMMED
-        packet.entropy = path.entropy
-        size = 0 if payload is None else len(payload)
-        packet.nominal = len(body) + (size + 3 & -4) + _NOMINAL_REST
-        packet.op = op = body[0]
-        if op in h.WRITES:
-            packet.size = size
-            packet.view, packet.body_at = _NOTHING if payload is None else payload, 0
-            flags_psn = _read_write(packet, body)
-            if trimmed:
-                packet.size = 0
-        else:
-            if trimmed:
+        if trimmed:
+            if packet.op not in h.WRITES:
                 raise DiscardError("malformed")
-            packet.view, packet.body_at = memoryview(body), _BTH_LEN
-            packet.size = packet.timestamp = 0
-            _, _, _, packet.dqpn, flags_psn = wire.BTH.unpack_from(body)
-        packet.flags = flags_psn >> 24
-        packet.psn = flags_psn & PSN_MASK
+            packet.size = 0
         return packet
+
+
+def _unpacked(body: bytes, payload: memoryview | None) -> MrcPacket:
+    """What these bytes behind UDP say."""
+    packet = MrcPacket()
+    size = 0 if payload is None else len(payload)
+    packet.nominal = len(body) + (size + 3 & -4) + _NOMINAL_REST
+    packet.op = op = body[0]
+    packet.content = None
+    if op in h.WRITES:
+        packet.size = size
+        packet.view, packet.body_at = _NOTHING if payload is None else payload, 0
+        flags_psn = _read_write(packet, body)
+    else:
+        packet.view, packet.body_at = memoryview(body), _BTH_LEN
+        packet.size = packet.timestamp = 0
+        _, _, _, packet.dqpn, flags_psn = wire.BTH.unpack_from(body)
+    packet.flags = flags_psn >> 24
+    packet.psn = flags_psn & PSN_MASK
+    return packet
+
+
+def _packed(packet: MrcPacket) -> bytes:
+    """BTH and what follows up to the payload."""
+    if packet.op not in h.WRITES:
+        return control_body(packet.op, packet.dqpn, packet.psn, packet.sack())
+    start = packet.op, wire.MIGRATED | (-len(packet.view) & 3) << wire.PAD_SHIFT, wire.P_KEY, packet.dqpn
+    flags_psn, reth = packet.flags << 24 | packet.psn, (packet.va, packet.rkey, packet.dma_length)
+    if packet.flags & h.FLAG_TS:
+        time = packet.timestamp, h.TSETH_WORD
+        body = h.WRITE_TS.pack(*start, flags_psn, packet.rqmsn, packet.msn, *time, *reth)
+    else:
+        body = h.WRITE_PLAIN.pack(*start, flags_psn, packet.rqmsn, packet.msn, *reth)
+    return body + wire.IMMEDIATE.pack(packet.imm) if packet.op in h.WITH_IMM else body
 
 
 def _read_write(packet: MrcPacket, body: bytes) -> int:
@@ -145,23 +210,26 @@ def _read_write(packet: MrcPacket, body: bytes) -> int:
 class ObjectPlainPath(PlainPath):
     """One 5-tuple out of one NIC port, as numbers."""
 
-    __slots__ = ("destination", "entropy", "flow", "source", "usids")
+    __slots__ = ("destination", "entropy", "flow", "source")
 
     def __init__(self, macs: bytes, source: bytes, destination: bytes, sport: int) -> None:
         super().__init__(macs, source, destination, sport)
         self.source, self.destination = source, destination
-        self.usids = None
         self.entropy = sport
         numbers = int.from_bytes(source, "big"), int.from_bytes(destination, "big")
         self.flow: Flow | None = (*numbers, 0, wire.NEXT_UDP, sport, wire.UDP_PORT)
 
     def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> SimFrame:
         """A frame as an object."""
-        return _made(self, traffic_class, body, payload, _ROCE_START)
+        frame = _made(self, traffic_class, _ROCE_START + len(body), payload, body, None)
+        frame.usids, frame.flow = None, self.flow
+        frame.ev = self.entropy
+        frame.trimmable = False
+        return frame
 
-    def pack(self, traffic_class: int, body: bytes, payload: memoryview | None) -> seam.Frame:
+    def pack(self, frame: SimFrame) -> seam.Frame:
         """The same frame in bytes."""
-        return super().frame(traffic_class, body, payload)
+        return super().frame(frame.dscp << 2 | frame.ecn, frame.body, frame.payload)
 
 
 def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.RocePacket:

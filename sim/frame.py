@@ -14,6 +14,7 @@ from mrclab.topo import srv6
 from mrclab.topo.numbers import HOP_LIMIT, LINK_CHECK_ETHERTYPE, MRC_UDP_PORT
 
 if TYPE_CHECKING:
+    from mrclab.hosts.mrc.packets.packet import MrcPacket
     from mrclab.hosts.nic import seam
 
 MALFORMED, FOREIGN, HOPS_OVER, UNKNOWN_USID, USID_MISS, IPV6_MISS = range(1, 7)
@@ -45,7 +46,7 @@ def usids_of(address: int) -> tuple[int, ...] | None:
 class Packer(Protocol):
     """A path that can say how a frame on it looks as bytes."""
 
-    def pack(self, traffic_class: int, body: bytes, payload: memoryview | None) -> seam.Frame:
+    def pack(self, frame: SimFrame) -> seam.Frame:
         """The frame as its host sends it."""
 
 
@@ -54,7 +55,7 @@ class SimFrame:
 
     __slots__ = (
         "at", "body", "dscp", "ecn", "ev", "fault", "flow", "gone", "hops", "leave", "marked", "path", "payload", "raw",
-        "size", "trimmable", "trimmed", "usids",
+        "read", "size", "trimmable", "trimmed", "usids",
     )  # fmt: skip
 
     size: int  # bytes of the whole Ethernet frame, without FCS
@@ -72,7 +73,8 @@ class SimFrame:
     gone: bool  # lost while it waited in a switch that died
     leave: int  # when it leaves the queue it is in
     path: Packer | None
-    body: bytes  # BTH to the payload, where `path` is given
+    body: bytes  # BTH to the payload, where `path` is given and `read` is not
+    read: MrcPacket | None  # what its receiver will read
     payload: memoryview | None
     raw: bytes | None
 
@@ -93,12 +95,13 @@ class SimFrame:
 
     def _packed(self) -> seam.Frame:
         assert self.path is not None
-        return self.path.pack(self.dscp << 2 | self.ecn, self.body, self.payload)
+        return self.path.pack(self)
 
     def copy(self) -> SimFrame:
         """A second frame like it."""
         made = SimFrame.__new__(SimFrame)
         made.path, made.body, made.payload, made.raw = self.path, self.body, self.payload, self.raw
+        made.read = self.read
         made.size, made.dscp, made.ecn, made.ev = self.size, self.dscp, self.ecn, self.ev
         made.usids, made.at, made.hops, made.flow = self.usids, self.at, self.hops, self.flow
         made.fault, made.trimmable, made.trimmed = self.fault, self.trimmable, self.trimmed
@@ -148,7 +151,7 @@ def _set_class(data: bytearray, at: int, traffic_class: int) -> None:
 def of_bytes(raw: bytes) -> SimFrame:
     """A frame that came as bytes, read as far as the P4 program parses it."""
     frame = SimFrame.__new__(SimFrame)
-    frame.raw, frame.path, frame.body, frame.payload = raw, None, b"", None
+    frame.raw, frame.path, frame.body, frame.payload, frame.read = raw, None, b"", None, None
     frame.size = len(raw)
     frame.dscp = frame.ecn = frame.ev = frame.at = frame.leave = 0
     frame.hops = HOP_LIMIT

@@ -289,7 +289,7 @@ class MrcQueuePair(
         """A SACK for the sending half."""
         if self.state is not QpState.RTS:
             return
-        sack = h.Sack.unpack(packet.view, packet.body_at)
+        sack = packet.sack()
         sent_at = None
         if sack.probe_reply:
             sent_at = self.prober.answered(sack.offset, sack.mark, now)

@@ -31,10 +31,7 @@ if TYPE_CHECKING:
 _FLIGHT = PacketState.FLIGHT
 _LOST = PacketState.LOST
 
-# of other modules, but needed once per packet
-_MIGRATED, _PAD_SHIFT, _P_KEY = wire.MIGRATED, wire.PAD_SHIFT, wire.P_KEY
-_FLAG_TS, _TS_MASK, _TSETH_WORD, _WITH_IMM = h.FLAG_TS, h.TS_MASK, h.TSETH_WORD, h.WITH_IMM
-_pack_with_time = h.WRITE_TS.pack
+_TS_MASK = h.TS_MASK
 _TC_DATA = h.Dscp.TRIMMABLE << 2 | wire.ECN_ECT
 _TC_RETX = h.Dscp.TRIMMABLE_RETX << 2 | wire.ECN_ECT
 _TC_NO_TRIM = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
@@ -68,7 +65,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         s = qp.settings
         self._mtu = s.path_mtu
         self._full_nominal = s.path_mtu + (-s.path_mtu & 3) + qp.overhead
-        self._timestamps = s.timestamps
+        self._flags = h.FLAG_TS if s.timestamps else 0  # of every packet
         self._stats = qp.stats
         self._wants_ack = qp.cc.wants_ack
         self._allows = qp.cc.allows
@@ -246,28 +243,10 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         offset = packet.offset
         message = packet.message
         payload = message.view[offset : offset + size] if size else None
-        frame = ev.path.frame(traffic_class, self._headers(packet, flags), payload)
+        psn = packet.seq + self.first_psn & PSN_MASK
+        frame = ev.path.write(traffic_class, packet, self.qp.remote_qpn, psn, flags | self._flags, payload)
         region = message.region
         return None if region is not None and region.fault and self.region_gone(message) else frame
-
-    def _headers(self, packet: SentPacket, flags: int) -> bytes:
-        """BTH to RETH, and the immediate where there is one."""
-        message = packet.message
-        op = packet.op
-        padding = _MIGRATED | (-packet.size & 3) << _PAD_SHIFT
-        psn = packet.seq + self.first_psn & PSN_MASK
-        va = message.remote_va + packet.offset
-        if self._timestamps:
-            body = _pack_with_time(
-                op, padding, _P_KEY, self.qp.remote_qpn, (flags | _FLAG_TS) << 24 | psn,
-                message.rqmsn, message.msn, packet.ts, _TSETH_WORD, va, message.rkey, message.length,
-            )  # fmt: skip
-        else:
-            body = h.WRITE_PLAIN.pack(
-                op, padding, _P_KEY, self.qp.remote_qpn, flags << 24 | psn,
-                message.rqmsn, message.msn, va, message.rkey, message.length,
-            )  # fmt: skip
-        return body + wire.IMMEDIATE.pack(message.imm) if op in _WITH_IMM else body
 
     # --- silence ----------------------------------------------------------------------------------
 

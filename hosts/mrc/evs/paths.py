@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.packets.writes import write_headers
 from mrclab.hosts.rdma.packets import wire
-from mrclab.hosts.rdma.packets.path import Route
+from mrclab.hosts.rdma.packets.path import Frame, Route
 from mrclab.topo import srv6
+
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.recovery.sent import SentPacket
+
+_CONTROL_CLASS = h.Dscp.CONTROL << 2
+
+
+class Content(Protocol):
+    """What stands behind BTH."""
+
+    def pack(self) -> bytes:
+        """As bytes."""
+
+
+def control_body(op: int, qpn: int, psn: int, content: Content) -> bytes:
+    """BTH of a control packet, and what stands behind it."""
+    return wire.BTH.pack(op, wire.MIGRATED, wire.P_KEY, qpn, psn) + content.pack()
 
 
 class EvRoute(Route):
@@ -34,6 +54,16 @@ class EvRoute(Route):
         self.destination = srv6.address(template, value)  # of the outer header
         self._addresses = self.source + srv6.to_bytes(destination)
         self._sport, self._flow = srv6.ev_to_wire(value)
+
+    def write(
+        self, traffic_class: int, packet: SentPacket, qpn: int, psn: int, flags: int, payload: memoryview | None
+    ) -> Frame:
+        """A data packet of the requestor's, with BTH's `flags` and PSN."""
+        return self.frame(traffic_class, write_headers(packet, qpn, psn, flags), payload)
+
+    def control(self, op: int, qpn: int, psn: int, content: Content) -> Frame:
+        """A packet of the control class."""
+        return self.frame(_CONTROL_CLASS, control_body(op, qpn, psn, content))
 
     def _prefix(self, traffic_class: int, udp_len: int) -> bytes:
         word = 6 << 28 | traffic_class << 20 | self._flow

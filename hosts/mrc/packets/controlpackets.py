@@ -56,7 +56,7 @@ class SackItem:
         """Build it for a path."""
         qp = self.qp
         qp.stats.sacks_sent += 1
-        return control_frame(path, h.MrcOpcode.SACK, qp.remote_qpn, 0, qp.sack(self, now).pack())
+        return path.control(h.MrcOpcode.SACK, qp.remote_qpn, 0, qp.sack(self, now))
 
 
 class NackItem:

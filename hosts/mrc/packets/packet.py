@@ -35,6 +35,7 @@ class MrcPacket:
     __slots__ = (
         "body_at",
         "ce",
+        "content",
         "dma_length",
         "dqpn",
         "dscp",
@@ -73,12 +74,17 @@ class MrcPacket:
     body_at: int  # offset of the payload, or of what follows BTH
     size: int  # payload bytes
     timestamp: int
+    content: h.Sack | None  # of a SACK, where it was not sent as bytes
     dma_length: int
     imm: int
     msn: int
     rqmsn: int
     rkey: int
     va: int
+
+    def sack(self) -> h.Sack:
+        """What a SACK says; struct.error where it is too short."""
+        return self.content or h.Sack.unpack(self.view, self.body_at)
 
     def payload(self) -> memoryview:
         """The bytes to place."""
@@ -201,6 +207,7 @@ def _parse_bth(packet: MrcPacket) -> int:
     packet.flags = flags_psn >> 24
     packet.psn = flags_psn & PSN_MASK
     packet.body_at = h.BODY_AT
+    packet.content = None
     packet.timestamp = 0
     packet.size = 0
     return int(pad_byte) >> wire.PAD_SHIFT & 3
