@@ -23,6 +23,16 @@ class Codecs(NamedTuple):
 WIRE = Codecs(mrc.WIRE, roce.WIRE)
 
 
+def draws(seed: int, host: str, repeatable: bool) -> tuple[random.Random, random.Random]:
+    """What a host draws EVs and source ports from, and what keys and first PSNs: the system, or, repeatable, the seed.
+
+    They are two, so that the same seed gives the same EVs whether or not keys are secret.
+    """
+    return random.Random(f"{seed}/{host}"), random.Random(
+        f"{seed}/{host}/keys"
+    ) if repeatable else random.SystemRandom()
+
+
 def endpoint(
     config: NodeConfig,
     rng: random.Random,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from ruamel.yaml import YAML
 
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.memory.memory import Plain
-from mrclab.hosts.transports import WIRE
+from mrclab.hosts.transports import WIRE, draws
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.breakage import KINDS, SimBreakage
 from mrclab.sim.clock import Clock, ticks
@@ -137,14 +136,16 @@ class SimWorld:
 
     def _start_host(self, name: str) -> None:
         config = self._controller.configs[name]
+        rng, secrets = draws(self.seed, name, repeatable=True)
         host = RunningHost(
             config,
-            random.Random(f"{self.seed}/{name}"),
+            rng,
             functools.partial(SimNic, self._clock, self.sim.nic_cable, self._wire_format),
             Plain(),
             functools.partial(self._host_record, name),
             functools.partial(self._tell, name),
             began=self.now,
+            secrets=secrets,
             codecs=WIRE if self._wire_format else OBJECTS,
         )
         self.hosts[name] = host

@@ -7,7 +7,6 @@ host's network namespace. SIGTERM ends it cleanly.
 import argparse
 import logging
 import os
-import random
 import signal
 import socket
 import sys
@@ -29,6 +28,7 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.nic.nic import Nic
 from mrclab.hosts.nic.packetsocket import PacketSocketError
 from mrclab.hosts.nic.seam import Transport
+from mrclab.hosts.transports import draws
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.server import Server
 from mrclab.topo.nodeconfig import NodeConfig, NodeConfigError, load
@@ -53,8 +53,7 @@ class Agent:
         config = load(config_path)
         self._history = AgentHistory(history_path, config.host.name)
         self._server: Server | None = None
-        rng = random.Random(f"{seed}/{config.host.name}")
-        secrets = None if repeatable else random.SystemRandom()
+        rng, secrets = draws(seed, config.host.name, repeatable)
         host = RunningHost(
             config, rng, self._make_nic, Mapped(), self._record, self._tell, transport, time.monotonic(), secrets
         )

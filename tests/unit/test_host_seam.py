@@ -11,6 +11,7 @@ from mrclab.hosts.agent import api
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.nic.seam import PortCounters
+from mrclab.hosts.transports import draws
 from mrclab.rpc.dispatch import Operations
 from mrclab.rpc.errors import RpcError
 
@@ -97,6 +98,33 @@ def test_a_sample_is_taken_every_tenth_of_a_second(host, written):
     assert host.call("samples", since=0.0) == {"samples": [written[-1]]}
 
 
+def test_the_first_sample_is_of_the_hosts_start(host, written):
+    for work in host.nic.pending:
+        work(0.0)
+    assert [(record["t"], record["kind"]) for record in written] == [(0.0, "sample")]
+
+
+@pytest.mark.parametrize("kind", ["mrc", "roce"])
+def test_a_seed_draws_the_same_paths_whether_or_not_keys_are_secret(kind):
+    """The wire keeps keys secret and virtual time cannot: for the same seed their QPs go the same ways all the same."""
+
+    def paths(repeatable):
+        rng, secrets = draws(1, "h1", repeatable)
+        seen = lambda _now, entry: entry  # noqa: E731
+        made = RunningHost(node_config(1), rng, HandNic, Plain(), seen, lambda *_: None, kind, secrets=secrets)
+        for port in made.nic.ports:
+            made.transport.port_event(port.number, True, 0.0)
+        for _ in range(3):
+            qp = made.call("create_qp", peer="h3")["qp"]
+            made.call("modify_qp", qp=qp, state="INIT")
+        fields = ("qp", "ev", "sport")
+        told = made.call("stats")
+        return [[row.get(name) for name in fields] for row in (*told["qps"], *told["paths"])]
+
+    assert len(paths(True)) >= 3
+    assert paths(True) == paths(True) == paths(False)
+
+
 def test_a_newer_node_config_reaches_nic_and_transport_and_an_older_one_neither(host):
     newer = node_config(1).model_copy(update={"version": 7})
     assert host.call("update_config", config=newer.model_dump(mode="json")) == {"version": 7}
@@ -136,6 +164,7 @@ def test_hosts_of_one_process_share_what_checks_their_arguments(host, monkeypatc
     def refuse(*_arguments, **_options):
         raise AssertionError("made anew")
 
+    assert host.call("hello")["host"] == "h1"
     monkeypatch.setattr(api, "validate_call", refuse)
     another = RunningHost(
         node_config(3), random.Random(1), HandNic, Plain(), lambda _now, entry: entry, lambda *_: None
