@@ -21,7 +21,7 @@ from mrclab.experiments.paper import page as paper
 from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
 from mrclab.experiments.worlds import cli as bothworlds
-from mrclab.lab.command import capture, execute, grade, held, operations, suitecli, ui, up
+from mrclab.lab.command import capture, execute, grade, held, operations, suitecli, ui, up, watched
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.display import sink, terminal
@@ -119,6 +119,11 @@ def run(
     ] = None,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
+    ui: up.Ui = False,
+    browser: up.Open = False,
+    place: Annotated[
+        Path | None, typer.Option(help="virtual time: keep its history here while it runs, for `mrclab ui PLACE`")
+    ] = None,
     force: Force = False,
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: held, 1: failed or broke off, 3: machine too slow."""
@@ -135,16 +140,20 @@ def run(
         return
     _warn(worlds.check_machine(*chosen, force=force))
     if len(chosen) > 1:
+        if ui or browser:
+            raise LabError("the live page shows one run; choose one with --variant")
         with progressbar.shown(err) as progress:
             made = suite.Suite(results_dir, progress, progressbar.teller(progress), target, context.obj)
             result = suitereport.run(made, chosen, loaded.scenario.name, err)
         suitereport.show(result, out)
         raise typer.Exit(result.status)
-    with progressbar.shown(err) as progress:
+    with progressbar.shown(err) as progress, watched.Watched(context.obj, place, err, ui=ui, browser=browser) as shown:
         outcome = runner.run_scenario(
-            chosen[0], results_dir, progress, progressbar.teller(progress), target, context.obj
+            chosen[0], results_dir, progress, progressbar.teller(progress), target, context.obj, show=shown.show
         )
-    _report(outcome)
+        progress.bar.stop()
+        _report(outcome)
+        shown.linger()
     if not outcome.ok:
         raise typer.Exit(3 if outcome.state == "invalid" else 1)
 

@@ -1,6 +1,6 @@
-"""The command `mrclab ui`: the page of the running lab, or of a finished run. It only reads words and calls others."""
+"""The command `mrclab ui`: the page of the running lab, of a finished run, or of a scenario that is being written."""
 
-import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,31 +12,62 @@ from mrclab.lab.command.held import held_run_dir
 from mrclab.lab.command.operations import out, running_lab
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import service
-from mrclab.lab.ui.sources import Live, Replay
+from mrclab.lab.ui.sources import Blank, Live, Replay, Source
 
 app = typer.Typer()
 
-Results = Annotated[
-    Path | None, typer.Argument(metavar="[RESULT_DIR]", help="a finished run; default: the running lab")
+What = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[RESULT_DIR|SCENARIO|PLACE]",
+        help="a finished run; a scenario file, to write and run it; where a lab keeps its history; default: the"
+        " running lab",
+    ),
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="on the loopback address; 0: any that is free")]
+Open = Annotated[bool, typer.Option("--open", help="open it in the browser as well")]
+Results = Annotated[Path, typer.Option(help="where runs from the scenario editor put their result directories")]
+Attended = Annotated[bool, typer.Option("--attended", hidden=True, help="end with standard input")]
 
 
 @app.command()
-def ui(context: typer.Context, results: Results = None, port: Port = 0) -> None:
-    """Show the running lab, or replay a finished run, in a browser: prints the address, ends with Ctrl-C."""
-    if results is not None:
-        serve(Replay(results), None, port)
-        return
-    place = held_run_dir(context.obj)
-    source = Live(place, alive(context.obj, place))
+def ui(
+    context: typer.Context,
+    what: What = None,
+    port: Port = 0,
+    results: Results = Path("results"),
+    browser: Open = False,
+    attended: Attended = False,
+) -> None:
+    """Show the running lab, replay a finished run, or write a scenario, in a browser: prints the address."""
     try:
-        serve(source, partial(service.ask, place), port)
+        from mrclab.lab.ui.editor import EXAMPLE, Editor  # noqa: PLC0415 - only those who want the page pay for it
+        from mrclab.lab.ui.serve import serve  # noqa: PLC0415
+        from mrclab.lab.ui.server import LivePage  # noqa: PLC0415
+    except ImportError as error:
+        raise LabError(f"the page needs {error.name}; install it with `pip install mrclab[ui]`") from None
+    source, operate, text = _source(context.obj, what)
+    editor = Editor(text or EXAMPLE, results, context.obj)
+    try:
+        serve(LivePage(source, operate, editor=editor), port, _say, browser=browser, attended=attended)
     finally:
         source.stop()
+        editor.close()
 
 
-def alive(run_dir: Path, place: Path) -> Callable[[], bool]:
+def _source(run_dir: Path, what: Path | None) -> tuple[Source, Any, str]:
+    """Frames, what carries out clicks, and a scenario's text."""
+    if what is not None and what.is_file():
+        text = what.read_text(encoding="utf-8")
+        return Blank(text, str(what)), None, text
+    if what is not None and not (what / "history").is_dir():
+        return Replay(what), None, ""
+    place = held_run_dir(run_dir) if what is None else what
+    operate = partial(service.ask, place) if (place / service.SOCKET).exists() else None
+    return Live(place, _alive(run_dir, place)), operate, ""
+
+
+def _alive(run_dir: Path, place: Path) -> Callable[[], bool]:
     """Whether the lab at a place is still there; LabError where none is."""
     if place == run_dir:
         from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
@@ -46,23 +77,6 @@ def alive(run_dir: Path, place: Path) -> Callable[[], bool]:
     return (place / "fabric.yaml").exists
 
 
-def serve(source: Live | Replay, operate: Any, port: int) -> None:
-    """Serve one source on the loopback address until a signal comes. LabError where the port is taken."""
-    try:
-        import uvicorn  # noqa: PLC0415 - only those who want the page pay for it
-
-        from mrclab.lab.ui.server import LivePage  # noqa: PLC0415
-    except ImportError as error:
-        raise LabError(f"the page needs {error.name}; install it with `pip install mrclab[ui]`") from None
-
-    page = LivePage(source, operate)
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-    except OSError as error:
-        raise LabError(f"cannot listen on port {port}: {error.strerror}; choose another with --port") from None
-    listener.listen()
-    out.print(page.address(listener.getsockname()[1]), soft_wrap=True)
-    config = uvicorn.Config(page.app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-    uvicorn.Server(config).run(sockets=[listener])
+def _say(address: str) -> None:
+    out.print(address, soft_wrap=True)
+    sys.stdout.flush()

@@ -1,7 +1,6 @@
 """The command `mrclab up`: a lab with a prompt; and each of the prompt's words as a command for a second terminal."""
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -24,10 +23,11 @@ from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.prompt.words import WORDS
 from mrclab.lab.run import size, suite, worlds
-from mrclab.lab.run.wire.attach import store_fabric
+from mrclab.lab.run.place import Mirror
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
+from mrclab.lab.ui.beside import PageBeside
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -45,6 +45,8 @@ Script = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")]
 Pace = Annotated[float, typer.Option(min=1e-9, help="virtual time: seconds of it per second here")]
+Ui = Annotated[bool, typer.Option("--ui", help="with the live page: prints its address")]
+Open = Annotated[bool, typer.Option("--open", help="with the live page, opened in the browser")]
 Words = Annotated[
     list[str] | None, typer.Argument(metavar="[WORDS]...", help="what follows the word; see `mrclab up`, help")
 ]
@@ -60,6 +62,8 @@ def up(
     mapper: Mapper = False,
     script: Script = None,
     pace: Pace = 1.0,
+    ui: Ui = False,
+    browser: Open = False,
     force: Force = False,
 ) -> None:
     """Bring a lab up and open a prompt; the lab goes when the prompt ends."""
@@ -73,6 +77,7 @@ def up(
     if chosen == "wire" and (warning := size.check(fabric.spec, force=force)):
         err.print(f"mrclab: {warning}", soft_wrap=True, highlight=False, markup=False)
     with ExitStack() as stack:
+        page = stack.enter_context(PageBeside(context.obj, _say_plainly, browser=browser))
         with progressbar.shown(err) as progress:
             lab: Any = stack.enter_context(
                 worlds.world_up(
@@ -84,12 +89,14 @@ def up(
         virtual = chosen == "sim"
         if not virtual:
             lab.forgiving = True
-        run_dir = stack.enter_context(_place(lab)) if virtual else context.obj
-        mirror = _mirror(lab, run_dir) if virtual else (lambda: None)
+        told = stack.enter_context(_mirrored(lab)) if virtual else None
+        run_dir, mirror = (told.place, told.write) if told else (context.obj, lambda: None)
         controller = None if virtual else partial(operations.ask, lab)
         setting = _setting(chosen, asked, probing)
         desk = stack.enter_context(Desk(lab, pace if virtual else None, mirror, controller, setting).open())
         stack.enter_context(service.served(desk, run_dir))
+        if ui or browser:
+            page.show(run_dir)
         prompt = Prompt(desk, out, _tools(lab, run_dir, virtual) | {"grade": partial(_grade, desk, mirror, run_dir)})
         if lines is not None:
             prompt.script(lines)
@@ -106,6 +113,10 @@ def _setting(world: str, asked: Scenario | None, mapper: MapperSpec | None) -> d
     return {"world": world, **told}
 
 
+def _say_plainly(text: str) -> None:
+    out.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
 def _lines(script: Path) -> list[str]:
     try:
         text = sys.stdin.read() if str(script) == "-" else script.read_text(encoding="utf-8")
@@ -118,24 +129,15 @@ def _lines(script: Path) -> list[str]:
 
 
 @contextmanager
-def _place(lab: Any) -> Iterator[Path]:
+def _mirrored(lab: Any) -> Iterator[Mirror]:
     place = virtual_run_dir()
-    try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if place.stat().st_uid != os.getuid():
-            raise LabError(f"{place} belongs to somebody else; remove it, or set XDG_RUNTIME_DIR")
-        (place / "history").mkdir(exist_ok=True)
-    except OSError as error:
-        raise LabError(f"cannot make {place}: {error.strerror}; set XDG_RUNTIME_DIR") from None
     if (place / service.SOCKET).exists() and _answers(place):
         raise LabError("a lab in virtual time has its prompt in another terminal; end that one first")
-    store_fabric(lab.fabric.spec, place / "fabric.yaml")
-    (place / "history" / "lab.jsonl").write_text("")
+    mirror = Mirror(lab, place)
     try:
-        yield place
+        yield mirror
     finally:
-        for name in ("fabric.yaml", "history/lab.jsonl"):
-            (place / name).unlink(missing_ok=True)
+        mirror.close()
 
 
 def _answers(place: Path) -> bool:
@@ -145,21 +147,6 @@ def _answers(place: Path) -> bool:
         (place / service.SOCKET).unlink(missing_ok=True)  # of one that died
         return False
     return True
-
-
-def _mirror(lab: Any, place: Path) -> Callable[[], None]:
-    """Writes what is new in the history, for who watches."""
-    written = 0
-    file = (place / "history" / "lab.jsonl").open("a", encoding="utf-8")
-
-    def write() -> None:
-        nonlocal written
-        lines = lab.history_since(written)
-        written += len(lines)
-        file.writelines(line + "\n" for line in lines)
-        file.flush()
-
-    return write
 
 
 # --- words for this terminal, and for another ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import logging
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo
 
@@ -97,6 +97,9 @@ class BaseExpectation(BaseModel):
     """One expectation of a scenario."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
+
+    to_the_end: ClassVar[bool] = False
+    """Whether all that happens until the end of the run counts, so that nothing is decided before."""
 
     name: NewName | None = None
 

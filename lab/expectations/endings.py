@@ -86,6 +86,7 @@ class Health(BaseExpectation):
 class Clean(BaseExpectation):
     """Nothing is left of the faults: all struck and were healed, the fabric is verified, every EV is usable again."""
 
+    to_the_end = True
     kind: Literal["clean"]
 
     def judge(self, measures: "Measures") -> Verdict:

@@ -22,6 +22,7 @@ State = Literal["GOOD", "SKIP", "STANDBY", "ASSUMED_BAD", "PORT_DOWN", "DENIED"]
 class EvStateExpectation(BaseExpectation):
     """EVs over a fault's cables take a state while it lasts, and are usable again afterwards."""
 
+    to_the_end = True
     kind: Literal["ev_state"]
     fault: FaultName
     state: State = "ASSUMED_BAD"
@@ -33,7 +34,7 @@ class EvStateExpectation(BaseExpectation):
         """Changes of the EVs that cross the cables."""
         strike = _strike(measures, self.fault)
         begin = strike.begin
-        healed = measures.times[f"{self.fault}.end"] if self.returns else strike.during(measures.end)[1]
+        healed = measures.times[f"{self.fault}.end"] if self.returns else measures.lasting(strike)[1]
         changes = [c for c in _changes_over(measures, strike) if c.t >= begin]
         took = [c for c in changes if c.new == self.state and c.t <= healed]
         wanted = self._wanted(strike)
@@ -80,7 +81,7 @@ class EvAffected(BaseExpectation):
     def judge(self, measures: "Measures") -> Verdict:
         """EVs of sending QPs that went out, against those that were in use over the element and sent packets."""
         strike = self._target(measures)
-        begin, end = measures.window(self.window) if self.window else strike.during(measures.end)
+        begin, end = measures.window(self.window) if self.window else measures.lasting(strike)
         over = _over(measures, strike, begin, end)
         out = {c.key for c in measures.paths.changes if c.new in OUT and begin <= c.t <= end}
         out &= set(measures.paths.sender_evs)
@@ -135,7 +136,7 @@ class EvSwaps(BaseExpectation):
     @staticmethod
     def _need_evs(measures: "Measures", strike: Strike | None, begin: float, end: float) -> None:
         """NoEvidence where no sender had an EV there at the time that could have gone out."""
-        first, last = strike.during(measures.end) if strike else (begin, end)
+        first, last = measures.lasting(strike) if strike else (begin, end)
         senders_told(measures, Selection(), max(begin, first), min(end, last))
         evs = _over(measures, strike, begin, end) if strike else measures.paths.sender_evs
         if not evs:

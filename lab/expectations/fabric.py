@@ -23,6 +23,7 @@ _LIMITS = ("at_least", "at_most")
 class Drops(BaseExpectation):
     """Packets that switches dropped, by reason; with `only`, nothing for any other reason."""
 
+    to_the_end = True
     kind: Literal["drops"]
     reason: str | list[str] | None = Field(default=None, description="such as queue, usid_miss; without it all")
     switch: str | None = None
@@ -86,6 +87,7 @@ class InjectedExpectation(BaseExpectation):
 
 
 class _PortCount(BaseExpectation):
+    to_the_end = True
     element: str | None = Field(default=None, description="a switch, or a cable: the ports at its ends")
     at_least: int | None = Field(default=None, ge=0)
     at_most: int | None = Field(default=None, ge=0)
@@ -150,7 +152,7 @@ class MapperVerdict(BaseExpectation):
         if self.fault not in measures.strikes:
             raise KeyError(self.fault)
         strike = measures.strikes[self.fault]
-        begin, end = strike.during(measures.end)
+        begin, end = measures.lasting(strike)
         links = set(links_of(self.element, measures.fabric) if self.element else strike.links)
         named = elements(links, measures.fabric)
         told = [r for r in measures.history.of("verdict") if begin <= r.t <= end]
@@ -190,6 +192,7 @@ class MapperVerdict(BaseExpectation):
 class FalseAlarms(BaseExpectation):
     """Elements that the Clustermapper blamed although no fault had struck them."""
 
+    to_the_end = True
     kind: Literal["false_alarms"]
     window: KnownWindow | None = Field(default=None, description="in which they were blamed; else the whole run")
     state: Literal["down", "lossy"] | None = Field(default=None, description="count these verdicts alone")

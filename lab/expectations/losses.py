@@ -111,7 +111,7 @@ class Lost(Selected):
         if missing:
             raise KeyError(missing[0])
         if self.fault and not self.window:
-            return [measures.strikes[fault].during(measures.end) for fault in self.fault]
+            return [measures.lasting(measures.strikes[fault]) for fault in self.fault]
         return [measures.window(self.window)]
 
     def _share(self, measures: "Measures", losses: "list[PacketLoss]") -> float:
@@ -181,7 +181,7 @@ class Detect(BaseExpectation):
         if self.fault not in measures.strikes:
             raise KeyError(self.fault)
         strike = measures.strikes[self.fault]
-        begin, end = strike.during(measures.end)
+        begin, end = measures.lasting(strike)
         which = "first" if self.first else "last"
         wanted = f"the {which} EV over {strike.where} is out within {self.within_rtts:g} RTT"
         senders_told(measures, Selection(), begin, end)

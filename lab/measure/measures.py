@@ -81,6 +81,10 @@ class Measures:
         """When the last traffic ended; the end of the history where it never did."""
         return self.times.get("end", self.history.records[-1].t if self.history.records else 0.0)
 
+    def lasting(self, strike: Strike) -> tuple[float, float]:
+        """When a fault struck and was healed; the end of the traffic where it never was."""
+        return (strike.begin, strike.end) if strike.end is not None else strike.during(self.end)
+
     def since_start(self, t: float) -> float:
         """Seconds since the traffic began."""
         return t - self.start
@@ -186,7 +190,7 @@ class Measures:
         if fault not in self.strikes:
             raise KeyError(fault)
         strike = self.strikes[fault]
-        begin, end = strike.during(self.end)
+        begin, end = self.lasting(strike)
         return [
             loss
             for loss in self.paths.losses

@@ -44,7 +44,7 @@ def watch(source: Live, console: Console, as_json: bool = False) -> None:
 
 def _first(source: Live) -> list[dict[str, Any]]:
     until = time.monotonic() + _FIRST
-    while not (frames := source.frames(0)) and time.monotonic() < until:
+    while not (frames := source.frames(0)[1]) and time.monotonic() < until:
         time.sleep(PERIOD / 5)
     return frames
 
@@ -60,8 +60,8 @@ def _redraw(source: Live, console: Console) -> None:
     with Screen(console=console, screen=True, auto_refresh=False) as screen:
         try:
             while source.outcome() is None:
-                frames = source.frames(seen)
-                seen += len(frames)
+                first, frames = source.frames(seen)
+                seen = first + len(frames)
                 events.extend(_events(frames))
                 if frames:
                     screen.update(picture(layout, frames[-1], list(events)), refresh=True)
@@ -88,20 +88,18 @@ def goodput(layout: Mapping[str, Any], frame: Mapping[str, Any]) -> Table:
 def qps(frame: Mapping[str, Any]) -> Table:
     """A line for each sending QP: how many of its EVs are in which state, and its round trip."""
     table = Table.grid(padding=(0, 2))
-    for qp in frame["qps"]:
-        states = Counter(state for *_, state in qp["evs"])
+    for host, number, peer, _traffic, round_trip, _window in frame["qps"]:
+        states = Counter(state for *_, state in frame["evs"][f"{host}/{number}"])
         told = " ".join(f"[{_COLOURS.get(state, 'white')}]{state} {n}[/]" for state, n in sorted(states.items()))
-        rtt = f"RTT {1e3 * qp['rtt']:.3f} ms" if qp["rtt"] else ""
-        table.add_row(escape(f"{qp['host']} → {qp['peer'] or '?'} QP {qp['qp']}"), told, rtt)
+        rtt = f"RTT {1e3 * round_trip:.3f} ms" if round_trip else ""
+        table.add_row(escape(f"{host} → {peer or '?'} QP {number}"), told, rtt)
     return table
 
 
 def state(frame: Mapping[str, Any]) -> Text:
     """Losses, drops, faults, and what Clustermapper says."""
     totals = ", ".join(f"{name} {count}" for name, count in frame["totals"].items())
-    dropped = sum(told["dropped"] for told in frame["switches"].values())
-    trimmed = sum(told["trimmed"] for told in frame["switches"].values())
-    text = Text(f"packets: {totals}; switches dropped {dropped}, trimmed {trimmed}\n")
+    text = Text(f"packets: {totals}\n")
     text.append(f"cables down: {len(frame['down'])}; faults: {', '.join(frame['faults']) or 'none'}")
     if frame["verdicts"]:
         told = ", ".join(f"{element} {word}" for element, word in frame["verdicts"].items())

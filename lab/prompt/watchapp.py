@@ -54,8 +54,8 @@ class WatchApp(App[None]):
         """Show what is new."""
         if self._paused:
             return
-        frames = self._source.frames(self._seen)
-        self._seen += len(frames)
+        first, frames = self._source.frames(self._seen)
+        self._seen = first + len(frames)
         if frames:
             self._show(frames)
         if self._source.live and self._source.outcome() is not None:

@@ -195,14 +195,16 @@ def run_scenario(
     target: str | None = None,
     run_dir: Path = RUN_DIR,
     report: bool = True,
+    show: Callable[[World], None] = lambda _: None,
 ) -> Outcome:
     """Run a scenario and write its result directory below `parent`. Raises what kept the lab from coming up.
 
-    Without `report` the directory holds what happened and nothing that was made of it.
+    Without `report` the directory holds what happened and nothing that was made of it. `show` is called with the world
+    once it is up, before anything happens.
     """
     check(loaded)
     results.check_parent(parent)
-    directory, interrupted = _collected(loaded, parent, progress, say, target, run_dir)
+    directory, interrupted = _collected(loaded, parent, progress, say, target, run_dir, show)
     if parent.absolute() not in directory.absolute().parents:
         say(f"results could not go to {parent}; they are in {directory}")
     with guarded() as interrupts:
@@ -222,7 +224,13 @@ def run_scenario(
 
 
 def _collected(
-    loaded: Loaded, parent: Path, progress: Progress, say: Callable[[str], None], target: str | None, run_dir: Path
+    loaded: Loaded,
+    parent: Path,
+    progress: Progress,
+    say: Callable[[str], None],
+    target: str | None,
+    run_dir: Path,
+    show: Callable[[World], None],
 ) -> tuple[Path, bool]:
     """Bring the world up, go through the run, take it down; where what it left is, and whether somebody interrupted."""
     asked, trouble, interrupted = loaded.scenario, "", False
@@ -241,6 +249,8 @@ def _collected(
             on_failure=lambda failed, error: say(_keep(failed, loaded, parent, error)),
         ) as world:
             say(world.greeting)
+            world.record("scenario", text=loaded.text)
+            show(world)
             try:
                 Run(world, loaded, say, progress).go()
             except TooSlow as error:
@@ -250,9 +260,12 @@ def _collected(
                 trouble = str(error)
                 say(trouble)
                 with contextlib.suppress(RunError):  # what else ends now says nothing new
+                    world.record("run.broken", why=trouble)
                     world.pause(_QUIET * loaded.fabric.spec.sample_interval)
             except KeyboardInterrupt:
                 trouble, interrupted = "it was interrupted", True
+                with contextlib.suppress(RunError):
+                    world.record("run.broken", why=trouble)
             began = time.monotonic()
             world.stop()
             say(f"lab down in {time.monotonic() - began:.1f} s")

@@ -16,6 +16,7 @@ from mrclab.lab.capture.virtual import VirtualTaps
 from mrclab.lab.errors import Interrupted, RunError
 from mrclab.lab.faults.action import Breakage
 from mrclab.lab.run.interrupts import Interrupts, guarded
+from mrclab.lab.run.place import Mirror
 from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.errors import RpcError
@@ -56,6 +57,7 @@ class VirtualWorld:
         self._slice = fabric.spec.sample_interval / _SLICES
         self._digest = ""
         self._hearings: list[_Hearing] = []
+        self._mirror: Mirror | None = None
         options = mapper.model_dump() if mapper is not None else None
         self._sim = SimWorld(fabric, seed=seed, transport=transport or TransportSpec(), mapper=options, files=files)
         self.breakage: Breakage = self._sim.breakage
@@ -81,6 +83,12 @@ class VirtualWorld:
         for host, event in self._sim.run(max(least, min(until, self.now + self._slice))):
             for hearing in self._hearings:
                 hearing.take(host, event)
+        if self._mirror is not None:
+            self._mirror.write_now_and_then()
+
+    def mirror(self, place: Path) -> None:
+        """Write fabric and history below a place as time passes, until it is stopped; LabError where that cannot be."""
+        self._mirror = Mirror(self, place)
 
     def record(self, kind: str, t: float | None = None, **fields: object) -> float:
         """Write a record of the lab's own into the history; returns its time."""
@@ -132,6 +140,13 @@ class VirtualWorld:
     def stop(self) -> None:
         """Nothing happens any more."""
         self._sim.stop()
+        self.end_mirror()
+
+    def end_mirror(self) -> None:
+        """Nobody reads it any more."""
+        if self._mirror is not None:
+            self._mirror.close()
+            self._mirror = None
 
     def facts(self) -> dict[str, Any]:
         """What a report says of it."""
@@ -204,3 +219,5 @@ def virtual_world(
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
+        finally:
+            world.end_mirror()

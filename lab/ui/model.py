@@ -9,16 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mrclab.lab.history import Record
+from mrclab.lab.ui.phrases import phrase
 from mrclab.topo.model import Fabric, Link
 
-FRAME_SECONDS = 0.1  # between two frames of a run in real time
-_WINDOW = 0.5  # seconds over which rates are taken; samples come ten times a second
+_WINDOW = 5  # sampling intervals over which rates are taken
+_LONGEST_GAP = 100  # frames; where nothing was written for longer, time jumps
 _TALK = frozenset({
     "fault.begin", "fault.end", "fault.edge", "faults.healed", "traffic.start", "traffic.end", "flow.failed",
     "ev.state", "port.state", "peer.ports", "qp.state", "switch.down", "switch.up", "switch.silent",
     "switch.answers", "link.failed", "verified", "lab.up", "process.died", "verdict", "verdict.over", "denied",
     "undenied", "drained", "undrained",
 })  # fmt: skip
+_PASSING = frozenset({"RESET", "INIT", "RTR"})  # states of a QP on its way
 _LOSSES = {"packet.lost": "lost", "packet.retx": "sent again", "packet.spurious": "spurious"}
 
 
@@ -34,6 +36,7 @@ class _Rate:
         self._points.append((t, value))
 
     def at(self, now: float, window: float) -> float:
+        """Change per second over the last `window` seconds; 0 where the last value is older than twice that."""
         points = self._points
         while len(points) > 2 and points[1][0] <= now - window:
             points.popleft()
@@ -53,7 +56,9 @@ class _Qp:
     traffic: str = ""
     rtt: float = 0.0
     window: float = 0.0
+    sends: bool = False  # data, and not acknowledgements alone
     evs: dict[int, tuple[int, int, str]] = field(default_factory=dict)  # EV → plane, uplink, state
+    told: list[list[Any]] = field(default_factory=list)  # the same for frames; empty: to be made again
     sent: dict[int, _Rate] = field(default_factory=dict)  # EV → packets sent
 
 
@@ -69,12 +74,18 @@ class PageModel:
         self._faulty: dict[str, list[str]] = {}  # fault → links
         self._events: list[dict[str, Any]] = []
         self._totals = dict.fromkeys(_LOSSES.values(), 0)
-        self._switches: dict[str, dict[str, int]] = {}
+        self._ports: dict[str, dict[str, list[int]]] = {}  # switch → port → packets trimmed, marked
+        self._dropped: dict[str, int] = {}  # switch → packets
         self._depths: dict[str, dict[str, int]] = {}
         self._dead: set[str] = set()
         self._verdicts: dict[str, str] = {}
         self._path_links: dict[tuple[str, str, int, int], tuple[Link, ...]] = {}
         self._line = fabric.spec.link.rate_pps
+        self._window = _WINDOW * fabric.spec.sample_interval
+        self.run = ""
+        """The name of the scenario that runs; empty where none does."""
+        self.expectations: list[dict[str, str]] = []
+        """How each expectation of it stands: state, wanted, saw, when."""
 
     def layout(self) -> dict[str, Any]:
         """What never changes: planes, switches, hosts and cables with their ends."""
@@ -84,9 +95,16 @@ class PageModel:
             "switches": [{"name": s.name, "tier": s.tier, "plane": s.plane} for s in fabric.switches],
             "hosts": [{"name": host.name} for host in fabric.hosts],
             "links": [
-                {"name": link.name, "plane": link.plane, "ends": [e.node for e in link.ends]} for link in fabric.links
+                {
+                    "name": link.name,
+                    "plane": link.plane,
+                    "ends": [end.node for end in link.ends],
+                    "ports": [end.number for end in link.ends],
+                }
+                for link in fabric.links
             ],
             "payload": fabric.spec.path_mtu,
+            "within": 2 * self._window,
             "line_rate": fabric.spec.path_mtu * self._line,
         }
 
@@ -101,36 +119,49 @@ class PageModel:
             self._counters(record)
         elif kind == "depths":
             self._depths = {name: ports for name, ports in record["switches"].items() if ports}
-        if kind in _TALK:
+        if kind in _TALK and record.get("state") not in _PASSING:
             handler = getattr(self, f"_on_{kind.replace('.', '_')}", None)
             if handler is not None:
                 handler(record)
-            self._events.append({"t": record.t, "node": record.node, "kind": kind, "text": _phrase(record)})
+            self._events.append({"t": record.t, "node": record.node, "kind": kind, "text": phrase(record)})
 
-    def frame(self, now: float, window: float = _WINDOW) -> dict[str, Any]:
-        """The state at `now`, and the events since the last frame. Loads are shares of full rate, rates bytes/s."""
+    def frame(self, now: float) -> dict[str, Any]:
+        """The state at `now`, and the events since the last frame. Loads are shares of full rate, rates bytes/s.
+
+        `load` has the cables that carry anything: number, from its first end, from its second. `ports` has the switch
+        ports that ever trimmed or marked: packets of each. What did not change is the same object as in the last frame.
+        """
         events, self._events = self._events, []
-        loads = self._loads(now, window)
+        sending = [qp for qp in self._qps.values() if qp.evs and (qp.traffic or qp.sends)]
         return {
             "t": now,
-            "load": [[round(up, 3), round(down, 3)] for up, down in loads],
+            "load": self._loads(now),
             "down": sorted(index for index, why in self._down.items() if why),
             "dead": sorted(self._dead),
             "faults": dict(self._faults),
             "faulty": sorted({link for links in self._faulty.values() for link in links}),
-            "goodput": self._goodput(now, window),
-            "qps": [self._qp(qp) for qp in self._qps.values() if qp.evs],
-            "totals": dict(self._totals),
-            "switches": self._switches,
+            "goodput": self._goodput(now),
+            "qps": [[qp.host, qp.number, qp.peer, qp.traffic, qp.rtt, qp.window] for qp in sending],
+            "evs": {f"{qp.host}/{qp.number}": _evs(qp) for qp in sending},
+            "totals": self._sums(),
+            "ports": self._ports,
             "depths": self._depths,
             "verdicts": dict(self._verdicts),
+            "run": self.run,
+            "expect": self.expectations,
             "events": events,
         }
+
+    def _sums(self) -> dict[str, int]:
+        told = [port for ports in self._ports.values() for port in ports.values()]
+        trimmed, marked = (sum(port[n] for port in told) for n in (0, 1))
+        return {**self._totals, "trimmed": trimmed, "marked": marked, "dropped": sum(self._dropped.values())}
 
     # --- samples ----------------------------------------------------------------------------------------------------
 
     def _sample(self, record: Record) -> None:
         host = record.node
+        self._forget(host, {told["qp"] for told in (*record["qps"], *record["paths"])})
         for told in record["qps"]:
             qp = self._qps.setdefault((host, told["qp"]), _Qp(host, told["qp"]))
             qp.rtt = told.get("rtt") or qp.rtt
@@ -140,59 +171,60 @@ class PageModel:
             ev = told["ev"]
             if ev not in qp.evs:
                 qp.evs[ev] = (told["plane"], told["uplink"], "GOOD")
+                qp.told = []
             if "sent_packets" in told:
                 qp.sent.setdefault(ev, _Rate()).add(record.t, told["sent_packets"])
+                qp.sends = qp.sends or told["sent_packets"] > 0
         for told in record["ports"]:
             if "placed_bytes" in told:
                 self._placed.setdefault((host, told["port"]), _Rate()).add(record.t, told["placed_bytes"])
 
-    def _counters(self, record: Record) -> None:
-        for name, told in record["switches"].items():
-            self._switches[name] = {
-                "trimmed": told.get("trimmed", 0),
-                "marked": told.get("ecn_marked", 0),
-                "dropped": sum(told.get("drops", {}).values()),
-            }
+    def _forget(self, host: str, alive: set[int]) -> None:
+        """QPs that a host has no more."""
+        for key in [key for key, qp in self._qps.items() if key[0] == host and qp.evs and key[1] not in alive]:
+            del self._qps[key]
 
-    def _goodput(self, now: float, window: float) -> dict[str, float]:
+    def _counters(self, record: Record) -> None:
+        ports, changed = dict(self._ports), False
+        for name, told in record["switches"].items():
+            self._dropped[name] = sum(told.get("drops", {}).values())
+            counted = {
+                number: [int(port.get("trimmed", 0)), int(port.get("ecn_marked", 0))]
+                for number, port in told.get("ports", {}).items()
+                if port.get("trimmed") or port.get("ecn_marked")
+            }
+            if counted != ports.get(name, {}):
+                ports[name], changed = counted, True
+        if changed:
+            self._ports = ports
+
+    def _goodput(self, now: float) -> dict[str, float]:
         planes = {str(plane): 0.0 for plane in range(1, self._fabric.planes + 1)}
         for (_, port), rate in self._placed.items():
-            planes[str(port)] += rate.at(now, window)
+            planes[str(port)] += rate.at(now, self._window)
         return {plane: round(value) for plane, value in planes.items()}
 
-    def _loads(self, now: float, window: float) -> list[list[float]]:
-        loads = [[0.0, 0.0] for _ in self._fabric.links]
+    def _loads(self, now: float) -> list[list[float]]:
+        loads: dict[int, list[float]] = {}
         for qp in self._qps.values():
             if not qp.peer:
                 continue
             for ev, rate in qp.sent.items():
-                share = rate.at(now, window) / self._line
+                share = rate.at(now, self._window) / self._line
                 plane, uplink, _ = qp.evs[ev]
                 if share:
                     at = qp.host
                     for link in self._links_of(qp.host, qp.peer, plane, uplink):
                         upwards = link.a.node == at
-                        loads[link.index][0 if upwards else 1] += share
+                        loads.setdefault(link.index, [0.0, 0.0])[0 if upwards else 1] += share
                         at = link.b.node if upwards else link.a.node
-        return loads
+        return [[index, round(up, 2), round(down, 2)] for index, (up, down) in sorted(loads.items())]
 
     def _links_of(self, source: str, destination: str, plane: int, uplink: int) -> tuple[Link, ...]:
         key = (source, destination, plane, uplink)
         if key not in self._path_links:
             self._path_links[key] = self._fabric.path_links(*key)
         return self._path_links[key]
-
-    @staticmethod
-    def _qp(qp: _Qp) -> dict[str, Any]:
-        return {
-            "host": qp.host,
-            "qp": qp.number,
-            "peer": qp.peer,
-            "traffic": qp.traffic,
-            "rtt": qp.rtt,
-            "window": qp.window,
-            "evs": [[ev, plane, uplink, state] for ev, (plane, uplink, state) in sorted(qp.evs.items())],
-        }
 
     # --- events -----------------------------------------------------------------------------------------------------
 
@@ -202,9 +234,15 @@ class PageModel:
                 qp = self._qps.setdefault((flow["source"], pair["source_qp"]), _Qp(flow["source"], pair["source_qp"]))
                 qp.peer, qp.traffic = flow["destination"], record["traffic"]
 
+    def _on_qp_state(self, record: Record) -> None:
+        qp = self._qps.get((record.node, record["qp"]))
+        if qp is not None:
+            qp.peer = qp.peer or str(record.get("peer") or "")
+
     def _on_ev_state(self, record: Record) -> None:
         qp = self._qps.setdefault((record.node, record["qp"]), _Qp(record.node, record["qp"]))
         qp.evs[record["ev"]] = (record["plane"], record["uplink"], record["new"])
+        qp.told = []
 
     def _on_fault_begin(self, record: Record) -> None:
         name, links = record["fault"], record.get("links", [])
@@ -251,47 +289,50 @@ class PageModel:
         self._verdicts.pop(record["element"], None)
 
 
-def frames(fabric: Fabric, records: Iterable[Record], step: float = FRAME_SECONDS) -> list[dict[str, Any]]:
-    """All frames of a history that is complete, one every `step` seconds of its time."""
-    model, made = PageModel(fabric), []
-    due: float | None = None
-    t = 0.0
+class Reel:
+    """Frames of a history as its records come: one at every multiple of `step` of its time, whoever reads it and when.
+
+    `step` is seconds of the history's clock; what was true just before a frame's time stands in it.
+    """
+
+    def __init__(self, model: PageModel, step: float) -> None:
+        self._model = model
+        self._step = step
+        self._due: float | None = None
+
+    def take(self, record: Record) -> list[dict[str, Any]]:
+        """One more record; the frames that were due before it."""
+        if self._due is None:
+            self._due = record.t + self._step
+        made = self.until(record.t)
+        self._model.take(record)
+        return made
+
+    def until(self, now: float) -> list[dict[str, Any]]:
+        """The frames that are due at `now`."""
+        made: list[dict[str, Any]] = []
+        if self._due is None:
+            return made
+        if now - self._due > _LONGEST_GAP * self._step:
+            made.append(self._model.frame(self._due))
+            self._due += self._step * int((now - self._due) / self._step)
+        while self._due <= now:
+            made.append(self._model.frame(self._due))
+            self._due += self._step
+        return made
+
+
+def frames(model: PageModel, records: Iterable[Record], step: float) -> list[dict[str, Any]]:
+    """All frames of a history that is complete; the last one has its end."""
+    reel, made, t = Reel(model, step), [], 0.0
     for record in records:
+        made += reel.take(record)
         t = record.t
-        due = t + step if due is None else due
-        while t >= due:
-            made.append(model.frame(due, 5 * step))
-            due += step
-        model.take(record)
-    made.append(model.frame(t, 5 * step))
+    made.append(model.frame(t))
     return made
 
 
-def _phrase(record: Record) -> str:
-    """One line for the event log."""
-    shape = _PHRASES.get(record.kind)
-    if shape is not None:
-        return shape.format_map(_Fields(record.data)).rstrip()
-    told = (f" {name}={value}" for name, value in record.data.items() if not isinstance(value, (dict, list)))
-    return record.kind + "".join(told)
-
-
-class _Fields(dict[str, Any]):
-    """Fields of a record; one that is not there is empty."""
-
-    def __missing__(self, name: str) -> str:
-        return ""
-
-
-_PHRASES = {
-    "fault.begin": "{fault} strikes: {text}",
-    "fault.end": "{fault} healed",
-    "fault.edge": "{link} changes ({fault})",
-    "traffic.start": "{traffic} starts",
-    "traffic.end": "{traffic} ends",
-    "ev.state": "EV plane {plane} uplink {uplink}: {old} → {new} ({reason})",
-    "peer.ports": "{peer} has ports {mask:b} up",
-    "qp.state": "QP {qp} {state} {reason}",
-    "switch.up": "{switch} connected",
-    "switch.down": "{switch} lost",
-}
+def _evs(qp: _Qp) -> list[list[Any]]:
+    if not qp.told:
+        qp.told = [[ev, plane, uplink, state] for ev, (plane, uplink, state) in sorted(qp.evs.items())]
+    return qp.told

@@ -2,10 +2,16 @@
 
 GET  /                   the page; needs ?token=…, as everything but its own static files does
 GET  /api/layout         fabric, title, whether it is live
-GET  /api/frames?since=N all frames so far (replay: all there are)
-GET  /api/live?since=N   frames as they come, as server-sent events; `outcome` at the end
+GET  /api/frames?since=N all frames so far (replay: all there are): the first whole, of others what changed
+GET  /api/live?since=N   the same as they come, as server-sent events; `outcome` at the end; `source` where another
+                         run is shown from now on
 POST /api/operation      {"operation": …, "arguments": {…}} for the lab that runs
-POST /api/check          a scenario's text: its mistakes, one sentence each
+GET  /api/schema         the JSON schema of scenarios
+POST /api/check          a scenario's text: its mistakes, each with its line
+POST /api/run            {"text": …, "world": …}: run a scenario, and show it
+POST /api/back           show again what was shown before a scenario was run
+
+What changed is said as a JSON merge patch (RFC 7396): a value that is gone is null, objects are merged, lists replaced.
 """
 
 import asyncio
@@ -13,6 +19,7 @@ import hmac
 import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +31,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario import schema
+from mrclab.lab.ui.editor import Editor, checked
 from mrclab.lab.ui.sources import Source
 
 Operate = Callable[..., dict[str, Any]]  # (operation, **arguments)
@@ -34,29 +42,40 @@ STATIC = Path(__file__).parent / "static"
 _BEAT = 0.1  # seconds between two looks for new frames
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MOST_BYTES = 1 << 20  # of a request
+_MOST_KEPT = 500  # encoded frames that browsers who follow share
 _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
 
 
 class LivePage:
-    """The application for one source of frames. `operate` carries out what is clicked; None where nothing can be."""
+    """The application for one source of frames. `operate` carries out what is clicked; None where nothing can be.
 
-    def __init__(self, source: Source, operate: Operate | None = None, token: str = "") -> None:
-        self.source = source
+    `editor` runs scenarios; without one they are only checked.
+    """
+
+    def __init__(
+        self, source: Source, operate: Operate | None = None, token: str = "", editor: Editor | None = None
+    ) -> None:
+        self.source = self._own = source
         self.token = token or secrets.token_urlsafe(16)
+        self.ending = False  # who follows is let go
         self._operate = operate
-        guarded = {
-            "/": self._index,
-            "/api/layout": self._layout,
-            "/api/frames": self._frames,
-            "/api/live": self._live,
+        self._editor = editor
+        self._encoded: dict[tuple[int, int], str] = {}  # source and number of a frame → what changed since the last one
+        guarded: dict[str, tuple[str, Endpoint]] = {
+            "/": ("GET", self._index),
+            "/api/layout": ("GET", self._layout),
+            "/api/frames": ("GET", self._frames),
+            "/api/live": ("GET", self._live),
+            "/api/schema": ("GET", self._schema),
+            "/api/operation": ("POST", self._operation),
+            "/api/check": ("POST", self._check),
+            "/api/run": ("POST", self._run),
+            "/api/back": ("POST", self._back),
         }
-        routes: list[Route | Mount] = [Route(path, self._guard(end)) for path, end in guarded.items()]
-        routes += [
-            Route("/api/operation", self._guard(self._operation), methods=["POST"]),
-            Route("/api/check", self._guard(self._check), methods=["POST"]),
-            Mount("/static", StaticFiles(directory=STATIC)),
+        routes: list[Route | Mount] = [
+            Route(path, self._guard(end), methods=[method]) for path, (method, end) in guarded.items()
         ]
-        self.app = Starlette(routes=routes)
+        self.app = Starlette(routes=[*routes, Mount("/static", StaticFiles(directory=STATIC))])
 
     def address(self, port: int) -> str:
         """What a person opens."""
@@ -93,25 +112,58 @@ class LivePage:
         return FileResponse(STATIC / "index.html")
 
     async def _layout(self, _request: Request) -> Response:
-        told = {"title": self.source.title, "live": self.source.live, "operable": self._operate is not None}
-        return JSONResponse({**self.source.layout(), **told, "outcome": self.source.outcome()})
+        source = self.source
+        own = source is self._own
+        told = {
+            "title": source.title,
+            "live": source.live,
+            "operable": own and self._operate is not None and source.outcome() is None,
+            "own": own,
+            "runs": self._editor is not None,
+            "text": self._editor.text if self._editor else "",
+        }
+        return JSONResponse({**source.layout(), **told, "outcome": source.outcome()})
 
     async def _frames(self, request: Request) -> Response:
-        return JSONResponse(self.source.frames(_since(request)))
+        first, frames = self.source.frames(_since(request))
+        before: list[dict[str, Any]] = [{}, *frames]
+        return JSONResponse({"first": first, "frames": [patch(*pair) for pair in zip(before, frames, strict=False)]})
 
     async def _live(self, request: Request) -> Response:
         return StreamingResponse(self._stream(request, _since(request)), media_type="text/event-stream")
 
     async def _stream(self, request: Request, number: int) -> AsyncIterator[str]:
+        """Frames from a number on; the first is told whole, since nobody knows what the browser has."""
+        source, over = self.source, False
+        before: dict[str, Any] | None = None
         while not await request.is_disconnected():
-            outcome = self.source.outcome()
-            for frame in self.source.frames(number):
-                number += 1
-                yield f"id: {number}\ndata: {json.dumps(frame)}\n\n"
-            if outcome is not None:
-                yield f"event: outcome\ndata: {json.dumps(outcome)}\n\n"
+            ending = self.ending
+            if self.source is not source:
+                yield "event: source\ndata: {}\n\n"
                 return
+            outcome = source.outcome()
+            first, frames = source.frames(number)
+            if first != number and before is not None:
+                return  # this browser fell behind; it asks again
+            number = first
+            for frame in frames:
+                text = json.dumps(frame) if before is None else self._change(source, number, before, frame)
+                number, before = number + 1, frame
+                yield f"id: {number}\ndata: {text}\n\n"
+            if outcome is not None and not over:
+                over = True
+                yield f"event: outcome\ndata: {json.dumps(outcome)}\n\n"
+            if ending or (over and self._editor is None):
+                return  # nothing else will be shown
             await asyncio.sleep(_BEAT)
+
+    def _change(self, source: Source, number: int, before: dict[str, Any], frame: dict[str, Any]) -> str:
+        key = (id(source), number)
+        if key not in self._encoded:
+            self._encoded[key] = json.dumps(patch(before, frame))
+            if len(self._encoded) > _MOST_KEPT:
+                del self._encoded[next(iter(self._encoded))]
+        return self._encoded[key]
 
     async def _operation(self, request: Request) -> Response:
         if self._operate is None:
@@ -126,13 +178,57 @@ class LivePage:
         except LabError as error:
             return JSONResponse({"error": str(error)}, 422)
 
+    async def _schema(self, _request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(_schema))
+
     async def _check(self, request: Request) -> Response:
         try:
-            text = (await _body(request)).decode()
-            loaded = scenario.loads(text, "scenario.yaml")
+            return JSONResponse(checked((await _body(request)).decode()))
         except (LabError, UnicodeDecodeError) as error:
-            return JSONResponse({"ok": False, "mistakes": str(error).splitlines()})
-        return JSONResponse({"ok": True, "name": loaded.scenario.name, "mistakes": []})
+            return JSONResponse({"ok": False, "mistakes": [{"line": 1, "text": str(error)}]})
+
+    async def _run(self, request: Request) -> Response:
+        if self._editor is None:
+            return JSONResponse(
+                {"error": "this page shows a run that goes on by itself; `mrclab ui` runs scenarios"}, 409
+            )
+        try:
+            wanted = json.loads(await _body(request))
+            text, world = str(wanted["text"]), str(wanted.get("world", ""))
+        except (LabError, ValueError, KeyError, TypeError):
+            return JSONResponse({"error": "send an object with text and world, of a megabyte at most"}, 400)
+        if (told := checked(text))["mistakes"]:
+            return JSONResponse({"error": "it has mistakes", **told}, 422)
+        try:
+            self._show(await run_in_threadpool(self._editor.run, text, world))
+        except LabError as error:
+            return JSONResponse({"error": str(error)}, 422)
+        return JSONResponse({"said": f"{told['name']} runs"})
+
+    async def _back(self, _request: Request) -> Response:
+        self._show(self._own)
+        return JSONResponse({"said": self._own.title})
+
+    def _show(self, source: Source) -> None:
+        """From now on every browser sees this one."""
+        former, self.source = self.source, source
+        if former is not self._own and former is not source:
+            former.stop()
+
+
+def patch(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch (RFC 7396) that makes `after` of `before`, which hold no None."""
+    changed: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    for name, value in after.items():
+        old = before.get(name)
+        if name not in before or (value is not old and value != old):
+            changed[name] = patch(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return changed
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return schema.build()
 
 
 def _since(request: Request) -> int:

@@ -147,15 +147,16 @@ class Frames:
     def __init__(self, desk: Desk) -> None:
         fabric = desk.world.fabric
         records = list(scenario_history(desk))
-        self._layout = model.PageModel(fabric).layout()
-        self._frames = model.frames(fabric, records)
+        page = model.PageModel(fabric)
+        self._layout = page.layout()
+        self._frames = model.frames(page, records, fabric.spec.sample_interval)
         self.ended = False
 
     def layout(self):
         return self._layout
 
     def frames(self, since):
-        return self._frames[since:]
+        return since, self._frames[since:]
 
     def outcome(self):
         return {"state": "ended", "expectations": []} if self.ended else None

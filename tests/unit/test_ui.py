@@ -12,9 +12,12 @@ from starlette.testclient import TestClient
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.history import Record
 from mrclab.lab.run.wire.attach import store_fabric
-from mrclab.lab.ui.model import PageModel, frames
-from mrclab.lab.ui.server import LivePage
-from mrclab.lab.ui.sources import Live, Replay
+from mrclab.lab.ui import model
+from mrclab.lab.ui.editor import EXAMPLE, Editor, checked
+from mrclab.lab.ui.judging import Judge
+from mrclab.lab.ui.model import PageModel
+from mrclab.lab.ui.server import LivePage, patch
+from mrclab.lab.ui.sources import Blank, Live, Replay
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -49,20 +52,28 @@ def records() -> list[Record]:
     return [begin, *sorted(told, key=lambda record: record.t)]
 
 
+def frames() -> list[dict]:
+    return model.frames(PageModel(FABRIC), records(), 0.1)
+
+
+def load(frame: dict, link: str) -> list[float]:
+    """Shares of a cable's rate, from its first end and from its second."""
+    return next((told[1:] for told in frame["load"] if told[0] == FABRIC.link(link).index), [0, 0])
+
+
 def at(made: list[dict], t: float) -> dict:
     return min(made, key=lambda frame: abs(frame["t"] - t))
 
 
 def test_frames_tell_load_goodput_faults_and_states():
-    made = frames(FABRIC, records())
+    made = frames()
     before, during, after = at(made, 0.9), at(made, 1.2), at(made, 1.9)
     index = FABRIC.link(CUT).index
-    up, down = before["load"][index]
-    assert (up, down) == (pytest.approx(0.5, abs=0.02), 0)
+    assert load(before, CUT) == [pytest.approx(0.5, abs=0.02), 0]
     assert before["goodput"]["1"] == pytest.approx(1000, rel=0.02)
     assert [frame["down"] for frame in (before, during, after)] == [[], [index], []]
     assert during["faults"] == {"cut": f"{CUT} down"}
-    assert [frame["qps"][0]["evs"][0][3] for frame in (before, during)] == ["GOOD", "ASSUMED_BAD"]
+    assert [frame["evs"]["h1/256"][0][3] for frame in (before, during)] == ["GOOD", "ASSUMED_BAD"]
     assert (before["totals"]["lost"], during["totals"]["lost"]) == (0, 3)
     texts = [event["text"] for frame in made for event in frame["events"]]
     assert f"cut strikes: {CUT} down" in texts
@@ -70,8 +81,7 @@ def test_frames_tell_load_goodput_faults_and_states():
 
 
 def test_a_packet_on_a_path_loads_every_cable_of_it_in_its_direction():
-    load = at(frames(FABRIC, records()), 0.9)["load"]
-    loaded = {FABRIC.links[index].name: pair for index, pair in enumerate(load) if any(pair)}
+    loaded = {FABRIC.links[index].name: pair for index, *pair in at(frames(), 0.9)["load"]}
     assert set(loaded) == {link.name for link in FABRIC.path_links("h1", "h3", 1, 2)}
     assert loaded[FABRIC.link("h1-p1").name][0] > 0
     assert loaded[FABRIC.link("h3-p1").name][1] > 0
@@ -88,8 +98,8 @@ def write_history(directory: Path, told: list[Record]) -> None:
             file.write("\n".join(texts) + "\n")
 
 
-def finished(directory: Path) -> Path:
-    write_history(directory / "history", records())
+def finished(directory: Path, told: list[Record] | None = None) -> Path:
+    write_history(directory / "history", told or records())
     store_fabric(FABRIC.spec, directory / "fabric.yaml")
     everything = "".join(path.read_text() for path in sorted((directory / "history").glob("*.jsonl")))
     (directory / "history.jsonl").write_text(everything)
@@ -98,32 +108,132 @@ def finished(directory: Path) -> Path:
     return directory
 
 
-def until(happened, what: str):
-    deadline = time.monotonic() + 240
+def until(happened, what: str, seconds: float = 240):
+    deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, what
         time.sleep(0.01)
 
 
-def test_a_replay_equals_what_was_seen_live(tmp_path):
-    replay = Replay(finished(tmp_path / "finished"))
-    run_dir = tmp_path / "lab"
-    run_dir.mkdir()
-    store_fabric(FABRIC.spec, run_dir / "fabric.yaml")
-    told = records()
+def live_over(place: Path, told: list[Record]) -> Live:
+    """A lab whose history was read in two pieces, and which has gone."""
+    place.mkdir()
+    store_fabric(FABRIC.spec, place / "fabric.yaml")
     alive = True
-    write_history(run_dir / "history", told[:20])
-    live = Live(run_dir, lambda: alive)
-    write_history(run_dir / "history", told[20:])
+    half = len(told) // 2
+    write_history(place / "history", told[:half])
+    live = Live(place, lambda: alive)
+    until(lambda: live.frames(0)[1], "no frame came")
+    write_history(place / "history", told[half:])
     alive = False
     until(lambda: live.outcome() is not None, "the end of the lab was not noticed")
     live.stop()
-    shown, seen = replay.frames(0), live.frames(0)
-    events = [[event["text"] for frame in made for event in frame["events"]] for made in (shown, seen)]
-    assert sorted(events[0]) == sorted(events[1])
-    for name in ("totals", "down", "faults", "qps"):
-        assert shown[-1][name] == seen[-1][name]
-    assert live.frames(len(seen)) == []
+    return live
+
+
+def virtual(told: list[Record]) -> list[Record]:
+    return [Record(0.0, "lab", "world", {"world": "sim"}), *told]
+
+
+def long(told: list[Record]) -> list[Record]:
+    """The same, and samples for as long as a run takes whose replay has a frame for each of them."""
+    return [*told, *(record for n in range(21, 140) for record in sample(n / 10, 500, 2000))]
+
+
+def test_a_replay_equals_what_was_seen_live_frame_by_frame(tmp_path):
+    told = virtual(long(records()))
+    replay, live = Replay(finished(tmp_path / "finished", told)), live_over(tmp_path / "lab", told)
+    assert live.frames(0) == replay.frames(0)
+    assert len(live.frames(0)[1]) > 100
+    assert live.frames(10**6)[1] == []
+
+
+SCENARIO = """
+name: judged
+fabric: {planes: 4}
+traffic:
+  - {name: file, kind: write, from: h1, to: h3, size: 1 MiB}
+faults:
+  - {name: cut, kind: link_down, link: t0-p1-1/t1-p1-2, at: 1s, until: 1.5s}
+expect:
+  - {kind: lost, fault: cut, at_most: 5}
+  - {kind: lost, fault: cut, at_most: 2}
+  - {kind: integrity}
+  - {kind: qp_errors}
+"""
+
+
+def judged() -> list[Record]:
+    """A run of that scenario from its start: its traffic ends at 2 s."""
+    end = {"traffic": "file", "flow": "file", "sent_sha256": "ab", "received_sha256": "ab"}
+    return [
+        Record(0.0, "lab", "world", {"world": "sim"}),
+        Record(0.0, "lab", "scenario", {"text": SCENARIO}),
+        *records(),
+        Record(2.0, "lab", "traffic.end", end),
+    ]
+
+
+def test_expectations_turn_while_they_are_decided_and_a_window_that_is_over_is_final():
+    fabric = Fabric(FabricSpec(planes=4))
+    judge = Judge(fabric)
+    told = judged()
+    seen = {}
+    for record in told:
+        judge.take(record)
+    for t, standings in judge.over_time():
+        seen[round(t, 1)] = [each["state"] for each in standings]
+    assert seen[0.2][:2] == ["open", "open"]
+    assert seen[1.2] == ["good", "bad", "bad", "good"]
+    assert seen[1.7][:2] == ["held", "failed"]
+    state, final = judge.outcome()
+    assert [each["state"] for each in final] == ["held", "failed", "held", "held"]
+    assert state == "failed"
+
+
+def test_a_run_that_broke_off_is_said_to_be_broken():
+    judge = Judge(FABRIC)
+    for record in [*judged(), Record(2.1, "lab", "run.broken", {"why": "h1 ended"})]:
+        judge.take(record)
+    state, final = judge.outcome()
+    assert (state, final[0]["saw"]) == ("broken", "h1 ended")
+
+
+def test_marks_and_trims_are_told_by_port():
+    page = PageModel(FABRIC)
+    ports = {"1": {"trimmed": 3, "ecn_marked": 40, "rx_packets": 7}, "2": {"rx_packets": 7}}
+    page.take(Record(1.0, "controller", "switches", {"switches": {"t0-p1-1": {"ports": ports, "drops": {"queue": 2}}}}))
+    frame = page.frame(1.1)
+    assert frame["ports"] == {"t0-p1-1": {"1": [3, 40]}}
+    assert {name: frame["totals"][name] for name in ("trimmed", "marked", "dropped")} == {
+        "trimmed": 3, "marked": 40, "dropped": 2,
+    }  # fmt: skip
+
+
+def test_a_patch_makes_one_frame_of_another_and_names_what_changed_alone():
+    before = {"t": 1, "faults": {"cut": "x"}, "evs": {"a": [1], "b": [2]}, "same": {"k": 1}}
+    after = {"t": 2, "faults": {}, "evs": {"a": [1], "b": [3], "c": [4]}, "same": {"k": 1}}
+    assert patch(before, after) == {"t": 2, "faults": {"cut": None}, "evs": {"b": [3], "c": [4]}}
+
+
+def merged(before: dict, change: dict) -> dict:
+    """RFC 7396, as the browser applies it."""
+    made = dict(before)
+    for name, value in change.items():
+        if value is None:
+            made.pop(name, None)
+        else:
+            made[name] = merged(made.get(name, {}), value) if isinstance(value, dict) else value
+    return made
+
+
+def test_frames_as_told_are_the_frames(page):
+    told = client(page).get("/api/frames", headers={"x-token": "secret"}).json()["frames"]
+    frame: dict = {}
+    for change, true in zip(told, page.source.frames(0)[1], strict=True):
+        frame = merged(frame, change)
+        assert frame == json.loads(json.dumps(true))
+    assert len(json.dumps(told[-1])) < len(json.dumps(frame)) / 2
 
 
 @pytest.fixture
@@ -150,7 +260,7 @@ def test_the_page_and_its_frames_are_served_to_who_knows_the_token(page):
     layout = web.get("/api/layout", headers={"x-token": "secret"}).json()
     assert len(layout["switches"]) == 16
     assert layout["outcome"]["state"] == "held"
-    assert len(web.get("/api/frames", headers={"x-token": "secret"}).json()) > 10
+    assert len(web.get("/api/frames", headers={"x-token": "secret"}).json()["frames"]) > 10
     told = web.get("/api/live", params={"token": "secret", "since": 5}).text
     assert told.startswith("id: 6\n")
     assert "event: outcome" in told
@@ -198,7 +308,10 @@ def test_a_finished_run_takes_no_operations_and_a_scenario_is_checked(page):
     assert web.post("/api/check", content=good, headers=headers).json()["ok"] is True
     told = web.post("/api/check", content=good.replace("size", "sise"), headers=headers).json()
     assert told["ok"] is False
-    assert any("sise" in mistake and "size" in mistake for mistake in told["mistakes"])
+    (mistake,) = [each for each in told["mistakes"] if "sise" in each["text"]]
+    assert mistake["line"] == 3
+    assert "size" in mistake["text"]
+    assert not mistake["text"].startswith("scenario.yaml")
 
 
 def test_what_is_no_result_directory_is_said(tmp_path):
@@ -207,8 +320,33 @@ def test_what_is_no_result_directory_is_said(tmp_path):
 
 
 def test_rates_of_what_no_longer_moves_go_to_nothing():
-    model = PageModel(FABRIC)
+    page = PageModel(FABRIC)
     for record in records():
-        model.take(record)
-    assert model.frame(2.0)["goodput"]["1"] > 0
-    assert model.frame(5.0)["goodput"]["1"] == 0
+        page.take(record)
+    assert page.frame(2.0)["goodput"]["1"] > 0
+    assert page.frame(5.0)["goodput"]["1"] == 0
+
+
+def test_the_example_of_the_editor_is_in_order():
+    assert checked(EXAMPLE)["mistakes"] == []
+
+
+def test_the_editor_runs_what_it_holds_and_everybody_sees_it(tmp_path):
+    editor = Editor(results=tmp_path / "results", run_dir=tmp_path / "run")
+    page = LivePage(Blank(EXAMPLE, "x"), None, token="secret", editor=editor)
+    web, headers = client(page), {"x-token": "secret"}
+    assert web.get("/api/layout", headers=headers).json()["runs"] is True
+    refused = web.post("/api/run", json={"text": EXAMPLE.replace("size", "sise")}, headers=headers)
+    assert (refused.status_code, refused.json()["mistakes"][0]["line"]) == (422, 4)
+    try:
+        ran = web.post("/api/run", json={"text": EXAMPLE, "world": "sim"}, headers=headers)
+        assert (ran.status_code, ran.json()) == (200, {"said": "mine runs"})
+        until(lambda: page.source.outcome() is not None, "the run did not end", 300)
+        assert page.source.outcome()["state"] == "held"
+        until(lambda: list((tmp_path / "results").glob("mine-*/result.json")), "no results were kept", 300)
+        layout = web.get("/api/layout", headers=headers).json()
+        assert (layout["title"], layout["own"], layout["live"]) == ("mine", False, True)
+        assert web.post("/api/back", headers=headers).status_code == 200
+        assert web.get("/api/layout", headers=headers).json()["title"] == "x"
+    finally:
+        editor.close()

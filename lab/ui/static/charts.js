@@ -1,10 +1,24 @@
-// Goodput and transport over time (uPlot), and the heat map of EV states (a canvas: a thousand EVs are a thousand rows).
+// Goodput, transport and losses over time (uPlot), and the heat map of EV states (a canvas: a thousand EVs are a thousand rows).
 
+// Colours of Okabe and Ito: told apart with any colour vision.
 const PLANES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555"];
-const STATES = { GOOD: "#009e73", SKIP: "#f0e442", ASSUMED_BAD: "#d55e00", PORT_DOWN: "#7a3b12", DENIED: "#0072b2", STANDBY: "#c3cad3" };
-const HEIGHT = 190;
+export const STATES = { GOOD: "#009e73", SKIP: "#f0e442", STANDBY: "#c3cad3", ASSUMED_BAD: "#d55e00", PORT_DOWN: "#5b2a86", DENIED: "#0072b2" };
+const OUT = new Set(["ASSUMED_BAD", "PORT_DOWN", "DENIED"]); // striped as well
+const MOST_ROWS = 1200;
 const FROM_ZERO = { range: (_, __, most) => [0, Math.max(most ?? 0, 1e-6) * 1.08] };
-const AXIS = { stroke: "#5b6675", grid: { stroke: "#eceff3" }, size: 46 };
+
+function size() { return parseFloat(getComputedStyle(document.documentElement).fontSize); }
+function height() { return Math.round(size() * 11.5); }
+
+// Times with their unit at the last one.
+function timeAxis(unit) {
+  return axis({ size: Math.round(size() * 1.9), values: (_, values) => values.map((value, n) => (n === values.length - 1 ? `${value} ${unit()}` : value)) });
+}
+
+function axis(more = {}) {
+  const px = size();
+  return { stroke: "#3d4653", grid: { stroke: "#e6eaef", width: 1 }, ticks: { show: false }, font: `${Math.round(px * 0.75)}px system-ui, sans-serif`, size: Math.round(px * 3.2), gap: 4, ...more };
+}
 
 function marks(faults) {
   return {
@@ -12,12 +26,14 @@ function marks(faults) {
       draw: [(plot) => {
         const { ctx, bbox } = plot;
         ctx.save();
-        ctx.strokeStyle = "#d55e00";
-        ctx.setLineDash([4, 4]);
-        for (const at of faults()) {
-          const x = plot.valToPos(at, "x", true);
+        ctx.lineWidth = 2;
+        for (const { t, end } of faults()) {
+          const x = plot.valToPos(t, "x", true);
           if (x < bbox.left || x > bbox.left + bbox.width) continue;
+          ctx.strokeStyle = ctx.fillStyle = end ? "#3d4653" : "#d55e00";
+          ctx.setLineDash(end ? [2, 4] : [6, 4]);
           ctx.beginPath(); ctx.moveTo(x, bbox.top); ctx.lineTo(x, bbox.top + bbox.height); ctx.stroke();
+          ctx.beginPath(); ctx.moveTo(x - 5, bbox.top); ctx.lineTo(x + 5, bbox.top); ctx.lineTo(x, bbox.top + 7); ctx.fill();
         }
         ctx.restore();
       }],
@@ -25,61 +41,164 @@ function marks(faults) {
   };
 }
 
-export class Goodput {
-  constructor(root, planes, faults) {
+class Chart {
+  constructor(root, legend, options, faults) {
     this.root = root;
-    this.planes = planes;
+    this.make = () => new uPlot({ width: root.clientWidth, height: height(), cursor: { show: false }, legend: { show: false }, plugins: [marks(faults)], ...options() }, this.data ?? [[]], root);
+    const key = document.createElement("p");
+    key.className = "legend";
+    for (const [name, colour, dash] of legend) {
+      const swatch = document.createElement("i");
+      swatch.style.cssText = dash ? `border-top: 3px dashed ${colour}; background: none; height: 0; width: 1.6rem; vertical-align: .22rem` : `background: ${colour}`;
+      const text = document.createElement("span");
+      text.append(swatch, name);
+      key.append(text);
+    }
+    root.before(key);
+    this.fit();
+  }
+
+  draw(data) { this.data = data; this.plot.setData(data); }
+
+  fit() { this.plot?.destroy(); this.root.replaceChildren(); this.plot = this.make(); }
+}
+
+export class Goodput extends Chart {
+  constructor(root, planes, faults, unit) {
+    const colour = (plane) => PLANES[(plane - 1) % PLANES.length];
     // Stacked: the sum is drawn first and the lower planes over it.
-    const series = [...planes].reverse().map((plane) => ({ label: `plane ${plane}`, stroke: PLANES[(plane - 1) % 8], fill: PLANES[(plane - 1) % 8] + "cc", width: 1, points: { show: false } }));
-    this.plot = new uPlot({ width: root.clientWidth, height: HEIGHT, cursor: { show: false }, legend: { show: false }, scales: { x: { time: false }, y: FROM_ZERO }, axes: [{ ...AXIS, size: 30 }, AXIS], series: [{}, ...series], plugins: [marks(faults)] }, [[], ...planes.map(() => [])], root);
+    const series = [...planes].reverse().map((plane) => ({ stroke: "#fff", fill: colour(plane), width: 0.5, points: { show: false } }));
+    super(root, planes.map((plane) => [`plane ${plane}`, colour(plane)]), () => ({ scales: { x: { time: false }, y: FROM_ZERO }, axes: [timeAxis(unit), axis()], series: [{}, ...series] }), faults);
+    this.planes = planes;
   }
 
   update(times, rows) {
-    const sums = this.planes.map(() => []);
-    for (const row of rows) {
+    const sums = this.planes.map(() => new Array(rows.length));
+    rows.forEach((row, n) => {
       let sum = 0;
-      this.planes.forEach((plane, place) => { sum += (row[plane] ?? 0) / 1e6; sums[place].push(sum); });
-    }
-    this.plot.setData([times, ...sums.reverse()]);
+      this.planes.forEach((plane, place) => { sum += (row[plane] ?? 0) / 1e6; sums[place][n] = sum; });
+    });
+    this.draw([times, ...sums.reverse()]);
   }
-
-  fit() { this.plot.setSize({ width: this.root.clientWidth, height: HEIGHT }); }
 }
 
-export class Transport {
-  constructor(root, faults) {
-    this.root = root;
-    this.plot = new uPlot({ width: root.clientWidth, height: HEIGHT, cursor: { show: false }, legend: { show: false }, scales: { x: { time: false }, y: FROM_ZERO, w: FROM_ZERO }, axes: [{ ...AXIS, size: 30 }, AXIS, { ...AXIS, scale: "w", side: 1, grid: { show: false } }], series: [{}, { label: "round trip", stroke: "#0072b2", width: 2, points: { show: false } }, { label: "window", stroke: "#cc79a7", width: 2, dash: [6, 3], scale: "w", points: { show: false } }], plugins: [marks(faults)] }, [[], [], []], root);
+export class Transport extends Chart {
+  constructor(root, faults, unit) {
+    const line = (stroke, more = {}) => ({ stroke, width: 2, points: { show: false }, ...more });
+    super(root, [["round trip, left", "#0072b2"], ["window, right", "#b3478a", true]], () => ({
+      scales: { x: { time: false }, y: FROM_ZERO, w: FROM_ZERO },
+      axes: [timeAxis(unit), axis(), axis({ scale: "w", side: 1, grid: { show: false } })],
+      series: [{}, line("#0072b2"), line("#b3478a", { dash: [6, 3], scale: "w" })],
+    }), faults);
   }
 
-  update(times, rtts, windows) { this.plot.setData([times, rtts, windows]); }
+  update(times, rtts, windows) { this.draw([times, rtts, windows]); }
+}
 
-  fit() { this.plot.setSize({ width: this.root.clientWidth, height: HEIGHT }); }
+const COUNTS = [["lost", "#d55e00"], ["sent again", "#0072b2", true], ["trimmed", "#e69f00"], ["marked", "#009e73", true]];
+
+export class Losses extends Chart {
+  constructor(root, faults, unit) {
+    super(root, COUNTS, () => ({
+      scales: { x: { time: false }, y: FROM_ZERO },
+      axes: [timeAxis(unit), axis()],
+      series: [{}, ...COUNTS.map(([, stroke, dash]) => ({ stroke, width: 2, dash: dash ? [6, 3] : undefined, points: { show: false } }))],
+    }), faults);
+  }
+
+  // Totals of frames, as packets within a time that ends with each.
+  update(times, totals, within) {
+    let first = 0;
+    const since = times.map((time) => { while (times[first] < time - within) first++; return Math.max(0, first - 1); });
+    const grown = COUNTS.map(([name]) => totals.map((each, n) => Math.max(0, each[name] - totals[since[n]][name])));
+    this.draw([times, ...grown]);
+  }
 }
 
 export class EvMap {
-  constructor(canvas) { this.canvas = canvas; }
+  constructor(canvas, key) {
+    this.canvas = canvas;
+    for (const [state, colour] of Object.entries(STATES)) {
+      const swatch = document.createElement("i"), text = document.createElement("span");
+      swatch.style.background = colour;
+      if (OUT.has(state)) swatch.className = "striped";
+      text.append(swatch, state.toLowerCase().replace("_", " "));
+      key.append(text);
+    }
+  }
 
   update(frames, from, to) {
-    const canvas = this.canvas;
-    const width = canvas.clientWidth, height = canvas.clientHeight, ratio = devicePixelRatio;
-    if (canvas.width !== width * ratio) { canvas.width = width * ratio; canvas.height = height * ratio; }
+    const canvas = this.canvas, ratio = devicePixelRatio;
+    const rows = this.#rows(frames, from, to);
+    const px = size(), count = [...rows.values()].reduce((sum, row) => sum + row.names.length, 0);
+    canvas.style.height = `${Math.round(Math.min(Math.max(count * px * 0.9, px * 5), px * 15))}px`;
+    const width = canvas.clientWidth, tall = canvas.clientHeight / Math.max(count, 1);
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(canvas.clientHeight * ratio)) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(canvas.clientHeight * ratio);
+    }
     const ink = canvas.getContext("2d");
     ink.setTransform(ratio, 0, 0, ratio, 0, 0);
-    ink.clearRect(0, 0, width, height);
+    ink.clearRect(0, 0, width, canvas.clientHeight);
+    ink.font = `${Math.round(px * 0.72)}px system-ui, sans-serif`;
+    ink.textBaseline = "middle";
+    if (!rows.size) { ink.fillStyle = "#3d4653"; ink.fillText("no QP sends yet", 8, 20); return; }
+    const label = Math.round(px * 5.6), each = tall >= px * 0.75, wide = (width - label) / Math.max(to - from, 1);
+    const peers = new Map(frames[to - 1].qps.map(([host, qp, peer]) => [`${host}/${qp}`, peer]));
+    let top = 0;
+    for (const [key, row] of rows) {
+      this.#runs(frames, from, to, key, (evs, begin, end) => evs.forEach(([ev, , , state]) => {
+        const x = label + (begin - from) * wide, y = (top + row.place.get(ev)) * tall;
+        this.#cell(ink, state, x, y, (end - begin) * wide, Math.max(tall - (tall > 3 ? 1 : 0), 0.5));
+      }));
+      ink.fillStyle = "#1c2430";
+      if (each) row.names.forEach((name, n) => ink.fillText(name, 0, (top + n + 0.5) * tall));
+      else if (row.names.length * tall >= px * 0.8) ink.fillText(`${key.split("/")[0]} → ${peers.get(key) || "?"}`, 0, (top + row.names.length / 2) * tall);
+      top += row.names.length;
+      if (tall > 2) ink.clearRect(0, top * tall - 1.5, width, 1.5);
+    }
+  }
+
+  #cell(ink, state, x, y, wide, tall) {
+    ink.fillStyle = STATES[state] ?? "#999";
+    ink.fillRect(x, y, wide, tall);
+    if (!OUT.has(state) || tall < 4) return;
+    ink.fillStyle = "#ffffff90";
+    for (let at = x - x % 7 + 7; at < x + wide; at += 7) ink.fillRect(at, y, 2, tall);
+  }
+
+  // Which QPs had EVs, and which; in the order in which they came.
+  #rows(frames, from, to) {
     const rows = new Map();
-    for (let n = from; n < to; n++) for (const qp of frames[n].qps) for (const [ev, plane, uplink] of qp.evs) rows.set(`${qp.host}/${qp.qp}/${ev}`, `${qp.host} p${plane} u${uplink}`);
-    if (!rows.size) { ink.fillStyle = "#5b6675"; ink.fillText("no QP sends yet", 8, 20); return; }
-    const keys = [...rows.keys()], place = new Map(keys.map((key, n) => [key, n]));
-    const tall = height / keys.length, label = tall >= 9 ? 64 : 0, wide = (width - label) / (to - from);
+    let seen = null, count = 0;
     for (let n = from; n < to; n++) {
-      for (const qp of frames[n].qps) for (const [ev, , , state] of qp.evs) {
-        ink.fillStyle = STATES[state] ?? "#999";
-        const y = place.get(`${qp.host}/${qp.qp}/${ev}`) * tall;
-        ink.fillRect(label + (n - from) * wide, y, Math.ceil(wide), Math.max(tall - 1, 1));
-        if (state === "ASSUMED_BAD" || state === "PORT_DOWN") { ink.fillStyle = "#fff8"; ink.fillRect(label + (n - from) * wide, y + tall / 2 - 1, Math.ceil(wide), 2); }
+      if (frames[n].evs === seen) continue;
+      seen = frames[n].evs;
+      for (const [key, evs] of Object.entries(seen)) {
+        let row = rows.get(key);
+        if (!row) { if (count >= MOST_ROWS) continue; rows.set(key, row = { names: [], place: new Map(), told: null }); }
+        if (row.told === evs) continue;
+        row.told = evs;
+        for (const [ev, plane, uplink] of evs) {
+          if (row.place.has(ev)) continue;
+          row.place.set(ev, row.names.length);
+          row.names.push(`${key.split("/")[0]} p${plane}${uplink ? ` u${uplink}` : ""}`);
+          count++;
+        }
       }
     }
-    if (label) { ink.fillStyle = "#1c2430"; ink.font = "10px system-ui"; ink.textBaseline = "middle"; keys.forEach((key, n) => ink.fillText(rows.get(key), 0, (n + 0.5) * tall)); }
+    return rows;
+  }
+
+  // Stretches of frames in which nothing changed about the EVs of a QP.
+  #runs(frames, from, to, key, draw) {
+    let evs = frames[from].evs[key], begin = from;
+    for (let n = from + 1; n <= to; n++) {
+      const next = n < to ? frames[n].evs[key] : null;
+      if (next === evs) continue;
+      if (evs) draw(evs, begin, n);
+      evs = next;
+      begin = n;
+    }
   }
 }

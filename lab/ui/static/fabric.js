@@ -1,8 +1,12 @@
 // The fabric as SVG: planes side by side, T1s above T0s above hosts. Only what changed since the last frame is touched.
+// Where there are more cables than can be told apart, those at rest are one drawing, and only the others are elements.
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 1000;
-const ROW = { t1: 46, t0: 150, host: 262 };
+const ROW = { t1: 50, t0: 158, host: 272 };
+const MANY = 800; // cables
+const NEAR = 8; // units of the drawing: a click this far from a cable means it
+const RECENT = 12; // frames: what a port counted since then is shown filled
 
 function element(name, attributes, parent) {
   const made = document.createElementNS(SVG, name);
@@ -16,104 +20,214 @@ function spread(count, from, to) {
   return Array.from({ length: count }, (_, place) => from + step * (place + 0.5));
 }
 
+function distance(x, y, { x1, y1, x2, y2 }) {
+  const dx = x2 - x1, dy = y2 - y1;
+  const along = Math.min(1, Math.max(0, ((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy)));
+  return Math.hypot(x - x1 - along * dx, y - y1 - along * dy);
+}
+
 export class FabricView {
-  constructor(root, layout, select) {
+  // `only`: one plane to be drawn alone, in the whole width.
+  constructor(root, layout, select, only = null) {
     this.layout = layout;
-    this.cables = [];
-    this.nodes = new Map();
-    this.shown = [];
     this.select = select;
-    const svg = element("svg", { viewBox: `0 0 ${WIDTH} 300`, role: "group", "aria-label": "Planes, switches, hosts and cables" });
-    this.lines = element("g", {}, svg);
+    this.planes = only === null ? layout.planes : [only];
+    this.nodes = new Map();
+    this.cables = new Map(); // number → what is drawn of it
+    this.shown = new Map(); // number → how
+    this.onpath = new Set();
+    this.svg = element("svg", { viewBox: `0 0 ${WIDTH} 300`, role: "group", "aria-label": "Planes, switches, hosts and cables" });
+    this.tip = element("title", {}, this.svg);
     this.#place();
-    layout.links.forEach((link, index) => this.#cable(link, index));
-    for (const [name, at] of this.places) this.#node(svg, name, at);
-    for (const plane of layout.planes) this.#plane(svg, plane);
-    root.append(svg);
+    this.lines = layout.links.map((link) => this.#line(link));
+    this.many = this.lines.filter(Boolean).length > MANY;
+    if (this.many) this.#mesh();
+    this.above = element("g", {}, this.svg);
+    if (!this.many) this.lines.forEach((line, index) => line && this.#cable(index));
+    for (const [name, at] of this.places) this.#node(name, at);
+    this.marks = element("g", { class: "marks" }, this.svg);
+    for (const plane of this.planes) this.#plane(plane);
+    this.svg.addEventListener("click", (event) => this.#clicked(event));
+    this.svg.addEventListener("pointermove", (event) => this.#hover(event));
+    root.replaceChildren(this.svg);
   }
 
   #place() {
     this.places = new Map();
-    const { planes, switches, hosts } = this.layout;
-    const wide = WIDTH / planes.length;
-    planes.forEach((plane, place) => {
+    const { switches, hosts } = this.layout;
+    const wide = WIDTH / this.planes.length;
+    this.planes.forEach((plane, place) => {
       for (const tier of ["t1", "t0"]) {
         const row = switches.filter((each) => each.plane === plane && each.tier === tier);
         const xs = spread(row.length, place * wide + 8, (place + 1) * wide - 8);
-        row.forEach((each, n) => this.places.set(each.name, { x: xs[n], y: ROW[tier], w: Math.min(64, (wide - 16) / row.length - 4), tier }));
+        const step = (wide - 16) / row.length;
+        row.forEach((each, n) => this.places.set(each.name, { x: xs[n], y: ROW[tier], w: Math.min(64, Math.max(step - 4, step * 0.7)), tier }));
       }
     });
     const xs = spread(hosts.length, 0, WIDTH);
-    hosts.forEach((each, n) => this.places.set(each.name, { x: xs[n], y: ROW.host, w: Math.min(64, WIDTH / hosts.length - 6), tier: "host" }));
+    const step = WIDTH / hosts.length;
+    hosts.forEach((each, n) => this.places.set(each.name, { x: xs[n], y: ROW.host, w: Math.min(64, Math.max(step - 6, step * 0.7)), tier: "host" }));
   }
 
-  #selectable(group, label, target) {
-    group.setAttribute("tabindex", "0");
-    group.setAttribute("role", "button");
-    group.setAttribute("aria-label", label);
-    const chosen = () => this.select({ ...target, group });
-    group.addEventListener("click", chosen);
-    group.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") { event.preventDefault(); chosen(); }
+  #line(link) {
+    const [a, b] = link.ends.map((name) => this.places.get(name));
+    return a && b && { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
+  }
+
+  #mesh() {
+    const path = this.lines.filter(Boolean).map((at) => `M${at.x1.toFixed(1)} ${at.y1}L${at.x2.toFixed(1)} ${at.y2}`).join("");
+    element("path", { d: path, class: "mesh" }, this.svg);
+  }
+
+  #selectable(made, label, target) {
+    made.setAttribute("tabindex", "0");
+    made.setAttribute("role", "button");
+    made.setAttribute("aria-label", label);
+    made.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") { event.preventDefault(); this.select(target); }
     });
   }
 
-  #cable(link, index) {
-    const [a, b] = link.ends.map((name) => this.places.get(name));
-    const group = element("g", { class: "cable", "data-name": link.name }, this.lines);
-    const at = { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
-    element("line", { ...at, class: "load", "stroke-width": 1.2 }, group);
-    element("line", { ...at, class: "hit" }, group);
-    const title = element("title", {}, group);
-    title.textContent = link.name;
-    this.#selectable(group, `cable ${link.name}`, { kind: "cable", name: link.name, link });
-    this.cables.push({ group, load: group.firstChild, title, link });
-    this.shown.push("");
+  #cable(index) {
+    const link = this.layout.links[index];
+    const line = element("line", { ...this.lines[index], class: "cable", "data-name": link.name, "stroke-width": 1.2 }, this.above);
+    if (!this.many) this.#selectable(line, `cable ${link.name}`, { kind: "cable", name: link.name });
+    this.cables.set(index, line);
+    return line;
   }
 
-  #node(svg, name, at) {
-    const group = element("g", { class: `node ${at.tier === "host" ? "host" : "switch"}`, "data-name": name }, svg);
+  #node(name, at) {
+    const kind = at.tier === "host" ? "host" : "switch";
+    const group = element("g", { class: `node ${kind}`, "data-name": name }, this.svg);
     element("rect", { x: at.x - at.w / 2, y: at.y - 13, width: at.w, height: 26 }, group);
-    const text = element("text", { x: at.x, y: at.y }, group);
-    text.textContent = at.w > 40 ? name : name.replace(/^t[01]-p\d+-/, "");
-    const badge = element("text", { x: at.x, y: at.y + 20, class: "badge" }, group);
-    this.#selectable(group, `${at.tier === "host" ? "host" : "switch"} ${name}`, { kind: at.tier === "host" ? "host" : "switch", name });
-    this.nodes.set(name, { group, badge });
+    const short = name.replace(/^t[01]-p\d+-/, "");
+    const label = at.w > 40 ? name : at.w > 7 * short.length + 2 ? short : "";
+    if (label) element("text", { x: at.x, y: at.y }, group).textContent = label;
+    this.#selectable(group, `${kind} ${name}`, { kind, name });
+    this.nodes.set(name, group);
   }
 
-  #plane(svg, plane) {
-    const wide = WIDTH / this.layout.planes.length;
-    const text = element("text", { x: (plane - 0.5) * wide, y: 14, class: "plane-name" }, svg);
+  #plane(plane) {
+    const wide = WIDTH / this.planes.length;
+    const text = element("text", { x: (this.planes.indexOf(plane) + 0.5) * wide, y: 16, class: "plane-name", "data-name": `plane ${plane}` }, this.svg);
     text.textContent = `plane ${plane}`;
     this.#selectable(text, `plane ${plane}`, { kind: "plane", name: String(plane) });
   }
 
-  update(frame) {
-    const down = new Set(frame.down);
-    const faulty = new Set(frame.faulty);
-    this.cables.forEach((cable, index) => {
-      const [up, back] = frame.load[index] ?? [0, 0];
-      const share = Math.max(up, back);
-      const state = down.has(index) ? "down" : faulty.has(cable.link.name) ? "faulty" : share > 0.97 ? "full" : share > 0.005 ? "busy" : "";
-      const width = (1.2 + 5 * Math.min(share, 1)).toFixed(1);
-      const key = `${state} ${width}`;
-      if (key === this.shown[index]) return;
-      this.shown[index] = key;
-      for (const name of ["down", "faulty", "full", "busy"]) cable.group.classList.toggle(name, name === state);
-      cable.load.setAttribute("stroke-width", width);
-      cable.title.textContent = `${cable.link.name}: ${(up * 100).toFixed(0)} % up, ${(back * 100).toFixed(0)} % down${state ? `, ${state}` : ""}`;
+  // --- the pointer ------------------------------------------------------------------------------------------------------
+
+  #at(event) {
+    const on = event.target.closest?.("[data-name]");
+    if (on?.classList.contains("node")) return { kind: on.classList.contains("host") ? "host" : "switch", name: on.dataset.name };
+    if (on?.classList.contains("plane-name")) return { kind: "plane", name: on.dataset.name.slice(6) };
+    const matrix = this.svg.getScreenCTM().inverse();
+    const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix);
+    let best = null, nearest = NEAR;
+    this.lines.forEach((line, index) => {
+      if (!line || y < line.y1 - NEAR && y < line.y2 - NEAR || y > line.y1 + NEAR && y > line.y2 + NEAR) return;
+      const far = distance(x, y, line);
+      if (far < nearest) { nearest = far; best = index; }
     });
-    const dead = new Set(frame.dead);
-    for (const [name, node] of this.nodes) {
-      node.group.classList.toggle("dead", dead.has(name));
-      const told = frame.switches[name];
-      const badge = told ? [told.trimmed && `✂${told.trimmed}`, told.marked && `●${told.marked}`].filter(Boolean).join(" ") : "";
-      if (node.badge.textContent !== badge) node.badge.textContent = badge;
-    }
+    return best === null ? null : { kind: "cable", name: this.layout.links[best].name, index: best };
   }
 
-  highlight(names) {
-    const wanted = new Set(names);
-    for (const cable of this.cables) cable.group.classList.toggle("onpath", wanted.has(cable.link.name));
+  #clicked(event) {
+    const target = this.#at(event);
+    if (target) this.select({ kind: target.kind, name: target.name });
   }
+
+  #hover(event) {
+    const target = this.#at(event);
+    this.svg.classList.toggle("over", Boolean(target));
+    const said = !target ? "" : target.kind === "cable" ? this.#said(target.index) : `${target.kind} ${target.name}`;
+    if (this.tip.textContent !== said) this.tip.textContent = said;
+  }
+
+  #said(index) {
+    const link = this.layout.links[index], [a, b] = link.ends;
+    const [up, back] = this.loads?.get(index) ?? [0, 0];
+    return `${link.name}: ${a} → ${b} ${(up * 100).toFixed(0)} %, ${b} → ${a} ${(back * 100).toFixed(0)} %`;
+  }
+
+  // --- a frame ------------------------------------------------------------------------------------------------------------
+
+  update(frame, before) {
+    const down = new Set(frame.down), faulty = new Set(frame.faulty);
+    const loads = this.loads = new Map(frame.load.map(([index, up, back]) => [index, [up, back]]));
+    const wanted = new Map();
+    const say = (index, state, share) => {
+      if (this.lines[index]) wanted.set(index, `${state} ${(1.2 + 5 * Math.min(share, 1)).toFixed(1)}`);
+    };
+    for (const [index, [up, back]] of loads) {
+      const share = Math.max(up, back);
+      say(index, share > 0.97 ? "full" : share > 0.005 ? "busy" : "", share);
+    }
+    this.layout.links.forEach((link, index) => {
+      if (down.has(index)) say(index, "down", 0.15);
+      else if (faulty.has(link.name)) say(index, "faulty", Math.max(...(loads.get(index) ?? [0])));
+      else if ((link.name === this.chosen || this.onpath.has(link.name)) && !wanted.has(index)) say(index, "", 0);
+    });
+    for (const [index, key] of this.shown) if (!wanted.has(index)) this.#rest(index, key);
+    for (const [index, key] of wanted) this.#draw(index, key);
+    const dead = new Set(frame.dead);
+    for (const [name, group] of this.nodes) group.classList.toggle("dead", dead.has(name));
+    if (frame.ports !== this.counted || before?.ports !== this.countedBefore) this.#count(frame.ports, before?.ports ?? frame.ports);
+  }
+
+  #draw(index, key) {
+    const line = this.cables.get(index) ?? this.#cable(index);
+    const name = this.layout.links[index].name;
+    const whole = `${key} ${name === this.chosen} ${this.onpath.has(name)}`;
+    if (this.shown.get(index) === whole) return;
+    this.shown.set(index, whole);
+    const [state, width] = key.split(" ");
+    line.setAttribute("class", ["cable", state, name === this.chosen ? "chosen" : "", this.onpath.has(name) ? "onpath" : ""].filter(Boolean).join(" "));
+    line.setAttribute("stroke-width", width);
+  }
+
+  #rest(index) {
+    this.shown.delete(index);
+    const line = this.cables.get(index);
+    if (this.many) { line.remove(); this.cables.delete(index); return; }
+    line.setAttribute("class", "cable");
+    line.setAttribute("stroke-width", 1.2);
+  }
+
+  // Ports that trimmed (a diamond) or marked (a disc), at their end of the cable; filled while they do.
+  #count(ports, before) {
+    this.counted = ports;
+    this.countedBefore = before;
+    this.marks.replaceChildren();
+    this.layout.links.forEach((link, index) => {
+      const line = this.lines[index];
+      if (!line) return;
+      link.ends.forEach((name, end) => {
+        const [trims, marks] = ports[name]?.[link.ports[end]] ?? [0, 0];
+        if (!trims && !marks) return;
+        const [trimmed, marked] = before[name]?.[link.ports[end]] ?? [0, 0];
+        const [x, y, u, v] = end ? [line.x2, line.y2, line.x1, line.y1] : [line.x1, line.y1, line.x2, line.y2];
+        const unit = 1 / Math.hypot(u - x, v - y), at = (far) => [x + (u - x) * unit * far, y + (v - y) * unit * far];
+        const label = `${name} port ${link.ports[end]}: ${trims} trimmed, ${marks} marked`;
+        if (marks) this.#sign("marked", at(24), marks > marked, name, label);
+        if (trims) this.#sign("trimmed", at(34), trims > trimmed, name, label);
+      });
+    });
+  }
+
+  #sign(kind, [x, y], now, name, label) {
+    const made = kind === "marked" ? element("circle", { cx: x, cy: y, r: 4 }, this.marks) : element("path", { d: `M${x} ${y - 5.5}l5.5 5.5l-5.5 5.5l-5.5 -5.5z` }, this.marks);
+    made.setAttribute("class", `${kind}${now ? " now" : ""}`);
+    made.setAttribute("data-port", name);
+    element("title", {}, made).textContent = label;
+  }
+
+  choose(target) {
+    for (const group of this.nodes.values()) group.classList.remove("chosen");
+    this.chosen = target?.kind === "cable" ? target.name : null;
+    this.nodes.get(target?.name)?.classList.add("chosen");
+  }
+
+  highlight(names) { this.onpath = new Set(names); }
 }
+
+export { RECENT };

@@ -1,132 +1,100 @@
 // The page: frames come from the server, live or of a finished run; a cursor walks over them, and everything shows that frame.
 
-import { EvMap, Goodput, Transport } from "./charts.js";
-import { FabricView } from "./fabric.js";
+import { EvMap, Goodput, Losses, Transport } from "./charts.js";
+import { Editor } from "./editor.js";
+import { FabricView, RECENT } from "./fabric.js";
+import { Selection, button } from "./selection.js";
+import { follow, get, merge, post } from "./server.js";
 
-const token = new URLSearchParams(location.search).get("token") ?? "";
 const at = (id) => document.getElementById(id);
 const WINDOW = 600; // frames that the charts show of a lab that goes on; of a finished run they show all
-const frames = [];
-const strikes = []; // times of faults
-let layout, fabric, goodput, transport, evs;
-let cursor = -1, following = true, playing = true, chosen = null, hosts = [], drawn = -1;
+const MOST = 20000; // frames kept of one that goes on
+const LONGEST_LOG = 2000;
 
-async function get(path) {
-  const response = await fetch(path, { headers: { "X-Token": token } });
-  if (!response.ok) throw new Error(await response.text());
-  return response.json();
-}
-
-async function post(path, body) {
-  const response = await fetch(path, { method: "POST", headers: { "X-Token": token }, body });
-  return response.json();
-}
-
-async function operate(operation, args) {
-  const told = await post("api/operation", JSON.stringify({ operation, arguments: args }));
-  say(told.error ?? told.said ?? "done", Boolean(told.error));
-}
-
-function say(text, bad = false) {
-  const line = document.createElement("p");
-  line.className = bad ? "mistake" : "hint";
-  line.textContent = text;
-  at("selection").append(line);
-}
-
-function list(id, entries, none, shape = (entry) => entry) {
-  const items = (entries.length ? entries : [none]).map((entry) => {
-    const item = document.createElement("li");
-    if (!entries.length) item.className = "hint";
-    const shown = entries.length ? shape(entry) : entry;
-    item.append(shown);
-    return item;
-  });
-  at(id).replaceChildren(...items);
-}
-
-function button(text, action, kind = "") {
-  const made = document.createElement("button");
-  made.textContent = text;
-  made.className = kind;
-  made.addEventListener("click", action);
-  return made;
-}
-
-// --- selection ---------------------------------------------------------------------------------------------------------
-
-const BREAKS = {
-  cable: [["Fail", "link_down", (it) => ({ link: it.name })], ["Lossy (5 %)", "loss", (it) => ({ link: it.name, rate: "5%" })], ["Flap", "flap", (it) => ({ link: it.name, period: "500ms" })]],
-  switch: [["Crash", "switch_crash", (it) => ({ switch: it.name })], ["Freeze", "switch_freeze", (it) => ({ switch: it.name })]],
-  plane: [["Fail", "plane_down", (it) => ({ plane: Number(it.name) })]],
-};
-
-function select(target) {
-  chosen?.group.classList.remove("chosen");
-  chosen = target;
-  target.group.classList.add("chosen");
-  if (target.kind === "host") hosts = [...hosts.filter((name) => name !== target.name), target.name].slice(-2);
-  const head = document.createElement("h2");
-  head.textContent = `${target.kind} ${target.name}`;
-  at("selection").replaceChildren(head);
-  if (layout.operable) {
-    for (const [word, kind, fields] of BREAKS[target.kind] ?? []) {
-      at("selection").append(button(word, () => operate("strike", { kind, fields: fields(target) }), "break"), " ");
-    }
-    at("selection").append(button("Heal all", () => operate("heal", {}), "mend"));
-  }
-  if (target.kind === "host" && hosts.length === 2) showPaths();
-  show(true);
-}
-
-function showPaths() {
-  const [from, to] = hosts;
-  const qp = frames[cursor]?.qps.find((each) => each.host === from && each.peer === to);
-  const head = document.createElement("h2");
-  head.textContent = `${from} → ${to}`;
-  at("selection").append(head);
-  if (layout.operable) at("selection").append(button(`Send 64 MiB`, () => operate("traffic", { traffic: { kind: "write", from, to, size: "64 MiB" } })));
-  if (!qp) return say("no QP between them sends now");
-  const table = document.createElement("table");
-  for (const [ev, plane, uplink, state] of qp.evs) {
-    const row = table.insertRow();
-    row.title = `EV ${ev.toString(16)}`;
-    for (const text of [`plane ${plane}`, uplink ? `T1 ${uplink}` : "local", state]) row.insertCell().textContent = text;
-  }
-  at("selection").append(table);
-}
+let layout, fabric, selection, goodput, transport, losses, evs, editor, stream;
+let frames = [], strikes = [], ended = null; // strikes: times of faults, for the charts
+let cursor = -1, following = true, playing = true, drawn = -1, told = 0, unit = { name: "s", in: 1 };
 
 // --- one frame -----------------------------------------------------------------------------------------------------------
 
 function show(again = false) {
   if (cursor < 0 || (!again && drawn === cursor)) return;
   drawn = cursor;
-  const frame = frames[cursor], from = layout.live ? Math.max(0, cursor - WINDOW + 1) : 0, shown = frames.slice(from, cursor + 1);
-  fabric.update(frame);
-  const times = shown.map((each) => each.t - frames[0].t);
-  goodput.update(times, shown.map((each) => each.goodput));
-  const mean = (each, field) => { const known = each.qps.map((qp) => qp[field]).filter(Boolean); return known.length ? known.reduce((a, b) => a + b) / known.length : null; };
-  transport.update(times, shown.map((each) => mean(each, "rtt") && mean(each, "rtt") * 1e3), shown.map((each) => mean(each, "window") && mean(each, "window") / layout.payload));
-  evs.update(frames, from, cursor + 1);
-  list("faults", Object.entries(frame.faults), "none", ([name, text]) => `${name}: ${text}`);
+  const frame = frames[cursor];
+  fabric.update(frame, frames[Math.max(0, cursor - RECENT)]);
+  selection.update(frame);
+  fabric.highlight(selection.onPath);
+  charts();
+  list("faults", Object.entries(frame.faults), "none", ([name, text]) => fault(name, text));
   list("verdicts", Object.entries(frame.verdicts), "no verdict", ([element, state]) => `${element}: ${state}`);
-  at("totals").replaceChildren(...Object.entries({ ...frame.totals, "goodput MB/s": (Object.values(frame.goodput).reduce((a, b) => a + b, 0) / 1e6).toFixed(2) }).flatMap(([name, value]) => {
+  totals(frame);
+  expectations(cursor === frames.length - 1 && ended ? ended.expectations : frame.expect);
+  at("time").max = frames.length - 1;
+  at("time").value = cursor;
+  at("clock").textContent = clock(frame.t);
+  events();
+  if (frame.run && layout.live) at("title").textContent = `MRC Lab – ${frame.run}`;
+}
+
+function charts() {
+  const from = layout.live ? Math.max(0, cursor - WINDOW + 1) : 0, shown = frames.slice(from, cursor + 1);
+  const times = shown.map((each) => since(each.t));
+  goodput.update(times, shown.map((each) => each.goodput));
+  const mean = (qps, field, scale) => {
+    let sum = 0, count = 0;
+    for (const qp of qps) if (qp[field]) { sum += qp[field]; count++; }
+    return count ? (sum / count) * scale : null;
+  };
+  transport.update(times, shown.map((each) => mean(each.qps, 4, 1e3)), shown.map((each) => mean(each.qps, 5, 1 / layout.payload)));
+  losses.update(times, shown.map((each) => each.totals), layout.within * unit.in);
+  evs.update(frames, from, cursor + 1);
+}
+
+function list(id, entries, none, shape = (entry) => entry) {
+  const key = JSON.stringify(entries);
+  if (at(id).dataset.shown === key) return;
+  at(id).dataset.shown = key;
+  at(id).replaceChildren(...(entries.length ? entries : [none]).map((entry) => {
+    const item = document.createElement("li");
+    if (!entries.length) item.className = "hint";
+    item.append(entries.length ? shape(entry) : entry);
+    return item;
+  }));
+}
+
+function fault(name, text) {
+  const line = document.createElement("span");
+  line.append(`${name}: ${text} `);
+  if (layout.operable) line.append(button("Heal", () => selection.heal(name), "mend small"));
+  return line;
+}
+
+function totals(frame) {
+  const sum = Object.values(frame.goodput).reduce((a, b) => a + b, 0) / 1e6;
+  const rows = [["goodput", `${sum.toFixed(2)} MB/s`], ...Object.entries(frame.totals).map(([name, count]) => [`packets ${name}`, count])];
+  at("totals").replaceChildren(...rows.flatMap(([name, value]) => {
     const term = document.createElement("dt"), said = document.createElement("dd");
     term.textContent = name; said.textContent = value;
     return [term, said];
   }));
-  at("time").max = frames.length - 1;
-  at("time").value = cursor;
-  at("clock").textContent = clock(frame.t - frames[0].t);
-  events();
 }
 
-function clock(since) {
-  const seconds = Math.max(since, 0);
-  return frames.length > 1 && frames[1].t - frames[0].t < 1e-3 ? `${(seconds * 1e6).toFixed(1)} µs` : `${seconds.toFixed(1)} s`;
+const SAID = { open: "… open", good: "✓ so far", bad: "✗ so far", held: "✓ held", failed: "✗ failed" };
+function expectations(standings) {
+  const none = layout.live && !ended ? "no scenario runs: nothing is expected" : "no verdict: this was no run of a scenario";
+  list("expectations", standings, none, (each) => {
+    const line = document.createElement("span"), mark = document.createElement("b");
+    line.className = `standing ${each.state}`;
+    mark.textContent = SAID[each.state];
+    line.append(mark, ` ${each.wanted}`);
+    if (each.saw) line.append(Object.assign(document.createElement("small"), { textContent: `${each.saw} ${each.when}`.trim() }));
+    return line;
+  });
 }
 
-let told = 0;
+function since(t) { return (t - frames[0].t) * unit.in; }
+function clock(t) { return `${Math.max(since(t), 0).toFixed(1)} ${unit.name}`; }
+
 function events() {
   const log = at("events");
   if (cursor + 1 < told) { log.replaceChildren(); told = 0; }
@@ -134,32 +102,85 @@ function events() {
     for (const event of frames[told].events) {
       const item = document.createElement("li"), time = document.createElement("time");
       item.className = event.kind.startsWith("fault") ? "fault" : "";
-      time.textContent = clock(event.t - frames[0].t);
+      time.textContent = clock(event.t);
       item.append(time, ` ${event.node} `, event.text);
       log.prepend(item); // the newest on top
     }
   }
-  while (log.childElementCount > 2000) log.lastChild.remove();
+  while (log.childElementCount > LONGEST_LOG) log.lastChild.remove();
 }
+
+// --- frames ----------------------------------------------------------------------------------------------------------------
 
 function add(frame) {
   frames.push(frame);
-  for (const event of frame.events) if (event.kind === "fault.begin" || event.kind === "fault.end") strikes.push(event.t - frames[0].t);
+  for (const event of frame.events) {
+    if (event.kind === "fault.begin" || event.kind === "fault.end") strikes.push({ at: event.t, end: event.kind === "fault.end" });
+  }
+  if (frames.length > MOST) {
+    const gone = frames.splice(0, MOST / 10).length;
+    cursor = Math.max(0, cursor - gone);
+    told = Math.max(0, told - gone);
+  }
+}
+
+function marks() { return strikes.map(({ at: t, end }) => ({ t: since(t), end })); }
+
+function fitUnit() {
+  const step = frames.length > 1 ? frames[1].t - frames[0].t : 1;
+  unit = step < 1e-5 ? { name: "µs", in: 1e6 } : step < 1e-2 ? { name: "ms", in: 1e3 } : { name: "s", in: 1 };
+  at("within").textContent = `${Number((layout.within * unit.in).toPrecision(2))} ${unit.name}`;
 }
 
 function decided(outcome) {
-  if (!outcome) return;
-  at("state").textContent = layout.live ? "the lab has ended" : outcome.state;
-  at("state").className = outcome.state === "held" ? "live" : "over";
-  list("expectations", outcome.expectations, "no verdict: this was no run of a scenario", (each) => {
-    const line = document.createElement("span");
-    line.className = each.ok ? "held" : "failed";
-    line.textContent = `${each.ok ? "✓ held" : "✗ failed"}  ${each.wanted} – ${each.saw} ${each.when}`;
-    return line;
+  ended = outcome;
+  layout.operable = false;
+  const state = at("state");
+  state.textContent = outcome.state === "ended" ? "the lab has ended" : layout.live ? `the run has ended: ${outcome.state}` : outcome.state;
+  state.className = outcome.state === "held" ? "live" : outcome.state === "not run" ? "" : "over";
+  show(true);
+}
+
+function listen() {
+  stream = follow(frames.length ? first + frames.length : 0);
+  let base = null;
+  stream.onopen = () => { base = null; if (!ended) live(); };
+  stream.onmessage = (event) => {
+    const told = JSON.parse(event.data);
+    base = base ? merge(base, told) : told;
+    add(base);
+    if (following) { cursor = frames.length - 1; redraw(); }
+    else at("time").max = frames.length - 1;
+  };
+  stream.onerror = () => {
+    if (ended) stream.close();
+    else lost();
+  };
+  stream.addEventListener("outcome", (event) => {
+    if (!layout.runs) stream.close(); // else word may come that another run is shown
+    if (!ended) decided(JSON.parse(event.data));
   });
+  stream.addEventListener("source", () => { stream.close(); open(); });
+}
+
+function live() {
+  at("state").textContent = "live";
+  at("state").className = "live";
+}
+
+function lost() {
+  at("state").textContent = "the page's process does not answer";
+  at("state").className = "over";
 }
 
 // --- time ------------------------------------------------------------------------------------------------------------------
+
+let asked = false;
+function redraw() {
+  if (asked) return;
+  asked = true;
+  requestAnimationFrame(() => { asked = false; show(); });
+}
 
 // Frames per second: as it was, but a run of microseconds takes ten seconds and one of hours a minute.
 function pace() {
@@ -168,89 +189,128 @@ function pace() {
   return Math.min(Math.max((count - 1) / (frames[count - 1].t - frames[0].t), count / 60), count / 10);
 }
 
-let before = performance.now(), owed = 0;
+let before = 0, owed = 0;
 function tick(now) {
-  const passed = ((now - before) / 1e3) * pace() * Number(at("speed").value);
+  if (!playing || following) return;
+  owed += ((now - before) / 1e3) * pace() * Number(at("speed").value);
   before = now;
-  if (following) cursor = frames.length - 1;
-  else if (playing && cursor < frames.length - 1) {
-    owed += passed;
-    const steps = Math.floor(owed);
-    owed -= steps;
-    cursor = Math.min(frames.length - 1, cursor + steps);
-  }
-  show();
-  requestAnimationFrame(tick);
+  const steps = Math.floor(owed);
+  owed -= steps;
+  if (steps) { cursor = Math.min(frames.length - 1, cursor + steps); show(); }
+  if (cursor >= frames.length - 1 && !(layout.live && !ended)) pause(false);
+  else requestAnimationFrame(tick);
 }
 
 function pause(wanted) {
   playing = wanted;
-  if (!wanted) following = false;
-  else if (!layout.live && cursor >= frames.length - 1) { cursor = 0; }
   at("play").textContent = playing ? "Pause" : "Play";
+  if (!playing) { following = false; return; }
+  if (cursor >= frames.length - 1 && !following) cursor = 0;
+  before = performance.now();
+  owed = 0;
+  requestAnimationFrame(tick);
 }
 
-function follow() { following = layout.live; pause(true); }
+function toLive() {
+  if (!layout.live) return;
+  following = true;
+  pause(true);
+  cursor = frames.length - 1;
+  redraw();
+}
+
+function seek(wanted) {
+  pause(false);
+  cursor = Math.min(frames.length - 1, Math.max(0, wanted));
+  show();
+}
+
+// --- the page's own buttons and keys ------------------------------------------------------------------------------------------
+
+function refit() {
+  for (const chart of [goodput, transport, losses]) chart.fit();
+  show(true);
+}
+
+function projector() {
+  at("projector").setAttribute("aria-pressed", String(document.documentElement.classList.toggle("projector")));
+  refit();
+}
+
+function find() {
+  const word = at("find").value.trim(), named = (entries) => entries.some((each) => each.name === word);
+  const plane = /^(?:plane )?(\d+)$/.exec(word);
+  if (named(layout.links)) selection.choose({ kind: "cable", name: word });
+  else if (named(layout.switches)) selection.choose({ kind: "switch", name: word });
+  else if (named(layout.hosts)) selection.choose({ kind: "host", name: word });
+  else if (plane && layout.planes.includes(Number(plane[1]))) selection.choose({ kind: "plane", name: plane[1] });
+  else return;
+  at("selection").querySelector("button")?.focus();
+}
 
 function wire() {
   at("play").addEventListener("click", () => pause(!playing));
-  at("time").addEventListener("input", () => { following = false; cursor = Number(at("time").value); pause(false); });
-  at("live").addEventListener("click", follow);
+  at("time").addEventListener("input", () => seek(Number(at("time").value)));
+  at("live").addEventListener("click", toLive);
   at("projector").addEventListener("click", projector);
   at("keys").addEventListener("click", () => at("help").showModal());
-  at("check").addEventListener("click", async () => {
-    const said = await post("api/check", at("scenario").value);
-    at("checked").textContent = said.ok ? `“${said.name}” is in order` : said.mistakes.join(" · ");
-    at("checked").className = said.ok ? "held" : "mistake";
-  });
-  addEventListener("resize", () => { goodput.fit(); transport.fit(); show(true); });
+  at("back").addEventListener("click", () => post("api/back", "{}"));
+  at("find").addEventListener("change", find);
+  addEventListener("resize", refit);
+  const keys = {
+    " ": () => pause(!playing), p: projector, "?": () => at("help").showModal(), l: toLive, h: () => layout.operable && selection.heal(),
+    f: () => selection.fail(), "/": () => at("find").select(), e: () => editor.focus(),
+    ArrowLeft: () => seek(cursor - 1), ArrowRight: () => seek(cursor + 1), Home: () => seek(0), End: () => seek(frames.length - 1),
+  };
   document.addEventListener("keydown", (event) => {
-    if (/^(TEXTAREA|INPUT|SELECT)$/.test(event.target.tagName) || event.ctrlKey || event.metaKey) return;
-    const keys = {
-      " ": () => pause(!playing), p: projector, "?": () => at("help").showModal(), l: follow,
-      h: () => layout.operable && operate("heal", {}),
-      f: () => layout.operable && chosen && BREAKS[chosen.kind] && operate("strike", { kind: BREAKS[chosen.kind][0][1], fields: BREAKS[chosen.kind][0][2](chosen) }),
-      ArrowLeft: () => { pause(false); cursor = Math.max(0, cursor - 1); },
-      ArrowRight: () => { pause(false); cursor = Math.min(frames.length - 1, cursor + 1); },
-    };
+    if (/^(TEXTAREA|INPUT|SELECT)$/.test(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
     const action = keys[event.key] ?? keys[event.key.toLowerCase()];
     if (action && !(event.key === " " && event.target.tagName === "BUTTON")) { event.preventDefault(); action(); }
   });
 }
 
-function projector() {
-  const large = document.documentElement.classList.toggle("projector");
-  at("projector").setAttribute("aria-pressed", String(large));
-  goodput.fit();
-  transport.fit();
+// --- start -----------------------------------------------------------------------------------------------------------------
+
+let first = 0;
+function drawFabric(only = null) {
+  fabric = new FabricView(at("fabric"), layout, (target) => selection.choose(target), only);
+  fabric.choose(selection.target);
   show(true);
 }
 
-// --- start -----------------------------------------------------------------------------------------------------------------
-
-async function start() {
+// Show what the server shows now: at first, and again when a scenario is run from the page.
+async function open() {
   layout = await get("api/layout");
+  const whole = await get("api/frames");
+  frames = []; strikes = []; ended = null; cursor = -1; drawn = -1; told = 0; first = whole.first;
+  at("events").replaceChildren();
   at("title").textContent = `MRC Lab – ${layout.title}`;
-  fabric = new FabricView(at("fabric"), layout, select);
-  goodput = new Goodput(at("goodput"), layout.planes, () => strikes);
-  transport = new Transport(at("transport"), () => strikes);
-  evs = new EvMap(at("evs"));
-  wire();
-  (await get("api/frames")).forEach(add);
-  following = layout.live;
+  at("names").replaceChildren(...[...layout.switches, ...layout.hosts, ...layout.links].map((each) => new Option("", each.name)));
+  at("selection").querySelectorAll(":not(.welcome)").forEach((each) => each.remove());
+  selection = new Selection(at("selection"), layout, () => { fabric.choose(selection.target); show(true); }, drawFabric);
+  for (const id of ["goodput", "transport", "losses"]) at(id).parentElement.querySelector(".legend")?.remove();
+  goodput = new Goodput(at("goodput"), layout.planes, marks, () => unit.name);
+  transport = new Transport(at("transport"), marks, () => unit.name);
+  losses = new Losses(at("losses"), marks, () => unit.name);
+  whole.frames.reduce((base, patch) => { const frame = merge(base, patch); add(frame); return frame; }, {});
+  fitUnit();
+  drawFabric();
   at("live").hidden = !layout.live;
-  if (layout.live) {
-    at("state").textContent = "live";
-    at("state").className = "live";
-    const stream = new EventSource(`api/live?since=${frames.length}&token=${encodeURIComponent(token)}`);
-    stream.onmessage = (event) => add(JSON.parse(event.data));
-    stream.addEventListener("outcome", (event) => { stream.close(); decided(JSON.parse(event.data)); });
-  } else {
+  at("back").hidden = layout.own;
+  editor.offer(layout);
+  following = layout.live && !layout.outcome;
+  if (layout.outcome) {
     cursor = frames.length - 1;
     pause(false);
     decided(layout.outcome);
+  } else {
+    live();
+    toLive();
   }
-  requestAnimationFrame(tick);
+  if (!layout.outcome || layout.runs) listen();
 }
 
-start().catch((error) => { at("state").textContent = error.message; at("state").className = "over"; });
+evs = new EvMap(at("evs"), at("evkey"));
+editor = new Editor(at("editor"));
+wire();
+open().catch((error) => { at("state").textContent = error.message; at("state").className = "over"; });

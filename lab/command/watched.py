@@ -1,0 +1,53 @@
+"""What `mrclab run` does for those who watch it on the live page."""
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console
+
+from mrclab.lab.run.virtual import VirtualWorld
+from mrclab.lab.run.world import World
+from mrclab.lab.ui.beside import PageBeside
+
+
+class Watched:
+    """Keeps a run's history where others read it: the run directory, or a place of its own in virtual time.
+
+    `place` names that one; with `ui` or `browser` the page is shown as well, until the block ends.
+    """
+
+    def __init__(self, run_dir: Path, place: Path | None, err: Console, *, ui: bool, browser: bool) -> None:
+        self._run_dir, self._place = run_dir, place
+        self._err = err
+        self._wanted = ui or browser
+        self._stack = ExitStack()
+        self._page = PageBeside(run_dir, self._say, browser=browser)
+
+    def show(self, world: World) -> None:
+        """The lab is up."""
+        place = self._run_dir
+        if isinstance(world, VirtualWorld):
+            if self._place is None and not self._wanted:
+                return
+            place = self._place or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mrclab-ui-")))
+            world.mirror(place)
+        if self._wanted:
+            self._page.show(place)
+
+    def linger(self) -> None:
+        """The run is over and has been told."""
+        self._page.linger("the live page stays until Ctrl-C")
+
+    def _say(self, text: str) -> None:
+        self._err.print(text, soft_wrap=True, highlight=False, markup=False)
+
+    def __enter__(self) -> "Watched":
+        self._stack.enter_context(self._page)
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _value: BaseException | None, _tb: TracebackType | None
+    ) -> None:
+        self._stack.close()

@@ -1,0 +1,60 @@
+"""A place where others read a lab in virtual time as it goes on: its fabric and its history, as the wire has them."""
+
+import os
+import time
+from pathlib import Path
+from typing import Protocol
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.run.wire.attach import store_fabric
+from mrclab.topo.model import Fabric
+
+_OFTEN = 0.1  # seconds of the machine's clock between two writings
+
+
+class HistoryInMemory(Protocol):
+    """A world that has its history in memory."""
+
+    fabric: Fabric
+
+    def history_since(self, number: int) -> list[str]:
+        """The records that were written after the first `number`, as JSON lines."""
+
+
+class Mirror:
+    """Writes `fabric.yaml` and `history/lab.jsonl` below a place. LabError where it cannot be made."""
+
+    def __init__(self, world: HistoryInMemory, place: Path) -> None:
+        self.place = place
+        self._world = world
+        self._written = 0
+        self._due = 0.0
+        self._fabric, self._history = place / "fabric.yaml", place / "history" / "lab.jsonl"
+        try:
+            self._history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if place.stat().st_uid != os.getuid():
+                raise LabError(f"{place} belongs to somebody else; remove it, or set XDG_RUNTIME_DIR")
+            self._file = self._history.open("w", encoding="utf-8")
+            store_fabric(world.fabric.spec, self._fabric)
+        except OSError as error:
+            raise LabError(f"cannot make {place}: {error.strerror}; set XDG_RUNTIME_DIR") from None
+
+    def write(self) -> None:
+        """What is new."""
+        lines = self._world.history_since(self._written)
+        self._written += len(lines)
+        self._file.writelines(line + "\n" for line in lines)
+        self._file.flush()
+
+    def write_now_and_then(self) -> None:
+        """What is new, where the last time is long enough ago."""
+        if time.monotonic() >= self._due:
+            self.write()
+            self._due = time.monotonic() + _OFTEN
+
+    def close(self) -> None:
+        """The lab goes: the rest, and then the files; who has them open has all."""
+        self.write()
+        self._file.close()
+        for path in (self._fabric, self._history):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,160 @@
+"""How the expectations of a run stand while it goes on: decided, or open and so far kept or missed.
+
+The verdicts are those of the report, from the same code, on the history up to now.
+"""
+
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.expectations import BaseExpectation, Verdict
+from mrclab.lab.history import History, Record
+from mrclab.lab.measure import Measures
+from mrclab.lab.measure.evidence import NoEvidence
+from mrclab.lab.measure.machine import MachineLoad
+from mrclab.lab.scenario.scenario import Loaded, loads
+from mrclab.topo.model import Fabric
+
+Standing = dict[str, str]  # state, wanted, saw, when
+
+_MOST_LOOKS = 40  # at a run that is over
+_MOST_BEFORE = 10_000  # records of what was before the run: bring-up
+_SHARE = 0.02  # of a core that judging may take while a run goes on
+_LEAST = 1.0  # seconds between two judgements
+
+
+class SoFar(Measures):
+    """Measures of a run that goes on. `reached` says whether a judgement needed what has not come yet: its end."""
+
+    reached = False
+
+    @property
+    def end(self) -> float:
+        """When the last traffic ended; until then the present, which another judgement will see elsewhere."""
+        self.reached = self.reached or "end" not in self.times
+        return super().end
+
+    @property
+    def machine(self) -> MachineLoad:
+        """Processes, sockets, lateness until now."""
+        self.reached = self.reached or "end" not in self.times
+        return super().machine
+
+
+def standings(measures: SoFar, over: bool) -> list[Standing]:
+    """Every expectation of the scenario: `held` or `failed` where that is decided, else `open`, `good` or `bad`.
+
+    `open`: nothing can be said yet. `good`, `bad`: as it stands now it is kept, or missed, which can change.
+    """
+    return [_final(entry.check(measures)) if over else _now(entry, measures) for entry in measures.scenario.expect]
+
+
+def _now(entry: BaseExpectation, measures: SoFar) -> Standing:
+    measures.reached = False
+    try:
+        verdict = entry.judge(measures)
+    except (NoEvidence, KeyError):
+        return {"state": "open", "wanted": entry.wish, "saw": "", "when": ""}
+    except Exception:  # what a judgement cannot do with half a run is said once it is whole
+        return {"state": "open", "wanted": entry.wish, "saw": "", "when": ""}
+    if entry.to_the_end or measures.reached:
+        return _said("good" if verdict.ok else "bad", verdict)
+    return _final(verdict)
+
+
+def _final(verdict: Verdict) -> Standing:
+    return _said("held" if verdict.ok else "failed", verdict)
+
+
+def _said(state: str, verdict: Verdict) -> Standing:
+    return {"state": state, "wanted": verdict.wanted, "saw": verdict.saw, "when": verdict.when}
+
+
+class Judge:
+    """Judges a run as its records come. Without a record `scenario` there is nothing to judge."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._before: deque[Record] = deque(maxlen=_MOST_BEFORE)
+        self._records: list[Record] = []
+        self._loaded: Loaded | None = None
+        self._trouble = ""
+        self._due = 0.0
+
+    def take(self, record: Record) -> None:
+        """One more record."""
+        if record.kind == "scenario":
+            try:
+                self._loaded, self._records = loads(record["text"], "scenario"), list(self._before)
+            except LabError:  # of another version
+                self._loaded = None
+        elif record.kind == "run.broken":
+            self._trouble = str(record["why"])
+        if self._loaded is not None:
+            self._records.append(record)
+        else:
+            self._before.append(record)
+
+    @property
+    def title(self) -> str:
+        """The scenario's name; empty where there is none."""
+        return self._loaded.scenario.name if self._loaded else ""
+
+    def look(self) -> list[Standing] | None:
+        """How all stand now; None where nobody need look again yet: judging takes a small share of a core."""
+        began = time.monotonic()
+        if self._loaded is None or began < self._due:
+            return None
+        found = standings(self._measures(self._loaded, self._records), over=False)
+        ended = time.monotonic()
+        self._due = ended + max(_LEAST, (ended - began) / _SHARE)
+        return found
+
+    def outcome(self) -> tuple[str, list[Standing]]:
+        """What came out, once the run is over: the state that its report says, and all verdicts."""
+        if self._loaded is None:
+            return "ended", []
+        measures = self._measures(self._loaded, self._records)
+        found = standings(measures, over=True)
+        if self._trouble:
+            broken = {"state": "failed", "wanted": "the run goes to its end", "saw": self._trouble, "when": ""}
+            return "broken", [broken, *found]
+        if measures.invalid:
+            return "invalid", found
+        return ("held" if all(each["state"] == "held" for each in found) else "failed"), found
+
+    def over_time(self) -> list[tuple[float, list[Standing]]]:
+        """How all stood at the moments at which something could be decided; of a run that is over."""
+        if self._loaded is None:
+            return []
+        times = [record.t for record in self._records]
+        found = []
+        for t in self._moments(self._measures(self._loaded, self._records)):
+            records = self._records[: bisect_right(times, t)]
+            if records:
+                found.append((t, standings(self._measures(self._loaded, records), over=False)))
+        return found
+
+    def _moments(self, measures: Measures) -> list[float]:
+        """Beginnings and ends of traffic, faults and windows, a moment later each, so that hosts have told of it."""
+        found = set(measures.times.values())
+        for entry in measures.scenario.expect:
+            window = getattr(entry, "window", None)
+            if window is not None:
+                try:
+                    found.add(window.at(measures.times, measures.rtt)[1])
+                except KeyError:
+                    continue
+        last = measures.history.records[-1].t
+        after = 2 * self._fabric.spec.sample_interval
+        return _thinned(sorted(min(t + after, last) for t in found))
+
+    def _measures(self, loaded: Loaded, records: Iterable[Record]) -> SoFar:
+        return SoFar(History(records), loaded.scenario, self._fabric)
+
+
+def _thinned(times: Sequence[float]) -> list[float]:
+    step = max(1, -(-len(times) // _MOST_LOOKS))
+    return list(times[::step])

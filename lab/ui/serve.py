@@ -1,0 +1,73 @@
+"""Serves the page on the loopback address until a signal comes, or until whoever started it is done."""
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from mrclab.lab.errors import LabError
+
+if TYPE_CHECKING:
+    from mrclab.lab.ui.server import LivePage
+
+_NICE = 10  # the page gives way to the lab
+_LAST = 10.0  # seconds to tell browsers how it ended, once whoever started the page is done
+_POLL = 0.05  # seconds
+
+
+def serve(
+    page: "LivePage", port: int, say: Callable[[str], None], *, browser: bool = False, attended: bool = False
+) -> None:
+    """Serve a page; `say` gets its address once it answers. LabError where the port is taken.
+
+    `attended`: end once standard input has ended, and the lab with it, and browsers have been told.
+    """
+    import uvicorn  # noqa: PLC0415 - only those who want the page pay for it
+
+    with contextlib.suppress(OSError):
+        os.nice(max(0, _NICE - os.nice(0)))
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as error:
+        raise LabError(f"cannot listen on port {port}: {error.strerror}; choose another with --port") from None
+    listener.listen()
+    address = page.address(listener.getsockname()[1])
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # browsers go when they like
+    config = uvicorn.Config(page.app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+
+    class PageServer(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            _let_go(page)
+            super().handle_exit(sig, frame)
+
+    server = PageServer(config)
+    if attended:
+        threading.Thread(target=_attend, args=(page, server), daemon=True).start()
+    say(address)
+    if browser:
+        webbrowser.open(address)
+    server.run(sockets=[listener])
+
+
+def _attend(page: "LivePage", server: Any) -> None:
+    sys.stdin.read()
+    until = time.monotonic() + _LAST
+    while page.source.outcome() is None and time.monotonic() < until:
+        time.sleep(_POLL)
+    _let_go(page)
+    server.should_exit = True
+
+
+def _let_go(page: "LivePage") -> None:
+    """Whoever follows is let go; that a browser lets go late is nobody's concern."""
+    page.ending = True
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
