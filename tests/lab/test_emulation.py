@@ -304,6 +304,21 @@ def test_ctrl_c_at_any_moment_leaves_nothing(directory, stage, done):
     assert not [name for name in named_namespaces() if name.startswith(directory.parent.name)]
 
 
+def test_a_shell_that_dies_while_the_fabric_comes_up_is_the_reason_and_not_what_follows_from_it(directory):
+    lab = Emulation(small_fabric(), directory, StandIn())
+
+    def kills(stage, done, _total):
+        if (stage, done) == ("switches", 0):
+            lab.network["t0-p1-1"].shell.kill()
+            lab.network["t0-p1-1"].shell.wait()
+
+    with pytest.raises(
+        EmulationError, match="the shell of t0-p1-1, which holds its namespaces, was killed by SIGKILL; then switch"
+    ):
+        lab.start(kills)
+    assert not directory.parent.exists()
+
+
 def test_a_new_lab_starts_over_the_remains_of_a_killed_one(directory):
     dead = builder(directory, "up")
     assert dead.wait(60) == -signal.SIGKILL

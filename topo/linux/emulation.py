@@ -91,11 +91,15 @@ class Emulation:
             self._start_nodes(nodes, progress)
             self._start_cables(nodes, progress)
             self._start_switches([switch.name for switch in self.fabric.switches], progress)
-        except BaseException:
+        except BaseException as error:
+            ended = self._ended_shells()
             if keep_files:
                 self.stop()
             else:
                 self.close()
+            if ended and isinstance(error, EmulationError):  # what follows from it is not the reason
+                node, how = next(iter(ended.items()))
+                raise EmulationError(f"the shell of {node}, which holds its namespaces, {how}; then {error}") from None
             raise
 
     def stop(self) -> None:
@@ -191,9 +195,7 @@ class Emulation:
         with self._lock:
             every = {**self._switches, **self._others}
             found = {name: ending(process.returncode) for name, process in every.items() if process.poll() is not None}
-            nodes = self._namespaces if self.network is not None else ()
-            gone = [node for node in nodes if self.network[node].shell.poll() is not None]
-            return found | {f"shell-{node}": ending(self.network[node].shell.returncode) for node in gone}
+            return found | {f"shell-{node}": how for node, how in self._ended_shells().items()}
 
     @property
     def has_files(self) -> bool:
@@ -257,6 +259,12 @@ class Emulation:
         """Whether the process of a switch, or another one, runs (a frozen one does)."""
         process = self._process(name)
         return process is not None and process.poll() is None
+
+    def _ended_shells(self) -> dict[str, str]:
+        """How the processes ended that hold the namespaces of nodes, by node, of those that did."""
+        nodes = self._namespaces if self.network is not None else ()
+        shells = {node: self.network[node].shell for node in nodes}
+        return {node: ending(shell.returncode) for node, shell in shells.items() if shell.poll() is not None}
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
