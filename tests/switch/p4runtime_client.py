@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 from finsy.proto import p4i, p4r, p4r_grpc, rpc_status
 
-ANSWER_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 120.0  # only what hangs takes so long
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 SetRequest = p4r.SetForwardingPipelineConfigRequest
 MAC = "hdr.ethernet.dst"

@@ -13,7 +13,7 @@ from google.protobuf import json_format
 from p4runtime_client import DELETE, INSERT, MODIFY, Client, Names, RefusedError, StreamClient
 from rig import Rig
 
-EXIT_TIMEOUT_S = 20.0
+EXIT_TIMEOUT_S = 120.0
 Step = dict[str, Any]
 KINDS = {INSERT: "insert", MODIFY: "modify", DELETE: "delete"}
 

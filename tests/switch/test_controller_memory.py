@@ -27,7 +27,7 @@ from mrclab.topo.spec import FabricSpec
 
 BUILD = Path(__file__).resolve().parents[2] / "p4src" / "build"
 FABRIC = Fabric(FabricSpec(planes=2, t0s=2, t1s=2, hosts_per_t0=2))
-WAIT = 20.0  # seconds a test waits for something that takes milliseconds, before it fails
+WAIT = 60.0  # seconds a test waits for something that takes milliseconds, before it fails
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

@@ -21,7 +21,7 @@ from mrclab.topo.linux import thrift
 PROGRAM = Path(__file__).parent / "p4runtime"
 NAMES = Names(text_format.Parse((PROGRAM / "everything.p4info.txtpb").read_text(), p4i.P4Info()))
 RATE_PPS, DEPTH = 10, 3
-CLI_TIMEOUT_S = 20
+CLI_TIMEOUT_S = 120
 
 pytestmark = [
     pytest.mark.root,

@@ -13,7 +13,7 @@ from p4runtime_transcript import Transcript, as_json
 MS = 1_000_000  # nanoseconds
 HOUR = 3_600_000 * MS
 PORT_OUT = 2
-PATIENCE_S = 20
+PATIENCE_S = 120
 
 
 def frame(dst: int, src: int = 0x55, kind: int = 0x1234, length: int = 64) -> bytes:

@@ -19,7 +19,7 @@ from mrclab.topo.nodeconfig import NodeConfig
 from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec())
-WAIT = 10.0
+WAIT = 120.0  # seconds before a test that hangs fails
 
 
 def config(version: int) -> NodeConfig:

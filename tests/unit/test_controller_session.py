@@ -17,7 +17,7 @@ from mrclab.controller.session import SwitchSession
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
-WAIT = 20.0  # seconds before a test that hangs fails
+WAIT = 120.0  # seconds before a test that hangs fails
 PROGRAM = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
 
 

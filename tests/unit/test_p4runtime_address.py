@@ -42,9 +42,9 @@ def test_impossible_addresses_are_named(running: Running, tmp_path: Path) -> Non
 def test_a_tcp_port_is_served_on_its_address_only_and_not_shared(running: Running) -> None:
     server = serve(running.switch, "127.0.0.1:0", device_id=1)
     try:
-        socket.create_connection(("127.0.0.1", server.port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", server.port), timeout=60).close()
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.2", server.port), timeout=5)
+            socket.create_connection(("127.0.0.2", server.port), timeout=60)
         assert "it is in use" in refusal(running, f"127.0.0.1:{server.port}")
     finally:
         server.stop()

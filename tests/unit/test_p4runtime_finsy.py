@@ -19,7 +19,7 @@ from p4runtime_fixtures import PROGRAM_DIR, Running, running
 
 __all__ = ["running"]
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 ALREADY_EXISTS = 6
 OPTIONS = SwitchOptions(
     p4info=PROGRAM_DIR / "everything.p4info.txtpb",

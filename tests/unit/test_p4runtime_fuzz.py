@@ -13,7 +13,7 @@ from finsy.proto import p4i, p4r
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from p4runtime_client import DELETE, INSERT, Client, RefusedError, StreamClient, unpacked
+from p4runtime_client import ANSWER_TIMEOUT_S, DELETE, INSERT, Client, RefusedError, StreamClient, unpacked
 from p4runtime_fixtures import NAMES, P4INFO, PROGRAM_JSON, Running
 
 MAX_DEPTH = 6
@@ -140,7 +140,7 @@ def attempt(call: Callable[[], Any]) -> RefusedError | None:
 
 
 def check_alive(client: Client) -> None:
-    client.stub.Capabilities(p4r.CapabilitiesRequest(), timeout=10)
+    client.stub.Capabilities(p4r.CapabilitiesRequest(), timeout=ANSWER_TIMEOUT_S)
 
 
 @FUZZ
@@ -222,7 +222,7 @@ def test_damaged_requests_end_with_a_status(server: tuple[Running, Client], data
     client = server[1]
     call = client.channel.unary_unary(f"/p4.v1.P4Runtime/{name}", **RAW)
     request = data.draw(damaged(REQUESTS[name]))
-    refused = attempt(lambda: call(request, timeout=20))
+    refused = attempt(lambda: call(request, timeout=ANSWER_TIMEOUT_S))
     assert refused is None or refused.code != "INTERNAL"
     check_alive(client)
 
@@ -235,7 +235,7 @@ def test_random_stream_messages_never_hang_the_stream(
     client = server[1]
     raw = [r if isinstance(r, bytes) else r.SerializeToString() for r in requests]
     call: Callable[..., Iterator[bytes]] = client.channel.stream_stream("/p4.v1.P4Runtime/StreamChannel", **RAW)
-    refused = attempt(lambda: list(call(iter(raw), timeout=20)))
+    refused = attempt(lambda: list(call(iter(raw), timeout=ANSWER_TIMEOUT_S)))
     assert refused is None or refused.code not in {"DEADLINE_EXCEEDED", "INTERNAL"}
     check_alive(client)
 

@@ -240,7 +240,7 @@ def mrclab(*arguments: str, place: Path, text: str = "") -> subprocess.Completed
     code = "from mrclab.lab.command.cli import main; main()"
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(place), "COLUMNS": "120"}
     argv = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(argv, input=text, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    return subprocess.run(argv, input=text, capture_output=True, text=True, timeout=240, check=False, env=environment)
 
 
 def test_up_takes_words_from_a_pipe_and_other_terminals_and_leaves_nothing(tmp_path):
@@ -270,7 +270,7 @@ def test_up_takes_words_from_a_pipe_and_other_terminals_and_leaves_nothing(tmp_p
         assert "h1-p1" in mrclab("do", "down", "h1-p1", place=tmp_path).stdout
         second = mrclab("up", "--world", "sim", place=tmp_path)
         assert (second.returncode, "in another terminal" in second.stderr) == (2, True)
-        said, _ = up.communicate("faults\nquit\n", timeout=60)
+        said, _ = up.communicate("faults\nquit\n", timeout=240)
     finally:
         watchdog.cancel()
         up.kill()

@@ -1,6 +1,7 @@
 """Two hosts joined in memory, each with a provider that C programs can connect to; and a C compiler for them.
 
-Time is simulated and passes while programs run, two milliseconds a turn.
+Time is simulated and passes two milliseconds a turn, while programs wait or once they had their share of a processor:
+one that other work keeps from running must not find that much has happened meanwhile.
 """
 
 import os
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 LIBMRC = ROOT / "hosts" / "libmrc"
 PROGRAMS = ROOT / "tests" / "libmrc"
 TURN_S = 0.002  # simulated, between two looks at the programs
+SHARE_NS = 100_000  # that a program which wants to run has run in a turn before time passes
 PATIENCE_S = 240.0  # on a machine that has other things to do
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
@@ -89,6 +91,7 @@ class Ground:
             for name, host in self.simulation.hosts.items()
         }
         self._running: list[subprocess.Popen[str]] = []
+        self._ran: dict[str, int] = {}  # thread → nanoseconds that it had run when time last passed
 
     def start(self, host: str, program: Path, *arguments: object, **options: object) -> "subprocess.Popen[str]":
         """Start a program on a host."""
@@ -101,11 +104,29 @@ class Ground:
         return process
 
     def turn(self) -> None:
-        """Serve the programs, then let a little time pass."""
+        """Serve the programs, then let a little time pass, unless one of them could not go on yet."""
         for name, provider in self.providers.items():
             provider.service()
             self.loops[name].run()
-        self.simulation.run(until=self.simulation.now + TURN_S)
+        if self._kept_waiting():
+            time.sleep(TURN_S / 4)
+        else:
+            self.simulation.run(until=self.simulation.now + TURN_S)
+
+    def _kept_waiting(self) -> bool:
+        """Whether a thread of a program wants to run and has not had its share since time last passed."""
+        now = {}
+        for process in self._running:
+            for task in Path(f"/proc/{process.pid}/task").glob("*") if process.poll() is None else ():
+                try:
+                    state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+                    now[task.name] = int((task / "schedstat").read_text().split()[0])
+                except (OSError, IndexError):  # it has ended, or this kernel does not count
+                    continue
+                if state == "R" and now[task.name] - self._ran.get(task.name, 0) < SHARE_NS:
+                    return True
+        self._ran = now
+        return False
 
     def until(self, done: Callable[[], bool]) -> None:
         """Serve until something is so."""

@@ -16,7 +16,7 @@ from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from ptf import testutils
 from ptf.base_tests import BaseTest
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 CPU_PORT_METADATA = 1
 
 
