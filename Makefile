@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHONS ?= 3.10 3.11
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs demo test test-pythons test-debian13 vm-check paper drill lint bench libmrc p4 pictures setup lock clean
+.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper drill lint bench libmrc p4 pictures setup installed compiled lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -21,18 +21,24 @@ help:
 	@echo "make docs         the documentation as a site in build/site, all links checked"
 	@echo "make p4           compile p4src/ (needs p4c)"
 	@echo "make pictures     make the pictures of the live page in docs/ again (needs Chromium, and playwright in .venv)"
+	@echo "make compiled     compile transport and simulator (needs a C compiler; setup and bench do it too); make test-compiled tests that"
 	@echo "make setup        only set up; make lock rewrites requirements.lock"
 
-setup:
+setup: compiled
+
+installed:
 	@setup/install.sh
 
-demo: setup
+compiled: installed
+	@$(BIN)/python setup/compiled.py
+
+demo: installed
 	@$(BIN)/mrclab run scenarios/link-failure.yaml $(target_flag) $(ARGS)
 
-drill: setup
+drill: installed
 	@$(BIN)/python -m mrclab.experiments.drill $(ARGS)
 
-lint: setup
+lint: installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -41,7 +47,11 @@ test: lint
 	$(BIN)/pytest $(ARGS)
 	@setup/pythons.sh $(PYTHONS)
 
-test-pythons: setup
+test-compiled: installed
+	@$(BIN)/python setup/compiled.py --strict
+	@$(BIN)/pytest tests/unit/test_compiled.py $(ARGS)
+
+test-pythons: installed
 	@setup/pythons.sh $(PYTHONS) -- $(ARGS)
 
 test-debian13:
@@ -50,10 +60,10 @@ test-debian13:
 vm-check:
 	@setup/vm-check.sh trixie
 
-paper: setup
+paper: installed
 	@$(BIN)/mrclab suite paper --name paper --again 3 $(target_flag) $(ARGS)
 
-bench: setup
+bench: compiled
 	@$(BIN)/mrclab bench
 
 libmrc:
@@ -63,10 +73,10 @@ docs:
 	@test -x .venv-docs/bin/mkdocs || { python3 -m venv .venv-docs && .venv-docs/bin/pip install -q -r requirements-docs.txt; }
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build && echo "build/site/index.html"
 
-p4: setup
+p4: installed
 	@$(BIN)/python -m mrclab.lab.command.p4build
 
-pictures: setup
+pictures: installed
 	@$(BIN)/python docs/pictures.py
 
 lock:

@@ -2,4 +2,8 @@
 
 from pathlib import Path
 
+from mrclab import compiled
+
 HOME = Path(__file__).parent  # what comes with the packages stands here too: p4src, scenarios
+
+compiled.offer()

@@ -12,6 +12,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("any-machine")
 
+# Tests replace methods and look inside, which compiled modules do not let; those of the compiled form ask for it.
+os.environ.setdefault("MRCLAB_COMPILED", "0")
+
 # Started in the background by a shell, pytest ignores SIGINT, and so would every process whose Ctrl-C is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mrclab import compiled
 from mrclab.lab.command import p4sh
 from mrclab.lab.measure.machine import MIN_STEAL
 from mrclab.lab.run.wire.attach import RUN_DIR
@@ -37,6 +38,7 @@ def examine(run_dir: Path = RUN_DIR) -> list[MachineCheck]:
     """Look at everything, at labs in `run_dir` and wherever else one is; changes nothing on the machine."""
     return [
         _python(),
+        _compiled(),
         _root(),
         _packages(),
         _mininet(),
@@ -90,6 +92,11 @@ def ready(checks: list[MachineCheck]) -> bool:
 def _python() -> MachineCheck:
     version = sys.version_info
     return MachineCheck("Python", version >= (3, 10), f"{version[0]}.{version[1]}", "use Python 3.10 or newer")
+
+
+def _compiled() -> MachineCheck:
+    runs, text = compiled.state()
+    return MachineCheck("transport and simulator", runs, text, "none needed: plain Python does the same, slower", False)
 
 
 def _root() -> MachineCheck:

@@ -70,26 +70,26 @@ class EndpointOp(IntEnum):
 FLAG_RTX: Final = 0x20  # of BTH byte 8, as the next
 FLAG_TS: Final = 0x10
 
-WRITES: Final = frozenset(range(MrcOpcode.WRITE_FIRST, MrcOpcode.WRITE_ONLY_IMM + 1))
-WITH_IMM: Final = frozenset({int(MrcOpcode.WRITE_LAST_IMM), int(MrcOpcode.WRITE_ONLY_IMM)})
-ENDS_MESSAGE: Final = frozenset({int(MrcOpcode.WRITE_LAST), int(MrcOpcode.WRITE_ONLY)}) | WITH_IMM
+WRITES: Final[frozenset[int]] = frozenset(range(MrcOpcode.WRITE_FIRST, MrcOpcode.WRITE_ONLY_IMM + 1))
+WITH_IMM: Final[frozenset[int]] = frozenset({int(MrcOpcode.WRITE_LAST_IMM), int(MrcOpcode.WRITE_ONLY_IMM)})
+ENDS_MESSAGE: Final[frozenset[int]] = frozenset({int(MrcOpcode.WRITE_LAST), int(MrcOpcode.WRITE_ONLY)}) | WITH_IMM
 
 # Ethernet, outer IPv6 (class and flow label word, payload length, next header, hop limit, start of destination),
 # inner IPv6 (the same, whole addresses), UDP, BTH (opcode, pad byte, reserved byte and destination QP, flags and PSN)
-FRAME: Final = Struct(">12xH IHBB16x6s10x IHBx16s16s HHHH BBHII")
-METH: Final = Struct(">HH")  # RQMSN, MSN
-TSETH: Final = Struct(">HH")  # timestamp, unit(1) | reserved(11) | type(4)
-SETH: Final = Struct(">BBhIHHIBBhQ HHI")  # with CC_STATE behind it
-NETH: Final = Struct(">BxBBIHHIBxH")
-PETH: Final = Struct(">3xBHxxHHHH")
-ERTH: Final = Struct(">B3xI4xHH")
-EETH: Final = Struct(">B3xII16xHHI")
+FRAME: Final[Struct] = Struct(">12xH IHBB16x6s10x IHBx16s16s HHHH BBHII")
+METH: Final[Struct] = Struct(">HH")  # RQMSN, MSN
+TSETH: Final[Struct] = Struct(">HH")  # timestamp, unit(1) | reserved(11) | type(4)
+SETH: Final[Struct] = Struct(">BBhIHHIBBhQ HHI")  # with CC_STATE behind it
+NETH: Final[Struct] = Struct(">BxBBIHHIBxH")
+PETH: Final[Struct] = Struct(">3xBHxxHHHH")
+ERTH: Final[Struct] = Struct(">B3xI4xHH")
+EETH: Final[Struct] = Struct(">B3xII16xHHI")
 
 # The data headers in the two layouts that a write can have; BTH to RETH in one call.
-WRITE_TS: Final = Struct(">BBHII HH HH QII")
-WRITE_PLAIN: Final = Struct(">BBHII HH QII")
-WRITE_TS_BODY: Final = Struct(">HH HH QII")
-WRITE_PLAIN_BODY: Final = Struct(">HH QII")
+WRITE_TS: Final[Struct] = Struct(">BBHII HH HH QII")
+WRITE_PLAIN: Final[Struct] = Struct(">BBHII HH QII")
+WRITE_TS_BODY: Final[Struct] = Struct(">HH HH QII")
+WRITE_PLAIN_BODY: Final[Struct] = Struct(">HH QII")
 
 TSETH_TYPE: Final = 4
 TS_MASK: Final = 0xFFFF
