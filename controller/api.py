@@ -4,26 +4,15 @@ import functools
 import inspect
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
-
-from pydantic import ConfigDict, Field, ValidationError, validate_call
+from typing import Any
 
 from mrclab.controller.app import Controller
-from mrclab.controller.errors import ControllerError
-from mrclab.controller.health.denylist import DenyError
+from mrclab.controller.arguments import DEFAULT_TIMEOUT, OPERATOR, REFUSALS, EvNumber, Seconds, checked, refusal
 from mrclab.controller.health.elements import Element, element
-from mrclab.controller.health.maintenance import MaintenanceError
 from mrclab.controller.health.mapper import Clustermapper
-from mrclab.controller.provisioning.evwatch import WatchError
 from mrclab.rpc.errors import RpcError
-from mrclab.topo.model import UnknownName
 
 Result = dict[str, Any]
-Seconds = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
-Ev = Annotated[int, Field(ge=0, le=0xFFFF_FFFF)]
-
-DEFAULT_TIMEOUT = 30.0  # seconds
-OPERATOR = "operator"
 
 
 class ControllerApi:
@@ -99,11 +88,11 @@ class ControllerApi:
         """Whether a job may start: switches, entries, cables, agents, NIC ports, denylist."""
         return await self._controller.maintenance.precheck(timeout)
 
-    async def watch_ev(self, ev: Ev) -> Result:
+    async def watch_ev(self, ev: EvNumber) -> Result:
         """Count the packets of one EV (32 bits, as in the hosts' histories) at every switch from now on."""
         return {"ev": ev, "changed": await self._controller.ev_watch.watch(ev)}
 
-    async def unwatch_ev(self, ev: Ev) -> Result:
+    async def unwatch_ev(self, ev: EvNumber) -> Result:
         """Count one EV no longer."""
         await self._controller.ev_watch.unwatch(ev)
         return {"ev": ev}
@@ -144,22 +133,14 @@ def operations(controller: Controller) -> dict[str, Callable[..., Any]]:
 
 def _refusals(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """The method with its arguments' types checked and what it refuses turned into answers."""
-    validated = validate_call(config=ConfigDict(strict=True))(method)
+    validated = checked(method)
 
     @functools.wraps(method)
     async def operation(**arguments: Any) -> Any:
         try:
             result = validated(**arguments)
             return await result if inspect.isawaitable(result) else result
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"])
-            raise RpcError("EINVAL", f"operation {name}: {field}: {first['msg']}") from None
-        except UnknownName as error:
-            raise RpcError("EINVAL", str(error)) from None
-        except (DenyError, MaintenanceError, WatchError) as error:
-            raise RpcError("EPERM", str(error)) from None
-        except ControllerError as error:
-            raise RpcError("EIO", str(error)) from None
+        except REFUSALS as error:
+            raise refusal(name, error) from None
 
     return operation

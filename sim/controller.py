@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mrclab.controller import nodefiles
-from mrclab.controller.errors import ControllerError
+from mrclab.controller import metrics, nodefiles
+from mrclab.controller.health.checks import DRAIN, MaintenanceError, switch_name
 from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import Element
 from mrclab.controller.health.mapper import MAPPER_REPORT, SOURCE, Clustermapper, reason
@@ -18,13 +18,13 @@ from mrclab.hosts.agent.host import RunningHost
 from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.fleet import SimFleet
+from mrclab.sim.servedpage import ServedPage
 from mrclab.topo.nodeconfig import MapperSection, NodeConfig
 from mrclab.topo.transport import TransportSpec
 
 TELEMETRY_S = 1.0
 """Between two records of all switches' counters."""
 
-DRAIN = "drain"
 _POLL_S = 0.1
 _QUIET_POLLS = 3
 _LONGEST_STEP_S = 0.01
@@ -60,6 +60,7 @@ class SimController:
             self._agents = min(int(mapper.get("agents") or self._agents), self._agents)
             policy = POLICIES[_POLICY[mapper.get("deny", True)]]
             self.mapper = Clustermapper(self.model, lambda: self.denylist.denials, self, cycle, policy)
+        self._page: ServedPage | None = None
         self.configs: Mapping[str, NodeConfig] = {}
         self._publish()
 
@@ -92,6 +93,13 @@ class SimController:
     def end(self) -> None:
         """It is gone; what is in the switches and the hosts stays."""
         self.fleet.on = False
+        self.close()
+
+    def close(self) -> None:
+        """Serve nothing any more."""
+        if self._page is not None:
+            self._page.close()
+            self._page = None
 
     def begin_again(self) -> None:
         """Another one is there, that takes up the denylist and the switches as they are."""
@@ -128,6 +136,49 @@ class SimController:
 
     def _sample(self) -> None:
         self.record("switches", switches=self.fleet.totals())
+        if self._page is not None:
+            self._page.text = self._metrics()
+
+    # --- what it tells ------------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """How far provisioning and verification are, and what is denied."""
+        fleet = self.fleet
+        return {
+            "state": "verified" if fleet.all_right else "verifying",
+            "switches_ready": fleet.ready,
+            "switches": len(fleet.switches),
+            "links_verified": fleet.book.verified,
+            "links": len(self.model.links),
+            "message": "",
+            "wrong_entries": len(fleet.audit()),
+            "seconds": fleet.verified_at,
+            "by_switch": {
+                name: {"state": fleet.state(name), "silent": switch.frozen, "error": ""}
+                for name, switch in fleet.switches.items()
+            },
+            "version": self.denylist.version,
+            "denied": [
+                {"element": str(d.element), "kind": d.element.kind, "reason": d.reason, "source": d.source}
+                for d in self.denylist.denials
+            ],
+            "agents": {name: config.version if name in self.hosts else 0 for name, config in self.configs.items()},
+        }
+
+    def metrics_url(self) -> str:
+        """Where Prometheus reads the page: as it is now, then as of the last telemetry, until the controller ends."""
+        if self._page is None:
+            self._page = ServedPage()
+        self._page.text = self._metrics()
+        return self._page.url
+
+    def _metrics(self) -> str:
+        page = metrics.MetricsPage()
+        metrics.add_states(page, self.status())
+        metrics.add_switches(page, self.fleet.counters())
+        metrics.add_evs(page, self.fleet.ev_counts())
+        metrics.add_agents(page, {name: host.call("stats") or {} for name, host in self.hosts.items()})
+        return page.text()
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 
@@ -183,7 +234,7 @@ class SimController:
 
     def drain(self, what: Element, why: str, timeout: float) -> dict[str, Any]:
         """Deny a switch and wait until it carries nothing of any QP."""
-        name = _switch_name(what)
+        name = switch_name(what)
         begun = self._clock.seconds
         self.deny(what, why, DRAIN)
         quiet, last = 0, -1
@@ -201,13 +252,13 @@ class SimController:
 
     def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
         """Let traffic back over a drained switch once it holds its entries and its cables are verified."""
-        name = _switch_name(what)
+        name = switch_name(what)
         if not any(d.element == what and d.source == DRAIN for d in self.denylist.denials):
-            raise ControllerError(f"{name} is not drained; drain it first")
+            raise MaintenanceError(f"{name} is not drained; drain it first")
         begun = self._clock.seconds
         if not self.wait(lambda: self._in_service(name), timeout, _POLL_S):
             lacks = "all its cables" if self.fleet.is_ready(name) else "its table entries"
-            raise ControllerError(f"{name} stays drained: after {timeout:g} s it still lacks {lacks}")
+            raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still lacks {lacks}")
         self.undeny(what, DRAIN)
         seconds = round(self._clock.seconds - begun, 9)
         self.record("undrained", switch=name, seconds=seconds)
@@ -215,9 +266,3 @@ class SimController:
 
     def _in_service(self, name: str) -> bool:
         return self.fleet.is_ready(name) and all(end.node != name for end in self.fleet.book.pending())
-
-
-def _switch_name(what: Element) -> str:
-    if what.kind not in {"t0", "t1"}:
-        raise ControllerError(f"{what} is no switch; only a T0 or T1 can be drained, for others use deny")
-    return what.name

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from mrclab.controller.provisioning.watchedevs import WatchedEvs
 from mrclab.sim.cable import Cable, CableEnd, Way
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.port import SimSwitchPort
@@ -87,6 +88,7 @@ class SimFabric:
         clock.expect(_EVENTS_PER_PACKET * model.spec.link.rate_pps * len(model.hosts) * model.spec.planes)
         self.packet_in: Callable[[SimSwitch, SimFrame, int], None] | None = None
         self.waken: Callable[[str], object] | None = None
+        self.watched = WatchedEvs()
         self._seed = seed
         self._delay = ticks(model.spec.link.delay)
         self._behind_switch = self._delay + ticks(model.spec.latency)
@@ -150,6 +152,7 @@ class SimFabric:
         way = cable.ways[1 if to_host or tier == "t1" else 0]
         seed = f"{self._seed}/{tier}-p{plane}-{switch}-{number + 1}"
         way.port = made = SimSwitchPort(self.clock, number + 1, model.spec, to_host, way, seed)
+        made.evs = self.switches.at(place).evs
         return made
 
     # --- hosts ------------------------------------------------------------------------------------------------------

@@ -151,15 +151,23 @@ class SimFleet:
 
     def outcome(self) -> dict[str, Any]:
         """What a verification says."""
-        failed = [*self.book.links("wrong"), *self.book.links("silent")]
         return {
             "verified": self.all_right,
             "links": len(self.model.links),
             "seconds": self.verified_at,
-            "failed": failed,
-            "problems": [text for link in failed for text in self.book.complaints(link)],
+            "failed": self._failed,
+            "problems": self.problems,
             "not_ready": self.not_ready,
         }
+
+    @property
+    def _failed(self) -> list[str]:
+        return [*self.book.links("wrong"), *self.book.links("silent")]
+
+    @property
+    def problems(self) -> list[str]:
+        """One sentence for each direction of each cable that is not right."""
+        return [text for link in self._failed for text in self.book.complaints(link)]
 
     # --- entries ------------------------------------------------------------------------------------------------------
 
@@ -219,6 +227,36 @@ class SimFleet:
     def totals(self) -> dict[str, Any]:
         """Counters in short by switch."""
         return {name: counters.totals(model, read, ports) for name, model, read, ports in self._counted()}
+
+    def watch(self, ev: int) -> bool:
+        """Count `ev` at every switch from now on, also at those that come back; False if it is counted already."""
+        new = self._fabric.watched.add(ev)
+        if new:
+            for switch in self._ready_made:
+                switch.watch([ev])
+        return new
+
+    def unwatch(self, ev: int) -> None:
+        """Count `ev` no longer; WatchError where it is not counted."""
+        self._fabric.watched.remove(ev)
+        for switch in self.switches.made:
+            switch.evs.pop(ev, None)
+
+    def ev_counts(self) -> dict[int, dict[str, dict[str, int]]]:
+        """Packets and bytes sent with each watched EV, by ready switch; of a large fabric by those in use."""
+        found: dict[int, dict[str, dict[str, int]]] = {ev: {} for ev in self._fabric.watched}
+        silent = set(self.not_ready)
+        made = {switch.model.name: switch for switch in self._ready_made}
+        for switch in made.values():
+            for port in switch.used:
+                port.settle()
+        for name in made if self.is_large or not found else self.model.switch_names:
+            if name not in silent:
+                held = made[name].evs if name in made else {}
+                for ev, cells in found.items():
+                    packets, size = held.get(ev, (0, 0))
+                    cells[name] = {"packets": packets, "bytes": size}
+        return found
 
     def traffic(self, name: str) -> int:
         """Packets of QPs that a switch has sent so far."""

@@ -7,9 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import ConfigDict, ValidationError, validate_call
-
-from mrclab.controller.errors import ControllerError
+from mrclab.controller.arguments import DEFAULT_TIMEOUT, OPERATOR, REFUSALS, EvNumber, Seconds, checked, refusal
 from mrclab.controller.health import checks
 from mrclab.controller.health.checks import PreCheck
 from mrclab.controller.health.elements import Element, element
@@ -18,12 +16,8 @@ from mrclab.rpc.errors import RpcError
 from mrclab.sim.clock import Clock
 from mrclab.sim.controller import SimController
 from mrclab.sim.nic import SimNic
-from mrclab.topo.model import UnknownName
 
 Result = dict[str, Any]
-
-DEFAULT_TIMEOUT = 30.0  # seconds
-OPERATOR = "operator"
 
 
 class ControllerOperations:
@@ -40,36 +34,14 @@ class ControllerOperations:
 
     def status(self) -> Result:
         """How far provisioning and verification are, and what is denied."""
-        controller, fleet = self._controller, self._fleet
-        return {
-            "state": "verified" if fleet.all_right else "verifying",
-            "switches_ready": fleet.ready,
-            "switches": len(fleet.switches),
-            "links_verified": fleet.book.verified,
-            "links": len(controller.model.links),
-            "message": "",
-            "wrong_entries": len(fleet.audit()),
-            "seconds": fleet.verified_at,
-            "by_switch": {
-                name: {"state": fleet.state(name), "silent": switch.frozen, "error": ""}
-                for name, switch in fleet.switches.items()
-            },
-            "version": controller.denylist.version,
-            "denied": [
-                {"element": str(d.element), "kind": d.element.kind, "reason": d.reason, "source": d.source}
-                for d in controller.denylist.denials
-            ],
-            "agents": {
-                name: config.version if name in controller.hosts else 0 for name, config in controller.configs.items()
-            },
-        }
+        return self._controller.status()
 
-    def wait_verified(self, timeout: float = DEFAULT_TIMEOUT) -> Result:
+    def wait_verified(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
         """Wait until all switches are ready and all cables verified; says what is missing when `timeout` runs out."""
         self._controller.wait(lambda: self._fleet.all_right, timeout)
         return self._fleet.outcome()
 
-    def verify(self, timeout: float = DEFAULT_TIMEOUT, links: list[str] | None = None) -> Result:
+    def verify(self, timeout: Seconds = DEFAULT_TIMEOUT, links: list[str] | None = None) -> Result:
         """Probe cables again and audit all entries."""
         entries = self._fleet.audit()
         model = self._controller.model
@@ -107,15 +79,15 @@ class ControllerOperations:
         found = self._element(what)
         return self._answer(found, self._controller.undeny(found, source) > 0)
 
-    def drain(self, switch: str, reason: str = "", timeout: float = DEFAULT_TIMEOUT) -> Result:
+    def drain(self, switch: str, reason: str = "", timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
         """Take a switch out of service: deny it, then wait until nothing of any QP crosses it."""
         return self._controller.drain(self._element(switch), reason, timeout)
 
-    def undrain(self, switch: str, timeout: float = DEFAULT_TIMEOUT) -> Result:
+    def undrain(self, switch: str, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
         """Let traffic back over a drained switch as soon as it forwards again."""
         return self._controller.undrain(self._element(switch), timeout)
 
-    def precheck(self, timeout: float = DEFAULT_TIMEOUT) -> Result:
+    def precheck(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
         """Whether a job may start: switches, entries, cables, hosts, NIC ports, denylist."""
         controller, fleet = self._controller, self._fleet
         fleet.forget_links(None)
@@ -123,7 +95,7 @@ class ControllerOperations:
         controller.wait(lambda: fleet.book.settled, timeout)
         denied = [str(denial.element) for denial in controller.denylist.denials]
         return checks.answer(
-            fleet.ready, fleet.not_ready, fleet.audit(), len(controller.model.links), fleet.outcome()["problems"],
+            fleet.ready, fleet.not_ready, fleet.audit(), len(controller.model.links), fleet.problems,
             map(self._host, controller.configs), denied,
         )  # fmt: skip
 
@@ -134,6 +106,24 @@ class ControllerOperations:
             return PreCheck(name, False, "it has ended")
         assert isinstance(host.nic, SimNic)
         return checks.ports(name, [(port.config.name, port.up) for port in host.nic.ports])
+
+    def watch_ev(self, ev: EvNumber) -> Result:
+        """Count the packets of one EV (32 bits, as in the hosts' histories) at every switch from now on."""
+        return {"ev": ev, "changed": self._fleet.watch(ev)}
+
+    def unwatch_ev(self, ev: EvNumber) -> Result:
+        """Count one EV no longer."""
+        self._fleet.unwatch(ev)
+        return {"ev": ev}
+
+    def ev_counters(self) -> Result:
+        """Packets and bytes of every watched EV, by switch."""
+        counts = self._fleet.ev_counts()
+        return {"t": self._clock.seconds, "evs": {str(ev): by_switch for ev, by_switch in counts.items()}}
+
+    def metrics(self) -> Result:
+        """Where Prometheus reads the page; it is served from now on until the controller ends."""
+        return {"url": self._controller.metrics_url()}
 
     def map(self) -> Result:
         """Health of every link by Clustermapper's probes, and what is at fault."""
@@ -166,19 +156,13 @@ def operations(controller: SimController, clock: Clock) -> dict[str, Callable[..
 
 
 def _checked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    validated = validate_call(config=ConfigDict(strict=True))(method)
+    validated = checked(method)
 
     @functools.wraps(method)
     def operation(**arguments: Any) -> Any:
         try:
             return validated(**arguments)
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"])
-            raise RpcError("EINVAL", f"operation {name}: {field}: {first['msg']}") from None
-        except UnknownName as error:
-            raise RpcError("EINVAL", str(error)) from None
-        except ControllerError as error:
-            raise RpcError("EPERM", str(error)) from None
+        except REFUSALS as error:
+            raise refusal(name, error) from None
 
     return operation

@@ -41,7 +41,7 @@ class SimSwitchPort:
     __slots__ = (
         "_bits_per_second", "_clock", "_control_free", "_depth",
         "_ecn_min", "_ecn_span", "_interval", "_last", "_last_hop_dscp", "_random", "_trim_at",
-        "dropped", "marks", "number", "register", "trims", "tx_bytes", "tx_packets", "waiting", "way",
+        "dropped", "evs", "marks", "number", "register", "trims", "tx_bytes", "tx_packets", "waiting", "way",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, number: int, spec: FabricSpec, to_host: bool, way: Way, seed: str) -> None:
@@ -66,6 +66,7 @@ class SimSwitchPort:
         self.tx_packets = [0] * 8
         self.tx_bytes = [0] * 8
         self.marks = self.trims = self.dropped = 0
+        self.evs: dict[int, list[int]] = {}  # the switch's, of EVs that are watched
 
     def send(self, frame: SimFrame) -> None:
         """Queue a frame, trimmed where the queue is long, or drop it where that is full."""
@@ -86,6 +87,8 @@ class SimSwitchPort:
             kind = _CLASSES[dscp]
             self.tx_packets[kind] += 1
             self.tx_bytes[kind] += frame.size
+            if self.evs:
+                self._count_ev(frame)
         elif len(waiting) >= self._depth:
             self.dropped += 1
             return
@@ -132,6 +135,8 @@ class SimSwitchPort:
             kind = _CLASSES[frame.dscp]
             self.tx_packets[kind] += 1
             self.tx_bytes[kind] += frame.size
+            if self.evs:
+                self._count_ev(frame)
 
     def _draw(self, count: int) -> int:
         """A number below `count`."""
@@ -140,6 +145,14 @@ class SimSwitchPort:
     def _count(self, frame: SimFrame, traffic_class: int) -> None:
         self.tx_packets[traffic_class] += 1
         self.tx_bytes[traffic_class] += frame.size
+        if self.evs:
+            self._count_ev(frame)
+
+    def _count_ev(self, frame: SimFrame) -> None:
+        """Only an MRC frame has an EV: what RoCEv2 writes in its place is another number."""
+        if frame.trimmable and (cell := self.evs.get(frame.ev)) is not None:
+            cell[0] += 1
+            cell[1] += frame.size
 
     def depth(self) -> int:
         """Frames that wait now."""

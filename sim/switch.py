@@ -5,7 +5,7 @@ Ports, uSIDs and addresses are the pure model's. A switch without entries (it ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from mrclab.sim.cable import CableEnd
@@ -14,6 +14,7 @@ from mrclab.softswitch.objects import hashing
 from mrclab.topo import srv6
 
 if TYPE_CHECKING:
+    from mrclab.controller.provisioning.watchedevs import WatchedEvs
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.port import SimSwitchPort
     from mrclab.topo.made import Made
@@ -31,9 +32,10 @@ _FLOW_WIDTHS = (128, 128, 20, 8, 16, 16)
 
 
 class Controlled(Protocol):
-    """Who takes what switches have for their controller."""
+    """Who takes what switches have for their controller, and knows what it has them count."""
 
     packet_in: Callable[[SimSwitch, SimFrame, int], None] | None
+    watched: WatchedEvs
 
 
 class SimSwitch(CableEnd):
@@ -44,8 +46,8 @@ class SimSwitch(CableEnd):
     """
 
     __slots__ = (
-        "_fabric", "_home", "_plain", "_usids", "_wrong", "alive", "cpu_in", "cpu_out", "drops", "frozen", "model",
-        "ports", "rx_bytes", "rx_packets", "unserved", "usid",
+        "_fabric", "_home", "_plain", "_usids", "_wrong", "alive", "cpu_in", "cpu_out", "drops", "evs", "frozen",
+        "model", "ports", "rx_bytes", "rx_packets", "unserved", "usid",
     )  # fmt: skip
 
     def __init__(self, fabric: Fabric, model: Switch, ports: Made[SimSwitchPort], home: Controlled) -> None:
@@ -61,6 +63,7 @@ class SimSwitch(CableEnd):
         self._usids: dict[int, SimSwitchPort] = {}
         self._wrong: dict[int, int] = {}
         self._plain: dict[int, tuple[SimSwitchPort, ...]] | None = None
+        self.evs: dict[int, list[int]] = {}  # watched EV → packets and bytes that left
         self.provision()
 
     # --- tables -----------------------------------------------------------------------------------------------------
@@ -71,6 +74,7 @@ class SimSwitch(CableEnd):
         self._usids = {}
         self._wrong = {}
         self._plain = None
+        self.watch(self._home.watched)
 
     def erase(self) -> None:
         """Lose every entry."""
@@ -78,6 +82,14 @@ class SimSwitch(CableEnd):
         self._usids = {}
         self._wrong = {}
         self._plain = {}
+        self.evs.clear()
+
+    def watch(self, evs: Iterable[int]) -> None:
+        """Count the packets of these EVs; what is counted already goes on."""
+        for port in self.used:
+            port.settle()
+        for ev in evs:
+            self.evs.setdefault(ev, [0, 0])
 
     @property
     def is_empty(self) -> bool:

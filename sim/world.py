@@ -280,6 +280,7 @@ class SimWorld:
             host.record({"kind": "agent.stop"})
             _nic(host).unplug()
         self.hosts.clear()
+        self._controller.close()
         self._clock.clear()
 
     def facts(self) -> dict[str, Any]:

@@ -1,8 +1,20 @@
-"""What a pre-check looks at, one line each, and its verdict; who looks, and how, is its caller's."""
+"""What a pre-check looks at, one line each, and its verdict, and what maintenance refuses; who looks, and how, is its
+caller's.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from mrclab.controller.errors import ControllerError
+from mrclab.controller.health.elements import Element
+
+DRAIN = "drain"
+"""Source of the denials that a drain makes."""
+
+
+class MaintenanceError(ControllerError):
+    """What was asked for cannot be done to this element."""
 
 
 @dataclass(frozen=True)
@@ -12,6 +24,13 @@ class PreCheck:
     name: str
     ok: bool
     detail: str
+
+
+def switch_name(what: Element) -> str:
+    """Name of a switch; MaintenanceError for anything else."""
+    if what.kind not in {"t0", "t1"}:
+        raise MaintenanceError(f"{what} is no switch; only a T0 or T1 can be drained, for others use deny")
+    return what.name
 
 
 def check(name: str, bad: Sequence[str], good: str, prefix: str = "") -> PreCheck:

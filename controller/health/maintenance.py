@@ -8,10 +8,10 @@ import asyncio
 import time
 from typing import Any
 
-from mrclab.controller.errors import ControllerError, SwitchError
+from mrclab.controller.errors import SwitchError
 from mrclab.controller.fleet import Fleet
 from mrclab.controller.health import checks
-from mrclab.controller.health.checks import PreCheck
+from mrclab.controller.health.checks import DRAIN, MaintenanceError, PreCheck, switch_name
 from mrclab.controller.health.elements import Element
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.nodes import NodeConfigKeeper
@@ -19,13 +19,8 @@ from mrclab.controller.provisioning.prober import CableProber
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.model import Fabric
 
-DRAIN = "drain"
 POLL = 0.1  # seconds between looks at the counters of a switch that is being drained
 QUIET_POLLS = 3  # looks in a row without traffic before a switch counts as drained
-
-
-class MaintenanceError(ControllerError):
-    """What was asked for cannot be done to this element."""
 
 
 class Maintenance:
@@ -42,7 +37,7 @@ class Maintenance:
 
     async def drain(self, what: Element, reason: str, timeout: float) -> dict[str, Any]:
         """Deny a switch and wait up to `timeout` seconds until it carries nothing of any QP."""
-        name = _switch_name(what)
+        name = switch_name(what)
         begun = time.monotonic()
         await self._nodes.deny(what, reason, DRAIN)
         drained = await self._until_quiet(name, begun + timeout)
@@ -52,7 +47,7 @@ class Maintenance:
 
     async def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
         """Let traffic back over a drained switch once it holds its entries and its cables are verified."""
-        name = _switch_name(what)
+        name = switch_name(what)
         if not any(d.element == what and d.source == DRAIN for d in self._nodes.denylist.denials):
             raise MaintenanceError(f"{name} is not drained; drain it first")
         begun = time.monotonic()
@@ -109,9 +104,3 @@ class Maintenance:
     def _in_service(self, name: str) -> bool:
         pending = {end.node for end in self._cables.book.pending()}
         return self._fleet.is_ready(name) and name not in pending
-
-
-def _switch_name(what: Element) -> str:
-    if what.kind not in {"t0", "t1"}:
-        raise MaintenanceError(f"{what} is no switch; only a T0 or T1 can be drained, for others use deny")
-    return what.name

@@ -8,20 +8,15 @@ from typing import Any
 from finsy import P4CounterData, P4TableEntry
 from finsy.proto import p4r
 
-from mrclab.controller.errors import ControllerError
 from mrclab.controller.fleet import Fleet
 from mrclab.controller.provisioning.intent import Act, IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.reconcile import Change, UpdateKind
+from mrclab.controller.provisioning.watchedevs import WatchedEvs
 from mrclab.controller.worker import SwitchState, Worker
 from mrclab.topo import srv6
 
 TABLE = "ev_watch"
-MOST = 1024  # entries that the table holds
-
-
-class WatchError(ControllerError):
-    """An EV that cannot be watched, or is not."""
 
 
 def entry(ev: int) -> IntendedEntry:
@@ -37,32 +32,22 @@ class EvWatch:
     def __init__(self, fleet: Fleet, program: PipelineConfig) -> None:
         self._fleet = fleet
         self._program = program
-        self._evs: dict[int, IntendedEntry] = {}
-
-    @property
-    def evs(self) -> tuple[int, ...]:
-        """What is watched."""
-        return tuple(self._evs)
+        self._evs = WatchedEvs()
 
     async def watch(self, ev: int) -> bool:
         """Count `ev` from now on; False if it is counted already."""
-        if not 0 <= ev <= 0xFFFF_FFFF:
-            raise WatchError(f"EV {ev} does not fit 32 bits")
-        if ev in self._evs:
+        if not self._evs.add(ev):
             return False
-        if len(self._evs) >= MOST:
-            raise WatchError(f"{MOST} EVs are watched already; unwatch one first")
-        self._evs[ev] = entry(ev)
+        new = entry(ev)
         for worker in self._fleet.workers.values():
-            worker.wanted = (*worker.wanted, self._evs[ev])
-        await self._write(UpdateKind.INSERT, self._evs[ev])
+            worker.wanted = (*worker.wanted, new)
+        await self._write(UpdateKind.INSERT, new)
         return True
 
     async def unwatch(self, ev: int) -> None:
         """Count `ev` no longer; WatchError where it is not counted."""
-        if ev not in self._evs:
-            raise WatchError(f"EV {ev:#010x} is not watched")
-        gone = self._evs.pop(ev)
+        self._evs.remove(ev)
+        gone = entry(ev)
         for worker in self._fleet.workers.values():
             worker.wanted = tuple(wanted for wanted in worker.wanted if wanted != gone)
         await self._write(UpdateKind.DELETE, gone)
@@ -71,8 +56,8 @@ class EvWatch:
         """Packets and bytes sent with each watched EV, by switch."""
         by_switch = await self._fleet.on_ready(self._read)
         return {
-            ev: {switch: found[wanted.match] for switch, found in by_switch.items() if wanted.match in found}
-            for ev, wanted in self._evs.items()
+            ev: {switch: found[match] for switch, found in by_switch.items() if match in found}
+            for ev, match in ((ev, entry(ev).match) for ev in self._evs)
         }
 
     async def _write(self, op: UpdateKind, what: IntendedEntry) -> None:

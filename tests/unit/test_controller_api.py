@@ -10,8 +10,9 @@ import pytest
 from mrclab.controller.api import operations
 from mrclab.controller.app import Controller
 from mrclab.controller.history import ControllerHistory
-from mrclab.controller.provisioning.evwatch import EvWatch, WatchError
+from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.controller.provisioning.watchedevs import WatchError
 from mrclab.rpc.errors import RpcError
 from mrclab.topo import nodeconfig
 from mrclab.topo.model import Fabric

@@ -2,12 +2,16 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import pytest
 
 from mrclab.rpc.errors import RpcError
+from mrclab.sim.controller import TELEMETRY_S
 from mrclab.sim.world import SimWorld
 from mrclab.topo.cables.cablefaults import EVERY_PACKET, SeededLoss
 from mrclab.topo.model import Fabric
@@ -154,6 +158,142 @@ def test_clustermapper_finds_a_lossy_nic_cable_and_has_it_denied(tmp_path):
     assert verdict["element"] == "h2-p3/t0-p3-1"
     assert [entry["element"] for entry in made.call("controller", "status")["denied"]] == ["h2-p3/t0-p3-1"]
     assert made.call("h2", "hello")["config_version"] > 1
+
+
+def test_a_watched_ev_is_counted_at_exactly_the_switches_of_its_path(tmp_path):
+    made = world(tmp_path)
+    write(made)
+    pass_time(made, 0.01)
+    path = made.call("h1", "stats")["paths"][0]
+    assert made.call("controller", "watch_ev", ev=path["ev"]) == {"ev": path["ev"], "changed": True}
+    assert not made.call("controller", "watch_ev", ev=path["ev"])["changed"]
+    sent = sum(p["sent_packets"] for p in made.call("h1", "stats")["paths"] if p["ev"] == path["ev"])
+    until_done(made)
+    pass_time(made, 1)
+    sent = sum(p["sent_packets"] for p in made.call("h1", "stats")["paths"] if p["ev"] == path["ev"]) - sent
+    told = made.call("controller", "ev_counters")
+    counted = told["evs"][str(path["ev"])]
+    plane = path["plane"]
+    assert told["t"] == made.now
+    assert set(counted) == {switch.name for switch in made.fabric.switches}
+    carried = {switch for switch, cell in counted.items() if cell["packets"]}
+    assert carried == {f"t0-p{plane}-1", f"t1-p{plane}-{path['uplink']}", f"t0-p{plane}-2"}
+    assert counted[f"t0-p{plane}-1"]["packets"] >= sent > 0
+    made.call("controller", "unwatch_ev", ev=path["ev"])
+    assert made.call("controller", "ev_counters")["evs"] == {}
+
+
+def test_a_switch_that_comes_back_counts_watched_evs_from_zero_and_so_does_no_other(tmp_path):
+    made = world(tmp_path)
+    evs = sorted({path["ev"] for path in busy(made)})
+    for ev in evs:
+        made.call("controller", "watch_ev", ev=ev)
+    pass_time(made, 0.2)
+    gone, stays = "t1-p1-1", "t0-p1-1"
+
+    def counted(switch):
+        found = made.call("controller", "ev_counters")["evs"].values()
+        return sum(cells[switch]["packets"] for cells in found if switch in cells)
+
+    before = counted(gone), counted(stays)
+    assert min(before) > 0
+    made.kill(gone)
+    assert counted(gone) == 0
+    made.restart(gone)
+    made.call("controller", "wait_verified")
+    assert set(made.call("controller", "ev_counters")["evs"][str(evs[0])]) == {s.name for s in made.fabric.switches}
+    assert counted(gone) < before[0]
+    assert counted(stays) >= before[1]
+
+
+def pass_time(made, seconds):
+    """Also where somebody tells something meanwhile."""
+    until = made.now + seconds
+    while made.now < until:
+        made.run(until)
+
+
+def busy(made):
+    """Paths of a QP that has something to send for some seconds."""
+    write(made, size=1 << 24)
+    pass_time(made, 0.05)
+    return made.call("h1", "stats")["paths"]
+
+
+def test_a_precheck_names_what_a_job_must_not_meet(tmp_path):
+    made = world(tmp_path)
+    told = made.call("controller", "precheck", timeout=2)
+    assert told["ok"]
+    assert [(check["name"], check["detail"]) for check in told["checks"]] == [
+        ("switches", "16 ready"),
+        ("entries", "all as they should be"),
+        ("cables", "32 verified both ways"),
+        *((f"h{number}", "4 NIC ports up") for number in range(1, 5)),
+        ("denylist", "empty"),
+    ]
+    made.breakage.hold_down("cut", "h1-p2")
+    made.call("controller", "misroute", switch="t0-p1-1", port=3)
+    made.call("controller", "deny", what="t1-p2-1")
+    made.kill("h4")
+    made.kill("t1-p3-1")
+    told = made.call("controller", "precheck", timeout=1)
+    wrong = {check["name"]: check["detail"] for check in told["checks"] if not check["ok"]}
+    assert not told["ok"]
+    assert set(wrong) == {"switches", "entries", "cables", "h1", "h4", "denylist"}
+    assert wrong["switches"] == "not ready: t1-p3-1"
+    assert wrong["h1"] == "ports down: h1-p2"
+    assert wrong["h4"] == "it has ended"
+    assert wrong["denylist"] == "denied: t1-p2-1"
+
+
+def test_prometheus_reads_the_page_of_a_lab_in_virtual_time_until_its_controller_ends(tmp_path):
+    made = world(tmp_path)
+    path = busy(made)[0]
+    made.call("controller", "watch_ev", ev=path["ev"])
+    pass_time(made, 0.05)
+
+    def page():
+        with urllib.request.urlopen(url) as answer:
+            return answer.read().decode()
+
+    def sent():
+        return float(re.search(r'mrclab_qp_sent_packets_total{host="h1".*} (.*)', page())[1])
+
+    url = made.call("controller", "metrics")["url"]
+    assert url.startswith("http://127.0.0.1:")
+    assert made.call("controller", "metrics")["url"] == url
+    text = page()
+    assert 'mrclab_switch_ready{switch="t1-p2-2"} 1' in text
+    assert 'mrclab_switch_dropped_packets_total{switch="t0-p1-1",reason="usid_miss"} 0' in text
+    assert f'mrclab_ev_packets_total{{ev="{path["ev"]:#010x}",switch="t0-p{path["plane"]}-1"}}' in text
+    before = sent()
+    pass_time(made, 1.5 * TELEMETRY_S * made.fabric.spec.pace)  # telemetry renews it
+    assert sent() > before
+    made.kill("controller")
+    with pytest.raises(urllib.error.URLError):
+        page()
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "code", "text"),
+    [
+        ("watch_ev", {"ev": 1 << 32}, "EINVAL", "operation watch_ev: ev: Input should be less than or equal to"),
+        ("unwatch_ev", {"ev": 1}, "EPERM", "EV 0x00000001 is not watched"),
+        (
+            "precheck",
+            {"timeout": -1},
+            "EINVAL",
+            "precheck: timeout: Input should be greater than or equal to 0",
+        ),
+        ("drain", {"switch": "h1-p1"}, "EPERM", "h1-p1/t0-p1-1 is no switch; only a T0 or T1 can be drained"),
+        ("undrain", {"switch": "t1-p1-1"}, "EPERM", "t1-p1-1 is not drained; drain it first"),
+        ("verify", {"links": ["h7-p1"]}, "EINVAL", "no cable is called 'h7-p1'"),
+    ],
+)
+def test_the_controller_refuses_in_the_words_of_the_wire(tmp_path, op, arguments, code, text):
+    with pytest.raises(RpcError, match=re.escape(text)) as caught:
+        world(tmp_path).call("controller", op, **arguments)
+    assert caught.value.code == code
 
 
 def test_without_a_controller_nothing_is_written_and_nothing_stops(tmp_path):

@@ -1,0 +1,35 @@
+"""The page that Prometheus reads of a lab in virtual time, where somebody wants it: text that a thread serves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from mrclab.controller.metrics import MetricsServer
+
+
+class ServedPage:
+    """Serves `text` on loopback until it is closed. Only whoever runs the world makes the text: nothing races it."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._loop = asyncio.new_event_loop()
+        self._server = MetricsServer(0, self._make)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="metrics", daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result()
+
+    @property
+    def url(self) -> str:
+        """The page's whole address."""
+        return self._server.url
+
+    async def _make(self) -> str:
+        return self.text
+
+    def close(self) -> None:
+        """Serve it no longer."""
+        asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
