@@ -80,7 +80,7 @@ class Mapper:
         cycle: float = CYCLE_S,
         timeout: float = TIMEOUT_S,
     ) -> None:
-        self._paths = Paths(config)
+        self._paths = ProbePaths(config)
         self._own = srv6.to_bytes(srv6.from_text(config.host.address))
         self._send = send
         self._report = report
@@ -133,7 +133,7 @@ class Mapper:
             del self._cycles[0]
 
 
-class Paths:
+class ProbePaths:
     """The self-probes of one host: per plane its own T0, then the T1s above it, all or `mapper.t1s` of them by turns.
 
     Which these are begins elsewhere in every host and plane, so that few hosts of a T0 cover all of its T1s soon.

@@ -43,7 +43,7 @@ class Plug(CableEnd):
             self.nic.receive(frame, port)
 
 
-class Switches(Mapping[str, SimSwitch]):
+class SimSwitches(Mapping[str, SimSwitch]):
     """All switches of a fabric by name; `made` are those that exist."""
 
     def __init__(self, model: Fabric, make: Callable[[int], SimSwitch]) -> None:
@@ -94,7 +94,7 @@ class SimFabric:
         self._behind_switch = self._delay + ticks(model.spec.latency)
         self._cables: dict[int, Cable] = {}
         self._plugs: dict[int, Plug] = {}
-        self.switches = Switches(model, self._make_switch)
+        self.switches = SimSwitches(model, self._make_switch)
 
     # --- cables -----------------------------------------------------------------------------------------------------
 

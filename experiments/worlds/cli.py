@@ -58,7 +58,7 @@ def compare_worlds(
     raise typer.Exit(_tell(made))
 
 
-def _work(jobs: list[work.Job], store: Store, target: str | None, run_dir: Path) -> None:
+def _work(jobs: list[work.WorldsJob], store: Store, target: str | None, run_dir: Path) -> None:
     left = [job.loaded for job in jobs if work.missing(store, job)]
     for warning in worlds.check_machine(*left):
         err.print(f"mrclab: {escape(warning)}", soft_wrap=True, highlight=False)
@@ -67,7 +67,7 @@ def _work(jobs: list[work.Job], store: Store, target: str | None, run_dir: Path)
         work.work(jobs, store, work.runs_into(store.directory, bar, say, target, run_dir), say)
 
 
-def _tell(made: list[page.Chapter]) -> int:
+def _tell(made: list[page.BothWorlds]) -> int:
     """Say what differs; returns the exit status."""
     for chapter in made:
         said = ", ".join(f"{count} {state}" for state, count in sorted(chapter.counts.items())) or "nothing to compare"

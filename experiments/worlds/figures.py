@@ -22,7 +22,7 @@ _TOTALS = {
 
 
 @dataclass(frozen=True)
-class Figure:
+class RunFigure:
     """One figure of one run."""
 
     name: str
@@ -31,34 +31,34 @@ class Figure:
     unit: str = ""
 
 
-def figures(facts: Mapping[str, Any]) -> dict[str, Figure]:
+def figures(facts: Mapping[str, Any]) -> dict[str, RunFigure]:
     """Name → figure, out of `mrclab.lab.report.summary.Facts`, in the order in which a page tells them."""
     return {figure.name: figure for figure in _all(facts)}
 
 
-def _all(facts: Mapping[str, Any]) -> Iterator[Figure]:
+def _all(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
     yield from _goodput(facts)
     yield from _verdicts(facts)
     for name, words in _TOTALS.items():
-        yield Figure(words, "count", float(facts["totals"][name]), "packets")
+        yield RunFigure(words, "count", float(facts["totals"][name]), "packets")
     if len(facts["faults"]) <= MOST_PHASES:
         yield from _faults(facts)
     for row in facts["completions"]:
         for part in ("p50", "p99"):
-            yield Figure(f"{row['what']}, {part}", "time", float(row[part]), "s")
+            yield RunFigure(f"{row['what']}, {part}", "time", float(row[part]), "s")
 
 
-def _goodput(facts: Mapping[str, Any]) -> Iterator[Figure]:
+def _goodput(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
     least = LEAST_RTTS * float(facts["totals"]["rtt"])
     phases = [row for row in facts["phases"] if row["end"] - row["begin"] >= least]
     if len(facts["phases"]) > MOST_PHASES or not phases:
-        yield Figure("goodput, start → end", "goodput", float(facts["totals"]["of_line"]), "of line")
+        yield RunFigure("goodput, start → end", "goodput", float(facts["totals"]["of_line"]), "of line")
         return
     for row in phases:
-        yield Figure(f"goodput, {row['phase']}", "goodput", float(row["of_line"]), "of line")
+        yield RunFigure(f"goodput, {row['phase']}", "goodput", float(row["of_line"]), "of line")
 
 
-def _verdicts(facts: Mapping[str, Any]) -> Iterator[Figure]:
+def _verdicts(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
     """What expectations measured."""
     told: dict[str, int] = {}
     for row in facts["verdicts"]:
@@ -67,7 +67,7 @@ def _verdicts(facts: Mapping[str, Any]) -> Iterator[Figure]:
             continue
         told[kind] = told.get(kind, 0) + 1
         name = f"{kind} #{told[kind]}" if told[kind] > 1 else kind
-        yield Figure(name, _kind(kind, unit), float(value), unit)
+        yield RunFigure(name, _kind(kind, unit), float(value), unit)
 
 
 def _kind(kind: str, unit: str) -> Kind:
@@ -78,11 +78,11 @@ def _kind(kind: str, unit: str) -> Kind:
     return "time" if re.fullmatch(r"s|ms|µs|RTT", unit) else "share"
 
 
-def _faults(facts: Mapping[str, Any]) -> Iterator[Figure]:
+def _faults(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
     for row in facts["faults"]:
         if row["begin"] is None:
             continue
-        yield Figure(f"lost to {row['fault']}", "count", float(row["lost"]), "packets")
+        yield RunFigure(f"lost to {row['fault']}", "count", float(row["lost"]), "packets")
         for field, words in (("detected_rtts", "detected after"), ("last_loss_rtts", "last loss after")):
             if row[field] is not None:
-                yield Figure(f"{row['fault']} {words}", "time", float(row[field]), "RTT")
+                yield RunFigure(f"{row['fault']} {words}", "time", float(row[field]), "RTT")

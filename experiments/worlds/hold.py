@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from mrclab.experiments.worlds.figures import Figure, Kind
+from mrclab.experiments.worlds.figures import Kind, RunFigure
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.yamlfile import read
 
@@ -22,7 +22,7 @@ _SEEDS = 3  # of the wire from which on their own spread is enough to judge a co
 State = Literal["within", "spread", "explained", "beyond"]
 
 
-class Reason(Strict):
+class Explanation(Strict):
     """Why some figures differ; `run` and `figure` are patterns in the manner of the shell."""
 
     run: str = "*"
@@ -38,16 +38,16 @@ class Reason(Strict):
 
 
 class _Reasons(Strict):
-    reasons: list[Reason]
+    reasons: list[Explanation]
 
 
 @cache
-def reasons(path: Path = FILE) -> list[Reason]:
+def reasons(path: Path = FILE) -> list[Explanation]:
     """All that is known."""
     return _Reasons.model_validate(read(path).data).reasons
 
 
-Runs = Mapping[int, Mapping[str, Figure]]
+Runs = Mapping[int, Mapping[str, RunFigure]]
 """Seed → figures of the run with that seed, in one world."""
 
 
@@ -81,9 +81,9 @@ class Row:
         return self.sim.median / self.wire.median - 1
 
 
-def rows(run: str, wire: Runs, sim: Runs, known: Sequence[Reason] | None = None) -> list[Row]:
+def rows(run: str, wire: Runs, sim: Runs, known: Sequence[Explanation] | None = None) -> list[Row]:
     """Every figure that the runs of a scenario have; those that are 0 in both worlds are left out."""
-    named: dict[str, Figure] = {}
+    named: dict[str, RunFigure] = {}
     for figures in (*wire.values(), *sim.values()):
         named.update({name: figure for name, figure in figures.items() if name not in named})
     both = wire.keys() & sim.keys()
@@ -103,7 +103,7 @@ def _side(name: str, runs: Runs, both: Set[int]) -> Side | None:
     return Side(statistics.median(shared), min(found.values()), max(found.values()), len(found))
 
 
-def _row(run: str, figure: Figure, wire: Side | None, sim: Side | None, known: Sequence[Reason]) -> Row:
+def _row(run: str, figure: RunFigure, wire: Side | None, sim: Side | None, known: Sequence[Explanation]) -> Row:
     state, because = judge(figure, wire, sim), ""
     if state == "beyond":
         apart = sim.median - wire.median if sim and wire else None
@@ -117,7 +117,7 @@ def _pattern(text: str) -> str:
     return text.replace("[", "[[]")
 
 
-def judge(figure: Figure, wire: Side | None, sim: Side | None) -> State:
+def judge(figure: RunFigure, wire: Side | None, sim: Side | None) -> State:
     """Whether both worlds say the same of a figure.
 
     `within`: the medians are within 3 % of the wire's, or of the whole where a share is no goodput; for goodput nothing

@@ -20,7 +20,7 @@ _FAR = 20.0  # times: beyond that a difference in per cent says nothing
 
 
 @dataclass(frozen=True)
-class Chapter:
+class BothWorlds:
     """A scenario, or a variant of one, in both worlds."""
 
     label: str
@@ -52,18 +52,18 @@ class Chapter:
         ]
 
 
-def chapters(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[Chapter]:
+def chapters(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[BothWorlds]:
     """What a store knows of each scenario."""
     made = []
     for run in runs:
         wire, sim = store.of(run, "wire", seeds), store.of(run, "sim", seeds)
         here, there = _figures(wire), _figures(sim)
         rows = hold.rows(label(run), here, there) if here and there else []
-        made.append(Chapter(label(run), run.scenario.title, wire, sim, rows))
+        made.append(BothWorlds(label(run), run.scenario.title, wire, sim, rows))
     return made
 
 
-def render(made: Sequence[Chapter], command: str, note: str = "") -> str:
+def render(made: Sequence[BothWorlds], command: str, note: str = "") -> str:
     """The page as text."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

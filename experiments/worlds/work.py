@@ -20,7 +20,7 @@ Run = Callable[[Loaded], None]
 
 
 @dataclass(frozen=True)
-class Job:
+class WorldsJob:
     """One run: a scenario, or a variant of one, with a seed in a world."""
 
     loaded: Loaded  # as it is run
@@ -37,11 +37,11 @@ def comparable(loaded: Sequence[Loaded]) -> list[Loaded]:
     return [run for one in loaded for run in one.runs if run.scenario.world == "wire"]
 
 
-def plan(runs: Sequence[Loaded], seeds: Sequence[int], only: str | None = None) -> list[Job]:
+def plan(runs: Sequence[Loaded], seeds: Sequence[int], only: str | None = None) -> list[WorldsJob]:
     """Every run there is to do, all scenarios with one seed before the next; in both worlds, or in only one of them."""
     chosen: list[WorldName] = [world for world in get_args(WorldName) if only in {None, world}]
     found = [
-        Job(scenario.in_world(scenario.with_seed(run, seed), world), world)
+        WorldsJob(scenario.in_world(scenario.with_seed(run, seed), world), world)
         for seed in seeds
         for run in runs
         for world in chosen
@@ -50,13 +50,13 @@ def plan(runs: Sequence[Loaded], seeds: Sequence[int], only: str | None = None) 
     return found
 
 
-def missing(store: Store, job: Job) -> int:
+def missing(store: Store, job: WorldsJob) -> int:
     """How often a run may still be tried: not at all where it is there, or was invalid as often as is allowed."""
     tries = store.tries(job.loaded, job.world, job.loaded.scenario.seed)
     return 0 if any(kept.state != "invalid" for kept in tries) else max(TRIES - len(tries), 0)
 
 
-def work(jobs: Sequence[Job], store: Store, run: Run, say: Callable[[str], None]) -> None:
+def work(jobs: Sequence[WorldsJob], store: Store, run: Run, say: Callable[[str], None]) -> None:
     """Do what is missing; Interrupted ends it."""
     left = [(job, tries) for job in jobs if (tries := missing(store, job))]
     if len(left) < len(jobs):

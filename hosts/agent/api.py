@@ -74,10 +74,10 @@ class HostOperations:
 
 def checked(parts: Iterable[Any], transport: Endpoint, loop: Loop) -> Mapping[str, Callable[..., Any]]:
     """The operations of all parts by name: arguments checked, each done at the loop's time."""
-    return Operations(tuple(parts), transport, loop)
+    return LazyOperations(tuple(parts), transport, loop)
 
 
-class Operations(Mapping[str, Callable[..., Any]]):
+class LazyOperations(Mapping[str, Callable[..., Any]]):
     """The same, each made when it is asked for: a process may have very many hosts."""
 
     __slots__ = ("_loop", "_parts", "_transport")

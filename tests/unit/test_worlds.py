@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mrclab.experiments.worlds import hold, page, work
-from mrclab.experiments.worlds.figures import Figure, figures
-from mrclab.experiments.worlds.hold import Reason, Side
+from mrclab.experiments.worlds.figures import RunFigure, figures
+from mrclab.experiments.worlds.hold import Explanation, Side
 from mrclab.experiments.worlds.kept import Store
 from mrclab.lab.command.cli import app
 from mrclab.lab.report import results
@@ -97,12 +97,12 @@ def one(value, seeds=1, spread=0.0):
     ],
 )
 def test_figures_agree_within_three_per_cent_or_the_spread_of_seeds(kind, unit, wire, sim, state):
-    assert hold.judge(Figure("x", kind, 0.0, unit), wire, sim) == state
+    assert hold.judge(RunFigure("x", kind, 0.0, unit), wire, sim) == state
 
 
 def test_medians_are_of_the_seeds_that_both_worlds_ran():
     def told(value):
-        return {"packets lost": Figure("packets lost", "count", value, "packets")}
+        return {"packets lost": RunFigure("packets lost", "count", value, "packets")}
 
     (row,) = hold.rows("small", {1: told(10)}, {1: told(11), 2: told(40), 3: told(50)}, [])
     assert row.wire == Side(10, 10, 10, 1)
@@ -111,24 +111,24 @@ def test_medians_are_of_the_seeds_that_both_worlds_ran():
 
 
 def test_a_reason_explains_the_figures_and_runs_that_it_names():
-    far = {name: Figure(name, "time", 2.0, "RTT") for name in ("cut detected after", "gap")}
-    near = {name: Figure(name, "time", 1.0, "RTT") for name in far}
+    far = {name: RunFigure(name, "time", 2.0, "RTT") for name in ("cut detected after", "gap")}
+    near = {name: RunFigure(name, "time", 1.0, "RTT") for name in far}
     known = [
-        Reason(run="e02 [[]after-*", figure="*", because="no"),
-        Reason(run="e02 [after-*", figure="cut *", because="so"),
+        Explanation(run="e02 [[]after-*", figure="*", because="no"),
+        Explanation(run="e02 [after-*", figure="cut *", because="so"),
     ]
     rows = {row.name: row for row in hold.rows("e02 [after-1s]", {1: near}, {1: far}, known)}
     assert (rows["cut detected after"].state, rows["cut detected after"].because) == ("explained", "so")
     assert rows["gap"].state == "beyond"
-    limited = [Reason(figure=("gap", "cut *"), by=0.9, because="so")]
+    limited = [Explanation(figure=("gap", "cut *"), by=0.9, because="so")]
     assert all(row.state == "beyond" for row in hold.rows("e02 [after-1s]", {1: near}, {1: far}, limited))
     assert all(row.state == "beyond" for row in hold.rows("e02 [at-once]", {1: near}, {1: far}, known))
 
 
 def test_what_is_nothing_in_both_worlds_is_no_row():
-    zero = {"packets marked (ECN)": Figure("packets marked (ECN)", "count", 0.0, "packets")}
+    zero = {"packets marked (ECN)": RunFigure("packets marked (ECN)", "count", 0.0, "packets")}
     assert hold.rows("small", {1: zero}, {1: zero}, []) == []
-    assert [row.state for row in hold.rows("small", {1: {}}, {1: zero | {"x": Figure("x", "time", 1.0)}}, [])] == [
+    assert [row.state for row in hold.rows("small", {1: {}}, {1: zero | {"x": RunFigure("x", "time", 1.0)}}, [])] == [
         "beyond"
     ]
 
