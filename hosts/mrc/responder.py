@@ -55,8 +55,8 @@ class MrcResponder(ReceiveHalf):
         self._penalised = False  # the peer holds back, as it was asked to
         self._restoring_until = inf  # it is told that it need not
         self.rcvd_bytes = 0
-        # heap of (last seq, MSN, RQMSN, immediate, length) of messages whose end has arrived
-        self._ends: list[tuple[int, int, int, int | None, int]] = []
+        # heap of (last seq, MSN, RQMSN, immediate, length, whether it asked for an answer) of messages whose end is here
+        self._ends: list[tuple[int, int, int, int | None, int, int]] = []
         self._delivered = 0  # immediates, and with them receives used up
         self._waiting: SackItem | None = None  # queued, without a mark, and still open
         self._turn = 0  # of the SACKs whose bitmap cannot show everything
@@ -64,6 +64,7 @@ class MrcResponder(ReceiveHalf):
         self._unreported = 0  # bytes towards the SACK trigger
         self._threshold = qp.settings.sack_gen_threshold
         self._ack_due = False  # messages were completed that no Transport ACK has told of
+        self._asked = 0  # one of them asked for it: not 0
         self._held = False  # a SACK is not yet due; what it will reflect:
         self._held_entropy = self._held_timestamp = self._held_seq = 0
         self._held_since = 0.0
@@ -171,7 +172,7 @@ class MrcResponder(ReceiveHalf):
     def _note_end(self, packet: MrcPacket, seq: int) -> None:
         """The last packet of a message: it is complete once everything up to here has arrived."""
         imm = packet.imm if packet.op in h.WITH_IMM else None
-        heappush(self._ends, (seq, packet.msn, packet.rqmsn, imm, packet.dma_length))
+        heappush(self._ends, (seq, packet.msn, packet.rqmsn, imm, packet.dma_length, packet.flags & _ASKS))
 
     def _advance(self, packet: MrcPacket) -> bool:
         """This packet closed the oldest gap: move on, and deliver what is now complete. False where the QP failed."""
@@ -182,7 +183,8 @@ class MrcResponder(ReceiveHalf):
             self._give_bitmaps(units_of(self.bits.bit_length()))
         ends = self._ends
         while ends and ends[0][0] < self.base:
-            _, msn, rqmsn, imm, length = heappop(ends)
+            _, msn, rqmsn, imm, length, asked = heappop(ends)
+            self._asked |= asked
             with_imm = imm is not None
             if msn != self.msn + 1 & 0xFFFF or rqmsn != self._delivered + with_imm & 0xFFFF:
                 self._unexpected(packet, f"message {msn} with {rqmsn} immediates is not the next one")
@@ -206,10 +208,13 @@ class MrcResponder(ReceiveHalf):
     # --- feedback ---------------------------------------------------------------------------------
 
     def _trigger(self, packet: MrcPacket, seq: int, now: float) -> None:
-        """The specification's five reasons for a SACK; else one is due when the packets stop coming."""
+        """The specification's five reasons for a SACK; else one is due when the packets stop coming.
+
+        Who asks with the end of a message wants to know when it is whole: that is answered then, too.
+        """
         size = packet.size
         self._unreported += max(_LEAST_COUNTED, size)
-        if self._unreported > self._threshold or packet.flags & _ASKS or (packet.ce and self._echo):
+        if self._unreported > self._threshold or packet.flags & _ASKS or (packet.ce and self._echo) or self._asked:
             self._sack(packet, seq)
         else:
             self._held = True
@@ -265,6 +270,7 @@ class MrcResponder(ReceiveHalf):
         """Behind a SACK one Transport ACK for all messages that were completed since the last."""
         if self._ack_due:
             self._ack_due = False
+            self._asked = 0
             self.qp.send_control(AckItem(self.qp, wire.Syndrome.ACK, wrap(self.base - 1 + self.first_psn), self.msn))
 
     def _nack(self, packet: MrcPacket, reason: h.Reason) -> None:

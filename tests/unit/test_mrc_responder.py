@@ -137,6 +137,14 @@ def test_a_sack_follows_when_the_packets_stop_coming():
     assert bench.seq(sack.cack) == 0
 
 
+def test_a_request_that_came_before_the_message_was_whole_is_answered_when_it_is():
+    bench = Bench(6)
+    bench.deliver(0, 1, 2, 3, 5)
+    assert [bench.seq(sack.cack) for sack in bench.sacks()] == [3]
+    bench.deliver(4)
+    assert [bench.seq(sack.cack) for sack in bench.sacks()] == [5]
+
+
 def test_only_new_untrimmed_packets_count_as_received_bytes():
     bench = Bench(20)
     bench.deliver(0, 1, 2, 3, 3, 2)
