@@ -21,10 +21,11 @@ help:
 	@echo "make docs         the documentation as a site in build/site, all links checked"
 	@echo "make p4           compile p4src/ (needs p4c)"
 	@echo "make pictures     make the pictures of the live page in docs/ again (needs Chromium, and playwright in .venv)"
-	@echo "make compiled     compile transport and simulator (needs a C compiler; setup and bench do it too); make test-compiled tests that"
+	@echo "make compiled     compile transport and simulator, which runs them faster (needs a C compiler and Python's headers)"
+	@echo "make test-compiled  the same, and test that a compiled run is the same run"
 	@echo "make setup        only set up; make lock rewrites requirements.lock"
 
-setup: compiled
+setup: installed
 
 installed:
 	@setup/install.sh
@@ -63,7 +64,7 @@ vm-check:
 paper: installed
 	@$(BIN)/mrclab suite paper --name paper --again 3 $(target_flag) $(ARGS)
 
-bench: compiled
+bench: installed
 	@$(BIN)/mrclab bench
 
 libmrc:

@@ -1,1 +1,1 @@
-"""The fabric and its hosts in virtual time: event heap, ports, cables and NICs around the lab's own transport."""
+"""The fabric and its hosts in virtual time: clock, ports, cables and NICs around the lab's own transport."""
