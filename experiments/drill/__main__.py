@@ -222,6 +222,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Make the rounds; exit status 1 where one was not as it must be."""
     parser = argparse.ArgumentParser(prog="drill", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--first", type=int, default=1, help="begin with this round")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after so many seconds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="only what has this in its name")
@@ -237,7 +238,7 @@ def main(words: Sequence[str] | None = None) -> int:
     made: list[Round] = []
     with tempfile.TemporaryDirectory(prefix="mrclab-drill-") as home:
         drill = Drill(Path(home), options.seed)
-        for number in range(options.rounds):
+        for number in range(options.first - 1, options.first - 1 + options.rounds):
             if time.monotonic() > end:
                 break
             turn, which = divmod(number, len(kinds))
