@@ -55,7 +55,7 @@ class MrcResponder(ReceiveHalf):
         self._penalised = False  # the peer holds back, as it was asked to
         self._restoring_until = inf  # it is told that it need not
         self.rcvd_bytes = 0
-        # heap of (last seq, MSN, RQMSN, immediate, length, whether it asked for an answer) of messages whose end is here
+        # heap of (last seq, MSN, RQMSN, immediate, length, whether it asked for an answer), of messages whose end came
         self._ends: list[tuple[int, int, int, int | None, int, int]] = []
         self._delivered = 0  # immediates, and with them receives used up
         self._waiting: SackItem | None = None  # queued, without a mark, and still open
