@@ -55,11 +55,15 @@ Places = Mapping[tuple[str, str], Place]  # (`set` or `replace`, dotted path) â†
 
 
 def apply(data: Mapping[str, Any], variant: Variant) -> tuple[dict[str, Any], Places]:
-    """A copy of a scenario's data with a variant's values; UnknownPlace where a path leads nowhere."""
+    """A copy of a scenario's data with a variant's values; UnknownPlace where a path leads nowhere.
+
+    What is given for a part of something goes over what is given for the whole, wherever it stands: a YAML merge
+    (`<<`) puts what it merges last.
+    """
     changed: dict[str, Any] = copy.deepcopy({key: value for key, value in data.items() if key != "variants"})
     places = {}
     for field, values in (("replace", variant.replace), ("set", variant.set)):
-        for path, value in values.items():
+        for path, value in sorted(values.items(), key=lambda item: item[0].count(".")):
             places[field, path] = _set(changed, path, field, copy.deepcopy(value))
     return changed, places
 

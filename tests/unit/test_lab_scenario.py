@@ -158,3 +158,15 @@ def test_moments_have_offsets_in_seconds_and_round_trips():
     with pytest.raises(KeyError):
         window.at({"cut": 2.0}, rtt=0.1)
     assert loaded.scenario.faults[0].at == Trigger(fraction=0.5, traffic="file")
+
+
+def test_a_variants_part_of_something_goes_over_its_whole_wherever_it_stands():
+    text = """
+name: merged
+traffic: [{name: all, kind: permutation, duration: 1s}]
+variants:
+  - {name: one, set: &common {expect: [{kind: goodput, name: rate, at_most: 50% of line}]}}
+  - {name: two, set: {<<: *common, expect.rate.at_most: 60% of line}}
+"""
+    one, two = loads(text).runs
+    assert [str(run.scenario.expect[0].at_most) for run in (one, two)] == ["50% of line", "60% of line"]
