@@ -1,19 +1,31 @@
-"""Makes the pictures of the live page in docs/: `make pictures`. Needs Chromium on the path, and playwright."""
+"""Makes the pictures of the live page, of `mrclab watch` and of a report in docs/: `make pictures`.
 
+Needs Chromium on the path, and playwright.
+"""
+
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
+from rich.console import Console
+
+from mrclab.lab.prompt import watch
+from mrclab.lab.ui.sources import Replay
 
 DOCS = Path(__file__).parent
-MRCLAB = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()"]
+MRCLAB = [sys.executable, "-m", "mrclab.lab.command"]
 CABLE = "t0-p1-1/t1-p1-2"
+PATIENCE = 300_000  # milliseconds
+COLOURS = 128
+FRAMES = "frames => Number(document.getElementById('time').max) >= frames"
 
 
 def words(*line: str) -> None:
@@ -22,60 +34,95 @@ def words(*line: str) -> None:
 
 
 def address(process: subprocess.Popen[str]) -> str:
-    """What `mrclab ui` printed."""
+    """What a command printed."""
     assert process.stdout is not None
-    found = re.search(r"http\S+", process.stdout.readline())
-    assert found is not None
-    return found.group(0)
+    for line in process.stdout:
+        if found := re.search(r"http\S+", line):
+            return found.group(0)
+    raise SystemExit("the page did not start")
+
+
+def shoot(page: Page, name: str) -> None:
+    """What a page shows now, in as few colours as nobody misses."""
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(DOCS / f"{name}.png", optimize=True)
+
+
+def frames_from_now(page: Page, count: int) -> None:
+    """Wait until so many more have come."""
+    now = int(page.locator("#time").get_attribute("max") or 0)
+    page.wait_for_function(FRAMES, arg=now + count)
 
 
 def live(page: Page) -> None:
     """Idle, a fault in force, and the same in large type."""
-    page.screenshot(path=DOCS / "page-idle.png")
-    words("traffic", "stream", "from=h1", "to=h3", "size=4GiB")
-    time.sleep(6)
+    frames_from_now(page, 20)
+    shoot(page, "page-idle")
+    words("traffic", "stream", "from=h1", "to=h3", "size=256MiB")
+    page.wait_for_selector(".cable.full")
+    frames_from_now(page, 40)
     words("down", CABLE)
     page.wait_for_selector(f'.cable.down[data-name="{CABLE}"]')
     for host in ("h1", "h3"):
         page.locator(f'.node[data-name="{host}"]').click()
-    time.sleep(6)
-    page.screenshot(path=DOCS / "page-fault.png")
+    page.wait_for_selector("td.ASSUMED_BAD")
+    frames_from_now(page, 30)
+    page.mouse.move(640, 5)
+    shoot(page, "page-fault")
     page.keyboard.press("p")
-    time.sleep(1)
-    page.screenshot(path=DOCS / "page-projector.png")
+    frames_from_now(page, 3)
+    shoot(page, "page-projector")
+
+
+def replayed(page: Page) -> None:
+    """A finished run while its second fault is in force."""
+    page.locator("#time").evaluate("slider => { slider.value = 72; slider.dispatchEvent(new Event('input')); }")
+    page.wait_for_selector("#expectations .open")
+    shoot(page, "page-replay")
+
+
+def glance(page: Page, results: Path) -> None:
+    """The same moment as `mrclab watch` shows it."""
+    source = Replay(results)
+    frames = source.frames(0)[1][:73]
+    events = [event for frame in frames for event in frame["events"]][-12:]
+    console = Console(record=True, width=100, file=io.StringIO())
+    console.print(watch.picture(source.layout(), frames[-1], events))
+    page.set_content(console.export_svg(title="mrclab watch"))
+    page.set_viewport_size({"width": 1000, "height": 620})
+    shoot(page, "watch")
 
 
 def main() -> None:
     """A lab in virtual time, a finished run, and a browser on both."""
     place = Path(tempfile.mkdtemp())
     os.environ["XDG_RUNTIME_DIR"] = str(place)
-    up = subprocess.Popen(
-        [*MRCLAB, "up", "--world", "sim"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
     scenario = DOCS.parent / "scenarios" / "link-failure.yaml"
     run = [*MRCLAB, "run", str(scenario), "--world", "sim", "--results", str(place / "results")]
     subprocess.run(run, check=True, stdout=subprocess.DEVNULL)
     (results,) = (place / "results").iterdir()
-    servers = [
-        subprocess.Popen([*MRCLAB, "ui", *more], stdout=subprocess.PIPE, text=True) for more in ([], [str(results)])
-    ]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    up = subprocess.Popen([*MRCLAB, "up", "--world", "sim", "--ui"], **pipes)
+    replay = subprocess.Popen([*MRCLAB, "ui", str(results)], **pipes)
     try:
         with sync_playwright() as browser:
             chromium = browser.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-            pages = [chromium.new_page(viewport={"width": 1280, "height": 900}) for _ in servers]
-            for page, server in zip(pages, servers, strict=True):
-                page.goto(address(server))
-                page.wait_for_selector(".cable")
-                time.sleep(2)
-            live(pages[0])
-            pages[1].locator("#time").fill("300")
-            time.sleep(1)
-            pages[1].screenshot(path=DOCS / "page-replay.png")
+            context = chromium.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=True)
+            context.set_default_timeout(PATIENCE)
+            for process, show in ((replay, replayed), (up, live)):
+                page = context.new_page()
+                page.goto(address(process))
+                page.wait_for_selector(".cable", state="attached")
+                show(page)
+                page.close()
+            page = context.new_page()
+            page.goto((results / "report.html").as_uri())
+            shoot(page, "report")
+            glance(page, results)
             chromium.close()
     finally:
-        for server in servers:
-            server.terminate()
-        up.communicate("quit\n", timeout=60)
+        replay.terminate()
+        up.communicate(timeout=PATIENCE / 1e3)
         shutil.rmtree(place)
 
 

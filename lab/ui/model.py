@@ -10,7 +10,7 @@ from typing import Any
 
 from mrclab.lab.history import Record
 from mrclab.lab.ui.phrases import phrase
-from mrclab.topo.model import Fabric, Link
+from mrclab.topo.model import Fabric
 
 _WINDOW = 5  # sampling intervals over which rates are taken
 _LONGEST_GAP = 100  # frames; where nothing was written for longer, time jumps
@@ -79,7 +79,7 @@ class PageModel:
         self._depths: dict[str, dict[str, int]] = {}
         self._dead: set[str] = set()
         self._verdicts: dict[str, str] = {}
-        self._path_links: dict[tuple[str, str, int, int], tuple[Link, ...]] = {}
+        self._path_ways: dict[tuple[str, str, int, int], tuple[int, ...]] = {}
         self._line = fabric.spec.link.rate_pps
         self._window = _WINDOW * fabric.spec.sample_interval
         self.run = ""
@@ -205,26 +205,29 @@ class PageModel:
         return {plane: round(value) for plane, value in planes.items()}
 
     def _loads(self, now: float) -> list[list[float]]:
-        loads: dict[int, list[float]] = {}
+        loads: dict[int, float] = {}  # twice the cable's number, and one more from its second end
         for qp in self._qps.values():
             if not qp.peer:
                 continue
             for ev, rate in qp.sent.items():
                 share = rate.at(now, self._window) / self._line
-                plane, uplink, _ = qp.evs[ev]
                 if share:
-                    at = qp.host
-                    for link in self._links_of(qp.host, qp.peer, plane, uplink):
-                        upwards = link.a.node == at
-                        loads.setdefault(link.index, [0.0, 0.0])[0 if upwards else 1] += share
-                        at = link.b.node if upwards else link.a.node
-        return [[index, round(up, 2), round(down, 2)] for index, (up, down) in sorted(loads.items())]
+                    for way in self._ways(qp.host, qp.peer, *qp.evs[ev][:2]):
+                        loads[way] = loads.get(way, 0.0) + share
+        busy = sorted({way // 2 for way in loads})
+        return [[n, round(loads.get(2 * n, 0.0), 2), round(loads.get(2 * n + 1, 0.0), 2)] for n in busy]
 
-    def _links_of(self, source: str, destination: str, plane: int, uplink: int) -> tuple[Link, ...]:
+    def _ways(self, source: str, destination: str, plane: int, uplink: int) -> tuple[int, ...]:
+        """The cables of a path, as `_loads` numbers them."""
         key = (source, destination, plane, uplink)
-        if key not in self._path_links:
-            self._path_links[key] = self._fabric.path_links(*key)
-        return self._path_links[key]
+        if key not in self._path_ways:
+            at, ways = source, []
+            for link in self._fabric.path_links(*key):
+                upwards = link.a.node == at
+                ways.append(2 * link.index + (0 if upwards else 1))
+                at = link.b.node if upwards else link.a.node
+            self._path_ways[key] = tuple(ways)
+        return self._path_ways[key]
 
     # --- events -----------------------------------------------------------------------------------------------------
 

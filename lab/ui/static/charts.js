@@ -5,7 +5,7 @@ const PLANES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"
 export const STATES = { GOOD: "#009e73", SKIP: "#f0e442", STANDBY: "#c3cad3", ASSUMED_BAD: "#d55e00", PORT_DOWN: "#5b2a86", DENIED: "#0072b2" };
 const OUT = new Set(["ASSUMED_BAD", "PORT_DOWN", "DENIED"]); // striped as well
 const MOST_ROWS = 1200;
-const FROM_ZERO = { range: (_, __, most) => [0, Math.max(most ?? 0, 1e-6) * 1.08] };
+const FROM_ZERO = { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] };
 
 function size() { return parseFloat(getComputedStyle(document.documentElement).fontSize); }
 function height() { return Math.round(size() * 11.5); }
