@@ -150,6 +150,8 @@ class ObjectParser(MrcParser):
             if packet.op not in h.WRITES:
                 raise DiscardError("malformed")
             packet.size = 0
+        elif not packet.size and packet.op in h.WRITES:
+            packet.size = len(packet.view)  # a copy of this frame was trimmed
         return packet
 
 

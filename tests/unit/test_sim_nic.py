@@ -3,6 +3,8 @@
 import pytest
 from sim_pair import Sim, Write, finish
 
+from mrclab.topo.numbers import Dscp
+
 RATE = 500 * 4096  # bytes of payload per second and port
 
 
@@ -73,3 +75,25 @@ def test_a_quiet_host_has_nothing_in_the_heap_but_its_samples():
     sim = Sim()
     sim.run(5)
     assert sim.clock.waiting == len(sim.hosts)
+
+
+class TrimmedTwin:
+    """Every data packet goes on twice, first without its payload."""
+
+    def meet(self, frame, way):
+        twin = frame.copy()
+        if frame.payload is not None:
+            frame.trim(Dscp.TRIMMED_LASTHOP)
+            way.leave_detour(frame)
+        return twin
+
+
+def test_of_two_copies_one_may_lose_its_payload():
+    sim = Sim()
+    for port in (1, 2, 3, 4):
+        way = sim.fabric.cable(f"h3-p{port}").ways[1]
+        way.faults = (TrimmedTwin(),)
+    write = Write(sim, "h1", "h3", 200_000)
+    finish(sim, write)
+    assert sum(qp.stats.trimmed_packets for qp in sim.hosts["h3"].transport.qps.values()) > 40
+    assert write.received == write.sent
