@@ -165,7 +165,7 @@ def test_a_variants_part_of_something_goes_over_its_whole_wherever_it_stands():
 name: merged
 traffic: [{name: all, kind: permutation, duration: 1s}]
 variants:
-  - {name: one, set: &common {expect: [{kind: goodput, name: rate, at_most: 50% of line}]}}
+  - {name: one, set: &common {expect: [{kind: goodput, name: rate, window: start .. end, at_most: 50% of line}]}}
   - {name: two, set: {<<: *common, expect.rate.at_most: 60% of line}}
 """
     one, two = loads(text).runs
