@@ -3,6 +3,8 @@
 import pytest
 from sim_pair import Sim, Write, finish
 
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.topo.numbers import Dscp
 
 RATE = 500 * 4096  # bytes of payload per second and port
@@ -97,3 +99,43 @@ def test_of_two_copies_one_may_lose_its_payload():
     finish(sim, write)
     assert sum(qp.stats.trimmed_packets for qp in sim.hosts["h3"].transport.qps.values()) > 40
     assert write.received == write.sent
+
+
+class BothWays:
+    """Reads every frame as it is and as the bytes that it stands for."""
+
+    def __init__(self, parse):
+        self.parse = parse
+        self.seen = set()
+
+    def meet(self, frame, _way):
+        one, other = self.parse(frame), self.parse(frame.to_bytes())
+        self.seen.add(one.op)
+        for name in set(MrcPacket.__slots__) - {"body_at", "content", "end", "view"}:
+            assert getattr(one, name, None) == getattr(other, name, None), name
+        if one.op in h.WRITES:
+            assert one.payload() == other.payload()
+        elif one.op == h.MrcOpcode.SACK:
+            assert one.sack() == other.sack()
+        return frame
+
+
+@pytest.mark.parametrize("timestamps", [True, False])
+def test_a_frame_is_read_as_its_bytes_would_be(timestamps):
+    sim = Sim()
+    readers = []
+    for name in ("h1", "h3"):
+        for port in sim.hosts[name].transport._ports.values():
+            readers.append(BothWays(port.parse))
+            sim.fabric.cable(f"{name}-p{port.number}").ways[1].faults = (readers[-1],)
+    write = Write(sim, "h1", "h3", 100_001, message=30_000, timestamps=timestamps)
+    one, other = (sim.hosts[name].transport for name in ("h1", "h3"))
+    [far] = other.qps
+    other.post_recv(far, 1)
+    local, remote = one.reg_mr(bytearray(9000)), other.reg_mr(bytearray(9000))
+    one.post_send(write.qp, 7, "RDMA_WRITE_WITH_IMM", local.lkey, 0, 9000, remote.va, remote.rkey, imm=5)
+    write.posted += 1
+    finish(sim, write)
+    assert write.received == write.sent
+    wanted = {"WRITE_FIRST", "WRITE_MIDDLE", "WRITE_LAST", "WRITE_LAST_IMM", "SACK", "ACK"}
+    assert {h.MrcOpcode[name] for name in wanted} <= set().union(*(reader.seen for reader in readers))
