@@ -120,7 +120,7 @@ def _first_of_group(
         version=version,
         host=_section(host),
         path_mtu=spec.path_mtu,
-        link=LinkSection(rate_pps=spec.link.rate_pps, delay=spec.link.delay, rate=spec.link.rate, pace=spec.pace),
+        link=LinkSection(rate_pps=spec.link.rate_pps, delay=spec.link.delay, rate=spec.link.rate, pace=spec.looks),
         ports=_ports(host),
         templates=tuple(templates) if spec.t0s <= MOST_TEMPLATES else templates[:1],
         ev_profiles=(choice.profile(default_profile(fabric)),),

@@ -25,6 +25,7 @@ from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.controller import SimController
 from mrclab.sim.fabric import SimFabric
+from mrclab.sim.fleet import MOST_TOLD
 from mrclab.sim.nic import SimNic
 from mrclab.sim.operations import operations
 from mrclab.topo import nodeconfig
@@ -40,8 +41,14 @@ TOLD = frozenset(
 )
 """Kinds of events that `run` hands over."""
 
+TOO_MANY = frozenset(
+    {"agent.start", "agent.stop", "mapper.report", "port.state", "probe.lost", "probe.reply", "qp.state", "wr.done"}
+)
+"""Kinds of records that every host writes for every QP, port or cycle: the history of a large fabric leaves them out,
+QPs that went to ERROR apart."""
+
 DEPTHS_S = 0.25
-MOST_CONFIGS = 1024
+MOST_CONFIGS = 64
 """Node configs that a result keeps: of all hosts, or in a larger fabric of the first that had something to do."""
 
 _DIGITS = 9  # of the seconds in the history
@@ -65,8 +72,9 @@ class SimWorld:
         self.files = files
         self.kinds = KINDS
         self._wire_format = wire_format
-        self._depths_every = ticks(DEPTHS_S * fabric.spec.pace)
+        self._depths_every = ticks(DEPTHS_S * fabric.spec.looks)
         self._clock = Clock()
+        self._is_large = len(fabric.links) > MOST_TOLD
         self._lines: list[tuple[float, str]] = []
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
         self._told: list[tuple[str, dict[str, Any]]] = []
@@ -239,7 +247,10 @@ class SimWorld:
         return whole
 
     def _host_record(self, name: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
-        whole = self._write(name, t, record)
+        if self._is_large and record["kind"] in TOO_MANY and record.get("state") != "ERROR":
+            whole = {"t": round(t, _DIGITS), "node": name, **record}
+        else:
+            whole = self._write(name, t, record)
         self._controller.hear(name, whole)
         if whole["kind"] in TOLD:
             self._heard(name, whole)

@@ -19,6 +19,7 @@ from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 MAX_INTERFACE_MTU = 9216  # bytes; jumbo frames as switches carry them
 _PROCESS_LATENCY, _CHIP_LATENCY = 300e-6, 500e-9  # seconds a switch takes: a process of the lab, and a switch chip
 _WATCHED_RTT = 0.02  # seconds; round trips of fabrics that are watched while they run
+_WATCHED_HOSTS = 4096  # that are watched as closely as few
 SAMPLE_INTERVAL = 0.1  # seconds between two samples of a host that people watch
 CONTROL_DEPTH = 256  # packets; that queue is not rate limited, so this only bounds a burst
 
@@ -218,9 +219,14 @@ class FabricSpec(_Strict):
         return 1.0 if self.link.rate is None else min(1.0, self.base_rtt(self.longest) / _WATCHED_RTT)
 
     @property
+    def looks(self) -> float:
+        """The pace of what every host does now and then for those who watch: slower where hosts are very many."""
+        return min(1.0, self.pace * max(1.0, self.t0s * self.hosts_per_t0 / _WATCHED_HOSTS))
+
+    @property
     def sample_interval(self) -> float:
         """Seconds between two samples of a host."""
-        return SAMPLE_INTERVAL * self.pace
+        return SAMPLE_INTERVAL * self.looks
 
     @property
     def interface_mtu(self) -> int:

@@ -2,9 +2,8 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.elements import Element
@@ -12,6 +11,7 @@ from mrclab.controller.health.localise import LocalisedFault, Localiser, ProbePa
 from mrclab.topo.model import Fabric
 
 LOSS_DIGITS = 4
+MOST_LINKS = 20_000  # of which each is told
 MOST_PROBES = 10_000  # over one path in one cycle; more is no honest report
 MOST_RTT = 3600.0  # seconds
 
@@ -20,8 +20,7 @@ class ReportError(ControllerError):
     """A report that cannot be right: of an unknown host, plane or uplink, or with impossible numbers."""
 
 
-@dataclass(frozen=True)
-class Cycle:
+class Cycle(NamedTuple):
     """One path in one cycle. `rtt` in seconds, None where nothing came back."""
 
     sent: int
@@ -75,7 +74,10 @@ class HealthMap:
         return self._verdicts
 
     def links(self) -> dict[str, dict[str, Any]]:
-        """State of every link: up, lossy, down or unknown; loss and mean RTT of the probes that name it."""
+        """State of every link: up, lossy, down or unknown; loss and mean RTT of the probes that name it.
+
+        Of very many links only those are told whose probes were not all answered.
+        """
         at_fault = {verdict.element: verdict for verdict in self._verdicts}
         result: dict[str, dict[str, Any]] = {}
         for path, cycles in sorted(self._history.items()):
@@ -87,6 +89,8 @@ class HealthMap:
             entry["rtts"] += [cycle.rtt for cycle in cycles if cycle.rtt is not None]
             if link in at_fault:
                 entry["state"] = at_fault[link].state
+        if len(self._fabric.links) > MOST_LINKS:
+            return {name: _told(entry) for name, entry in result.items() if entry["lost"]}
         return {link.name: _told(result.get(link.name)) for link in self._fabric.links}
 
     # --- inside -----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ Evidence is a log-likelihood ratio in nats against the network that the elements
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -160,12 +161,18 @@ class Localiser:
     def _ranked(
         self, tallies: Mapping[ProbePath, Tally], survival: Mapping[ProbePath, float], known: set[Element]
     ) -> list["_Fit"]:
-        """How well each further element would explain what is left, best first; cables before switches where equal."""
-        paths: dict[Element, list[ProbePath]] = {}
+        """How well each further element would explain what is left, best first; cables before switches where equal.
+
+        One that lost no probe explains nothing, and is left out.
+        """
+        lossy = [path for path, tally in tallies.items() if tally.lost]
+        paths: dict[Element, list[ProbePath]] = {
+            element: [] for path in lossy for element in self.crossed(path) if element not in known
+        }
         for path in tallies:
             for element in self.crossed(path):
-                if element not in known:
-                    paths.setdefault(element, []).append(path)
+                if element in paths:
+                    paths[element].append(path)
         fits = [_fit(element, over, tallies, survival) for element, over in paths.items()]
         return sorted(fits, key=lambda fit: (-fit.gain, not fit.element.kind.endswith("link"), fit.element.name))
 
@@ -203,9 +210,11 @@ def _fit(
     survival: Mapping[ProbePath, float],
     rates: Sequence[float] = RATES,
 ) -> _Fit:
+    alike = Counter((tallies[path][:2], survival[path]) for path in over)  # most probes fared as most others
+
     def gain(rate: float) -> float:
         through = 1 - min(rate, MOST_LOSS)
-        return sum(_gain(tallies[path], survival[path], survival[path] * through) for path in over)
+        return sum(count * _gain(*tally, left, left * through) for (tally, left), count in alike.items())
 
     gains = {rate: gain(rate) for rate in rates}
     rate = max(gains, key=gains.__getitem__)
@@ -220,7 +229,6 @@ def _explained(fit: _Fit, survival: dict[ProbePath, float]) -> None:
         survival[path] *= 1 - min(fit.rate, MOST_LOSS)
 
 
-def _gain(tally: Tally, before: float, after: float) -> float:
-    """Log-likelihood of a tally if a probe survives with probability `after`, over that with `before`."""
-    sent, lost, _cycles = tally
+def _gain(sent: int, lost: int, before: float, after: float) -> float:
+    """Log-likelihood of so many probes lost if one survives with probability `after`, over that with `before`."""
     return lost * math.log((1 - after) / (1 - before)) + (sent - lost) * math.log(after / before)

@@ -8,6 +8,7 @@ has digested it, since its agent takes in completions before it lets the acknowl
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import random
 from collections import deque
@@ -47,6 +48,12 @@ def touched(size: int) -> bytearray:
     memory = bytearray(size)
     memory[::_PAGE] = bytes(len(range(0, size, _PAGE)))
     return memory
+
+
+@functools.cache
+def shared(size: int) -> bytearray:
+    """Memory whose bytes are only counted: the same for whoever asks for so much in this process."""
+    return bytearray(size)
 
 
 def pieces(length: int, qps: int) -> list[tuple[int, int]]:

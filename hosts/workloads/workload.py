@@ -16,7 +16,7 @@ from mrclab.hosts.rdma.resources import FULL_ACCESS
 from mrclab.hosts.rdma.timers import Timer
 from mrclab.hosts.rdma.verbs import Verbs
 from mrclab.hosts.workloads.bounds import WorkloadBounds
-from mrclab.hosts.workloads.channel import ChannelSender, Receiver, SentMessage, Slots, content, touched
+from mrclab.hosts.workloads.channel import SHIFT, ChannelSender, Receiver, SentMessage, Slots, content, shared, touched
 from mrclab.hosts.workloads.ring import Ring, chunk
 from mrclab.hosts.workloads.rounds import Rounds
 from mrclab.hosts.workloads.stream import StreamPlan, StreamSender
@@ -58,6 +58,7 @@ class WorkloadSpec(BaseModel):
     rank: int = 0
     ranks: int = 1
     seed: str = ""  # of the contents
+    counted: bool = False  # of a stream: all flows of the process share their bytes, which nobody digests
 
 
 class Workload:
@@ -106,7 +107,7 @@ class Workload:
             return Slots(RING_SLOTS, largest, split=True)
         if spec.kind in {"write", "rounds"}:
             return Slots(1, size, split=True, digest=spec.kind == "rounds")
-        return Slots(spec.depth, spec.message, split=False)
+        return Slots(spec.depth, spec.message, split=False, digest=not spec.counted)
 
     def add(self, flow: FlowSpec) -> Record:
         """Make one end of a flow; what its peer needs to connect."""
@@ -122,7 +123,10 @@ class Workload:
             self.by_qp |= dict.fromkeys(qps, sender)
             return {"qps": sender.infos()}
         size = self.slots.count * self.slots.size
-        memory = self._file(flow.path, "write") if flow.path else self._register(touched(size), FULL_ACCESS)
+        if flow.path:
+            memory = self._file(flow.path, "write")
+        else:
+            memory = self._register(shared(size) if self.spec.counted else touched(size), FULL_ACCESS)
         receiver = Receiver(self._transport, flow.name, flow.peer, qps, self.slots, memory, self._length_of)
         self.receivers[flow.name] = receiver
         self.by_qp |= dict.fromkeys(qps, receiver)
@@ -154,7 +158,10 @@ class Workload:
         """What all flows of this host send from; of a ring, the two buffers that it reduces."""
         if self._own is None:
             spec, size = self.spec, self.spec.size or 0
-            self._source = content(spec.seed, spec.message if spec.kind in {"stream", "pingpong"} else size)
+            if spec.counted:
+                self._source = shared(spec.message + SHIFT)
+            else:
+                self._source = content(spec.seed, spec.message if spec.kind in {"stream", "pingpong"} else size)
             self._own = self._register(touched(2 * size) if spec.kind == "ring" else self._source, Access(0))
         return self._own
 

@@ -121,6 +121,10 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
             f"{loaded.source}: mapper.{'t1s' if mapper.t1s else 'agents'}: hosts of the wire all probe every path;"
             " leave it out, or run with --world sim"
         )
+    for entry in loaded.scenario.traffic:
+        if getattr(entry, "content", "random") == "counted":
+            what = f"{loaded.source}: traffic {entry.name}: content: counted"
+            yield f"{what} is for virtual time; leave it out, or run it with --world sim"
     if spec.beyond_p4:
         yield f"{loaded.source}: fabric: {spec.beyond_p4}"
     if spec.link.rate_pps > WIRE_MOST_PPS:

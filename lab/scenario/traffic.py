@@ -127,6 +127,11 @@ class _Bounded(TrafficBase):
         default=None, description="messages outstanding per flow; else six bandwidth-delay products"
     )
     rate: LineShare | None = Field(default=None, description="of each flow, e.g. 80% of line; else as fast as it goes")
+    content: Literal["random", "counted"] = Field(
+        default="random",
+        description="counted: bytes are counted and not kept, so that a great many flows need no memory for them, and"
+        " nothing says whether they arrived intact. Virtual time only",
+    )
 
     @model_validator(mode="after")
     def _size_or_duration(self) -> "_Bounded":
@@ -138,6 +143,8 @@ class _Bounded(TrafficBase):
         """Messages by all QPs in turn."""
         del host
         bounds = {"size": self.size, "duration": self.duration, "rate": self.rate and self.rate * line_rate(fabric)}
+        if self.content == "counted":
+            bounds["counted"] = True
         depth = outstanding(fabric, qps, self.message, self.depth)
         return {"kind": "stream", "message": self.message, "depth": depth, **bounds}
 

@@ -50,7 +50,7 @@ def test_a_port_is_known_to_be_up_again_however_many_probes_went_out_since_it_wa
     fabric.sim.run(until=1.0)
     assert fabric.believed() == ALL & ~(1 << PLANE - 1)
     (peer,) = fabric.h3.peers.values()
-    path = peer.paths[1][0]
+    path = peer.control_path(1, peer.uplinks(1)[0])
     for _ in range(40_000):
         fabric.h3.ops.probe(peer, path, 0.001, lambda _result: None, fabric.sim.now)
         fabric.h3._ports[1].control.clear()

@@ -22,7 +22,7 @@ def inject(sim, source, destination, frame, plane):
 def say(sim, transfer, op, psn, body):
     """h3 says something to h1's QP."""
     (peer,) = sim.hosts["h3"].peers.values()
-    inject(sim, "h3", "h1", control_frame(peer.reverse[1], op, transfer.qa, psn, body), 1)
+    inject(sim, "h3", "h1", control_frame(peer.control_path(1), op, transfer.qa, psn, body), 1)
 
 
 def under_way(packets=100):

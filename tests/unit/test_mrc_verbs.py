@@ -258,7 +258,7 @@ def test_a_set_of_more_evs_than_a_qp_has_is_refused_and_nothing_is_made():
     assert not host.peers
     widest = EvProfileConfig(name="default", active_per_plane=28, backup_per_plane=4, ev_min_active=1)
     host = MrcEndpoint(node_config(1, ev=widest, planes=8, uplinks=64), random.Random(1), lambda _record: None)
-    assert len(host.qp(host.create_qp(PEER)).evs.by_value) == 256
+    assert host.qp(host.create_qp(PEER)).evs.count == 256
 
 
 def test_keys_and_first_psns_are_drawn_from_the_secrets_and_paths_from_the_seed():

@@ -385,6 +385,12 @@ class EvSet:
 
     # --- views ------------------------------------------------------------------------------------
 
+    @property
+    def count(self) -> int:
+        """EVs in all planes, made or not."""
+        left = [plane.supply.left for plane in self._plane_list if plane.supply is not None]
+        return len(self.by_value) + sum(left)
+
     def active_count(self) -> int:
         """EVs in rotation in planes that are up."""
         return sum(len(plane.active) + plane.unmade for plane in self.planes.values() if plane.up)

@@ -1,0 +1,100 @@
+"""Very large fabrics in virtual time: what nobody uses is not there, and what is used works up to the last number."""
+
+import random
+import tracemalloc
+
+import pytest
+
+from mrclab.sim.world import SimWorld
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import load
+from mrclab.topo.transport import TransportSpec
+
+PAPER = {"planes": 8, "t0s": 512, "t1s": 256, "hosts_per_t0": 256, "link": {"rate": "100 Gb/s", "delay": "600ns"}}
+
+
+def world(tmp_path, mapper=None, **spec):
+    fabric = Fabric(load(spec))
+    return SimWorld(fabric, seed=1, transport=TransportSpec(), mapper=mapper, files=tmp_path)
+
+
+@pytest.fixture
+def paper(tmp_path):
+    return world(tmp_path, **PAPER)
+
+
+def test_a_world_of_131072_nics_comes_up_without_a_host_a_switch_or_a_cable(tmp_path):
+    tracemalloc.start()
+    try:
+        made = world(tmp_path, **PAPER)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 4 << 20
+    assert not made.hosts
+    assert not made.sim.switches.made
+    assert made.call("controller", "status")["links_verified"] == 2_097_152
+
+
+def test_the_first_and_the_last_nic_of_the_papers_fabric_reach_each_other_by_its_last_t1s(paper):
+    first, last = (paper.call(name, "hello") for name in ("h1", "h131072"))
+    assert first["address"] == "fdcb:bb00:0:1::1"
+    assert last["address"] == "fdcb:bb00:0:200::100"
+    one, other = paper.hosts["h1"].transport, paper.hosts["h131072"].transport
+    here, there = one.create_qp(last["address"]), other.create_qp(first["address"])
+    one.connect(here, other.local_info(there))
+    other.connect(there, one.local_info(here))
+    sent, received = random.Random(1).randbytes(1 << 20), bytearray(1 << 20)
+    local, remote = one.reg_mr(bytearray(sent)), other.reg_mr(received)
+    one.post_send(here, 0, "RDMA_WRITE", local.lkey, 0, len(sent), remote.va, remote.rkey)
+    paper.hosts["h1"].nic.serve()
+    paper.run(until=0.001)
+    assert bytes(received) == sent
+    evs = one.qp(here).evs
+    assert evs.count == 256
+    assert len(evs.by_value) <= 192  # the backups are not made
+    assert max(ev.uplink for ev in evs.by_value.values()) > 200
+    assert set(paper.hosts) == {"h1", "h131072"}
+
+
+def test_a_qp_makes_the_evs_that_it_uses(paper):
+    transport = (paper.call("h1", "hello"), paper.hosts["h1"].transport)[1]
+    evs = transport.qp(transport.create_qp("fdcb:bb00:0:200::100")).evs
+    assert (evs.count, evs.active_count(), len(evs.by_value)) == (256, 192, 8)
+    seen = {evs.select(plane).value for plane in range(1, 9) for _ in range(24)}
+    assert len(seen) == 192
+    assert {evs.select(1).value for _ in range(24)} == {value for value in seen if value >> 28 == 1}
+
+
+def test_a_lost_path_is_replaced_by_one_that_was_not_made_yet(paper):
+    transport = (paper.call("h1", "hello"), paper.hosts["h1"].transport)[1]
+    evs = transport.qp(transport.create_qp("fdcb:bb00:0:200::100")).evs
+    (first,) = evs.planes[3].active
+    assert evs.lost(first, 0.0, "timeout")
+    assert (evs.active_count(), evs.count) == (192, 256)
+    assert first not in evs.planes[3].active
+    assert evs.planes[3].usable
+
+
+def test_few_agents_of_each_t0_that_share_its_t1s_find_a_silent_t1_and_a_dead_t0(tmp_path):
+    shape = {"planes": 2, "t0s": 8, "t1s": 8, "hosts_per_t0": 8, "link": {"rate": "100 Gb/s", "delay": "600ns"}}
+    made = world(tmp_path, {"cycle": 4e-4, "deny": False, "agents": 3, "t1s": 3}, **shape)
+    assert len(made.hosts) == 8 * 3
+    made.run(until=1e-3)
+    made.freeze("t1-p1-5")
+    made.kill("t0-p2-7")
+    heard = []
+    while made.now < 5e-3:
+        heard += [event for _, event in made.run(until=5e-3) if event["kind"] == "verdict"]
+    assert {event["element"] for event in heard} == {"t1-p1-5", "t0-p2-7"}
+    assert {event["state"] for event in heard} == {"down"}
+
+
+def test_a_host_that_nobody_used_can_be_ended_and_started_again(tmp_path):
+    made = world(tmp_path)
+    assert made.is_alive("h3")
+    assert "h3" not in made.hosts
+    made.kill("h3")
+    assert not made.is_alive("h3")
+    made.restart("h3")
+    assert made.call("h3", "hello")["host"] == "h3"
