@@ -34,13 +34,16 @@ for _dscp, _class in (
 _IN_DATA_QUEUE = [traffic_class in {NO_TRIM, TRIMMABLE, TRIMMABLE_RETX, OTHER} for traffic_class in _CLASSES]
 _MAY_BE_TRIMMED = [traffic_class in {TRIMMABLE, TRIMMABLE_RETX} for traffic_class in _CLASSES]
 
+_NOBODY: deque[SimFrame] = deque()
+"""What waits at a port where nothing ever waited yet: stays empty."""
+
 
 class SimSwitchPort:
     """One port of a switch. `register` is the P4 program's: depth of the data queue at the last packet that left it."""
 
     __slots__ = (
         "_bits_per_second", "_clock", "_control_free", "_depth",
-        "_ecn_min", "_ecn_span", "_interval", "_last", "_last_hop_dscp", "_random", "_trim_at",
+        "_ecn_min", "_ecn_span", "_interval", "_last", "_last_hop_dscp", "_random", "_seed", "_trim_at",
         "dropped", "evs", "marks", "number", "register", "trims", "tx_bytes", "tx_packets", "waiting", "way",
     )  # fmt: skip
 
@@ -49,7 +52,8 @@ class SimSwitchPort:
         self.number = number
         self.way = way
         self._clock = clock
-        self._random = random.Random(seed)
+        self._seed = seed
+        self._random: random.Random | None = None  # made when something is first drawn: most ports never do
         self._interval = round(SECOND / spec.link.rate_pps)
         self._bits_per_second = 0 if spec.link.rate is None else round(spec.link.rate)  # 0: packets count, not bytes
         self._control_free = 0  # when the link has sent the last packet of the control queue, where bytes count
@@ -61,7 +65,7 @@ class SimSwitchPort:
         self._last_hop_dscp = Dscp.TRIMMED_LASTHOP if to_host else Dscp.TRIMMED
         self._ecn_min = queue.ecn_min
         self._ecn_span = queue.ecn_max - queue.ecn_min if not to_host or spec.last_hop_ecn else 0  # 0: never
-        self.waiting: deque[SimFrame] = deque()
+        self.waiting = _NOBODY
         self.register = 0
         self.tx_packets = [0] * 8
         self.tx_bytes = [0] * 8
@@ -102,6 +106,8 @@ class SimSwitchPort:
                 self.register = 0
                 self._count(frame, _CLASSES[dscp])
             else:
+                if waiting is _NOBODY:
+                    waiting = self.waiting = deque()
                 waiting.append(frame)
             self._last = frame.leave = leave
         self.way.enter(frame, frame.leave)
@@ -140,7 +146,10 @@ class SimSwitchPort:
 
     def _draw(self, count: int) -> int:
         """A number below `count`."""
-        return int(self._random.random() * count)
+        source = self._random
+        if source is None:
+            source = self._random = random.Random(self._seed)
+        return int(source.random() * count)
 
     def _count(self, frame: SimFrame, traffic_class: int) -> None:
         self.tx_packets[traffic_class] += 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mrclab.lab.errors import Refused, ScenarioError
-from mrclab.lab.run import size
+from mrclab.lab.run import size, virtualsize
 from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.scenario.mapper import MapperSpec
@@ -48,6 +48,7 @@ def check_size(*runs: Loaded, force: bool = False) -> list[str]:
     """Refused where fabric or traffic of one of these runs is too much for this machine, unless `force`; warnings."""
     wired = [loaded for loaded in runs if loaded.scenario.world == "wire"]
     warnings = [size.check(loaded.fabric.spec, load(loaded), force=force) for loaded in wired]
+    warnings += [virtualsize.check(loaded, force=force) for loaded in runs if loaded.scenario.world == "sim"]
     return [text for text in dict.fromkeys(warnings) if text]
 
 

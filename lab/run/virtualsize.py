@@ -1,0 +1,104 @@
+"""What a run in virtual time takes of a machine's memory, reckoned from a scenario before anything is made.
+
+Nothing is made that nobody uses: what counts are hosts with traffic or probes, their QPs, and the ports and cables
+that packets cross. Bytes per object were measured with tracemalloc (docs/limitations.md), on 64-bit CPython 3.11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mrclab.controller import nodefiles
+from mrclab.lab.errors import Refused
+from mrclab.lab.run import size
+
+if TYPE_CHECKING:
+    from mrclab.lab.scenario.scenario import Loaded
+
+_BASE = 150 << 20  # the interpreter, with all that is imported
+_HOST, _HOST_PLANE = 22_000, 4_900  # with the NIC's port and the cable in each plane
+_QP, _QP_PLANE, _EV = 15_000, 1_000, 1_070
+_PORT, _CABLE = 750, 1_600  # of a switch; between switches
+_SWITCH, _SWITCH_PORT = 3_000, 16  # with the counters of a port that nothing left by
+_HISTORY = 9_000  # of a host that takes part: its records, as text
+_PROBE = 700  # that Clustermapper remembers of one path
+_ROOM = 0.9  # of what is free: the rest is for everybody else
+
+
+@dataclass(frozen=True)
+class VirtualNeed:
+    """What a run makes, and the bytes that it takes."""
+
+    hosts: int
+    qps: int
+    ports: int
+    memory: int
+
+
+def need(loaded: Loaded) -> VirtualNeed:
+    """Reckon it from the traffic and the fabric's numbers."""
+    scenario, fabric = loaded.scenario, loaded.fabric
+    spec = fabric.spec
+    flows = [(entry, entry.flows(fabric, scenario.seed)) for entry in scenario.traffic]
+    names = {name for _, found in flows for flow in found for name in (flow.source, flow.destination)}
+    hosts, probes = len(names), 0
+    if scenario.mapper is not None:
+        agents = spec.t0s * min(scenario.mapper.agents or spec.hosts_per_t0, spec.hosts_per_t0)
+        hosts = min(len(fabric.hosts), hosts + agents)
+        probes = agents * spec.planes * (1 + min(scenario.mapper.t1s or spec.t1s, spec.t1s))
+    qps = sum(2 * len(found) * (entry.qps or scenario.transport.qps) for entry, found in flows)
+    content = sum(len(found) * _content(loaded, entry) for entry, found in flows)
+    packets = sum(-(-(flow.size or 1 << 40) // spec.path_mtu) for _, found in flows for flow in found)
+    crossed = 3 * packets + 3 * probes  # a switch's port each, at most
+    above = spec.planes * spec.t0s * spec.t1s
+    down = spec.planes * min(len(fabric.hosts), max(hosts, 1))
+    ports = min(crossed, 2 * above + down)
+    memory = _BASE + hosts * (_HOST + _HOST_PLANE * spec.planes + _HISTORY) + probes * _PROBE + content
+    memory += qps * (_QP + _QP_PLANE * spec.planes + _EV * _evs(loaded))
+    memory += ports * _PORT + min(above, crossed) * _CABLE
+    memory += min(len(fabric.switches), crossed) * (_SWITCH + _SWITCH_PORT * (spec.hosts_per_t0 + spec.t1s))
+    return VirtualNeed(hosts, qps, ports, memory)
+
+
+def _evs(loaded: Loaded) -> int:
+    """EVs that a QP makes: all of a small set, of few among many paths those that its packets use."""
+    spec = loaded.fabric.spec
+    profile = loaded.scenario.transport.profile(nodefiles.default_profile(loaded.fabric))
+    every = spec.planes * min(profile.ev_count, spec.t1s)
+    return every if 2 * profile.ev_count > spec.t1s else min(every, 2 * spec.planes)
+
+
+def _content(loaded: Loaded, entry: object) -> int:
+    """Bytes of memory for what a flow carries: where it is sent from, and where it goes."""
+    if getattr(entry, "content", "random") == "counted" or not hasattr(entry, "message"):
+        return 0
+    bounds = entry.workload(loaded.fabric, "h1", loaded.scenario.transport.qps)  # type: ignore[attr-defined]
+    return int(bounds["message"] * (1 + bounds.get("depth", 1)))
+
+
+def trouble(loaded: Loaded, free: int) -> str:
+    """Why a machine with so many bytes free cannot hold a run; empty where it can."""
+    wanted = need(loaded)
+    if wanted.memory <= _ROOM * free:
+        return ""
+    what = f"{loaded.scenario.name}: {wanted.hosts:,} hosts with {wanted.qps:,} QPs and {wanted.ports:,} switch ports"
+    return (
+        f"{what} need some {_gib(wanted.memory)} of memory in virtual time, of which {_gib(free)} are free; lower t0s"
+        " or hosts_per_t0, or have fewer hosts take part"
+    )
+
+
+def check(loaded: Loaded, *, force: bool = False) -> str:
+    """Refused where this machine cannot hold the run, unless `force`; returns a warning, or nothing."""
+    if not Path("/proc/meminfo").exists():
+        return ""
+    lacking = trouble(loaded, size.here().memory)
+    if lacking and not force:
+        raise Refused(f"{lacking}; --force starts it even so")
+    return lacking
+
+
+def _gib(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB"

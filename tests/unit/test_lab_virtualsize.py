@@ -1,0 +1,67 @@
+"""What a run in virtual time needs is reckoned before it starts, and held to what a small one takes."""
+
+import gc
+import tracemalloc
+
+import pytest
+
+from mrclab.lab.errors import Refused
+from mrclab.lab.run import size, virtualsize, worlds
+from mrclab.lab.run.size import MachineCapacity
+from mrclab.lab.scenario.scenario import loads
+from mrclab.sim.world import SimWorld
+
+PERMUTATION = """
+name: all
+world: sim
+fabric: {{planes: {planes}, t0s: {t0s}, t1s: {t1s}, hosts_per_t0: {down}, link: {{rate: 100 Gb/s, delay: 600ns}}}}
+traffic: [{{name: all, kind: permutation, size: 64 KiB, depth: 1, content: counted}}]
+expect: [{{kind: health}}]
+"""
+
+
+def permutation(planes, t0s, t1s, down):
+    return loads(PERMUTATION.format(planes=planes, t0s=t0s, t1s=t1s, down=down))
+
+
+@pytest.mark.parametrize("shape", [(8, 16, 64, 4), (2, 8, 8, 8)], ids=["paths on demand", "all paths"])
+def test_the_estimate_is_within_a_factor_of_two_of_what_hosts_and_qps_take(shape, tmp_path):
+    loaded = permutation(*shape)
+    (entry,) = loaded.scenario.traffic
+    tracemalloc.start()
+    try:
+        made = SimWorld(loaded.fabric, seed=1, transport=loaded.scenario.transport, mapper=None, files=tmp_path)
+        for flow in entry.flows(loaded.fabric, 1):
+            made.call(flow.source, "create_qp", peer=flow.destination)
+            made.call(flow.destination, "create_qp", peer=flow.source)
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    wanted = virtualsize.need(loaded)
+    assert (wanted.hosts, wanted.qps) == (len(made.hosts), 2 * len(made.hosts))
+    crossing = wanted.ports * virtualsize._PORT + 2 * wanted.hosts * virtualsize._HISTORY
+    reckoned = wanted.memory - virtualsize._BASE - crossing
+    assert 0.5 < reckoned / taken < 2
+
+
+def test_what_nobody_uses_needs_nothing():
+    text = PERMUTATION.format(planes=8, t0s=512, t1s=256, down=256)
+    pair = text.replace("kind: permutation", "kind: stream, from: h1, to: h131072")
+    assert virtualsize.need(loads(pair)).memory < 1 << 30
+    assert virtualsize.need(loads(pair)).hosts == 2
+
+
+def test_a_run_that_does_not_fit_is_refused_with_the_estimate_unless_forced(monkeypatch):
+    monkeypatch.setattr(size, "here", lambda: MachineCapacity(memory=1 << 28, threads=20_000, cpus=2))
+    loaded = permutation(8, 64, 64, 64)
+    with pytest.raises(Refused, match=r"all: 4,096 hosts with 8,192 QPs .* need some \d\.\d GiB .* 0\.2 GiB are free"):
+        worlds.check_size(loaded)
+    (told,) = worlds.check_size(loaded, force=True)
+    assert "lower t0s or hosts_per_t0" in told
+
+
+def test_bytes_that_are_kept_count_and_those_that_are_counted_do_not():
+    loaded = permutation(2, 4, 4, 8)
+    kept = loads(loaded.text.replace("counted", "random"))
+    assert virtualsize.need(kept).memory - virtualsize.need(loaded).memory == 32 * 2 * 65536
