@@ -1,49 +1,105 @@
-"""`python -m mrclab.bench.sim`: packets per second of wall time, memory, and completion times in virtual time."""
+"""`python -m mrclab.bench.sim`: the same work in virtual time and in uet-htsim, by turns: time, memory, completions."""
+
+from __future__ import annotations
 
 import argparse
 import json
-import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from mrclab.bench.sim import load
-from mrclab.lab.scenario.units import parse_size, show_bytes, show_seconds
+from rich.console import Console
 
-_KIB = 1024  # unit of ru_maxrss on Linux
-_DEFAULT = ((16, "permutation", 2 << 20), (128, "permutation", 2 << 20), (128, "incast", 1 << 20))
+from mrclab.bench.sim import htsim, page, table
+from mrclab.bench.sim.common import TRAFFIC, SimLoad, hosts_per_t0
+from mrclab.bench.sim.table import SimRow
+from mrclab.bench.sim.turns import here_and_there
+from mrclab.lab.scenario.units import parse_size
+
+_SIZES = {"permutation": 2_000_000, "incast": 500_000, "all-to-all": 32_768}  # bytes of a transfer
+_LEAST, _MOST = 16, 32_768  # hosts
+_CURVE = (128, 512, 2048, 8192, 32_768)
+_CURVE_WORK = 256_000_000  # bytes of all hosts together, where that is 64 KiB each at least
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; exit status 0, or 2 for words that mean nothing."""
+    """Run; exit status 0, 1 where a simulator failed, 2 for words that mean nothing."""
     parser = argparse.ArgumentParser(prog="mrclab bench sim", description=__doc__)
-    parser.add_argument("--hosts", type=int, help="a multiple of eight, at least 16; default: 16 and 128")
-    parser.add_argument("--traffic", choices=list(load.TRAFFIC), default="permutation")
-    parser.add_argument("--size", type=parse_size, default=2 << 20, help="of each transfer, e.g. 2MiB")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--hosts", help="16 to 32768, e.g. 128,1024,8192 (default: 128; of a curve 128 to 32768)")
+    parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: all)")
+    parser.add_argument("--size", type=parse_size, help="of each transfer, e.g. 2MiB (default: it depends)")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs of each, from seeds 1 to N")
+    parser.add_argument("--alone", action="store_true", help="leave uet-htsim out")
     parser.add_argument("--json", action="store_true", help="one object per line")
-    options = parser.parse_args(arguments)
-    if options.hosts is not None and (options.hosts < 16 or options.hosts % load.HOSTS_PER_T0):
-        parser.error(f"{options.hosts} hosts do not fill T0s of {load.HOSTS_PER_T0}; give a multiple of it from 16 on")
-    asked = _DEFAULT if options.hosts is None else ((options.hosts, options.traffic, int(options.size)),)
-    for hosts, traffic, size in asked:
-        _show(hosts, traffic, size, load.run(hosts, traffic, size, options.seed), options.json)
-    return 0
-
-
-def _show(hosts: int, traffic: str, size: int, result: load.SimResult, as_json: bool) -> None:
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
-    rate, cost = result.packets / result.wall, result.cpu / result.packets
-    times = [result.completed(share) for share in (0.0, 0.5, 0.99, 1.0)]
-    if as_json:
-        said = {"hosts": hosts, "traffic": traffic, "size": size, "packets": result.packets, "wall": result.wall}
-        sys.stdout.write(json.dumps({**said, "cpu": result.cpu, "memory": memory, "completions": times}) + "\n")
-        return
-    words = " / ".join(show_seconds(at) for at in times)
-    sys.stdout.write(
-        f"{hosts} hosts, {traffic} of {show_bytes(size)}: {result.packets} data packets in {result.wall:.1f} s"
-        f" ({rate:,.0f} per second; {show_seconds(cost)} of CPU each), {show_bytes(memory)};"
-        f" set up in {result.setup:.1f} s; completed in {words} (least, median, 99 %, most)\n"
+    parser.add_argument(
+        "--curve", type=Path, metavar="PNG", help="a permutation on ever more hosts: a picture of what it costs"
     )
+    parser.add_argument("--page", type=Path, metavar="MD", help="write what docs/results/htsim.md says")
+    options = parser.parse_args(arguments)
+    if options.seeds < 1:
+        parser.error(f"--seeds {options.seeds}: at least one run is needed; give for example 3")
+    loads = list(_curve(parser, options) if options.curve else _asked(parser, options))
+    beside = not options.alone and htsim.program() is not None
+    if not options.alone and not beside:
+        sys.stderr.write("uet-htsim is left out: htsim_uec is not on the path\n")
+    rows, failed = run(loads, options.seeds, beside=beside, as_json=options.json)
+    if not options.json:
+        console = Console(width=None if sys.stdout.isatty() else 160)
+        console.print(table.terminal(rows))
+    if options.curve and rows:
+        table.picture(rows, options.curve)
+    if options.page and rows:
+        picture = options.page.with_suffix(".png").exists()
+        spread = page.spread(options.seeds) if beside else []
+        options.page.write_text(page.text(rows, spread, options.seeds, picture=picture), encoding="utf-8")
+    return 1 if failed else 0
+
+
+def _asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[SimLoad]:
+    for hosts in _sizes(parser, options.hosts or "128"):
+        for traffic in options.traffic.split(",") if options.traffic else TRAFFIC:
+            if traffic not in TRAFFIC:
+                parser.error(f"--traffic {traffic!r} is unknown; there are {', '.join(TRAFFIC)}")
+            yield SimLoad(hosts, traffic, options.size or _SIZES[traffic])
+
+
+def _sizes(parser: argparse.ArgumentParser, words: str) -> Iterator[int]:
+    for word in words.split(","):
+        hosts = int(word) if word.strip().isdecimal() else 0
+        if not _LEAST <= hosts <= _MOST:
+            parser.error(f"--hosts {word!r} is no number of hosts from {_LEAST} to {_MOST}; give for example 128,1024")
+        if hosts % hosts_per_t0(hosts):
+            parser.error(
+                f"{hosts} hosts do not fill T0s of {hosts_per_t0(hosts)}; give a multiple of it, for example"
+                f" {hosts - hosts % hosts_per_t0(hosts)}"
+            )
+        yield hosts
+
+
+def _curve(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[SimLoad]:
+    for hosts in _sizes(parser, options.hosts) if options.hosts else _CURVE:
+        yield SimLoad(hosts, "permutation", options.size or max(65_536, _CURVE_WORK // hosts))
+
+
+def run(loads: Sequence[SimLoad], seeds: int, *, beside: bool, as_json: bool) -> tuple[list[SimRow], bool]:
+    """All of them, each in both simulators by turns; the rows, and whether one of them failed."""
+    rows: list[SimRow] = []
+    failed = False
+    for one in loads:
+        try:
+            found = here_and_there(one, seeds, beside=beside)
+        except RuntimeError as error:
+            sys.stderr.write(f"{one.hosts} hosts, {one.traffic}: {error}\n")
+            failed = True
+            continue
+        rows += found
+        for row in found if as_json else ():
+            cost = row.cost
+            said = {"hosts": one.hosts, "traffic": one.traffic, "size": one.size, "simulator": cost.simulator}
+            said |= {"packets": cost.packets, "again": cost.again, "wall": cost.wall, "cpu": cost.cpu}
+            sys.stdout.write(json.dumps({**said, "memory": cost.memory, "completions": row.times()}) + "\n")
+            sys.stdout.flush()
+    return rows, failed
 
 
 if __name__ == "__main__":

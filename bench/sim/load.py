@@ -1,105 +1,63 @@
-"""Hosts on a simulated leaf-spine fabric, and who sends to whom: permutation, incast, all-to-all."""
+"""One load in virtual time, in this process: `python -m mrclab.bench.sim.load LOAD` says JSON, and is told so."""
 
 from __future__ import annotations
 
 import gc
+import json
 import random
+import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
+from mrclab.bench.sim.children import SimCost, measure
+from mrclab.bench.sim.common import SimLoad
 from mrclab.controller import nodefiles
 from mrclab.hosts import transports
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.nic import SimNic
-from mrclab.topo.model import Fabric
-from mrclab.topo.spec import FabricSpec, LinkSpec
 
-HOSTS_PER_T0 = 8
+NAME = "MRC Lab"
 _LIMIT_S = 10.0  # of virtual time
-_LOOK_S = 1e-6  # of virtual time between two looks at who is done
-
-Pairs = Iterator[tuple[str, str]]
+_LOOK_S = 5e-6  # of virtual time between two looks at who is done
 
 
-def permutation(hosts: list[str], rng: random.Random) -> Pairs:
-    """Every host sends to one other, and receives from one."""
-    order = hosts[:]
-    rng.shuffle(order)
-    return zip(order, [*order[1:], order[0]], strict=True)
+def run(load: SimLoad) -> SimCost:
+    """The same in a process of its own."""
+    said, cost = measure([sys.executable, "-m", "mrclab.bench.sim.load", json.dumps(asdict(load))])
+    found = json.loads(said.splitlines()[-1])
+    return cost.of(NAME, found["packets"], found["again"], found["completions"])
 
 
-def incast(hosts: list[str], rng: random.Random) -> Pairs:
-    """Sixteen hosts send to one."""
-    target, *senders = rng.sample(hosts, min(17, len(hosts)))
-    return ((sender, target) for sender in senders)
-
-
-def all_to_all(hosts: list[str], rng: random.Random) -> Pairs:
-    """Every host sends to every other."""
-    del rng
-    return ((one, other) for one in hosts for other in hosts if one != other)
-
-
-TRAFFIC: dict[str, Callable[[list[str], random.Random], Pairs]] = {
-    "permutation": permutation,
-    "incast": incast,
-    "all-to-all": all_to_all,
-}
-
-
-@dataclass(frozen=True)
-class SimResult:
-    """Data packets sent (again, too), seconds of wall and CPU that they took, completion times in virtual seconds."""
-
-    hosts: int
-    packets: int
-    wall: float
-    cpu: float
-    setup: float
-    completions: tuple[float, ...]
-
-    def completed(self, share: float) -> float:
-        """The completion time that this share of all transfers did not exceed."""
-        return self.completions[min(len(self.completions) - 1, int(share * len(self.completions)))]
-
-
-def fabric(hosts: int) -> Fabric:
-    """One plane, eight hosts per T0, as many T1s: nothing is oversubscribed."""
-    link = LinkSpec.model_validate({"rate": "100 Gb/s", "delay": "1us"})
-    t0s = max(1, hosts // HOSTS_PER_T0)
-    return Fabric(FabricSpec(planes=1, t0s=t0s, t1s=HOSTS_PER_T0, hosts_per_t0=HOSTS_PER_T0, link=link))
-
-
-def run(hosts: int, traffic: str, size: int, seed: int = 1) -> SimResult:
-    """Let all of them send `size` bytes at time 0; RuntimeError where that is not done in ten virtual seconds."""
+def simulate(load: SimLoad) -> dict[str, Any]:
+    """Let all of it happen; RuntimeError where that is not done in ten virtual seconds."""
     began = time.perf_counter()
-    clock, model = Clock(), fabric(hosts)
-    sim = SimFabric(clock, model, seed)
+    clock, model = Clock(), load.fabric()
+    sim = SimFabric(clock, model, load.seed)
     endpoints: dict[str, Any] = {}
     nics: dict[str, SimNic] = {}
-    for name, config in nodefiles.node_configs(model).items():
-        rng = random.Random(f"{seed}/{name}")
+    for name, config in nodefiles.node_configs(model, choice=load.transport()).items():
+        rng = random.Random(f"{load.seed}/{name}")
         made = endpoints[name] = transports.endpoint(config, rng, lambda _record: None, codecs=OBJECTS)
         nics[name] = SimNic(clock, sim.nic_cable, False, config, made)
         sim.plug_in(name, nics[name])
-    source, target = bytearray(size), bytearray(size)
+    source, target = bytearray(load.size), bytearray(load.size)
+    names = list(endpoints)
     pending: dict[str, int] = {}
-    for one, other in TRAFFIC[traffic](list(endpoints), random.Random(seed)):
-        _write(endpoints[one], endpoints[other], source, target)
-        pending[one] = pending.get(one, 0) + 1
+    for one in load.matrix().connections:
+        sender = names[one.source]
+        _write(endpoints[sender], endpoints[names[one.destination]], source, target)
+        pending[sender] = pending.get(sender, 0) + 1
     setup = time.perf_counter() - began
     gc.freeze()
-    wall, cpu = time.perf_counter(), time.process_time()
     for name in pending:
         nics[name].serve()
     completions = _finish(clock, endpoints, pending)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    packets = sum(qp.stats.sent_packets for endpoint in endpoints.values() for qp in endpoint.qps.values())
-    return SimResult(len(endpoints), packets, wall, cpu, setup, tuple(sorted(completions)))
+    counted = [qp.stats for endpoint in endpoints.values() for qp in endpoint.qps.values()]
+    packets, again = (sum(getattr(stats, what) for stats in counted) for what in ("sent_packets", "retx_packets"))
+    return {"setup": setup, "packets": packets, "again": again, "completions": sorted(completions)}
 
 
 def _write(sender: Any, receiver: Any, source: bytearray, target: bytearray) -> None:
@@ -114,17 +72,26 @@ def _write(sender: Any, receiver: Any, source: bytearray, target: bytearray) -> 
 
 
 def _finish(clock: Clock, endpoints: dict[str, Any], pending: dict[str, int]) -> list[float]:
-    """Run until every write has completed; returns when each did, to a microsecond."""
+    """Run until every write has completed; returns when each did."""
     found: list[float] = []
     while pending:
         clock.run(clock.now + ticks(_LOOK_S))
         if clock.seconds > _LIMIT_S:
             raise RuntimeError(f"{sum(pending.values())} writes were not done in {_LIMIT_S:g} virtual seconds")
         for name in list(pending):
-            done = len(endpoints[name].poll_cq(most=pending[name]))
+            done = [completion.t for completion in endpoints[name].poll_cq(most=pending[name])]
             if done:
-                found += [clock.seconds] * done
-                pending[name] -= done
+                found += done
+                pending[name] -= len(done)
                 if not pending[name]:
                     del pending[name]
     return found
+
+
+def main() -> None:
+    """Say what came of the load that the words name."""
+    sys.stdout.write(json.dumps(simulate(SimLoad(**json.loads(sys.argv[1])))) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,34 +1,139 @@
-"""The benchmark of virtual time: what it lets run, not how fast."""
+"""The benchmark of virtual time, beside uet-htsim where that is at hand: what it lets run, not how fast."""
 
 import json
+import os
+import stat
 
 import pytest
 
 from mrclab.bench.sim import __main__ as command
-from mrclab.bench.sim import load
+from mrclab.bench.sim import common, htsim, load, table
+from mrclab.bench.sim.common import SimLoad
+from mrclab.bench.sim.turns import here_and_there
+from mrclab.lab.scenario import matrix
+
+SMALL = SimLoad(16, "permutation", 200_000)
+TRANSFERS = [("permutation", 16), ("incast", 15), ("all-to-all", 240)]
 
 
-@pytest.mark.parametrize(("traffic", "transfers"), [("permutation", 16), ("incast", 15), ("all-to-all", 240)])
+@pytest.mark.parametrize(("traffic", "transfers"), TRANSFERS)
 def test_every_transfer_completes_and_the_seed_says_when(traffic, transfers):
-    one, other = (load.run(16, traffic, 40_000) for _ in range(2))
-    assert len(one.completions) == min(transfers, 240)
-    assert one.completions == other.completions
-    assert one.packets == other.packets >= transfers * 10
-    line = 40_000 * 8 / 100e9
-    assert one.completed(0) > line
-    assert one.completed(0.5) <= one.completed(1.0)
+    one, other = (load.simulate(SimLoad(16, traffic, 40_960)) for _ in range(2))
+    assert len(one["completions"]) == transfers
+    assert one["completions"] == other["completions"]
+    assert one["packets"] == other["packets"] == transfers * 10 + one["again"]
+    assert one["completions"][0] > 10 * 332.8e-9
 
 
-def test_it_tells_a_line_per_load(capsys):
-    assert command.main(["--hosts", "16", "--size", "100 kB", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["hosts"], said["traffic"], said["size"]) == (16, "permutation", 100_000)
-    assert said["packets"] >= 16 * 25
-    command.main(["--hosts", "16", "--size", "100 kB"])
-    assert "16 hosts, permutation of 97.66 KiB: " in capsys.readouterr().out
+@pytest.mark.parametrize("traffic", common.TRAFFIC)
+@pytest.mark.parametrize("hosts", [16, 128, 1024])
+def test_a_load_is_the_same_work_for_both(traffic, hosts):
+    made = SimLoad(hosts, traffic, 1000)
+    spec, topo = made.fabric().spec, dict(line.split(" ", 1) for line in made.topo().splitlines() if line)
+    assert (spec.t0s * spec.hosts_per_t0, spec.t1s) == (hosts, spec.hosts_per_t0)
+    assert int(topo["Nodes"]) == hosts
+    assert matrix.read(made.matrix().text(), "load.cm").nodes == hosts
+    full = (spec.path_mtu + 142) * 8 / spec.link.rate
+    assert full == pytest.approx((4096 + 64) * 8 / 100e9)
+    assert spec.base_rtt(4) == pytest.approx(12e-6, rel=0.005)
+    assert round(spec.bdp_packets) == spec.queue.trim_threshold == spec.queue.last_hop_trim_threshold == 36
+    own = SimLoad(hosts, traffic, 1000, own=True).fabric().spec
+    assert own.queue.last_hop_trim_threshold > 36
+    assert (own.last_hop_ecn, spec.last_hop_ecn) == (False, True)
 
 
-def test_hosts_that_fill_no_t0_are_refused(capsys):
+def test_groups_of_an_all_to_all_share_no_host():
+    found = [(c.source, c.destination) for c in SimLoad(128, "all-to-all", 1).matrix().connections]
+    assert len(set(found)) == len(found) == 128 * 15
+    assert {len({b for a, b in found if a == host}) for host in range(128)} == {15}
+
+
+def test_it_tells_an_object_per_load_and_simulator(capsys):
+    words = ["--hosts", "16", "--traffic", "permutation,incast", "--size", "40 kB", "--seeds", "2", "--alone"]
+    assert command.main([*words, "--json"]) == 0
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["hosts"], one["traffic"], one["size"], one["simulator"]) for one in said] == [
+        (16, "permutation", 40_000, "MRC Lab"),
+        (16, "incast", 40_000, "MRC Lab"),
+    ]
+    assert said[0]["packets"] == 160
+    assert 0 < said[0]["completions"][0] <= said[0]["completions"][1]
+    assert min(said[0]["cpu"], said[0]["memory"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--hosts", "18"], "18 hosts do not fill T0s of 4; give a multiple of it, for example 16"),
+        (["--hosts", "1000"], "1000 hosts do not fill T0s of 32; give a multiple of it, for example 992"),
+        (["--hosts", "16,x"], "--hosts 'x' is no number of hosts from 16 to 32768; give for example 128,1024"),
+        (["--hosts", "8"], "--hosts '8' is no number of hosts from 16"),
+        (["--traffic", "perm"], "--traffic 'perm' is unknown; there are permutation, incast, all-to-all"),
+        (["--seeds", "0"], "--seeds 0: at least one run is needed; give for example 3"),
+    ],
+)
+def test_words_that_mean_nothing_are_refused(words, said, capsys):
     with pytest.raises(SystemExit):
-        command.main(["--hosts", "20"])
-    assert "20 hosts do not fill T0s of 8; give a multiple of it from 16 on" in capsys.readouterr().err
+        command.main(words)
+    assert said in capsys.readouterr().err
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Puts a program called htsim_uec on the path, which says what it is given."""
+
+    def make(*lines):
+        program = tmp_path / "htsim_uec"
+        program.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    return make
+
+
+def finished(place, at):
+    """A line as uet-htsim says it of each connection."""
+    return f"Flow Uec_{place}_1 flowId {place} uecSrc {place} finished at {at} total messages 1 total packets 49 RTS 0"
+
+
+def test_what_uet_htsim_says_is_read(stand_in, tmp_path):
+    stand_in(*(finished(place, 100 - place) for place in range(16)), "Done", "New: 784 Rtx: 3 RTS: 0 Bounced: 0")
+    cost = htsim.run(SMALL, tmp_path)
+    assert (cost.packets, cost.again, len(cost.completions)) == (787, 3, 16)
+    assert (cost.completed(0), cost.completed(1)) == (pytest.approx(85e-6), pytest.approx(100e-6))
+    assert (tmp_path / "load.cm").read_text() == SMALL.matrix().text()
+
+
+def test_a_run_that_did_not_end_is_no_result(stand_in, tmp_path, capsys):
+    stand_in(finished(1, 99), "New: 49 Rtx: 0 RTS: 0")
+    with pytest.raises(RuntimeError, match="ended 1 of 16 connections; it said last: New: 49"):
+        htsim.run(SMALL, tmp_path)
+    assert command.main(["--hosts", "16", "--traffic", "permutation", "--size", "8 kB"]) == 1
+    assert "16 hosts, permutation: " in capsys.readouterr().err
+
+
+def test_the_page_counts_what_is_near(stand_in, tmp_path, monkeypatch):
+    here = [at * 1e6 for at in load.simulate(SMALL)["completions"]]
+    stand_in(*(finished(place, at) for place, at in enumerate(here)), "New: 784 Rtx: 0 RTS: 0")
+    monkeypatch.setattr(command.page, "spread", lambda _seeds: [])
+    words = ["--hosts", "16", "--traffic", "permutation", "--size", "200 kB", "--page", str(tmp_path / "page.md")]
+    assert command.main(words) == 0
+    text = (tmp_path / "page.md").read_text()
+    assert "within 10 % of each other on 1 of 1 loads" in text
+    assert "| 16 | permutation |" in text
+    stand_in(*(finished(place, 2 * at) for place, at in enumerate(here)), "New: 784 Rtx: 0 RTS: 0")
+    command.main(words)
+    assert "within 10 % of each other on 0 of 1 loads" in (tmp_path / "page.md").read_text()
+
+
+def test_a_picture_of_cost_against_size(tmp_path):
+    rows = here_and_there(SMALL, 1, beside=False)
+    table.picture(rows, tmp_path / "cost.png")
+    assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.skipif(htsim.program() is None, reason="htsim_uec is not on the path")
+@pytest.mark.parametrize(("traffic", "size"), [("permutation", 2_000_000), ("all-to-all", 131_072)])
+def test_completion_times_are_near_those_of_uet_htsim(traffic, size):
+    here, there = here_and_there(SimLoad(16, traffic, size), 1, beside=True)
+    assert table.within(here, there), [row.times() for row in (here, there)]

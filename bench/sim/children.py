@@ -1,0 +1,54 @@
+"""What a child process took: the same account for a simulator of ours and for somebody else's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+_KIB = 1024  # unit of ru_maxrss on Linux
+
+
+@dataclass(frozen=True)
+class SimCost:
+    """One run: seconds of wall and CPU of the whole process, bytes of memory at most, data packets sent (again, too).
+
+    `completions` are in virtual seconds, sorted.
+    """
+
+    wall: float
+    cpu: float
+    memory: int
+    simulator: str = ""
+    packets: int = 0
+    again: int = 0
+    completions: tuple[float, ...] = ()
+
+    def of(self, simulator: str, packets: int, again: int, completions: Sequence[float]) -> SimCost:
+        """The same with what the simulator said."""
+        return replace(self, simulator=simulator, packets=packets, again=again, completions=tuple(completions))
+
+    def completed(self, share: float) -> float:
+        """The completion time that this share of all transfers did not exceed."""
+        return self.completions[min(len(self.completions) - 1, int(share * len(self.completions)))]
+
+
+def measure(command: Sequence[str], folder: Path | None = None) -> tuple[str, SimCost]:
+    """Run a program to its end; what it said, and what it took. RuntimeError with its last line where it failed.
+
+    `folder`: where it runs; else here.
+    """
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder) as process:
+        assert process.stdout is not None
+        said = process.stdout.read().decode(errors="replace")
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.perf_counter() - began
+    if process.returncode:
+        last = (said.strip().splitlines() or ["nothing"])[-1]
+        raise RuntimeError(f"{command[0]} ended with status {process.returncode}; it said last: {last}")
+    return said, SimCost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _KIB)

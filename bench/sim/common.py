@@ -1,0 +1,137 @@
+"""One piece of work as both simulators are given it: the same leaf-spine fabric, the same packets, queues and window.
+
+uet-htsim's packet has a header of 64 bytes, MRC's of 142: links here are quicker by as much, so that a full packet of
+4 KiB takes as long on both. Delays make the longest base RTT 12 µs, where NSCC's constants are what both have (scale
+and increments of uet-htsim are written for that RTT). Queues mark and trim at the same depths in packets, at the last
+hop too. Each flow sprays over all uplinks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mrclab.lab.scenario import matrix
+from mrclab.lab.scenario.matrix import Matrix
+from mrclab.topo.model import Fabric
+from mrclab.topo.numbers import FULL_HEADER_BYTES
+from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
+from mrclab.topo.transport import TransportSpec
+
+PAYLOAD = 4096
+HTSIM_HEADER = 64
+GBPS = 100
+_DELAY_NS = 1331  # of each link
+_BDP = 36  # packets: 12 µs at 100 Gb/s
+_ECN_MIN, _ECN_MAX = 7, 29  # packets: 0.2 and 0.8 BDP
+_QUEUE = QueueSpec(ecn_min=_ECN_MIN, ecn_max=_ECN_MAX, trim_threshold=_BDP, last_hop_trim_threshold=_BDP)
+_LEAST_END_US = 1000
+_GROUP = 16  # hosts of an incast or an all-to-all
+_PATHS = 256  # entropy values per flow of uet-htsim, which hashes them over the uplinks
+
+_Pairs = Iterator[tuple[int, int]]
+
+
+def permutation(hosts: int, rng: random.Random) -> _Pairs:
+    """Every host sends to one other, and receives from one."""
+    order = rng.sample(range(hosts), hosts)
+    return zip(order, [*order[1:], order[0]], strict=True)
+
+
+def incast(hosts: int, rng: random.Random) -> _Pairs:
+    """Sixteen hosts, or as many as there are, send to one."""
+    target, *senders = rng.sample(range(hosts), min(_GROUP + 1, hosts))
+    return ((sender, target) for sender in senders)
+
+
+def all_to_all(hosts: int, rng: random.Random) -> _Pairs:
+    """In groups of sixteen, drawn from anywhere, every host sends to every other."""
+    order = rng.sample(range(hosts), hosts)
+    for begin in range(0, hosts, _GROUP):
+        group = order[begin : begin + _GROUP]
+        for step in range(1, len(group)):
+            for place, one in enumerate(group):
+                yield one, group[(place + step) % len(group)]
+
+
+TRAFFIC: dict[str, Callable[[int, random.Random], _Pairs]] = {
+    "permutation": permutation,
+    "incast": incast,
+    "all-to-all": all_to_all,
+}
+
+
+def hosts_per_t0(hosts: int) -> int:
+    """The least power of two whose square, twice, is all hosts: T0s of so many, and as many uplinks."""
+    found = 4
+    while 2 * found * found < hosts:
+        found *= 2
+    return found
+
+
+@dataclass(frozen=True)
+class SimLoad:
+    """Who sends whom how much, on how many hosts; `size` in bytes, of each transfer.
+
+    `own`: with what the lab has by default in place of what both have: EV profile, queue thresholds, last hop unmarked.
+    """
+
+    hosts: int
+    traffic: str
+    size: int
+    seed: int = 1
+    own: bool = False
+
+    def matrix(self) -> Matrix:
+        """All of it, beginning at 0."""
+        return matrix.of_pairs(self.hosts, TRAFFIC[self.traffic](self.hosts, random.Random(self.seed)), self.size)
+
+    # --- here ---------------------------------------------------------------------------------------------------------
+
+    def fabric(self) -> Fabric:
+        """One plane; nothing is oversubscribed."""
+        rate = GBPS * 1e9 * (PAYLOAD + FULL_HEADER_BYTES) / (PAYLOAD + HTSIM_HEADER)
+        group = hosts_per_t0(self.hosts)
+        return Fabric(
+            FabricSpec(
+                planes=1,
+                t0s=self.hosts // group,
+                t1s=group,
+                hosts_per_t0=group,
+                path_mtu=PAYLOAD,
+                link=LinkSpec(rate=rate, delay=_DELAY_NS * 1e-9),
+                queue=QueueSpec() if self.own else _QUEUE,
+                last_hop_ecn=not self.own,
+                switch_latency=0.0,
+            )
+        )
+
+    def transport(self) -> TransportSpec:
+        """MRC with NSCC, every uplink in use."""
+        if self.own:
+            return TransportSpec()
+        group = hosts_per_t0(self.hosts)
+        return TransportSpec(ev_profile={"active_per_plane": group, "backup_per_plane": 0})
+
+    # --- uet-htsim ----------------------------------------------------------------------------------------------------
+
+    def topo(self) -> str:
+        """The fabric as uet-htsim reads it."""
+        group = hosts_per_t0(self.hosts)
+        link = f"Downlink_speed_Gbps {GBPS}\nDownlink_Latency_ns {_DELAY_NS}\nSwitch_Latency_ns 0\n"
+        return (
+            f"Nodes {self.hosts}\nTiers 2\nPodsize {self.hosts}\n\n"
+            f"Tier 0\nRadix_Down {group}\nRadix_Up {group}\nOversubscribed 1\n{link}\n"
+            f"Tier 1\nRadix_Down {self.hosts // group}\n{link}"
+        )
+
+    def options(self) -> list[str]:
+        """Everything else that it is told."""
+        most = max(1, self.size * _GROUP * 8 // (GBPS * 1000))  # µs of an incast at line rate
+        return [
+            "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD + HTSIM_HEADER),
+            "-q", str(_BDP), "-ecn", str(_ECN_MIN), str(_ECN_MAX), "-paths", str(_PATHS),
+            "-sender_cc_algo", "nscc", "-enable_accurate_base_rtt",
+            "-end", str(max(_LEAST_END_US, 20 * most)), "-seed", str(self.seed),
+        ]  # fmt: skip

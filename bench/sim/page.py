@@ -1,0 +1,79 @@
+"""docs/results/htsim.md: completion times here beside uet-htsim's on the same work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import jinja2
+
+from mrclab.bench.sim import table
+from mrclab.bench.sim.common import SimLoad
+from mrclab.bench.sim.table import SimRow
+from mrclab.bench.sim.turns import here_and_there, only_there
+
+_SPREAD_LOADS = (SimLoad(128, "permutation", 2_000_000), SimLoad(128, "incast", 500_000))
+_ALGORITHMS = ("bitmap", "reps", "oblivious")
+_COSTS = frozenset({"hosts", "traffic", "simulator", "packets", "again", "CPU s", "memory"})
+_MEDIAN, _MOST_OF_ALL = table.SHARES["median"], table.SHARES["99 %"]
+
+
+def spread(seeds: int) -> list[tuple[str, SimRow]]:
+    """Both simulators with other choices of their own, at 128 hosts: what differs, and what came of it."""
+    found: list[tuple[str, SimRow]] = []
+    for load in _SPREAD_LOADS:
+        (own,) = here_and_there(replace(load, own=True), seeds, beside=False)
+        found.append(
+            ("its defaults: three uplinks of four in use, no marks at the last hop, trimming there at 1.5 BDP", own)
+        )
+        for name in _ALGORITHMS:
+            row = only_there(load, seeds, "-load_balancing_algo", name)
+            found.append((f"`-load_balancing_algo {name}` in place of `mixed`", row))
+    return found
+
+
+def text(rows: Sequence[SimRow], others: Sequence[tuple[str, SimRow]], seeds: int, *, picture: bool) -> str:
+    """The page; with `picture` it shows htsim.png, which stands beside it."""
+    both = table.pairs(rows)
+    source = (Path(__file__).parent / "htsim.md.j2").read_text(encoding="utf-8")
+    page: str = jinja2.Template(source, keep_trailing_newline=True).render(
+        hosts=",".join(dict.fromkeys(str(row.load.hosts) for row in rows)),
+        seeds=seeds,
+        picture=picture,
+        loads=len(both),
+        near=sum(table.within(here, there) for here, there in both),
+        completions=_completions(both),
+        others=_others(others) if others else "",
+        costs=table.markdown(_some(table.COLUMNS), [_some(row.cells()) for row in rows]),
+    )
+    return page
+
+
+def _some(cells: Sequence[str]) -> list[str]:
+    """Of a row of costs what a busy machine tells truly: no time on the wall."""
+    return [cell for name, cell in zip(table.COLUMNS, cells, strict=True) if name in _COSTS]
+
+
+def _micro(row: SimRow, share: float) -> str:
+    return f"{row.cost.completed(share) * 1e6:.1f}"
+
+
+def _completions(both: Sequence[tuple[SimRow, SimRow]]) -> str:
+    head = ["hosts", "traffic", "median here", "there", "", "99 % here", "there", "", "most here", "there"]
+    lines = []
+    for here, there in both:
+        cells = [f"{here.load.hosts:,}", here.load.traffic]
+        for share in (_MEDIAN, _MOST_OF_ALL):
+            cells += [_micro(here, share), _micro(there, share), f"{table.difference(here, there, share):+.1%}"]
+        cells += [_micro(here, 1.0), _micro(there, 1.0)]
+        lines.append([*cells, *(f"{row.cost.again / row.cost.packets:.1%}" for row in (here, there))])
+    return table.markdown([*head, "sent again here", "there"], lines)
+
+
+def _others(others: Sequence[tuple[str, SimRow]]) -> str:
+    lines = [
+        [row.load.traffic, row.cost.simulator, name, _micro(row, _MEDIAN), _micro(row, _MOST_OF_ALL)]
+        for name, row in others
+    ]
+    return table.markdown(["128 hosts", "simulator", "with", "median", "99 %"], lines)

@@ -1,0 +1,107 @@
+"""What the runs took and gave, side by side: a table for a terminal, one for a page, a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from rich import box
+from rich.table import Table
+
+from mrclab.bench.sim.children import SimCost
+from mrclab.bench.sim.common import SimLoad
+from mrclab.lab.scenario.units import show_bytes
+
+SHARES = {"least": 0.0, "median": 0.5, "99 %": 0.99, "most": 1.0}
+COLUMNS = (
+    "hosts", "traffic", "simulator", "packets", "again", "wall s", "CPU s", "packets/s", "memory",
+    *(f"{name} µs" for name in SHARES),
+)  # fmt: skip
+_LIMIT = 0.1  # by how much completion times may differ
+
+
+@dataclass(frozen=True)
+class SimRow:
+    """One load in one simulator, over all its seeds: completions together, costs on average."""
+
+    load: SimLoad
+    cost: SimCost
+
+    @classmethod
+    def of(cls, load: SimLoad, costs: Sequence[SimCost]) -> SimRow:
+        """A row of several runs."""
+        wall, cpu = (fmean(getattr(cost, what) for cost in costs) for what in ("wall", "cpu"))
+        packets, again = (round(fmean(getattr(cost, what) for cost in costs)) for what in ("packets", "again"))
+        together = sorted(at for cost in costs for at in cost.completions)
+        memory = max(cost.memory for cost in costs)
+        return cls(load, SimCost(wall, cpu, memory).of(costs[0].simulator, packets, again, together))
+
+    def times(self) -> list[float]:
+        """Completion times, µs: least, median, 99 %, most."""
+        return [self.cost.completed(share) * 1e6 for share in SHARES.values()]
+
+    def cells(self) -> list[str]:
+        """As people read it."""
+        load, cost = self.load, self.cost
+        return [
+            f"{load.hosts:,}", f"{load.traffic}, {load.size:,} B", cost.simulator, f"{cost.packets:,}",
+            f"{cost.again:,}", f"{cost.wall:.1f}", f"{cost.cpu:.1f}", f"{cost.packets / cost.wall:,.0f}",
+            show_bytes(cost.memory), *(f"{at:.1f}" for at in self.times()),
+        ]  # fmt: skip
+
+
+def terminal(rows: Sequence[SimRow]) -> Table:
+    """All rows."""
+    table = Table(*COLUMNS, box=box.SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*row.cells())
+    return table
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of a page."""
+    return "\n".join([f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def pairs(rows: Sequence[SimRow]) -> list[tuple[SimRow, SimRow]]:
+    """Here and there, where both did a load."""
+    found: dict[SimLoad, list[SimRow]] = {}
+    for row in rows:
+        found.setdefault(row.load, []).append(row)
+    return [(two[0], two[1]) for two in found.values() if len(two) == 2]
+
+
+def difference(here: SimRow, there: SimRow, share: float) -> float:
+    """By how much a completion time here is above that there."""
+    return here.cost.completed(share) / there.cost.completed(share) - 1
+
+
+def within(here: SimRow, there: SimRow) -> bool:
+    """Whether median and 99 % are near each other."""
+    return all(abs(difference(here, there, SHARES[name])) <= _LIMIT for name in ("median", "99 %"))
+
+
+def picture(rows: Sequence[SimRow], path: Path) -> None:
+    """CPU time per packet and memory against the number of hosts."""
+    import matplotlib as mpl  # noqa: PLC0415 - it takes a second to load
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    for name in dict.fromkeys(row.cost.simulator for row in rows):
+        mine = [row for row in rows if row.cost.simulator == name]
+        hosts = [row.load.hosts for row in mine]
+        axes[0].plot(hosts, [row.cost.cpu / row.cost.packets * 1e6 for row in mine], marker="o", label=name)
+        axes[1].plot(hosts, [row.cost.memory / 2**20 for row in mine], marker="o", label=name)
+    for axis, what in zip(axes, ("CPU per data packet, µs", "memory, MiB"), strict=True):
+        axis.set(xscale="log", yscale="log", xlabel="hosts", ylabel=what)
+        axis.set_xticks(sorted({row.load.hosts for row in rows}))
+        axis.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    axes[0].legend()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
