@@ -18,6 +18,8 @@ from ruamel.yaml import YAML
 
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.memory.memory import Plain
+from mrclab.hosts.mrc.settings import RETRY_ENDLESS
+from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.transports import WIRE, draws
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.breakage import KINDS, SimBreakage
@@ -175,6 +177,20 @@ class SimWorld:
                     found.append(f"{name} QP {number} ({qp.state.value}) has {waiting} writes without acknowledgement")
         return found
 
+    def hopeless(self) -> bool:
+        """Whether QPs wait, and each of them for ever unless somebody heals what is broken."""
+        waiting = [
+            (host, qp) for host in self.hosts.values() for qp in host.transport.qps.values() if qp.requestor.incomplete
+        ]
+        return bool(waiting) and all(self._waits_for_ever(host, qp) for host, qp in waiting)
+
+    def _waits_for_ever(self, host: RunningHost, qp: AnyQueuePair) -> bool:
+        """Whether it retries without end, and no plane has carrier at both hosts."""
+        if getattr(qp.settings, "retry_exponential", 0) < RETRY_ENDLESS:
+            return False
+        peer = self.hosts.get(self.fabric.host_by_address(qp.peer_text).name)
+        return peer is None or not _planes(host) & _planes(peer)
+
     def kill(self, node: str) -> None:
         """It ends at once."""
         self._end(node)
@@ -318,6 +334,11 @@ class SimWorld:
             nodeconfig.store(self._controller.configs[name], directory / "node" / f"{name}.json")
         with (directory / "history.jsonl").open("w", encoding="utf-8") as history:
             history.writelines(line + "\n" for _, line in sorted(self._lines, key=lambda line: line[0]))
+
+
+def _planes(host: RunningHost) -> set[int]:
+    """Planes whose port has carrier."""
+    return {port.number for port in _nic(host).ports if port.up}
 
 
 def _nic(host: RunningHost) -> SimNic:

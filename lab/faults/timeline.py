@@ -16,6 +16,7 @@ from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.faults.cableactions import CABLE_ACTIONS
 from mrclab.lab.faults.chaos import Chaos
 from mrclab.lab.faults.processactions import CONTROLLER, PROCESS_ACTIONS
+from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo.errors import TopoError
 
@@ -75,12 +76,16 @@ class TimeLine:
                 done.append(self.strike(fault))
         return done
 
+    @property
+    def triggers(self) -> list[Trigger]:
+        """What faults that are to strike or to be healed wait for."""
+        heals = [entry.fault.healed_at for entry in self._active if entry.fault.healed_at is not None]
+        return [fault.at for fault in self._waiting] + heals
+
     def next_due(self) -> float:
         """Time of the next thing whose time is known; infinity where there is none."""
         began = self._began if self._began is not None else self._ground.now
-        triggers = [fault.at for fault in self._waiting]
-        triggers += [entry.fault.healed_at for entry in self._active if entry.fault.healed_at is not None]
-        known = [began + trigger.seconds for trigger in triggers if not trigger.name]
+        known = [began + trigger.seconds for trigger in self.triggers if not trigger.name]
         return min([*known, *(entry.action.due for entry in self._active)], default=math.inf)
 
     def heal_all(self) -> list[str]:

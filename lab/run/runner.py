@@ -1,6 +1,7 @@
 """Runs one scenario: brings the lab up, drives traffic and faults, collects, judges, writes the report."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ class Run:
         self._time_line = TimeLine(world, loaded.scenario.faults)
         self._hearing = world.hear(sorted({host for traffic in self._traffics for host in traffic.hosts}))
         self._mortal = {name for fault in loaded.scenario.faults for name in fault.processes(world.fabric)}
+        self._no_end_since = math.inf  # time since which nothing is in sight that ends the run
         self._began = 0.0  # time on the world's clock at which `_drive` began
 
     def go(self) -> None:
@@ -99,11 +101,12 @@ class Run:
             now = self._world.now
             seconds = now - self._began
             if seconds > self._scenario.timeout:
-                self._give_up()
+                self._give_up(f"the run took more than {self._scenario.timeout:g} s", "raise timeout or see the report")
             shares = {traffic.name: traffic.share(now) for traffic in self._traffics}
             self._start_due(seconds, shares)
             for phrase in self._time_line.advance(seconds, shares, self._moments()):
                 self._say(phrase)
+            self._look_for_an_end(now)
             self._progress("traffic", int(1000 * sum(shares.values()) / len(shares)), 1000)
             until = self._next(now)
             heard = self._hearing.wait(until)
@@ -117,15 +120,31 @@ class Run:
                     if "error" in traffic.outcome:
                         self._say(f"{traffic.name}: {traffic.outcome['error']}")
 
-    def _give_up(self) -> None:
-        waiting = [traffic.name for traffic in self._traffics if traffic.ended is None] + self._time_line.waiting
+    def _look_for_an_end(self, now: float) -> None:
+        """Give up where neither a known time nor anything that goes on can end the run."""
+        moments = self._moments()
+        triggers = self._time_line.triggers + [each.entry.start for each in self._traffics if each.began is None]
+        comes = any(not trigger.name or trigger.moment in moments for trigger in triggers)
+        goes_on = any(traffic.running for traffic in self._traffics) and not self._world.hopeless()
+        if comes or goes_on or self._time_line.next_due() < math.inf:
+            self._no_end_since = math.inf
+            return
+        self._no_end_since = min(self._no_end_since, now)
+        if now - self._no_end_since >= self._unit and self._unfinished:
+            self._give_up("nothing can end the run any more", "see the report")
+
+    @property
+    def _unfinished(self) -> list[str]:
+        return [traffic.name for traffic in self._traffics if traffic.ended is None] + self._time_line.waiting
+
+    def _give_up(self, why: str, remedy: str) -> None:
         found = self._world.stuck()
         stuck = f"; {several(found)}" if found else ""
-        limit = f"the run took more than {self._scenario.timeout:g} s, and waits for {several(waiting)}{stuck}"
+        limit = f"{why}: it waits for {several(self._unfinished)}{stuck}"
         for traffic in self._traffics:
             if traffic.running:
                 traffic.finish(limit)
-        raise RunError(f"{limit}; raise timeout or see the report")
+        raise RunError(f"{limit}; {remedy}")
 
     def _start_due(self, seconds: float, shares: Mapping[str, float]) -> None:
         moments = self._moments()

@@ -133,6 +133,10 @@ class VirtualWorld:
         """What waits for what, a sentence each."""
         return self._sim.stuck()
 
+    def hopeless(self) -> bool:
+        """Whether QPs wait, and each of them for ever unless somebody heals what is broken."""
+        return self._sim.hopeless()
+
     def depths(self) -> dict[str, dict[str, int]]:
         """Packets in the data queues now."""
         return self._sim.depths()[0]

@@ -83,6 +83,9 @@ class World(Ground, Protocol):
     def stuck(self) -> list[str]:
         """What waits for what, a sentence each, as far as this world can tell."""
 
+    def hopeless(self) -> bool:
+        """Whether QPs wait, and each of them for ever unless somebody heals what is broken, as far as it can tell."""
+
     def depths(self) -> Mapping[str, Mapping[str, int]]:
         """Packets in the data queues of switches, by port number, as last looked at; what is empty is left out."""
 

@@ -58,22 +58,41 @@ def test_the_demo_holds_as_on_the_wire(tmp_path):
     assert again.scenario.world == "sim"
 
 
-def test_the_same_seed_gives_the_same_bytes_whatever_the_hash_seed(tmp_path):
-    (tmp_path / "small.yaml").write_text(SMALL)
-    program = (
-        "import sys; from pathlib import Path; from mrclab.lab.run import runner;"
-        "from mrclab.lab.scenario import scenario;"
-        "q = lambda *_: None;"
-        "d = runner.run_scenario(scenario.load(Path(sys.argv[1])), Path(sys.argv[2]), q, q).directory;"
-        "sys.stdout.write((d / 'history.jsonl').read_text())"
-    )
-    told = []
-    for hash_seed in ("0", "1", "77"):
-        argv = [sys.executable, "-c", program, str(tmp_path / "small.yaml"), str(tmp_path / hash_seed)]
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        told.append(subprocess.run(argv, capture_output=True, text=True, check=True, env=environment).stdout)
-    assert told[0] == told[1] == told[2]
-    assert len(told[0].splitlines()) > 100
+DIGEST = (
+    "import sys; from pathlib import Path; from mrclab.lab.run import runner; from mrclab.lab.scenario import scenario;"
+    "quiet = lambda *_: None; loaded = scenario.load(Path(sys.argv[1]));"
+    "outcome = runner.run_scenario(loaded, Path(sys.argv[2]), quiet, quiet, report=False);"
+    "sys.stdout.write((outcome.directory / 'history.jsonl').read_text())"
+)
+
+
+def history_by(python, text, parent, hash_seed="0"):
+    """The history as another process writes it."""
+    (parent / "small.yaml").write_text(text)
+    argv = [str(python), "-c", DIGEST, str(parent / "small.yaml"), str(parent / "results")]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(HOME.parent)}
+    return subprocess.run(argv, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+@pytest.fixture(scope="module")
+def own_history(tmp_path_factory):
+    return history_by(sys.executable, SMALL, tmp_path_factory.mktemp("own"))
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1", "77"])
+def test_the_same_seed_gives_the_same_bytes_again_whatever_the_hash_seed(tmp_path, own_history, hash_seed):
+    assert len(own_history.splitlines()) > 100
+    assert history_by(sys.executable, SMALL, tmp_path, hash_seed) == own_history
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14"])
+def test_the_same_seed_gives_the_same_bytes_under_every_python(tmp_path, own_history, version):
+    if version == "{}.{}".format(*sys.version_info[:2]):
+        pytest.skip(f"Python {version} is the one that the others are compared with")
+    python = HOME.parent / f".venv-{version}" / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"no Python {version} with the lab's dependencies here; setup/pythons.sh {version} makes one")
+    assert history_by(python, SMALL, tmp_path) == own_history
 
 
 def test_another_seed_gives_another_run(tmp_path):
@@ -106,6 +125,27 @@ def test_a_run_that_waits_for_ever_says_who_waits_for_what(tmp_path):
     assert outcome.state == "broken"
     assert "waits for file" in outcome.trouble
     assert "h1 QP" in outcome.trouble
+
+
+def test_a_run_whose_bytes_can_never_arrive_says_so_long_before_its_timeout(tmp_path):
+    text = (
+        SMALL.split("faults:", maxsplit=1)[0]
+        + "timeout: 600s\nfaults:\n  - {name: dead, kind: nic_down, host: h2, at: 100ms}\n"
+    )
+    outcome = run(text, tmp_path)
+    assert outcome.state == "broken"
+    assert outcome.trouble.startswith("nothing can end the run any more: it waits for file")
+    assert "h1 QP" in outcome.trouble
+    assert outcome.measures.end - outcome.measures.start < 10
+
+
+def test_a_cable_that_comes_back_at_a_known_time_is_waited_for(tmp_path):
+    text = (
+        SMALL.split("faults:", maxsplit=1)[0].split("  - {name: ring", maxsplit=1)[0]
+        + "faults:\n  - {name: dead, kind: nic_down, host: h2, at: 50ms, until: 3s}\n"
+    )
+    outcome = run(text, tmp_path)
+    assert (outcome.state, outcome.trouble) == ("held", "")
 
 
 def test_a_signal_ends_a_run_between_two_events_and_what_was_done_is_reported(tmp_path):
