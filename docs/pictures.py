@@ -24,7 +24,7 @@ DOCS = Path(__file__).parent
 MRCLAB = [sys.executable, "-m", "mrclab.lab.command"]
 CABLE = "t0-p1-1/t1-p1-2"
 PATIENCE = 300_000  # milliseconds
-COLOURS = 128
+COLOURS = 256
 FRAMES = "frames => Number(document.getElementById('time').max) >= frames"
 
 
@@ -44,8 +44,14 @@ def address(process: subprocess.Popen[str]) -> str:
 
 def shoot(page: Page, name: str) -> None:
     """What a page shows now, in as few colours as nobody misses."""
-    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(DOCS / f"{name}.png", optimize=True)
+    keep(page.screenshot(), name)
+
+
+def keep(png: bytes, name: str) -> None:
+    """A picture, with rare colours as they are."""
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    small = picture.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    small.save(DOCS / f"{name}.png", optimize=True)
 
 
 def frames_from_now(page: Page, count: int) -> None:
@@ -89,8 +95,7 @@ def glance(page: Page, results: Path) -> None:
     console = Console(record=True, width=100, file=io.StringIO())
     console.print(watch.picture(source.layout(), frames[-1], events))
     page.set_content(console.export_svg(title="mrclab watch"))
-    page.set_viewport_size({"width": 1000, "height": 620})
-    shoot(page, "watch")
+    keep(page.locator("svg").first.screenshot(), "watch")
 
 
 def main() -> None:
