@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -17,6 +18,17 @@ os.environ.setdefault("MRCLAB_COMPILED", "0")
 
 # Started in the background by a shell, pytest ignores SIGINT, and so would every process whose Ctrl-C is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """The handlers of this process, whatever a test did to them."""
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.getsignal(getattr(signal, name)) for name in names}
+    yield
+    for name, handler in before.items():
+        if handler is not None:  # one that was not set from Python cannot be set again
+            signal.signal(getattr(signal, name), handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

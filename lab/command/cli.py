@@ -30,7 +30,7 @@ from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
 from mrclab.lab.prompt import service
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import runner, suite, worlds
-from mrclab.lab.run.interrupts import guarded
+from mrclab.lab.run.interrupts import deafen, guarded
 from mrclab.lab.run.transfer import Transfer
 from mrclab.lab.run.wire.attach import RUN_DIR, attach
 from mrclab.lab.run.world import NodeAccess, Progress
@@ -294,7 +294,9 @@ def main() -> None:
     except SystemExit as end:
         status = end.code
     except BaseException as error:
+        deafen()
         status = _say(error)
+    deafen()
     printed.flush()
     if printed.trouble:
         lost = f"mrclab: what it had to print is lost: {printed.trouble}; what it had to keep is not"

@@ -33,6 +33,12 @@ def test_a_reader_that_leaves_early_changes_nothing_about_the_exit_status():
     assert (process.returncode, said) == (0, b"")
 
 
+def test_a_signal_that_comes_when_all_is_done_changes_nothing():
+    late = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT); "
+    done = subprocess.run([*PLAN[:2], late + PLAN[2], *PLAN[3:]], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_cannot_be_written_is_said_and_has_a_status_of_its_own():
     with Path("/dev/full").open("w") as full:
