@@ -16,7 +16,7 @@ from mrclab.lab.scenario.units import show_bytes
 
 SHARES = {"least": 0.0, "median": 0.5, "99 %": 0.99, "most": 1.0}
 COLUMNS = (
-    "hosts", "traffic", "simulator", "packets", "again", "wall s", "CPU s", "packets/s", "memory",
+    "hosts", "traffic", "simulator", "packets", "again", "wall s", "CPU s", "packets/s", "CPU µs/packet", "memory",
     *(f"{name} µs" for name in SHARES),
 )  # fmt: skip
 _LIMIT = 0.1  # by how much completion times may differ
@@ -48,6 +48,7 @@ class SimRow:
         return [
             f"{load.hosts:,}", f"{load.traffic}, {load.size:,} B", cost.simulator, f"{cost.packets:,}",
             f"{cost.again:,}", f"{cost.wall:.1f}", f"{cost.cpu:.1f}", f"{cost.packets / cost.wall:,.0f}",
+            f"{cost.cpu / cost.packets * 1e6:.1f}",
             show_bytes(cost.memory), *(f"{at:.1f}" for at in self.times()),
         ]  # fmt: skip
 
