@@ -1,4 +1,4 @@
-"""Lessons 4 and 6: a scenario with variants that are told apart by expectations, run in virtual time."""
+"""Lessons 4, 6 and 9: a scenario with variants that are told apart by expectations, run in virtual time."""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -38,6 +38,21 @@ def full_queue(path: Path) -> list[Check]:
         "no-trim": Wanted("trimming off", lambda run: not run.fabric.spec.trimming, "drops", "at_least", 1),
         "last-hop-ecn": Wanted("last-hop ECN", lambda run: run.fabric.spec.last_hop_ecn, "marks", "at_least", 100),
     })  # fmt: skip
+
+
+def path_signal(path: Path) -> list[Check]:
+    """Lesson 9."""
+    return _grade(path, {
+        "ecn": Wanted("the free flow may take both paths", lambda run: not _pinned(run, "free"),
+                      "path_share", "at_least", 0.9),
+        "no-choice": Wanted("the free flow may take the full path alone", lambda run: _pinned(run, "free") == [(1, 1)],
+                            "path_share", "at_most", 0.1),
+    })  # fmt: skip
+
+
+def _pinned(run: Loaded, name: str) -> list[tuple[int, int]]:
+    """The paths that a traffic is left."""
+    return [(path.plane, path.uplink) for entry in run.scenario.traffic if entry.name == name for path in entry.paths]
 
 
 def _grade(path: Path, wanted: Mapping[str, Wanted]) -> list[Check]:

@@ -80,7 +80,7 @@ def test_all_that_a_port_sends_and_what_is_near_a_fault(tmp_path):
     stopped, traced, reported = (json.loads(line) for line in said.splitlines() if line.startswith("{"))
     assert stopped == {"path": str(typed), "frames": len(read(typed, "frame.number"))}
     assert stopped["frames"] > 1280
-    assert [hop["switch"][:2] for hop in traced["hops"]] == ["t0", "t1", "t0"]
+    assert [hop["switch"] for hop in traced["hops"]] == ["t0-p1-1"]
     assert [fault["fault"] for fault in reported["faults"]] == ["cut"]
     assert (Path(reported["directory"]) / "report.html").is_file()
 

@@ -65,7 +65,7 @@ def test_lesson_1_passes_with_the_models_answers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "solution"), [(2, "shift.p4"), (4, "spray.yaml"), (6, "incast.yaml"), (8, "my_lab.py")]
+    ("number", "solution"), [(2, "shift.p4"), (4, "spray.yaml"), (6, "incast.yaml"), (8, "my_lab.py"), (9, "ecn.yaml")]
 )
 def test_a_solution_passes(number, solution):
     lines, done = graded(number, SOLUTIONS / solution, Path("nowhere"))
@@ -151,7 +151,7 @@ def test_a_lesson_at_the_prompt_says_what_is_missing(monkeypatch, tmp_path, numb
 @pytest.mark.parametrize(
     ("number", "file", "sentence"),
     [
-        (9, None, "there is no lesson 9; they go from 1 to 8"),
+        (10, None, "there is no lesson 10; they go from 1 to 9"),
         (1, None, "lesson 1 looks at your file: mrclab grade 1 answers.yaml"),
         (5, None, "lesson 5 looks at the running lab, and none is up"),
         (5, "", "holds no history; name a result directory"),
