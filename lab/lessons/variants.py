@@ -5,6 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+
+from mrclab.lab.command.display import progress
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons.base import Check
 from mrclab.lab.run import runner
@@ -74,8 +77,8 @@ def _checks(name: str, wanted: Wanted, run: Loaded | None) -> list[Check]:
                  f"its `expect` has no `kind: {wanted.kind}` with such a limit")  # fmt: skip
     if not told.ok:
         return [there, told]
-    with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as results:
-        outcome = runner.run_scenario(run, Path(results), _quiet, _silent)
+    with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as results, progress.shown(Console(stderr=True)) as bar:
+        outcome = runner.run_scenario(run, Path(results), bar, _silent)
     missed = "; ".join(f"wanted {v.wanted}, saw {v.saw}" for v in outcome.verdicts if not v.ok)
     return [there, told, Check(outcome.ok, f"variant {name} holds", missed)]
 
@@ -94,8 +97,4 @@ def _judges(run: Loaded, wanted: Wanted) -> bool:
 
 
 def _silent(_text: str) -> None:
-    """Nothing is shown while a grade is found."""
-
-
-def _quiet(_what: str, _done: int, _total: int) -> None:
-    """Nor how far it is."""
+    """What a run says is not what the learner asked for."""

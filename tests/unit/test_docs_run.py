@@ -60,9 +60,9 @@ class Reader:
         if self.desk is None:
             self._held = ExitStack()
             world = self._held.enter_context(virtual_world(Fabric(FabricSpec()), mapper=MapperSpec()))
-            run_dir = self._held.enter_context(up._place(world))
-            self.desk = self._held.enter_context(Desk(world, 1e-6, up._mirror(world, run_dir)).open())
-            self._held.enter_context(service.served(self.desk, run_dir))
+            mirror = self._held.enter_context(up._mirrored(world))
+            self.desk = self._held.enter_context(Desk(world, 1e-6, mirror.write).open())
+            self._held.enter_context(service.served(self.desk, mirror.place))
             words.run(self.desk, "wait 5s")
         return self.desk
 
@@ -108,9 +108,9 @@ class Reader:
         name = rest[0]
         if name == "up":
             return self._up(line, rest[1:])
-        if name == "ui":
+        if name == "ui" or "--ui" in rest:
             self.hold()
-            return self._until_it_speaks(rest)
+            return self._until_it_speaks([*rest, "--world", "sim"] if name == "run" else rest)
         if name in ASKS and "--world" not in rest:
             self.hold()
         else:
@@ -157,11 +157,17 @@ class Reader:
         )
 
     def _until_it_speaks(self, rest: list[str]) -> str:
-        process = subprocess.Popen([*MAIN, *rest], cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [*MAIN, *rest], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        said = []
         try:
             assert process.stdout is not None
-            said = process.stdout.readline()
-            return "" if said.startswith("http://127.0.0.1:") else f"said {said!r}"
+            for row in process.stdout:
+                said.append(row)
+                if "http://127.0.0.1:" in row:
+                    return ""
+            return f"said {''.join(said)!r}"
         finally:
             process.terminate()
             process.wait(timeout=60)

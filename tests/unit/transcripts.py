@@ -50,7 +50,7 @@ def run(block: str, place: Path) -> str:
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(place), "COLUMNS": "120", "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
             [sys.executable, "-c", _MAIN, *words], cwd=place, env=environment, check=False,
-            input="\n".join(typed), capture_output=True, text=True, timeout=280,
+            input="\n".join(typed), capture_output=True, text=True, timeout=900,
         )  # fmt: skip
         assert done.returncode in {0, 1, 2}, f"{command}: {done.stderr}"
         lines = [line.rstrip() for line in (done.stdout + (done.stderr if typed else "")).splitlines()]
