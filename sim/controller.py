@@ -5,7 +5,7 @@ No P4Runtime, no process, no file: Clustermapper, denylist and node configs are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from mrclab.controller import metrics, nodefiles
@@ -48,6 +48,7 @@ class SimController:
         self._write = write
         self._let_pass = let_pass
         self.hosts: dict[str, RunningHost] = {}
+        self.gone: Collection[str] = ()  # hosts that were ended
         self.waken: Callable[[str], object] = lambda _host: None  # has a host be there that nobody needed yet
         self.denylist = Denylist(self.model)
         self.fleet = SimFleet(fabric, self.record, self._verified)
@@ -154,15 +155,15 @@ class SimController:
             "wrong_entries": len(fleet.audit()),
             "seconds": fleet.verified_at,
             "by_switch": {
-                name: {"state": fleet.state(name), "silent": switch.frozen, "error": ""}
-                for name, switch in fleet.switches.items()
+                name: {"state": fleet.state(name), "silent": fleet.is_silent(name), "error": ""}
+                for name in fleet.switches
             },
             "version": self.denylist.version,
             "denied": [
                 {"element": str(d.element), "kind": d.element.kind, "reason": d.reason, "source": d.source}
                 for d in self.denylist.denials
             ],
-            "agents": {name: config.version if name in self.hosts else 0 for name, config in self.configs.items()},
+            "agents": {name: 0 if name in self.gone else self.denylist.version for name in self.configs},
         }
 
     def metrics_url(self) -> str:

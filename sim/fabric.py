@@ -70,6 +70,10 @@ class SimSwitches(Mapping[str, SimSwitch]):
             found = self._by_place[place] = self._make(place)
         return found
 
+    def known(self, name: str) -> SimSwitch | None:
+        """A switch if it exists: else it is as it would be made."""
+        return self._by_place.get(self._model.switch_place(name))
+
     @property
     def made(self) -> list[SimSwitch]:
         """Those that exist, in the model's order."""

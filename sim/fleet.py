@@ -80,10 +80,15 @@ class SimFleet:
 
     def state(self, name: str) -> str:
         """How far one switch is."""
-        switch = self.switches[name]
-        if not switch.is_empty:
+        switch = self.switches.known(name)
+        if switch is None or not switch.is_empty:
             return "ready"
         return "provisioning" if switch.alive else "connecting"
+
+    def is_silent(self, name: str) -> bool:
+        """Whether a switch stands still."""
+        switch = self.switches.known(name)
+        return switch is not None and switch.frozen
 
     def begin(self) -> None:
         """Nothing is in doubt: what was joined a moment ago is as the model says."""

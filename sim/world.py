@@ -88,6 +88,7 @@ class SimWorld:
         self.hosts: dict[str, RunningHost] = {}
         self._gone: set[str] = set()  # hosts that were ended
         self._used: list[str] = []  # hosts that were ever started
+        self._controller.gone = self._gone
         self.sim.waken = self._controller.waken = self._start_if_new
         for name in self._controller.probing:
             self._start_host(name)

@@ -33,7 +33,10 @@ def test_a_world_of_131072_nics_comes_up_without_a_host_a_switch_or_a_cable(tmp_
     assert most < 4 << 20
     assert not made.hosts
     assert not made.sim.switches.made
-    assert made.call("controller", "status")["links_verified"] == 2_097_152
+    status = made.call("controller", "status")
+    assert status["links_verified"] == 2_097_152
+    assert set(status["agents"].values()) == {1}
+    assert not made.sim.switches.made
 
 
 def test_the_first_and_the_last_nic_of_the_papers_fabric_reach_each_other_by_its_last_t1s(paper):
