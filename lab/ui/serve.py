@@ -17,7 +17,7 @@ from mrclab.lab.errors import LabError
 if TYPE_CHECKING:
     from mrclab.lab.ui.server import LivePage
 
-_NICE = 10  # the page gives way to the lab
+_NICE = 5  # the page gives way to the lab
 _LAST = 10.0  # seconds to tell browsers how it ended, once whoever started the page is done
 _POLL = 0.05  # seconds
 
@@ -32,7 +32,7 @@ def serve(
     import uvicorn  # noqa: PLC0415 - only those who want the page pay for it
 
     with contextlib.suppress(OSError):
-        os.nice(max(0, _NICE - os.nice(0)))
+        os.nice(_NICE)
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -222,9 +222,10 @@ def _judge(fabric: Fabric, records: list[Record], frames: list[dict[str, Any]]) 
         judge.take(record)
     looks = judge.over_time()
     for n, (t, standings) in enumerate(looks):
+        since = t if n else float("-inf")  # nothing can be decided before the first
         until = looks[n + 1][0] if n + 1 < len(looks) else float("inf")
         for frame in frames:
-            if t <= frame["t"] < until:
+            if since <= frame["t"] < until:
                 frame["expect"] = standings
     if frames:
         frames[-1]["expect"] = judge.outcome()[1]
