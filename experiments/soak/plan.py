@@ -16,11 +16,13 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
 from mrclab.topo.transport import Kind
 
-# A packet takes less time than a round trip: where it takes more, probes of several QPs wait for each other for ever.
 _LINKS = (
     *(LinkSpec(rate_pps=20_000, delay=delay) for delay in (0.0, 1e-5, 1e-3)),
     *(LinkSpec(rate_pps=1000, delay=delay) for delay in (1e-3, 8e-3)),
     LinkSpec(rate_pps=200, delay=8e-3),
+    # A packet takes longer than a round trip: probes of several QPs meet in one queue.
+    *(LinkSpec(rate_pps=200, delay=delay) for delay in (0.0, 1e-3)),
+    LinkSpec(rate_pps=1000, delay=1e-5),
     *(LinkSpec.model_validate({"rate": rate, "delay": 6e-7}) for rate in ("25 Gb/s", "100 Gb/s", "800 Gb/s")),
 )
 _FAULT_RTTS = 60  # how long things break, in round trips

@@ -2,11 +2,10 @@
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
 from mrclab import HOME
 
-TREE = Path(HOME).parent
+TREE = HOME.parent
 PACKAGES = ("bench", "controller", "experiments", "hosts", "lab", "rpc", "sim", "softswitch", "topo")
 
 

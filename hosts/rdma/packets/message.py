@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class PostedWrite:
-    """One write in the send queue. What more a transport keeps of it, its `Requestor.post` sets."""
+    """One write in the send queue. What more a transport keeps of it, its `SendHalf.post` sets."""
 
     __slots__ = (
         "first_seq", "imm", "last_seq", "length", "opcode", "region", "remote_va", "rkey", "view", "wr_id",
