@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,13 @@ LEFT_OUT = {
 """Sources that stay as they are: what plain Python derives from, and what runs a few times only."""
 
 LOG = "compile.log"
+
+_RUN = """
+from mrclab.bench.sim import load
+for traffic in ("permutation", "incast"):
+    done = load.run(16, traffic, 200_000)
+    print(done.packets, done.completions)
+"""
 
 
 def chosen() -> list[Path]:
@@ -118,6 +126,20 @@ def manifest(paths: list[Path], target: Path, sources: dict[str, str]) -> None:
     (target / "manifest.json").write_text(json.dumps(whole, indent=1), encoding="utf-8")
 
 
+def compare() -> str:
+    """Run the same traffic over the build and over the sources; returns what is wrong with the build, or nothing."""
+    said = []
+    for use in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-c", _RUN],
+            cwd=TREE, env={**os.environ, compiled.VARIABLE: use}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            return f"the build does not run ({(done.stderr.strip().splitlines() or ['no word'])[-1]})"
+        said.append(done.stdout)
+    return "" if said[0] == said[1] else "a run over the build is another than over the sources"
+
+
 def main(words: list[str]) -> int:
     """Compile what is not compiled yet."""
     if words[:1] == ["--worker"]:
@@ -136,13 +158,15 @@ def main(words: list[str]) -> int:
         fresh = target.with_name(f"{target.name}.new")
         shutil.rmtree(fresh, ignore_errors=True)
         trouble = build(paths, fresh)
+    if not trouble:
+        manifest(paths, fresh, sources)
+        shutil.rmtree(target, ignore_errors=True)
+        fresh.rename(target)
+        trouble = compare()
     if trouble:
+        shutil.rmtree(target, ignore_errors=True)
         sys.stdout.write(f"setup: transport and simulator run as plain Python, as {trouble}\n")
-        return int("--strict" in words)
-    manifest(paths, fresh, sources)
-    shutil.rmtree(target, ignore_errors=True)
-    fresh.rename(target)
-    return 0
+    return int(bool(trouble) and "--strict" in words)
 
 
 if __name__ == "__main__":

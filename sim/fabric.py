@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mrclab.controller.provisioning.watchedevs import WatchedEvs
 from mrclab.sim.cable import Cable, CableEnd, Way
 from mrclab.sim.clock import Clock, ticks
+from mrclab.sim.plug import Plug
 from mrclab.sim.port import SimSwitchPort
 from mrclab.sim.switch import SimSwitch
 from mrclab.topo.made import Made
@@ -24,23 +25,6 @@ if TYPE_CHECKING:
     from mrclab.sim.nic import SimNic
 
 _EVENTS_PER_PACKET = 8  # of data, with its share of feedback, where all links are full
-
-
-class Plug(CableEnd):
-    """Where cables end at a host; frames that come while no NIC is there are lost, unless `waken` puts one there."""
-
-    __slots__ = ("nic", "waken")
-
-    def __init__(self) -> None:
-        self.nic: SimNic | None = None
-        self.waken: Callable[[], object] | None = None
-
-    def receive(self, frame: SimFrame, port: int) -> None:
-        """Hand a frame on."""
-        if self.nic is None and self.waken is not None:
-            self.waken()
-        if self.nic is not None:
-            self.nic.receive(frame, port)
 
 
 class SimSwitches(Mapping[str, SimSwitch]):

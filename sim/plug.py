@@ -1,0 +1,29 @@
+"""The end of cables at a host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mrclab.sim.cable import CableEnd
+
+if TYPE_CHECKING:
+    from mrclab.sim.frame import SimFrame
+    from mrclab.sim.nic import SimNic
+
+
+class Plug(CableEnd):
+    """Where cables end at a host; frames that come while no NIC is there are lost, unless `waken` puts one there."""
+
+    __slots__ = ("nic", "waken")
+
+    def __init__(self) -> None:
+        self.nic: SimNic | None = None
+        self.waken: Callable[[], object] | None = None
+
+    def receive(self, frame: SimFrame, port: int) -> None:
+        """Hand a frame on."""
+        if self.nic is None and self.waken is not None:
+            self.waken()
+        if self.nic is not None:
+            self.nic.receive(frame, port)
