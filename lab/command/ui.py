@@ -12,6 +12,7 @@ from mrclab.lab.command.held import held_run_dir
 from mrclab.lab.command.operations import out, running_lab
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import service
+from mrclab.lab.run.place import OVER
 from mrclab.lab.ui.sources import Blank, Live, Replay, Source
 
 app = typer.Typer()
@@ -74,7 +75,7 @@ def _alive(run_dir: Path, place: Path) -> Callable[[], bool]:
 
         running_lab(run_dir)
         return lambda: state.running(run_dir.parent) is not None
-    return (place / "fabric.yaml").exists
+    return lambda: (place / "fabric.yaml").exists() and not (place / OVER).exists()
 
 
 def _say(address: str) -> None:

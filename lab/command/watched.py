@@ -32,7 +32,7 @@ class Watched:
             if self._place is None and not self._wanted:
                 return
             place = self._place or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mrclab-ui-")))
-            world.mirror(place)
+            world.mirror(place, keep=self._place is not None)
         if self._wanted:
             self._page.show(place)
 

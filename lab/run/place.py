@@ -9,6 +9,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.run.wire.attach import store_fabric
 from mrclab.topo.model import Fabric
 
+OVER = "over"  # a file that says that the lab whose history is kept has gone
 _OFTEN = 0.1  # seconds of the machine's clock between two writings
 
 
@@ -24,8 +25,9 @@ class HistoryInMemory(Protocol):
 class Mirror:
     """Writes `fabric.yaml` and `history/lab.jsonl` below a place. LabError where it cannot be made."""
 
-    def __init__(self, world: HistoryInMemory, place: Path) -> None:
+    def __init__(self, world: HistoryInMemory, place: Path, *, keep: bool = False) -> None:
         self.place = place
+        self._keep = keep
         self._world = world
         self._written = 0
         self._due = 0.0
@@ -34,6 +36,7 @@ class Mirror:
             self._history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if place.stat().st_uid != os.getuid():
                 raise LabError(f"{place} belongs to somebody else; remove it, or set XDG_RUNTIME_DIR")
+            (place / OVER).unlink(missing_ok=True)
             self._file = self._history.open("w", encoding="utf-8")
             store_fabric(world.fabric.spec, self._fabric)
         except OSError as error:
@@ -53,8 +56,11 @@ class Mirror:
             self._due = time.monotonic() + _OFTEN
 
     def close(self) -> None:
-        """The lab goes: the rest, and then the files; who has them open has all."""
+        """The lab goes: the rest, and then the files, unless they are kept with word that it is over."""
         self.write()
         self._file.close()
+        if self._keep:
+            (self.place / OVER).touch()
+            return
         for path in (self._fabric, self._history):
             path.unlink(missing_ok=True)

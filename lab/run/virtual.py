@@ -86,9 +86,9 @@ class VirtualWorld:
         if self._mirror is not None:
             self._mirror.write_now_and_then()
 
-    def mirror(self, place: Path) -> None:
+    def mirror(self, place: Path, *, keep: bool = False) -> None:
         """Write fabric and history below a place as time passes, until it is stopped; LabError where that cannot be."""
-        self._mirror = Mirror(self, place)
+        self._mirror = Mirror(self, place, keep=keep)
 
     def record(self, kind: str, t: float | None = None, **fields: object) -> float:
         """Write a record of the lab's own into the history; returns its time."""
