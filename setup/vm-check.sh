@@ -23,7 +23,8 @@ prepare_system() {
     chroot "$root" useradd --create-home --shell /bin/bash vagrant
     printf 'vagrant ALL=(ALL) NOPASSWD: ALL\n' > "$root/etc/sudoers.d/vagrant"
     install -d -m 700 "$home/.ssh"
-    ssh-keygen -y -f "$(first_key)" > "$home/.ssh/authorized_keys"
+    install -m 600 "$(first_key)" "$FOLDER/first-key" # ssh-keygen reads no key that others can
+    ssh-keygen -y -f "$FOLDER/first-key" > "$home/.ssh/authorized_keys"
     chmod 600 "$home/.ssh/authorized_keys"
     chroot "$root" chown -R vagrant:vagrant /home/vagrant
     printf 'UseDNS no\n' > "$root/etc/ssh/sshd_config.d/vagrant.conf"
@@ -58,6 +59,7 @@ CFG
 
 make_box() {
     local root=$FOLDER/root
+    rm -rf --one-file-system "$root"
     make_debian "$SUITE" "$root" --variant=minbase "--include=$PACKAGES"
     prepare_system "$root"
     make_disk "$root" "$FOLDER/disk.raw"
