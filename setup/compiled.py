@@ -34,9 +34,10 @@ LOG = "compile.log"
 
 _RUN = """
 from mrclab.bench.sim import load
+from mrclab.bench.sim.common import SimLoad
 for traffic in ("permutation", "incast"):
-    done = load.run(16, traffic, 200_000)
-    print(done.packets, done.completions)
+    done = load.simulate(SimLoad(16, traffic, 200_000))
+    print(done["packets"], done["again"], done["completions"])
 """
 
 

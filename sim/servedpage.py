@@ -15,8 +15,8 @@ class ServedPage:
         self.text = ""
         self._loop = asyncio.new_event_loop()
         self._server = MetricsServer(0, self._make)
-        self._thread = threading.Thread(target=self._loop.run_forever, name="metrics", daemon=True)
-        self._thread.start()
+        self._serving = threading.Thread(target=self._loop.run_forever, name="metrics", daemon=True)
+        self._serving.start()
         asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result()
 
     @property
@@ -31,5 +31,5 @@ class ServedPage:
         """Serve it no longer."""
         asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._serving.join()
         self._loop.close()
