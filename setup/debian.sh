@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+#!/usr/bin/env bash
 # A bare Debian in a folder, made from this machine's mirror and settings. Sourced; whoever sources it has `die` and `say`.
 
 # Archive of this machine, where it is a Debian; else mmdebstrap's default.

@@ -348,13 +348,3 @@ def test_a_process_that_got_a_recycled_pid_is_left_alone(directory):
     finally:
         stranger.kill()
         stranger.wait()
-
-
-def test_a_damaged_state_file_is_named_and_nothing_is_touched(directory):
-    directory.parent.mkdir(parents=True)
-    record = directory.parent / "state.json"
-    record.write_text('{"token": ')
-    with pytest.raises(EmulationError, match=r"state file .*state\.json is damaged"):
-        state.clean(directory.parent)
-    assert record.exists()
-    record.unlink()
