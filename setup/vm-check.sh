@@ -89,8 +89,9 @@ check_run() {
 
 # The live page's answer to a browser outside, with its token and without.
 check_page() {
-    local address="" at
+    local address="" at page
     in_machine "sudo .venv/bin/mrclab ui --port $PAGE_PORT \$(sudo ls -td results/*/ | head -n 1)" > "$FOLDER/page.log" &
+    page=$!
     for at in $(seq 300); do
         address=$(grep -oE "http://[^ ]+" "$FOLDER/page.log" | head -n 1) && break
         sleep 1
@@ -98,6 +99,7 @@ check_page() {
     [ -n "$address" ] || die "the live page did not say its address within $at seconds."
     curl --fail --silent --show-error --output "$FOLDER/page.html" "$address"
     [ "$(curl --silent --output /dev/null --write-out '%{http_code}' "${address%%\?*}?token=wrong")" = 403 ] || die "a wrong token was let in."
+    kill "$page"
     say "the live page answers outside: $(wc -c < "$FOLDER/page.html") bytes, and 403 to a wrong token"
 }
 
