@@ -17,10 +17,10 @@ from mrclab.sim.switch import SimSwitch
 from mrclab.topo.model import Switch
 
 PROVISION_S = 0.2
-"""From the start of an empty switch until it holds its entries."""
+"""From the start of an empty switch until it holds its entries; times the fabric's `pace`."""
 
 PROBE_AGAIN_S = 0.25
-"""Between two link checks of a cable that is not verified."""
+"""Between two link checks of a cable that is not verified; times the fabric's `pace`."""
 
 MOST_TOLD = 20_000
 """Cables of a fabric up to which every port's counters are told."""
@@ -101,7 +101,7 @@ class SimFleet:
 
     def came(self, switch: SimSwitch) -> None:
         """A switch is back, empty."""
-        self._clock.at(self._clock.now + ticks(PROVISION_S), self._provision, switch)
+        self._clock.at(self._clock.now + ticks(PROVISION_S * self.model.spec.pace), self._provision, switch)
 
     def adopt(self) -> None:
         """A controller is there again: it takes the switches as they are, and provisions what is empty."""
@@ -137,7 +137,7 @@ class SimFleet:
         for end in pending:
             self.switches[end.node].send_out(of_bytes(self.book.probe(end)), end.port)
         if pending:
-            self._clock.at(self._clock.now + ticks(PROBE_AGAIN_S), self._probe)
+            self._clock.at(self._clock.now + ticks(PROBE_AGAIN_S * self.model.spec.pace), self._probe)
 
     def _packet_in(self, switch: SimSwitch, frame: SimFrame, port: int) -> None:
         sighting = self.book.arrived(switch.model.name, port, frame.to_bytes()) if self.on else None

@@ -180,10 +180,14 @@ class SimWorld:
 
     def hopeless(self) -> bool:
         """Whether QPs wait, and each of them for ever unless somebody heals what is broken."""
-        waiting = [
-            (host, qp) for host in self.hosts.values() for qp in host.transport.qps.values() if qp.requestor.incomplete
-        ]
-        return bool(waiting) and all(self._waits_for_ever(host, qp) for host, qp in waiting)
+        waits = False
+        for host in self.hosts.values():
+            for qp in host.transport.qps.values():
+                if qp.requestor.incomplete:
+                    waits = True
+                    if not self._waits_for_ever(host, qp):
+                        return False
+        return waits
 
     def _waits_for_ever(self, host: RunningHost, qp: AnyQueuePair) -> bool:
         """Whether it retries without end, and no plane has carrier at both hosts."""
