@@ -1,7 +1,9 @@
 """What holds for every test."""
 
+import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import hypothesis
@@ -18,6 +20,16 @@ os.environ.setdefault("MRCLAB_COMPILED", "0")
 
 # Started in the background by a shell, pytest ignores SIGINT, and so would every process whose Ctrl-C is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_outlives_the_tests() -> Iterator[None]:
+    """Python would wait for such threads and processes before it ends, for ever where they wait for something too."""
+    yield
+    threads = [thread for thread in threading.enumerate() if not thread.daemon and thread.is_alive()]
+    threads.remove(threading.main_thread())
+    assert not threads
+    assert not multiprocessing.active_children()
 
 
 @pytest.fixture(autouse=True)

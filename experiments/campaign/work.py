@@ -1,16 +1,16 @@
 """Worker processes: each takes a run at a time, and its row comes back. One that dies costs no row."""
 
+import contextlib
 import math
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as any_ready
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from mrclab.lab.scenario import scenario
 from mrclab.topo.errors import TopoError
 
 Do = Callable[[Job], Row]
+
+END_WITHIN = 5.0  # seconds that a worker has to remove what its run wrote
 
 
 def run(job: Job) -> Row:
@@ -65,88 +67,105 @@ def _unheard(_: str) -> None:
     """Nor hears what it says."""
 
 
-def _begin_worker() -> None:
-    """A worker whose parent was killed ends: nobody would take its rows. Ctrl-C is for the parent to hear."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        any_ready([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def rows(jobs: Iterable[Job], workers: int, do: Do = run) -> Iterator[tuple[Job, Row]]:
     """Rows of all jobs as they come. No more jobs are drawn than workers can take.
 
-    When a worker dies, nobody knows which of the jobs under way killed it: they are run again one at a time, and one
-    that kills its worker alone gets a row that says so.
+    A job whose worker died is run once more when all others are through, alone on the machine; one that kills its
+    worker again gets a row that says so.
     """
+    suspects: list[Job] = []
+    for job, row in _once(jobs, workers, do):
+        if row is None:
+            suspects.append(job)
+        else:
+            yield job, row
+    for job, row in _once(suspects, 1, do):
+        yield job, row or _killed(job)
+
+
+def _once(jobs: Iterable[Job], workers: int, do: Do) -> Iterator[tuple[Job, Row | None]]:
+    """Every job with its row, or without one where its worker died."""
     waiting = iter(jobs)
-    suspects: deque[Job] = deque()
-    while True:
-        alone = bool(suspects)
-        under_way: dict[Future[Row], Job] = {}
-        drawn = _drawn(suspects) if alone else waiting
-        pool = _pool(1 if alone else workers)
-        try:
-            yield from _through(pool, do, drawn, 1 if alone else workers, under_way)
-        except BrokenProcessPool:
-            yield from _finished(under_way)
-            if alone:
-                yield from ((job, _killed(job)) for job in under_way.values())
-            else:
-                suspects.extend(under_way.values())
-            continue
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-        if not alone:
-            return
-
-
-def _through(
-    pool: ProcessPoolExecutor, do: Do, jobs: Iterator[Job], workers: int, under_way: dict[Future[Row], Job]
-) -> Iterator[tuple[Job, Row]]:
-    """Rows of jobs from one pool; what it leaves in `under_way` when it breaks has no row yet."""
-    while True:
-        while len(under_way) < workers and (job := next(jobs, None)) is not None:
-            future = _submitted(pool, do, job)
-            under_way[future] = job
-        if not under_way:
-            return
-        for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-            row = future.result()
-            yield under_way.pop(future), row
-
-
-def _submitted(pool: ProcessPoolExecutor, do: Do, job: Job) -> Future[Row]:
-    """Give a job to a pool; where that is broken already, the job is among those that have no row."""
+    idle: list[_Worker] = []
+    busy: dict[Connection, _Worker] = {}
     try:
-        return pool.submit(do, job)
-    except BrokenProcessPool as error:
-        future: Future[Row] = Future()
-        future.set_exception(error)
-        return future
+        while True:
+            while len(busy) < workers and (job := next(waiting, None)) is not None:
+                worker = idle.pop() if idle else _Worker(do)
+                busy[worker.line] = worker
+                worker.take(job)
+            if not busy:
+                return
+            for line in any_ready(list(busy)):
+                assert isinstance(line, Connection)
+                worker = busy.pop(line)
+                job, row = worker.job, worker.row()
+                if row is None:
+                    worker.end()
+                else:
+                    idle.append(worker)
+                yield job, row
+    finally:
+        for worker in [*idle, *busy.values()]:
+            worker.end()
 
 
-def _drawn(jobs: deque[Job]) -> Iterator[Job]:
-    while jobs:
-        yield jobs.popleft()
+class _Worker:
+    """A process that takes a job at a time through a pipe: whose job is lost when one dies is never in doubt."""
+
+    job: Job
+
+    def __init__(self, do: Do) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.line, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, do), daemon=True)
+        self._process.start()
+        theirs.close()  # so that the pipe ends with the process
+
+    def take(self, job: Job) -> None:
+        """Begin a job; where the process is dead already, `row` says so."""
+        self.job = job
+        with contextlib.suppress(OSError):
+            self.line.send(job)
+
+    def row(self) -> Row | None:
+        """The row of the job, waited for; None when the process died of it."""
+        try:
+            row: Row = self.line.recv()
+        except (EOFError, OSError):
+            return None
+        return row
+
+    def end(self) -> None:
+        """End the process, whatever it does; what it wrote for a run goes with it."""
+        self.line.close()
+        self._process.terminate()
+        self._process.join(END_WITHIN)
+        self._process.kill()
+        self._process.join()
 
 
-def _finished(under_way: dict[Future[Row], Job]) -> Iterator[tuple[Job, Row]]:
-    """Rows that came before the pool broke; they are no suspects."""
-    for future in [future for future in under_way if future.done() and future.exception() is None]:
-        yield under_way.pop(future), future.result()
+def _serve(line: Connection, do: Do) -> None:
+    """A worker's life: jobs in, rows out, until the pipe or the parent ends. Ctrl-C is for the parent to hear."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
+    while True:
+        try:
+            job = line.recv()
+        except EOFError:
+            return
+        line.send(do(job))
+
+
+def _follow(parent: int) -> None:
+    """Nobody would take the rows of a worker whose parent was killed."""
+    any_ready([parent])
+    os._exit(1)
 
 
 def _killed(job: Job) -> Row:
     row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "broken"}
     return {**row, "trouble": "its worker process died", "verdicts": {}, "seconds": 0.0}
-
-
-def _pool(workers: int) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)

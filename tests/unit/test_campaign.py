@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 
@@ -130,6 +131,19 @@ def test_a_worker_that_dies_costs_no_row(file):
     found += rows
     assert Counter(job.key for job, _ in found) == Counter(job.key for job in jobs)
     assert {row["state"] for _, row in found} == {"held"}
+
+
+def test_workers_that_nobody_asks_any_more_end_in_the_middle_of_a_run(file):
+    rows = work.rows(planned(file), 2, never_ends_but_seed_1)
+    next(rows)
+    rows.close()
+    assert not multiprocessing.active_children()
+
+
+def never_ends_but_seed_1(job):
+    if job.seed != 1:
+        threading.Event().wait()
+    return {"state": "held"}
 
 
 def dies_of_seed_2(job):
