@@ -128,6 +128,17 @@ def serve(args: argparse.Namespace, switch: SoftSwitch) -> RuntimeServer | None:
     return running
 
 
+def prepare(program: str = "") -> None:
+    """Import what a switch imports when it needs it, and compile a program (a path): for switches that are forked."""
+    from mrclab.softswitch.p4runtime import server  # noqa: PLC0415 - grpc is not for those that serve none
+    from mrclab.softswitch.pipeline import compile_program  # noqa: PLC0415
+    from mrclab.softswitch.process import control_socket, realtime  # noqa: F401, PLC0415
+
+    server.prepare()
+    if program:
+        compile_program(Path(program).read_bytes(), parse([]).drop_port)
+
+
 def run(args: argparse.Namespace) -> None:
     """Run the switch until a signal ends it."""
     logging_setup(args)

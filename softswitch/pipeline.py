@@ -7,7 +7,7 @@ import ctypes
 import gc
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any, Protocol
 
@@ -47,8 +47,24 @@ class Compiled:
     config: str | bytes
 
 
+_latest: dict[int, Compiled] = {}
+"""What was compiled last in this process, by drop port: nothing of it ever changes, so forks of a process share it."""
+
+
 def compile_program(config: str | bytes, drop_port: int) -> Compiled:
-    """Compile BMv2 JSON, or take the code from the cache. Raises PipelineError."""
+    """Compile BMv2 JSON, or take what was compiled before: in this process, else from the cache. Raises PipelineError.
+
+    Each call returns an object of its own.
+    """
+    latest = _latest.get(drop_port)
+    if latest is None or latest.config != config:
+        latest = _compile(config, drop_port)
+        _latest.clear()
+        _latest[drop_port] = latest
+    return replace(latest)
+
+
+def _compile(config: str | bytes, drop_port: int) -> Compiled:
     try:
         program = bmv2json.load(config)
         _check_sizes(program)

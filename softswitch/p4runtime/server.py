@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -241,6 +243,12 @@ class P4RuntimeServer:
     def stop(self) -> None:
         """Refuse new RPCs, end those that run, and wait (a few seconds at most) until they are gone."""
         self._server.stop(STOP_GRACE_SECONDS).wait(STOP_SECONDS)
+
+
+def prepare() -> None:
+    """Import what grpc imports only for its first server: 4 MB that forks share then, as long as none has one."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("grpc._server")
 
 
 def serve(

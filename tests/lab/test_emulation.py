@@ -11,7 +11,7 @@ import pytest
 from topo_helpers import StandIn, named_namespaces, remains, run_dir, small_fabric
 
 from mrclab.topo.errors import EmulationError, LabRunning
-from mrclab.topo.linux import processes, state
+from mrclab.topo.linux import processes, state, targets
 from mrclab.topo.linux.emulation import Emulation
 
 pytestmark = [
@@ -171,6 +171,31 @@ def test_a_switch_crashes_freezes_and_restarts(lab):
     lab.thaw("t1-p1-1")
     lab.restart("t1-p1-1")
     assert lab.processes()["t1-p1-1"] != before
+
+
+def test_switches_are_forks_of_one_process_and_outlive_it(lab, directory):
+    names = {pid: _words(pid) for pid in processes.with_token(token_of(directory))}
+    (server,) = (pid for pid, words in names.items() if "mrclab.topo.linux.forkserver" in words)
+    before = lab.processes()
+    for name, pid in before.items():
+        assert names[pid] == lab.target.argv(targets.Launch(lab.fabric.switch(name), lab.fabric.spec, lab.run_dir))
+        assert _space(pid, "mnt") == _space(lab.pid(name), "mnt") != _space(os.getpid(), "mnt")
+    os.kill(server, signal.SIGKILL)
+    lab.restart("t0-p1-1")
+    assert lab.endings() == {}
+    after = lab.processes()
+    assert after.pop("t0-p1-1") != before.pop("t0-p1-1")
+    assert after == before
+    lab.kill("t1-p1-1")
+    assert lab.endings() == {"t1-p1-1": "was killed by SIGKILL"}
+
+
+def _words(pid):
+    return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
+
+
+def _space(pid, kind):
+    return str(Path(f"/proc/{pid}/ns/{kind}").readlink())
 
 
 # --- end ------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 from mrclab.topo.linux import kernel, processes
 from mrclab.topo.linux.targets import Softswitch
@@ -19,26 +20,25 @@ ETHERTYPE = 0x88B6  # IEEE 802 local experimental 2: nobody else's
 END = b"end of the test frames"
 _ETHTOOL, _GLINK, _SO_RCVBUFFORCE = 0x8946, 0x0A, 33
 
-_LISTEN = """
-import signal, socket, sys
-server = socket.socket(socket.AF_UNIX)
-server.bind(sys.argv[1])
-server.listen()
-signal.pause()
-"""
-
 
 class StandIn(Softswitch):
     """Listens where a switch would, and forwards nothing."""
 
     name = "stand-in"
     schedules_itself = False
+    forks: ClassVar = {"stand_in": ""}
 
     def argv(self, launch):
-        return [sys.executable, "-S", "-E", "-c", _LISTEN, str(launch.socket)]
+        return [sys.executable, "-m", "stand_in", str(launch.socket)]
 
     def set_queues(self, launch, namespace):
         pass
+
+
+# where processes find the stand-in
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+)
 
 
 def small_fabric(**more):

@@ -16,12 +16,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from mrclab.topo.cables.cables import Cables
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel, processes, targets
 from mrclab.topo.linux.depths import QueueDepths
+from mrclab.topo.linux.forked import ForkServer, Process
 from mrclab.topo.linux.patience import Pace, Patience
 from mrclab.topo.linux.state import RunState, namespace
 from mrclab.topo.linux.targets import Launch, Target
@@ -41,12 +42,15 @@ class Emulation:
     """The realised fabric. `with Emulation(...) as lab:` starts it and removes everything at the end.
 
     `run_dir` receives sockets and logs; its parent holds lock and record and gives the namespace its name, so that
-    /run/mrclab/lab makes `mrclab-cables`. `target` is `soft`, `bmv2`, None for the default, or a Target.
+    /run/mrclab/lab makes `mrclab-cables`. `target` is `soft`, `bmv2`, None for the default, or a Target. `forks` names
+    Python packages that `run` will start, beside the target's own, so that one process imports them once for all.
     """
 
     cables: Cables
 
-    def __init__(self, fabric: Fabric, run_dir: Path, target: str | Target | None = None) -> None:
+    def __init__(
+        self, fabric: Fabric, run_dir: Path, target: str | Target | None = None, forks: Iterable[str] = ()
+    ) -> None:
         self.fabric, self.run_dir = fabric, run_dir
         self.target = targets.choose(target) if target is None or isinstance(target, str) else target
         self.pace = Pace()  # what the machine has shown so far: limits of waits stretch with it
@@ -54,8 +58,10 @@ class Emulation:
         self.begun = False  # something of it was made
         self._state: RunState | None = None
         self._namespaces: dict[str, int] = {}  # node → descriptor
-        self._switches: dict[str, subprocess.Popen[bytes]] = {}
-        self._others: dict[str, subprocess.Popen[bytes]] = {}
+        self._forks = {**self.target.forks, **dict.fromkeys(forks, "")}
+        self._fork_server: ForkServer | None = None
+        self._switches: dict[str, Process] = {}
+        self._others: dict[str, Process] = {}
         self._lock = threading.RLock()
 
     def __enter__(self) -> "Emulation":
@@ -88,6 +94,9 @@ class Emulation:
             self._state.make_directory(self.run_dir)
             self.begun = True
             (self.run_dir / "log").mkdir(mode=0o755)
+            if self._forks:
+                self._fork_server = ForkServer(self._forks, self._state.environment, _UMASK)
+                self._state.add_process(self._fork_server.pid)
             self._start_nodes(nodes, progress)
             self._start_cables(nodes, progress)
             self._start_switches([switch.name for switch in self.fabric.switches], progress)
@@ -113,6 +122,9 @@ class Emulation:
                 process.wait()
             self._switches.clear()
             self._others.clear()
+            if self._fork_server is not None:
+                self._fork_server.close()
+                self._fork_server = None
             if self.network is not None:
                 self.network.stop()
                 self.network = None
@@ -132,6 +144,15 @@ class Emulation:
                 self._state = None
 
     # --- processes of others ----------------------------------------------------------------------------------------
+
+    def run(self, node: str | None, argv: Sequence[str], log: str) -> None:
+        """Start a process as `popen` does, by a fork where its command line runs one of the packages for that."""
+        state = self._running()
+        with (self.run_dir / "log" / f"{log}.log").open("ab") as output:
+            process = self._start(log, node, argv, output, state)
+        with self._lock:
+            self._others[log] = process
+            state.add_process(process.pid)
 
     def popen(
         self,
@@ -194,7 +215,8 @@ class Emulation:
         """How processes ended that did, by name, those included that hold the namespaces of nodes."""
         with self._lock:
             every = {**self._switches, **self._others}
-            found = {name: ending(process.returncode) for name, process in every.items() if process.poll() is not None}
+            statuses = {name: process.poll() for name, process in every.items()}
+            found = {name: ending(status) for name, status in statuses.items() if status is not None}
             return found | {f"shell-{node}": how for node, how in self._ended_shells().items()}
 
     @property
@@ -316,7 +338,8 @@ class Emulation:
         progress("switches", 0, len(names))
         for name, launch in launches.items():
             launch.socket.unlink(missing_ok=True)
-            self._switches[name] = self._launch(name, launch, state)
+            with launch.log.open("ab") as log:
+                self._switches[name] = self._start(name, name, self.target.argv(launch), log, state)
         state.add_process(*(self._switches[name].pid for name in names))
         for done, name in enumerate(self._as_ready(launches), 1):
             self.target.set_queues(launches[name], self._namespaces[name])
@@ -324,18 +347,22 @@ class Emulation:
                 processes.to_real_time(self._switches[name].pid)
             progress("switches", done, len(names))
 
-    def _launch(self, name: str, launch: Launch, state: RunState) -> "subprocess.Popen[bytes]":
-        command = ["mnexec", "-a", str(self.pid(name)), *self.target.argv(launch)]
-        with launch.log.open("ab") as log:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=state.environment,
-                start_new_session=True,
-                umask=_UMASK,
-            )
+    def _start(self, name: str, node: str | None, argv: Sequence[str], output: IO[bytes], state: RunState) -> Process:
+        """Start a process in a node's namespaces, by a fork where that can be."""
+        holder = None if node is None else self.pid(node)
+        if self._fork_server is not None and self._fork_server.serves(argv):
+            forked = self._fork_server.start(name, argv, holder, output)
+            if forked is not None:
+                return forked
+        return subprocess.Popen(
+            argv if holder is None else ["mnexec", "-a", str(holder), *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=state.environment,
+            start_new_session=True,
+            umask=_UMASK,
+        )
 
     def _as_ready(self, launches: Mapping[str, Launch]) -> Iterator[str]:
         """Yield switches in the order in which they begin to answer; EmulationError where one dies or stays silent."""
@@ -355,14 +382,14 @@ class Emulation:
             if waiting:
                 _wait_for_end(self._switches[name] for name in waiting)
 
-    def _process(self, name: str) -> "subprocess.Popen[bytes] | None":
+    def _process(self, name: str) -> Process | None:
         with self._lock:
             if name in self._others:
                 return self._others[name]
             self.fabric.switch(name)
             return self._switches.get(name)
 
-    def _signal(self, name: str, number: signal.Signals) -> "subprocess.Popen[bytes]":
+    def _signal(self, name: str, number: signal.Signals) -> Process:
         process = self._process(name)
         if process is None or process.poll() is not None:
             raise EmulationError(f"{name} is not running")
@@ -389,12 +416,12 @@ def _mininet_nodes() -> Any:
         raise EmulationError("Mininet misses one of its programs; install Debian's mininet package") from None
 
 
-def _alive(running: Mapping[str, "subprocess.Popen[bytes]"]) -> dict[int, int]:
+def _alive(running: Mapping[str, Process]) -> dict[int, int]:
     pids = (process.pid for process in running.values() if process.poll() is None)
     return {pid: began for pid in pids if (began := processes.start_time(pid)) is not None}
 
 
-def _wait_for_end(running: Iterable["subprocess.Popen[bytes]"]) -> None:
+def _wait_for_end(running: Iterable[Process]) -> None:
     """Wait a moment, less if one of the processes ends."""
     poller = select.poll()
     descriptors = []

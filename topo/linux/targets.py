@@ -8,10 +8,12 @@ packets) is not.
 import shutil
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from mrclab import HOME
 from mrclab.topo.errors import TopoError
 from mrclab.topo.linux import thrift
 from mrclab.topo.linux.depths import REGISTER, DepthQuery, Told
@@ -20,6 +22,7 @@ from mrclab.topo.numbers import CONTROL_PRIORITY, CPU_PORT, DATA_PRIORITY, DROP_
 from mrclab.topo.spec import FabricSpec
 
 BMV2_PROGRAM = "simple_switch_grpc"
+P4_PROGRAM = HOME / "p4src" / "build" / "mrc.json"  # what the controller is going to load
 _THRIFT_SERVICE = "simple_switch"
 _THRIFT_STANDARD = "standard"  # the service for what every target of BMv2 has, registers for one
 _THRIFT_PORT = 9090  # inside the switch's own namespace only
@@ -58,10 +61,12 @@ class Target(Protocol):
     """How to start one kind of switch.
 
     `schedules_itself`: the process asks for real-time scheduling where it helps; else the lab asks for all its threads.
+    `forks`: Python packages whose `__main__` the command lines run, and what each prepares (`linux.forkserver`).
     """
 
     name: str
     schedules_itself: bool
+    forks: Mapping[str, str]
 
     def argv(self, launch: Launch) -> list[str]:
         """Command line of the process."""
@@ -81,6 +86,7 @@ class Softswitch:
 
     name = "soft"
     schedules_itself = True
+    forks: Mapping[str, str] = {"mrclab.softswitch": str(P4_PROGRAM)}
 
     def argv(self, launch: Launch) -> list[str]:
         """Command line of the process; rates and depths are part of it."""
@@ -124,6 +130,7 @@ class Bmv2:
 
     name = "bmv2"
     schedules_itself = False
+    forks: Mapping[str, str] = {}
 
     def argv(self, launch: Launch) -> list[str]:
         """Command line of the process."""

@@ -37,6 +37,7 @@ from mrclab.topo.transport import TransportSpec
 from mrclab.topo.transport import store as store_transport
 
 VERIFY_TIMEOUT = 60.0  # seconds
+_FORKS = ("mrclab.controller", "mrclab.hosts.agent")
 _MAKE_TIMEOUT = 30.0  # seconds for a process to start and make what others wait for; it takes one or two
 _LOOK = 0.1  # seconds between two looks whether all is alive, of who only waits
 _DYING = 2.0  # seconds that the kernel may take to end a process
@@ -65,7 +66,7 @@ class LabSession(Lab):
         self.repeatable = repeatable
         self.transport = transport or TransportSpec()
         self.mapper = mapper
-        self.emulation = Emulation(fabric, run_dir, target)
+        self.emulation = Emulation(fabric, run_dir, target, _FORKS)
         self.pace = self.emulation.pace
         self.breakage = WireBreakage(self.emulation, self)
         self._real_time = True
@@ -285,14 +286,14 @@ class LabSession(Lab):
         argv = [sys.executable, "-m", "mrclab.controller", "--run-dir", str(self.run_dir)]
         argv += ["--stretch", f"{self.pace.stretch:.2f}"]
         argv += self.mapper.options() if self.mapper else []
-        self.emulation.popen(None, argv, log="controller")
+        self.emulation.run(None, argv, "controller")
 
     def _run_agent(self, host: str) -> None:
         argv = [sys.executable, "-m", "mrclab.hosts.agent", "--node-config", f"{self.run_dir}/node/{host}.json"]
         argv += ["--socket", f"{self.run_dir}/{host}.sock", "--seed", str(self.seed)]
         argv += ["--repeatable"] if self.repeatable else []
         argv += ["--history", f"{self.run_dir}/history/{host}.jsonl"]
-        self.emulation.popen(host, argv, log=host)
+        self.emulation.run(host, argv, host)
 
     def _wait_verified(self, progress: Progress) -> None:
         patience = Patience(VERIFY_TIMEOUT, self.pace)
