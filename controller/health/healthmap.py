@@ -1,8 +1,6 @@
 """The state of every link as the hosts' self-probes show it: reports in, map and verdicts out. Pure."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 
 from mrclab.controller.errors import ControllerError
@@ -21,11 +19,48 @@ class ReportError(ControllerError):
 
 
 class Cycle(NamedTuple):
-    """One path in one cycle. `rtt` in seconds, None where nothing came back."""
+    """One path in one cycle. `rtt` in seconds, None where nothing came back; `look` is the look that it was new to."""
 
     sent: int
     lost: int
     rtt: float | None = None
+    look: int = 0
+
+
+class _Probed:
+    """What was reported of one path, the oldest cycle first."""
+
+    __slots__ = ("cycles", "lossy", "path")
+
+    def __init__(self, path: ProbePath) -> None:
+        self.path = path
+        self.cycles: list[Cycle] = []
+        self.lossy = False  # whether a probe of these was lost
+
+    def tally(self, window: int) -> Tally:
+        """Over the newest so many cycles."""
+        newest = self.cycles[-window:]
+        sent = sum([cycle.sent for cycle in newest])
+        if not self.lossy:
+            return Tally(sent, 0)
+        where = sum(1 << age for age, cycle in enumerate(reversed(newest)) if cycle.lost)
+        return Tally(sent, sum(cycle.lost for cycle in newest), where)
+
+
+class _Window:
+    """A `mrclab.controller.health.localise.Window` over the newest so many cycles of each path."""
+
+    def __init__(self, cycles: int, lossy: Iterable[_Probed], over: Mapping[Element, list[_Probed]]) -> None:
+        self._cycles = cycles
+        self._lossy = lossy
+        self._over = over
+
+    def lossy(self) -> Mapping[ProbePath, Tally]:
+        tallies = {probed.path: probed.tally(self._cycles) for probed in self._lossy}
+        return {path: tally for path, tally in tallies.items() if tally.lost}
+
+    def over(self, element: Element) -> Iterator[tuple[ProbePath, Tally]]:
+        return ((probed.path, probed.tally(self._cycles)) for probed in self._over[element])
 
 
 class HealthMap:
@@ -35,8 +70,11 @@ class HealthMap:
         self.localiser = Localiser(fabric, thresholds)
         self._fabric = fabric
         self._keep = max(self.localiser.thresholds.windows)
-        self._history: dict[ProbePath, deque[Cycle]] = {}
-        self._since_loss: dict[int, int] = {}  # plane → looks since a probe was lost there
+        self._probed: dict[ProbePath, _Probed] = {}
+        self._over: dict[Element, list[_Probed]] = {}
+        self._lossy: dict[ProbePath, _Probed] = {}  # where a probe that is still remembered was lost
+        self._last_loss: dict[int, int] = {}  # plane → look before which a probe was lost there
+        self._looks = 0
         self._verdicts: tuple[LocalisedFault, ...] = ()
         self._suspected: set[Element] = set()
         self._worst: dict[Element, float] = {}  # highest rate seen since an element became suspect
@@ -53,16 +91,36 @@ class HealthMap:
         if not isinstance(probes, list):
             raise ReportError(f"report of {host} ignored: probes is no list")
         for path, cycle in [self._parsed(host, probe) for probe in probes]:
-            self._history.setdefault(path, deque(maxlen=self._keep)).appendleft(cycle)
+            probed = self._probed.get(path) or self._first_seen(path)
+            probed.cycles.append(cycle)
+            if len(probed.cycles) > self._keep:
+                self._keep_newest(probed)
             if cycle.lost:
-                self._since_loss[path.plane] = 0
+                probed.lossy = True
+                self._lossy[path] = probed
+                self._last_loss[path.plane] = self._looks
+
+    def _keep_newest(self, probed: _Probed) -> None:
+        del probed.cycles[: -self._keep]
+        if probed.lossy and not any(cycle.lost for cycle in probed.cycles):
+            probed.lossy = False
+            del self._lossy[probed.path]
+
+    def _first_seen(self, path: ProbePath) -> _Probed:
+        made = self._probed[path] = _Probed(path)
+        for element in self.localiser.crossed(path):
+            self._over.setdefault(element, []).append(made)
+        return made
 
     def judge(self) -> tuple[LocalisedFault, ...]:
         """Look at all that was reported, once per cycle; an element is at fault when two looks in a row say so.
 
         Losses of what has recovered are forgotten, so that its past does not count against it.
         """
-        suspects = self.localiser.verdicts(self._tallies())
+        self._looks += 1
+        suspects = self._suspects()
+        if self._explain_what_ended(suspects):
+            suspects = self._suspects()
         self._worst = {s.element: max(s.rate, self._worst.get(s.element, 0.0)) for s in suspects}
         healthy = [suspect for suspect in suspects if self._has_recovered(suspect, suspects)]
         for suspect in healthy:
@@ -73,25 +131,58 @@ class HealthMap:
         self._suspected = {suspect.element for suspect in remain}
         return self._verdicts
 
+    def _explain_what_ended(self, suspects: Sequence[LocalisedFault]) -> bool:
+        """Forget what was lost over elements that were down and are no suspects any more; whether there were any.
+
+        As a switch comes back, those of its cables that were not probed since look dead, one by one: they are not.
+        One that is bad by itself loses probes again. What a larger element explains now is not forgotten.
+        """
+        now = {suspect.element for suspect in suspects}
+        down = [
+            verdict.element
+            for verdict in self._verdicts
+            if verdict.element not in now
+            and self._worst[verdict.element] >= self.localiser.thresholds.down_rate
+            and not self._holds(now, verdict.element)
+        ]
+        for element in down:
+            self._forget_losses(element)
+        return bool(down)
+
+    def _holds(self, suspects: set[Element], element: Element) -> bool:
+        """Whether one of the suspects was on all paths over an element."""
+        over = [self.localiser.crossed(probed.path) for probed in self._over[element]]
+        return any(all(suspect in crossed for crossed in over) for suspect in suspects.intersection(over[0]))
+
     def links(self) -> dict[str, dict[str, Any]]:
         """State of every link: up, lossy, down or unknown; loss and mean RTT of the probes that name it.
 
         Of very many links only those are told whose probes were not all answered.
         """
+        many = len(self._fabric.links) > MOST_LINKS
         at_fault = {verdict.element: verdict for verdict in self._verdicts}
-        result: dict[str, dict[str, Any]] = {}
-        for path, cycles in sorted(self._history.items()):
-            elements = self.localiser.crossed(path)
-            link = elements[2] if path.uplink else elements[0]
-            entry = result.setdefault(link.name, {"state": "up", "probes": 0, "lost": 0, "rtts": []})
-            entry["probes"] += sum(cycle.sent for cycle in cycles)
-            entry["lost"] += sum(cycle.lost for cycle in cycles)
-            entry["rtts"] += [cycle.rtt for cycle in cycles if cycle.rtt is not None]
-            if link in at_fault:
-                entry["state"] = at_fault[link].state
-        if len(self._fabric.links) > MOST_LINKS:
-            return {name: _told(entry) for name, entry in result.items() if entry["lost"]}
-        return {link.name: _told(result.get(link.name)) for link in self._fabric.links}
+        named = {self._named(path): None for path in sorted(self._lossy if many else self._probed)}
+        result = {link.name: self._told(link, at_fault.get(link)) for link in named}
+        return result if many else {link.name: result.get(link.name) or _unknown() for link in self._fabric.links}
+
+    def _named(self, path: ProbePath) -> Element:
+        """The cable that a probe is about."""
+        elements = self.localiser.crossed(path)
+        return elements[2] if path.uplink else elements[0]
+
+    def _told(self, link: Element, verdict: LocalisedFault | None) -> dict[str, Any]:
+        probed = [known.cycles for known in self._over[link] if self._named(known.path) == link]
+        sent = sum(cycle.sent for cycles in probed for cycle in cycles)
+        if not sent:
+            return _unknown()
+        lost = sum(cycle.lost for cycles in probed for cycle in cycles)
+        rtts = [cycle.rtt for cycles in probed for cycle in cycles if cycle.rtt is not None]
+        return {
+            "state": verdict.state if verdict is not None else "up",
+            "probes": sent,
+            "loss": round(lost / sent, LOSS_DIGITS),
+            "rtt": round(sum(rtts) / len(rtts), 6) if rtts else None,
+        }
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -106,43 +197,39 @@ class HealthMap:
             rtt is None or (isinstance(rtt, (int, float)) and 0 <= rtt <= MOST_RTT)
         ):
             raise ReportError(f"report of {host} ignored: {lost} lost of {sent} sent with RTT {rtt} is impossible")
-        return ProbePath(host, plane, uplink), Cycle(sent, lost, None if rtt is None else float(rtt))
+        return ProbePath(host, plane, uplink), Cycle(sent, lost, None if rtt is None else float(rtt), self._looks)
 
-    def _tallies(self) -> list[dict[ProbePath, Tally]]:
-        """Per window the tallies of all paths in planes that lost probes lately; nothing follows from the others."""
-        windows = self.localiser.thresholds.windows
-        result: list[dict[ProbePath, Tally]] = [{} for _ in windows]
-        lossy = {plane for plane, age in self._since_loss.items() if age <= self._keep}
-        self._since_loss = {plane: self._since_loss[plane] + 1 for plane in lossy}
-        for path, cycles in self._history.items():
-            if path.plane in lossy:
-                for told, tally in zip(result, _running(cycles, windows), strict=True):
-                    told[path] = tally
-        return result
+    def _suspects(self) -> tuple[LocalisedFault, ...]:
+        """What explains the losses in planes that lost probes lately; nothing follows from the others."""
+        lately = {plane for plane, look in self._last_loss.items() if self._looks - look <= self._keep}
+        lossy = [probed for path, probed in self._lossy.items() if path.plane in lately]
+        windows = [_Window(cycles, lossy, self._over) for cycles in self.localiser.thresholds.windows]
+        return self.localiser.verdicts(windows) if lossy else ()
 
     def _has_recovered(self, verdict: LocalisedFault, verdicts: Sequence[LocalisedFault]) -> bool:
         others = {other.element for other in verdicts if other is not verdict}
         worst = self._worst[verdict.element]
         was_dead = worst >= self.localiser.thresholds.down_rate
-        return self.localiser.recovered(worst if was_dead else verdict.rate, self._over(verdict.element, others))
+        return self.localiser.recovered(
+            worst if was_dead else verdict.rate, self._newest_first(verdict.element, others)
+        )
 
-    def _over(self, element: Element, avoid: set[Element]) -> Iterator[Tally]:
-        """Cycle by cycle, newest first, the probes that crossed `element` and nothing else that is at fault."""
-        columns = [
-            cycles
-            for path, cycles in self._history.items()
-            if element in (over := self.localiser.crossed(path)) and not avoid.intersection(over)
-        ]
-        for row in zip_longest(*columns):
-            there = [cycle for cycle in row if cycle is not None]
-            yield Tally(sum(cycle.sent for cycle in there), sum(cycle.lost for cycle in there))
+    def _newest_first(self, element: Element, avoid: set[Element]) -> Iterator[Tally]:
+        """Look by look, the newest first, the probes that crossed `element` and nothing else that is at fault."""
+        by_look: dict[int, tuple[int, int]] = {}
+        for probed in self._over[element]:
+            if avoid.isdisjoint(self.localiser.crossed(probed.path)):
+                for cycle in probed.cycles:
+                    sent, lost = by_look.get(cycle.look, (0, 0))
+                    by_look[cycle.look] = sent + cycle.sent, lost + cycle.lost
+        return (Tally(*by_look[look]) for look in sorted(by_look, reverse=True))
 
     def _forget_losses(self, element: Element) -> None:
-        for path, cycles in self._history.items():
-            if element in self.localiser.crossed(path):
-                kept = [cycle for cycle in cycles if not cycle.lost]
-                cycles.clear()
-                cycles.extend(kept)
+        for probed in self._over[element]:
+            if probed.lossy:
+                probed.cycles = [cycle for cycle in probed.cycles if not cycle.lost]
+                probed.lossy = False
+                del self._lossy[probed.path]
 
 
 def _number(host: str, probe: Mapping[str, object], name: str) -> int:
@@ -152,26 +239,5 @@ def _number(host: str, probe: Mapping[str, object], name: str) -> int:
     return value
 
 
-def _running(cycles: Iterable[Cycle], windows: Sequence[int]) -> Iterator[Tally]:
-    """Tallies over the newest 1, 2, 4… cycles of one path, as `windows` (rising) say; the newest comes first."""
-    sent = lost = where = done = 0
-    newest = iter(cycles)
-    for window in windows:
-        for age, cycle in enumerate(islice(newest, window - done), start=done):
-            sent += cycle.sent
-            lost += cycle.lost
-            where |= bool(cycle.lost) << age
-        done = window
-        yield Tally(sent, lost, where)
-
-
-def _told(entry: dict[str, Any] | None) -> dict[str, Any]:
-    if entry is None or not entry["probes"]:
-        return {"state": "unknown", "probes": 0, "loss": None, "rtt": None}
-    rtts = entry["rtts"]
-    return {
-        "state": entry["state"],
-        "probes": entry["probes"],
-        "loss": round(entry["lost"] / entry["probes"], LOSS_DIGITS),
-        "rtt": round(sum(rtts) / len(rtts), 6) if rtts else None,
-    }
+def _unknown() -> dict[str, Any]:
+    return {"state": "unknown", "probes": 0, "loss": None, "rtt": None}

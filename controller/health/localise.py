@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from mrclab.controller.health.elements import Element, link_element
 from mrclab.topo.model import Fabric
@@ -64,16 +64,14 @@ class LocalisedFault:
     rivals: tuple[Element, ...] = field(default=())
 
 
-def crossed(fabric: Fabric, path: ProbePath) -> tuple[Element, ...]:
-    """The elements that a self-probe depends on."""
-    host = fabric.host(path.host)
-    port = host.port(path.plane)
-    t0 = port.peer.node
-    elements = [link_element(fabric.link(port.link)), Element("t0", t0)]
-    if path.uplink:
-        t1 = f"t1-p{path.plane}-{path.uplink}"
-        elements += [link_element(fabric.link(f"{t0}/{t1}")), Element("t1", t1)]
-    return tuple(elements)
+class Window(Protocol):
+    """What was seen over some cycles back from now."""
+
+    def lossy(self) -> Mapping[ProbePath, Tally]:
+        """Paths on which probes were lost."""
+
+    def over(self, element: Element) -> Iterable[tuple[ProbePath, Tally]]:
+        """All paths that depend on an element and were probed."""
 
 
 class Localiser:
@@ -82,34 +80,49 @@ class Localiser:
     def __init__(self, fabric: Fabric, thresholds: Thresholds | None = None) -> None:
         self.thresholds = thresholds or Thresholds()
         self._fabric = fabric
-        self._crossed: dict[ProbePath, tuple[Element, ...]] = {}
+        self._near: dict[tuple[str, int], tuple[Element, Element]] = {}  # NIC–T0 cable and T0 by host and plane
+        self._far: dict[tuple[str, int], tuple[Element, Element]] = {}  # T0–T1 cable and T1 by T0 and uplink
 
     def crossed(self, path: ProbePath) -> tuple[Element, ...]:
         """The elements that a self-probe depends on."""
-        if path not in self._crossed:
-            self._crossed[path] = crossed(self._fabric, path)
-        return self._crossed[path]
+        near = self._near.get(path[:2])
+        if near is None:
+            port = self._fabric.host(path.host).port(path.plane)
+            near = link_element(self._fabric.link(port.link)), Element("t0", port.peer.node)
+            self._near[path[:2]] = near
+        if not path.uplink:
+            return near
+        t0 = near[1].name
+        far = self._far.get((t0, path.uplink))
+        if far is None:
+            t1 = f"t1-p{path.plane}-{path.uplink}"
+            far = self._far[t0, path.uplink] = link_element(self._fabric.link(f"{t0}/{t1}")), Element("t1", t1)
+        return near + far
 
-    def verdicts(self, windows: Sequence[Mapping[ProbePath, Tally]]) -> tuple[LocalisedFault, ...]:
-        """Elements at fault, most evident first. `windows` are tallies over ever more cycles back from now.
+    def verdicts(self, windows: Sequence[Window]) -> tuple[LocalisedFault, ...]:
+        """Elements at fault, most evident first. `windows` are over ever more cycles back from now.
 
         What a short window has found is left out of the longer ones: there it would be mixed with the time before.
         """
         found: dict[Element, LocalisedFault] = {}
         for window in windows:
-            rest = {p: t for p, t in window.items() if t.sent and not any(e in found for e in self.crossed(p))}
-            for plane in sorted({path.plane for path, tally in rest.items() if tally.lost}):
+            known = set(found)
+            rest = {p: t for p, t in window.lossy().items() if known.isdisjoint(self.crossed(p))}
+            for plane in sorted({path.plane for path in rest}):
                 inside = {path: tally for path, tally in rest.items() if path.plane == plane}
-                found.update((verdict.element, verdict) for verdict in self._explain(inside))
+                found.update((verdict.element, verdict) for verdict in self._explain(inside, window, known))
         return tuple(sorted(found.values(), key=lambda verdict: -verdict.evidence))
 
-    def _explain(self, tallies: Mapping[ProbePath, Tally]) -> list[LocalisedFault]:
-        """The elements of one plane that together explain `tallies`."""
+    def _explain(
+        self, tallies: Mapping[ProbePath, Tally], window: Window, known: Collection[Element]
+    ) -> list[LocalisedFault]:
+        """The elements of one plane that together explain its lossy `tallies`, those `known` apart."""
         limits = self.thresholds
         survival = dict.fromkeys(tallies, 1 - limits.background)
+        suspects = self._suspects(tallies, window, known)
         verdicts: list[LocalisedFault] = []
         while True:
-            ranked = self._ranked(tallies, survival, {verdict.element for verdict in verdicts})
+            ranked = _ranked(suspects, {verdict.element for verdict in verdicts}, tallies, survival)
             if not ranked or not self._suffices(ranked[0]):
                 return verdicts
             best = ranked[0]
@@ -122,19 +135,38 @@ class Localiser:
                     chosen = dead
                 if len(dead) > 1 and abs(lead) < limits.margin:
                     return verdicts
-            if chosen == [best] and self._is_contested(best, ranked, tallies):
+            if chosen == [best] and self._is_contested(best, ranked):
                 return verdicts
             for fit in chosen:
                 state: Literal["down", "lossy"] = "down" if fit.rate >= limits.down_rate else "lossy"
-                rivals = tuple(o.element for o in ranked if o.paths == fit.paths and o.element != fit.element)
+                rivals = tuple(o.element for o in ranked if o is not fit and o.suspect.is_like(fit.suspect))
                 verdicts.append(LocalisedFault(fit.element, state, fit.rate, fit.gain, rivals))
                 _explained(fit, survival)
 
-    def _is_contested(self, best: "_Fit", ranked: Sequence["_Fit"], tallies: Mapping[ProbePath, Tally]) -> bool:
+    def _suspects(
+        self, tallies: Mapping[ProbePath, Tally], window: Window, known: Collection[Element]
+    ) -> list["_Suspect"]:
+        """Each element that lost a probe; one that lost none explains nothing."""
+        lossy: dict[Element, list[ProbePath]] = {}
+        for path in tallies:
+            for element in self.crossed(path):
+                lossy.setdefault(element, []).append(path)
+        explained = {path for element in known for path, _ in window.over(element)}
+        found = []
+        for element, paths in lossy.items():
+            over = [(path, tally) for path, tally in window.over(element) if path not in explained]
+            answered = sum(tally.sent - tally.lost for _, tally in over)
+            losses = sum(tallies[path].lost for path in paths)
+            cycles = reduce(or_, (tallies[path].cycles for path in paths), 0)
+            digest = hash(frozenset(path for path, _ in over))
+            found.append(_Suspect(element, frozenset(paths), tuple(paths), len(over), digest, answered, losses, cycles))
+        return found
+
+    def _is_contested(self, best: "_Fit", ranked: Sequence["_Fit"]) -> bool:
         """Whether another element explains the same losses nearly as well."""
         # What shares no lost probe with the best is another fault, not another explanation.
-        shared = {path for path in best.paths if tallies[path].lost}
-        others = [fit for fit in ranked[1:] if fit.paths != best.paths and fit.paths & shared]
+        mine = best.suspect
+        others = [fit for fit in ranked[1:] if not fit.suspect.is_like(mine) and fit.suspect.lossy & mine.lossy]
         return bool(others) and best.gain - others[0].gain < self.thresholds.margin
 
     def _dead(
@@ -143,38 +175,20 @@ class Localiser:
         """Which of some elements together explain losses by being dead, the most evident first."""
         left = dict(survival)
         found: list[_Fit] = []
+        rest = [fit.suspect for fit in ranked]
         while True:
-            known = {fit.element for fit in found}
-            rest = (fit for fit in ranked if fit.element not in known)
-            fits = [_fit(fit.element, fit.paths, tallies, left, RATES[:1]) for fit in rest]
+            fits = [_fit(suspect, tallies, left, RATES[:1]) for suspect in rest]
             best = max(fits, key=lambda fit: fit.gain, default=None)
             if best is None or best.gain < self.thresholds.evidence:
                 return found
             found.append(best)
+            rest.remove(best.suspect)
             _explained(best, left)
 
     def _suffices(self, fit: "_Fit") -> bool:
         limits = self.thresholds
-        often = fit.rate >= limits.down_rate or fit.cycles.bit_count() >= limits.min_cycles
-        return fit.gain >= limits.evidence and fit.losses >= limits.min_losses and often
-
-    def _ranked(
-        self, tallies: Mapping[ProbePath, Tally], survival: Mapping[ProbePath, float], known: set[Element]
-    ) -> list["_Fit"]:
-        """How well each further element would explain what is left, best first; cables before switches where equal.
-
-        One that lost no probe explains nothing, and is left out.
-        """
-        lossy = [path for path, tally in tallies.items() if tally.lost]
-        paths: dict[Element, list[ProbePath]] = {
-            element: [] for path in lossy for element in self.crossed(path) if element not in known
-        }
-        for path in tallies:
-            for element in self.crossed(path):
-                if element in paths:
-                    paths[element].append(path)
-        fits = [_fit(element, over, tallies, survival) for element, over in paths.items()]
-        return sorted(fits, key=lambda fit: (-fit.gain, not fit.element.kind.endswith("link"), fit.element.name))
+        often = fit.rate >= limits.down_rate or fit.suspect.cycles.bit_count() >= limits.min_cycles
+        return fit.gain >= limits.evidence and fit.suspect.losses >= limits.min_losses and often
 
     def recovered(self, rate: float, cycles: Iterable[Tally]) -> bool:
         """Whether `cycles` (newest first; probes over the element) say "healthy again" rather than "loses at `rate`".
@@ -192,43 +206,67 @@ class Localiser:
         return False
 
 
-class _Fit(NamedTuple):
-    """The best rate for one element, and what it gains."""
+@dataclass(frozen=True, eq=False)
+class _Suspect:
+    """An element over which probes were lost, and what is known of the probes over it."""
 
     element: Element
-    paths: frozenset[ProbePath]
-    rate: float
-    gain: float
+    lossy: frozenset[ProbePath]
+    in_order: tuple[ProbePath, ...]  # the same
+    paths: int
+    digest: int  # of all paths, lossy or not
+    answered: int
     losses: int
     cycles: int
 
+    def is_like(self, other: "_Suspect") -> bool:
+        """Whether the very same probes crossed both."""
+        return (self.paths, self.digest, self.lossy) == (other.paths, other.digest, other.lossy)
+
+
+class _Fit(NamedTuple):
+    """The best rate for one element, and what it gains."""
+
+    suspect: _Suspect
+    rate: float
+    gain: float
+
+    @property
+    def element(self) -> Element:
+        return self.suspect.element
+
+
+def _ranked(
+    suspects: Iterable[_Suspect],
+    known: Collection[Element],
+    tallies: Mapping[ProbePath, Tally],
+    survival: Mapping[ProbePath, float],
+) -> list[_Fit]:
+    """How well each further element would explain what is left, best first; cables before switches where equal."""
+    fits = [_fit(suspect, tallies, survival) for suspect in suspects if suspect.element not in known]
+    return sorted(fits, key=lambda fit: (-fit.gain, not fit.element.kind.endswith("link"), fit.element.name))
+
 
 def _fit(
-    element: Element,
-    over: Collection[ProbePath],
+    suspect: _Suspect,
     tallies: Mapping[ProbePath, Tally],
     survival: Mapping[ProbePath, float],
     rates: Sequence[float] = RATES,
 ) -> _Fit:
-    alike = Counter((tallies[path][:2], survival[path]) for path in over)  # most probes fared as most others
+    """The log-likelihood ratio of the probes over an element at the best of `rates`, against `survival` as it is."""
+    alike = Counter((tallies[path].lost, survival[path]) for path in suspect.in_order)  # most fared as most others
 
     def gain(rate: float) -> float:
         through = 1 - min(rate, MOST_LOSS)
-        return sum(count * _gain(*tally, left, left * through) for (tally, left), count in alike.items())
+        lost = sum(count * n * math.log((1 - left * through) / (1 - left)) for (n, left), count in alike.items())
+        return lost + suspect.answered * math.log(through)
 
     gains = {rate: gain(rate) for rate in rates}
     rate = max(gains, key=gains.__getitem__)
-    losses = sum(tallies[path].lost for path in over)
-    cycles = reduce(or_, (tallies[path].cycles for path in over), 0)
-    return _Fit(element, frozenset(over), rate, gains[rate], losses, cycles)
+    return _Fit(suspect, rate, gains[rate])
 
 
 def _explained(fit: _Fit, survival: dict[ProbePath, float]) -> None:
     """Take an element as at fault: its paths let so much less through."""
-    for path in fit.paths:
+    for path in fit.suspect.lossy:
         survival[path] *= 1 - min(fit.rate, MOST_LOSS)
-
-
-def _gain(sent: int, lost: int, before: float, after: float) -> float:
-    """Log-likelihood of so many probes lost if one survives with probability `after`, over that with `before`."""
-    return lost * math.log((1 - after) / (1 - before)) + (sent - lost) * math.log(after / before)

@@ -26,7 +26,10 @@ def run_suite(
     context: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PATH|NAME]...", help="files, directories, or names below scenarios/; none: all there"),
+        typer.Argument(
+            metavar="[PATH|NAME]...",
+            help=f"files, directories, or names below scenarios/; none: all there but scenarios/{suite.APART}",
+        ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
     world: World = None,

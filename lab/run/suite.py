@@ -19,6 +19,9 @@ from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError
 
 SCENARIOS = HOME / "scenarios"
+APART = "scale"
+"""Directory below `scenarios/` whose scenarios run only when they are named: each takes a machine for itself."""
+
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -92,12 +95,14 @@ def _together(label: str, entries: Sequence[SuiteEntry]) -> Iterator[Repeated]:
 
 
 def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
-    """Scenario files for what a person wrote: files, directories, or names below `scenarios/`; none: all of it there.
+    """Scenario files for what a person wrote: files, directories, or names below `scenarios/`; none: all but `APART`.
 
     ScenarioError names a word that is nothing of these. A directory's files come by name, those in it first.
     """
+    if not words:
+        return [path for path in _below(home) if path.relative_to(home).parts[0] != APART]
     paths: list[Path] = []
-    for word in words or [str(home)]:
+    for word in words:
         found = list(_files(word, home))
         if not found:
             known = ", ".join(

@@ -7,14 +7,15 @@ import pytest
 
 from mrclab.controller.health.elements import Element, element
 from mrclab.controller.health.healthmap import HealthMap, ReportError
-from mrclab.controller.health.localise import LocalisedFault, Localiser, ProbePath, Tally, crossed
+from mrclab.controller.health.localise import LocalisedFault, Localiser, ProbePath, Tally
 from mrclab.controller.health.policy import POLICIES, Policy, PolicyEngine
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec())  # the demo's: 4 planes of 2 T0 and 2 T1, 2 hosts per T0 group
 PATHS = [ProbePath(h.name, plane, uplink) for h in FABRIC.hosts for plane in range(1, 5) for uplink in range(3)]
-OVER = {path: frozenset(crossed(FABRIC, path)) for path in PATHS}
+CROSSED = Localiser(FABRIC).crossed
+OVER = {path: frozenset(CROSSED(path)) for path in PATHS}
 QUIET = 12  # cycles before a fault begins, so that a healthy past is there to mislead
 
 Faults = Mapping[Element, float]
@@ -110,7 +111,7 @@ def test_two_dead_cables_of_one_t0_are_named_and_the_t0_is_not(t1s: int) -> None
     for _ in range(12):
         for host in wide.hosts:
             paths = [ProbePath(host.name, plane, uplink) for plane in range(1, 5) for uplink in range(t1s + 1)]
-            over = {path: {element.name for element in crossed(wide, path)} for path in paths}
+            over = {path: {element.name for element in Localiser(wide).crossed(path)} for path in paths}
             health.report(
                 host.name,
                 [{"plane": p.plane, "uplink": p.uplink, "sent": 1, "lost": int(bool(over[p] & dead))} for p in paths],
@@ -155,8 +156,22 @@ def test_a_lossy_cable_that_is_replaced_is_cleared() -> None:
     assert not [lab.cycle({}) for _ in range(80)][-1]
 
 
-def tallies(lost: Mapping[ProbePath, int], sent: int = 20) -> list[dict[ProbePath, Tally]]:
-    return [{path: Tally(sent, lost.get(path, 0), (1 << lost.get(path, 0)) - 1) for path in PATHS}]
+class Seen:
+    """A window over tallies as they stand here."""
+
+    def __init__(self, tallies: Mapping[ProbePath, Tally], fabric: Fabric = FABRIC) -> None:
+        self._tallies = tallies
+        self._crossed = Localiser(fabric).crossed
+
+    def lossy(self) -> Mapping[ProbePath, Tally]:
+        return {path: tally for path, tally in self._tallies.items() if tally.lost}
+
+    def over(self, what: Element) -> Iterator[tuple[ProbePath, Tally]]:
+        return ((path, tally) for path, tally in self._tallies.items() if what in self._crossed(path))
+
+
+def tallies(lost: Mapping[ProbePath, int], sent: int = 20) -> list[Seen]:
+    return [Seen({path: Tally(sent, lost.get(path, 0), (1 << lost.get(path, 0)) - 1) for path in PATHS})]
 
 
 def by_element(name: str) -> dict[ProbePath, int]:
@@ -176,7 +191,7 @@ def test_where_two_elements_carry_the_same_probes_both_are_said() -> None:
     lonely = Fabric(FabricSpec(planes=1, t0s=2, t1s=1, hosts_per_t0=1))
     paths = [ProbePath(h.name, 1, uplink) for h in lonely.hosts for uplink in (0, 1)]
     lost = {path: Tally(20, 20 if path.host == "h1" else 0) for path in paths}
-    (verdict,) = Localiser(lonely).verdicts([lost])
+    (verdict,) = Localiser(lonely).verdicts([Seen(lost, lonely)])
     assert verdict.element.name == "h1-p1/t0-p1-1"
     assert [rival.name for rival in verdict.rivals] == ["t0-p1-1"]
 
@@ -184,9 +199,9 @@ def test_where_two_elements_carry_the_same_probes_both_are_said() -> None:
 def test_a_burst_within_two_cycles_is_no_loss_rate() -> None:
     burst = {path: Tally(40, 3, 0b11) for path in PATHS if path.host == "h1" and path.plane == 1}
     quiet = {path: Tally(40, 0) for path in PATHS if path not in burst}
-    assert Localiser(FABRIC).verdicts([burst | quiet]) == ()
+    assert Localiser(FABRIC).verdicts([Seen(burst | quiet)]) == ()
     spread = {path: Tally(40, 3, 0b10101) for path in burst}
-    (verdict,) = Localiser(FABRIC).verdicts([spread | quiet])
+    (verdict,) = Localiser(FABRIC).verdicts([Seen(spread | quiet)])
     assert (verdict.element.name, verdict.state) == ("h1-p1/t0-p1-1", "lossy")
 
 

@@ -1,0 +1,87 @@
+"""Clustermapper where a few hosts of each T0 probe a few T1s by turns: what is seen of a cable is old by then.
+
+A switch that comes back was silent until a moment ago on cables that nobody has probed since: it explains them, and
+none of them is accused. A cable that is bad by itself is.
+"""
+
+import random
+from collections.abc import Collection
+
+import pytest
+
+from mrclab.controller.health.elements import Element, element
+from mrclab.controller.health.healthmap import HealthMap
+from mrclab.controller.health.localise import Localiser, ProbePath
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+FABRIC = Fabric(FabricSpec(planes=1, t0s=16, t1s=16, hosts_per_t0=4))
+CROSSED = Localiser(FABRIC).crossed
+AT_ONCE = 4  # T1s in a cycle
+T1, T0 = element(FABRIC, "t1-p1-6"), element(FABRIC, "t0-p1-12")
+
+
+class Turns:
+    """Hosts that probe by turns; reports of cycles in which a probe was lost come one look later than the others."""
+
+    def __init__(self) -> None:
+        self.health = HealthMap(FABRIC)
+        self._phase = {host: random.Random(host).random() for host in FABRIC.host_names}
+        self._late: list[tuple[str, list[dict[str, object]]]] = []
+        self._cycle = 0
+
+    def look(self, bad: Collection[Element], since: float = 0.0, before: Collection[Element] = ()) -> set[str]:
+        """One cycle; `bad` lose everything `since` a part of it, and until then those `before`. Who is named."""
+        self._cycle += 1
+        late, self._late = self._late, []
+        for host, probes in late:
+            self.health.report(host, probes)
+        for number, host in enumerate(FABRIC.host_names, 1):
+            told: list[dict[str, object]] = []
+            first = number * 37 + (self._cycle - 1) * AT_ONCE
+            uplinks = [0, *(1 + (first + place) % FABRIC.uplinks for place in range(AT_ONCE))]
+            for place, uplink in enumerate(uplinks):
+                struck = bad if (self._phase[host] + place / len(uplinks)) % 1 >= since else before
+                lost = not set(struck).isdisjoint(CROSSED(ProbePath(host, 1, uplink)))
+                told.append({"plane": 1, "uplink": uplink, "sent": 1, "lost": int(lost), "rtt": None})
+            if any(probe["lost"] for probe in told):
+                self._late.append((host, told))
+            else:
+                self.health.report(host, told)
+        return {verdict.element.name for verdict in self.health.judge()}
+
+
+def between(turns: Turns, bad: Collection[Element], cycles: int) -> set[str]:
+    return set().union(*(turns.look(bad) for _ in range(cycles)))
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.25, 0.5, 0.75])
+def test_switches_that_come_back_leave_no_blame_on_their_cables(moment: float) -> None:
+    turns = Turns()
+    between(turns, (), 6)
+    assert between(turns, (T1, T0), 10) == {T1.name, T0.name}
+    last = turns.look((), moment, (T1, T0))
+    assert last | between(turns, (), 20) <= {T1.name, T0.name}
+    assert not turns.look(())
+
+
+def test_switches_that_were_silent_from_the_start_are_named_and_nothing_else() -> None:
+    turns = Turns()
+    assert between(turns, (T1, T0), 40) == {T1.name, T0.name}
+    assert turns.look((T1, T0)) == {T1.name, T0.name}
+
+
+def test_a_cable_that_is_bad_beside_a_silent_switch_is_named_too() -> None:
+    turns, cable = Turns(), element(FABRIC, "t0-p1-3/t1-p1-9")
+    between(turns, (), 6)
+    assert between(turns, (T1, T0, cable), 30) == {T1.name, T0.name, cable.name}
+    assert turns.look((T1, T0, cable)) == {T1.name, T0.name, cable.name}
+
+
+def test_a_cable_that_stays_bad_as_its_switch_comes_back_is_named_then_and_the_switch_no_longer() -> None:
+    turns, cable = Turns(), element(FABRIC, "t0-p1-3/t1-p1-6")
+    between(turns, (), 6)
+    assert between(turns, (T1, cable), 10) == {T1.name}
+    turns.look((cable,), 0.5, (T1, cable))
+    assert between(turns, (cable,), 30) <= {T1.name, cable.name}
+    assert turns.look((cable,)) == {cable.name}
