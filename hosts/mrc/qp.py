@@ -142,7 +142,7 @@ class MrcQueuePair(
             if not self.settings.spray:
                 plane = self.host.rng.choice(evs).plane
                 evs, active = [ev for ev in evs if ev.plane == plane], 1
-            return EvSet(evs, active, policy.ev_min_active, self.host.rng, self._ev_changed)
+            return EvSet(evs, active, self._least_active(policy), self.host.rng, self._ev_changed)
         evs = self._profile_evs(profile)
         return EvSet(evs, profile.ev_count, profile.ev_min_active, self.host.rng, self._ev_changed)
 
@@ -158,6 +158,13 @@ class MrcQueuePair(
     def _path_counts(self) -> list[int]:
         """Paths to the peer in each plane."""
         return [len(self.peer.uplinks(port.plane)) for port in self.host.config.ports]
+
+    def _least_active(self, policy: EvProfileConfig) -> int:
+        """The floor of EVs in use, of as many as this pair has: one for each plane inside a T0 group."""
+        counts = self._path_counts()
+        asked = policy.active_per_plane * len(counts)
+        have = sum(min(policy.active_per_plane, count) for count in counts)
+        return policy.ev_min_active * have // asked
 
     def _check_count(self, per_plane: int) -> None:
         found = sum(min(per_plane, count) for count in self._path_counts())

@@ -7,6 +7,7 @@ from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.states import QpState
+from mrclab.topo.nodeconfig import EvProfileConfig
 
 RTT = 8 * HOP + 1 / RATE
 MIB = 1 << 20
@@ -107,6 +108,23 @@ def test_a_dead_core_link_costs_what_was_in_flight_and_retires_its_ev_once():
     lost, again = of_kind(sim, "packet.lost"), of_kind(sim, "packet.retx")
     assert sorted(r["psn"] for r in lost) == sorted(r["psn"] for r in again)
     assert all(r["ev"] != r["old_ev"] for r in again)
+
+
+def test_inside_a_t0_group_the_floor_of_evs_in_use_is_of_the_few_there_are():
+    """Twelve of 48 is a quarter of a cross-T1 pair's EVs, and more than the four that neighbours have."""
+    sim = Simulation(
+        numbers=(1, 2),
+        uplinks=12,
+        ev=EvProfileConfig(name="default", active_per_plane=12, backup_per_plane=0, ev_min_active=12),
+    )
+    gone = dead_links(sim)
+    transfer = Transfer(sim, "h1", "h2", MIB)
+    transfer.write(0, MIB)
+    sim.at(0.2, lambda: gone.add((1, 0)))
+    sim.run(done=transfer.done)
+    bad = [r for r in of_kind(sim, "ev.state") if r["new"] == "ASSUMED_BAD"]
+    assert [(r["plane"], r["uplink"]) for r in bad] == [(1, 0)]
+    assert transfer.stats().lost_packets <= RATE * 4 * RTT
 
 
 def test_a_healed_path_returns_after_enough_probes():
