@@ -214,7 +214,7 @@ class Recover(Selected):
     within_rtts: float | None = Field(default=None, gt=0)
     within: Duration | None = Field(default=None, gt=0)
     after: Literal["strike", "heal"] = "strike"
-    sample: Duration = Field(default=0.1, ge=0.05, description="seconds; also the resolution of the answer")
+    sample: Duration = Field(default=0.1, gt=0, description="seconds; also the resolution of the answer")
     keep: int = Field(default=3, ge=1, description="samples for which the level must be kept")
 
     _complete = model_validator(mode="after")(needs_one("within_rtts", "within", example="within_rtts: 5"))

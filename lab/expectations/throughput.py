@@ -78,7 +78,7 @@ class GoodputFloor(Selected):
     kind: Literal["goodput_floor"]
     window: KnownWindow
     plane: int | None = Field(default=None, ge=1)
-    sample: Duration = Field(default=0.1, ge=0.05, description="seconds per sample")
+    sample: Duration = Field(default=0.1, gt=0, description="seconds per sample")
     at_least: LevelField
     allow: int = Field(default=0, ge=0, description="samples that may lie below")
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from mrclab.lab.faults.base import Direction, FaultBase, LastingFault, at_least_one, direction_text
 from mrclab.lab.scenario.base import Strict
@@ -15,7 +15,8 @@ from mrclab.topo.spec import Delay as DelayTime
 Share = Annotated[Percent, Field(gt=0, le=1)]  # 1% or 0.01
 MinLength = Annotated[int, Field(ge=0, le=65535, description="frames shorter than this many bytes are left alone")]
 _BOTH_WAYS: tuple[Direction, ...] = ("up", "down")
-_SHORTEST_SWITCH = 0.02  # seconds: how often a running scenario looks at its faults
+_SHORTEST_SWITCH = 0.02  # seconds: how often a running scenario looks at its faults, where links are as on the wire
+_MOST_FLAPS = 20  # per second, there
 
 
 class CableFault(LastingFault):
@@ -69,13 +70,16 @@ class Flap(CableFault):
 
     kind: Literal["flap"]
     period: Duration | None = Field(default=None, gt=0, description="seconds from one loss of carrier to the next")
-    rate: float | None = Field(default=None, gt=0, le=20, description="flaps per second, drawn from the seed (Poisson)")
+    rate: float | None = Field(default=None, gt=0, description="flaps per second, drawn from the seed (Poisson)")
     duty: Share = Field(default=0.5, description="share of the period without carrier")
     down: Duration | None = Field(default=None, gt=0, description="seconds without carrier, instead of duty")
     count: int | None = Field(default=None, ge=1, description="flaps, then the fault is over")
 
     @model_validator(mode="after")
-    def _one_rhythm(self) -> "Flap":
+    def _one_rhythm(self, info: ValidationInfo) -> "Flap":
+        fabric = (info.context or {}).get("fabric")
+        pace = fabric.spec.pace if fabric is not None else 1.0
+        shortest, most = _SHORTEST_SWITCH * pace, _MOST_FLAPS / pace
         if (self.period is None) == (self.rate is None):
             raise ValueError("a flap needs either a period (such as 1s) or a Poisson rate per second (such as 0.2)")
         if self.rate is not None and self.down is None:
@@ -84,10 +88,10 @@ class Flap(CableFault):
             raise ValueError(
                 f"a flap of {self.period:g} s cannot be down for {self.down_seconds:g} s; lower duty or down"
             )
-        if self.down_seconds < _SHORTEST_SWITCH:
-            raise ValueError(
-                f"a flap is down for at least {show_seconds(_SHORTEST_SWITCH)}; raise period, duty or down"
-            )
+        if self.down_seconds < shortest:
+            raise ValueError(f"a flap is down for at least {show_seconds(shortest)}; raise period, duty or down")
+        if self.rate is not None and self.rate > most:
+            raise ValueError(f"a cable flaps at most {most:.4g} times a second; lower rate")
         return self
 
     @property

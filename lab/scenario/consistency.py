@@ -14,6 +14,7 @@ from mrclab.lab.faults.chaos import Chaos
 from mrclab.lab.measure.faults import links_of
 from mrclab.lab.scenario import clockwork, overlaps
 from mrclab.lab.scenario.clockwork import Mistake
+from mrclab.lab.scenario.units import show_seconds
 from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo.model import Fabric
 
@@ -41,6 +42,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
             *_levels(entry, scenario.expect),
             *_cables(entry, faults, fabric),
             *_timed(entry, kinds),
+            *_sampled(entry, fabric),
         ]
         if entry.kind in _OF_THE_MAPPER and scenario.mapper is None:
             rows.append(("kind", "nobody probes in this scenario; add `mapper: {}`, or leave this out"))
@@ -157,3 +159,10 @@ def _timed(entry: Any, kinds: dict[str, str]) -> Rows:
                 yield field, f"{name} is no ping-pong, whose round trips are timed; name one of kind pingpong"
     if entry.kind == "completion" and entry.of == "iterations" and kinds.get(entry.traffic) not in _COLLECTIVES:
         yield "of", f"{entry.traffic} has no iterations; write of: messages or of: flows"
+
+
+def _sampled(entry: Any, fabric: Fabric) -> Rows:
+    """A sample shorter than half of the time between two looks at a host would find nothing in it."""
+    least = 0.5 * fabric.spec.sample_interval
+    if getattr(entry, "sample", least) < least * (1 - 1e-9):
+        yield "sample", f"hosts are looked at every {show_seconds(2 * least)}; make it {show_seconds(least)} at least"

@@ -170,3 +170,25 @@ variants:
 """
     one, two = loads(text).runs
     assert [str(run.scenario.expect[0].at_most) for run in (one, two)] == ["50% of line", "60% of line"]
+
+
+AT_TRUE_SPEED = "{planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1, link: {rate: 100 Gb/s, delay: 600ns}}"
+
+
+def test_samples_may_be_as_short_as_half_of_what_hosts_are_looked_at():
+    floor = "  - {kind: goodput_floor, window: start .. end, at_least: 5% of line, sample: SAMPLE}\n"
+    assert (
+        "hosts are looked at every 100 ms; make it 50 ms at least" in mistakes(GOOD + floor.replace("SAMPLE", "1ms"))[0]
+    )
+    fast = GOOD.replace("{planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1}", AT_TRUE_SPEED) + floor
+    assert loads(fast.replace("SAMPLE", "50us"), "x.yaml").scenario.expect[1].sample == pytest.approx(50e-6)
+    assert "hosts are looked at every 46" in mistakes(fast.replace("SAMPLE", "5us"))[0]
+
+
+def test_cables_flap_at_the_pace_of_the_fabric():
+    flap = "  - {name: f, kind: flap, link: t0-p1-1/t1-p1-1, period: 400us, down: 100us, at: 0s}\nexpect:"
+    text = GOOD.replace("expect:", flap)
+    assert "a flap is down for at least 20 ms" in mistakes(text)[0]
+    fast = text.replace("{planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1}", AT_TRUE_SPEED)
+    assert loads(fast, "x.yaml").scenario.faults[1].name == "f"
+    assert "a flap is down for at least 9.2" in mistakes(fast.replace("down: 100us", "down: 1us"))[0]

@@ -152,7 +152,7 @@ def over_time(runs: Mapping[str, Measures], path: Path, chosen: Selection | None
     style.mark_faults(main, first)
     for place in axes:
         place.set_xlim(0, last)
-    main.set_xlabel("seconds after the traffic began")
+    style.time_axis(main, first)
     style.label_lines(main, ends)
     if lanes:
         fault_lanes(axes[0], first)

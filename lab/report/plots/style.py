@@ -65,10 +65,15 @@ def over_time(axes: Sequence[Axes], measures: Measures, spans: bool = True) -> N
             mark_faults(place, measures)
         if place is not axes[-1]:
             place.tick_params(labelbottom=False)
+    time_axis(axes[-1], measures)
+
+
+def time_axis(axes: Axes, measures: Measures) -> None:
+    """Ticks and name of an axis that counts seconds, in the run's unit of time."""
     unit = measures.units
     if unit.seconds != 1:
-        axes[-1].xaxis.set_major_formatter(lambda value, _place: f"{value / unit.seconds:g}")
-    axes[-1].set_xlabel(f"{'seconds' if unit.seconds == 1 else unit.time} after the traffic began")
+        axes.xaxis.set_major_formatter(lambda value, _place: f"{value / unit.seconds:g}")
+    axes.set_xlabel(f"{'seconds' if unit.seconds == 1 else unit.time} after the traffic began")
 
 
 def last_moment(measures: Measures) -> float:
