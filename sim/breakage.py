@@ -135,6 +135,11 @@ class SimBreakage:
         self.kill, self.terminate, self.restart = nodes.kill, nodes.terminate, nodes.restart
         self.freeze, self.thaw, self.is_alive = nodes.freeze, nodes.thaw, nodes.is_alive
 
+    def _touch(self, link: str) -> Cable:
+        name = self._fabric.model.link(link).name
+        self._fabric.touched[name] = None
+        return self._fabric.cable(name)
+
     def cut_control(self, switch: str) -> Healing:
         """There is nothing to cut."""
         raise TopoError(f"{switch} has no control channel in virtual time; cut it on the wire")
@@ -144,7 +149,7 @@ class SimBreakage:
     def hold_down(self, owner: str, *links: str) -> None:
         """Take the carrier from both ends of cables for as long as `owner` holds them."""
         for link in links:
-            cable = self._fabric.cable(link)
+            cable = self._touch(link)
             owners = self._held.setdefault(cable.index, [])
             if owner not in owners:
                 owners.append(owner)
@@ -165,7 +170,7 @@ class SimBreakage:
         """Do something to packets that match, on all these cables from now on."""
         made = []
         for link, action in places:
-            cable = self._fabric.cable(link)
+            cable = self._touch(link)
             for side in _SIDES[direction]:
                 self._count += 1
                 seed = f"{self._seed}/kernel/{self._count}"
@@ -176,7 +181,7 @@ class SimBreakage:
 
     def impair(self, link: str, impairment: Impairment, *, direction: Direction, seed: int) -> _Impaired:
         """Delay or reorder the frames of a cable."""
-        cable, made = self._fabric.cable(link), []
+        cable, made = self._touch(link), []
         for number, side in enumerate(_SIDES[direction]):
             detour = WayDetour(self._fabric.clock, Fate(impairment, f"{seed}/{number}"))
             cable.ways[side].detour = detour
@@ -185,7 +190,7 @@ class SimBreakage:
 
     def swap(self, one: str, other: str) -> None:
         """Two cables lead to each other's far ends; the same again undoes it."""
-        first, second = self._fabric.cable(one), self._fabric.cable(other)
+        first, second = self._touch(one), self._touch(other)
         for way, twin in zip(first.ways, second.ways, strict=True):
             here, there = way.end, twin.end
             way.lead_to(*there)

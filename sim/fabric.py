@@ -68,6 +68,7 @@ class SimFabric:
     """Switches by name, cables by their place in the model. Equal fabrics, seeds and frames give equal runs.
 
     `packet_in` hears of frames for the controller; `waken(host)` is asked for the NIC of a host that a frame comes to.
+    `touched` are the nodes and cables that somebody did something to: all others are as the model says.
     """
 
     def __init__(self, clock: Clock, model: Fabric, seed: int) -> None:
@@ -77,6 +78,7 @@ class SimFabric:
         self.packet_in: Callable[[SimSwitch, SimFrame, int], None] | None = None
         self.waken: Callable[[str], object] | None = None
         self.watched = WatchedEvs()
+        self.touched: dict[str, None] = {}
         self._seed = seed
         self._delay = ticks(model.spec.link.delay)
         self._behind_switch = self._delay + ticks(model.spec.latency)

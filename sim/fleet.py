@@ -123,8 +123,26 @@ class SimFleet:
         self.book.forget(self.book.ends_of(switch))
 
     def forget_links(self, links: Collection[str] | None) -> None:
-        """Take these cables as unknown, or all."""
-        self.book.forget(None if links is None else [end for link in links for end in self.book.ends_of_link(link)])
+        """Take these cables as unknown, or all: of a large fabric those that something was done to, at an end or beside.
+
+        Nothing but what is done to it makes a simulated cable other than the model says.
+        """
+        if links is None and not self.is_large:
+            self.book.forget()
+        else:
+            named = self._touched if links is None else links
+            self.book.forget([end for link in named for end in self.book.ends_of_link(link)])
+
+    @property
+    def _touched(self) -> list[str]:
+        """Cables that were touched, or whose end is a node that was."""
+        found = []
+        for name in self._fabric.touched:
+            if "/" in name:
+                found.append(name)
+            elif self.model.has_switch(name) or self.model.has_host(name):
+                found += [port.link for port in self.model.node(name).ports]
+        return found
 
     def probe_pending(self) -> None:
         """Send a link check out of every port whose cable is not verified, and again while any is not."""

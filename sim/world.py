@@ -207,6 +207,7 @@ class SimWorld:
         self._end(node)
 
     def _end(self, node: str) -> None:
+        self.sim.touched[node] = None
         if node == CONTROLLER:
             self._controller.end()
         elif node in self.sim.switches:
@@ -237,6 +238,7 @@ class SimWorld:
 
     def freeze(self, node: str) -> None:
         """It stands still; hosts and the controller cannot."""
+        self.sim.touched[node] = None
         self.sim.switches[node].freeze()
 
     def thaw(self, node: str) -> None:

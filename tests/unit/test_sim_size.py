@@ -93,6 +93,23 @@ def test_few_agents_of_each_t0_that_share_its_t1s_find_a_silent_t1_and_a_dead_t0
     assert {event["state"] for event in heard} == {"down"}
 
 
+def test_of_a_large_fabric_the_cables_are_verified_that_something_was_done_to(paper):
+    paper.kill("t1-p1-5")
+    paper.restart("t1-p1-5")
+    paper.freeze("t1-p2-6")
+    paper.thaw("t1-p2-6")
+    assert paper.call("controller", "wait_verified", timeout=10.0)["verified"]
+    sent = sum(switch.cpu_out for switch in paper.sim.switches.made)
+    outcome = paper.call("controller", "verify", timeout=10.0)
+    assert (outcome["verified"], outcome["links"], outcome["problems"]) == (True, 2_097_152, [])
+    assert sum(switch.cpu_out for switch in paper.sim.switches.made) - sent == 2 * 2 * 512
+    assert not paper.hosts
+    paper.breakage.swap("t0-p3-1/t1-p3-2", "t0-p3-7/t1-p3-4")
+    swapped = paper.call("controller", "verify", timeout=0.001)
+    assert not swapped["verified"]
+    assert swapped["failed"] == ["t0-p3-1/t1-p3-2", "t0-p3-7/t1-p3-4"]
+
+
 def test_a_host_that_nobody_used_can_be_ended_and_started_again(tmp_path):
     made = world(tmp_path)
     assert made.is_alive("h3")
