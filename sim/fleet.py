@@ -123,7 +123,7 @@ class SimFleet:
         self.book.forget(self.book.ends_of(switch))
 
     def forget_links(self, links: Collection[str] | None) -> None:
-        """Take these cables as unknown, or all: of a large fabric those that something was done to, at an end or beside.
+        """Take these cables as unknown, or all: of a large fabric those that something was done to.
 
         Nothing but what is done to it makes a simulated cable other than the model says.
         """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,7 @@ class SimWorld:
         self.seed = seed
         self.files = files
         self.kinds = KINDS
+        self.heed: Callable[[], object] = lambda: None  # raises where time must not pass any more
         self._wire_format = wire_format
         self._depths_every = ticks(DEPTHS_S * fabric.spec.looks)
         self._clock = Clock()
@@ -116,7 +117,12 @@ class SimWorld:
         """Let time pass, and keep what is told meanwhile."""
         until = self._clock.now + max(1, ticks(seconds))
         while self._clock.now < until:
+            self.heed()
             self._clock.run(until)
+
+    def halt(self) -> None:
+        """Have whoever lets time pass look at once whether to go on: `run` returns, the controller calls `heed`."""
+        self._clock.halted = True
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ is never itself interrupted. Once `shield` is called nothing is raised any more;
 """
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -20,6 +20,7 @@ class Interrupts:
         self._shielded = False
         self._to_note = 0  # signals that do not raise yet
         self._raised = False
+        self.noted: Callable[[], None] = lambda: None  # called by a signal that is only noted
 
     def defer(self) -> None:
         """From now on the first signal is only noted, for who looks at `seen`; the second raises."""
@@ -39,6 +40,7 @@ class Interrupts:
         self.seen = self.seen or number
         if self._to_note:
             self._to_note -= 1
+            self.noted()
         elif not (self._shielded or self._raised):
             self._raised = True
             raise KeyboardInterrupt

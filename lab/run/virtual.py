@@ -60,6 +60,8 @@ class VirtualWorld:
         self._mirror: Mirror | None = None
         options = mapper.model_dump() if mapper is not None else None
         self._sim = SimWorld(fabric, seed=seed, transport=transport or TransportSpec(), mapper=options, files=files)
+        self._sim.heed = self._heed
+        interrupts.noted = self._sim.halt
         self.breakage: Breakage = self._sim.breakage
         self.record("world", 0.0, world=NAME)
 
@@ -76,15 +78,19 @@ class VirtualWorld:
 
     def advance(self, until: float) -> None:
         """Let virtual time pass until something is told, at most until a time, and no longer than a moment."""
-        if self._interrupts.seen and not self.interrupted:
-            self.interrupted = True
-            raise KeyboardInterrupt
+        self._heed()
         least = self.now + _MOMENT  # what was due a rounding error ago is due then
         for host, event in self._sim.run(max(least, min(until, self.now + self._slice))):
             for hearing in self._hearings:
                 hearing.take(host, event)
         if self._mirror is not None:
             self._mirror.write_now_and_then()
+
+    def _heed(self) -> None:
+        """Tell once that somebody wants to end it."""
+        if self._interrupts.seen and not self.interrupted:
+            self.interrupted = True
+            raise KeyboardInterrupt
 
     def mirror(self, place: Path, *, keep: bool = False) -> None:
         """Write fabric and history below a place as time passes, until it is stopped; LabError where that cannot be."""
@@ -96,6 +102,7 @@ class VirtualWorld:
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
         """Ask a host or the `controller`; RunError says which of them refused what."""
+        self._heed()
         try:
             answer: dict[str, Any] | None = self._sim.call(node, op, **arguments)
         except RpcError as error:

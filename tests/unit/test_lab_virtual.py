@@ -16,6 +16,7 @@ from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.scenario import scenario
+from mrclab.sim.clock import ticks
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -164,6 +165,28 @@ def test_a_signal_ends_a_run_between_two_events_and_what_was_done_is_reported(tm
     result = json.loads((directory / "result.json").read_text())
     assert result["state"] == "broken"
     assert any("h2-p2" in str(row) for row in result["facts"]["faults"])
+
+
+@pytest.mark.parametrize("who", ["controller", "run"])
+def test_a_signal_ends_a_long_wait_at_the_event_during_which_it_comes(who):
+    ended = []
+
+    def wait():
+        with virtual_world(Fabric(FabricSpec(planes=1, t0s=1, t1s=1, hosts_per_t0=2))) as world:
+            world.breakage.kill("t0-p1-1")
+            clock = world._sim._clock
+            clock.at(ticks(0.25), lambda _: signal.raise_signal(signal.SIGTERM))
+            try:
+                if who == "controller":
+                    world.call("controller", "wait_verified", timeout=1e3)
+                else:
+                    world.pause(1e3)
+            finally:
+                ended.append(world.now)
+
+    with pytest.raises(Interrupted):
+        wait()
+    assert ended == [0.25]
 
 
 def test_who_listens_hears_what_came_while_time_was_let_pass():
