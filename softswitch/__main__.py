@@ -13,6 +13,7 @@ from typing import Protocol
 
 from mrclab.softswitch.objects.runtime_api import RuntimeApiError
 from mrclab.softswitch.process.ports import PortError
+from mrclab.softswitch.process.ring import ring_bytes
 from mrclab.softswitch.switch import SoftSwitch
 
 SWITCH_INTERVAL_SECONDS = 0.0005
@@ -85,7 +86,7 @@ def build(args: argparse.Namespace) -> SoftSwitch:
         port, _, interface = text.partition("@")
         if not port.isdigit() or not interface:
             raise UsageError(f"-i {text}: give PORT@INTERFACE")
-        switch.add_port(int(port), interface)
+        switch.add_port(int(port), interface, ring_bytes(len(args.interfaces)))
     if args.json is not None and not args.no_p4:
         try:
             config = args.json.read_bytes()

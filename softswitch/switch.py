@@ -31,6 +31,7 @@ from mrclab.softswitch.objects.runtime_api import (
 from mrclab.softswitch.process.lateness import LongestWait
 from mrclab.softswitch.process.pcap import PcapRecorder
 from mrclab.softswitch.process.ports import SoftSwitchPort
+from mrclab.softswitch.process.ring import RING_BYTES
 from mrclab.softswitch.traffic_manager import TrafficManager
 
 if TYPE_CHECKING:  # the methods that need these import them: a switch is up before it has a program
@@ -436,13 +437,13 @@ class SoftSwitch:
         """Set who hears of idle entries."""
         self._on_idle = callback
 
-    def add_port(self, port: int, interface: str) -> None:
-        """Attach a network interface."""
+    def add_port(self, port: int, interface: str, ring: int = RING_BYTES) -> None:
+        """Attach a network interface, with so many bytes for what comes in."""
         if port in self._ports:
             raise AlreadyExistsError(f"port {port} is {self._ports[port].interface} already")
         if port in {self.cpu_port, self.drop_port} or not 0 <= port < 512:
             raise InvalidRequestError(f"port {port}: ports are 0 to 511 without the CPU port and the drop port")
-        opened = SoftSwitchPort(port, interface)
+        opened = SoftSwitchPort(port, interface, ring)
         self._ports[port] = opened
         self._attach(opened)
         self._poll.register(opened.fileno, select.EPOLLIN)

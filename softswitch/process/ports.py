@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from mrclab.softswitch.process.ring import SOL_PACKET, Ingress, PacketRing, Stamp
+from mrclab.softswitch.process.ring import RING_BYTES, SOL_PACKET, Ingress, PacketRing, Stamp
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +26,9 @@ class PortError(Exception):
 
 
 class SoftSwitchPort:
-    """One port with its socket."""
+    """One port with its socket; `ring`: bytes of memory for what comes in."""
 
-    def __init__(self, number: int, interface: str) -> None:
+    def __init__(self, number: int, interface: str, ring: int = RING_BYTES) -> None:
         self.number = number
         self.interface = interface
         try:
@@ -36,7 +36,7 @@ class SoftSwitchPort:
         except PermissionError as error:
             raise PortError(f"port {number}@{interface}: packet sockets need root (CAP_NET_RAW)") from error
         try:
-            self._open()
+            self._open(ring)
         except OSError as error:
             self.socket.close()
             raise PortError(f"port {number}@{interface}: {error.strerror or error}") from error
@@ -44,7 +44,7 @@ class SoftSwitchPort:
         self.sent = self.send_errors = self._drops = 0
         self.transmit = self.socket.send
 
-    def _open(self) -> None:
+    def _open(self, ring: int) -> None:
         sock = self.socket
         index = socket.if_nametoindex(self.interface)
         sock.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
@@ -54,7 +54,7 @@ class SoftSwitchPort:
             sock.setsockopt(socket.SOL_SOCKET, 33, BUFFER_BYTES)  # SO_RCVBUFFORCE
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, 32, BUFFER_BYTES)  # SO_SNDBUFFORCE
-        self.ring = PacketRing(sock, self.mtu)
+        self.ring = PacketRing(sock, self.mtu, ring)
         sock.bind((self.interface, ETH_P_ALL))
 
     def close(self) -> None:

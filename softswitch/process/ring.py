@@ -18,7 +18,10 @@ Stamp = Callable[[int, int], None]
 """Takes when the kernel received a frame: seconds and nanoseconds of the time of day."""
 
 RING_BYTES = 1 << 20
-"""Memory of one port's ring, 224 frames of 4 KiB: what the switch may be behind before frames are lost."""
+"""Memory of one port's ring at most, 224 frames of 4 KiB: what the switch may be behind before frames are lost."""
+LEAST_RING_BYTES = 1 << 18
+ALL_RINGS_BYTES = 1 << 22
+"""Memory that the ports of one switch share: the more there are, the less often all are behind."""
 BATCH = 32
 """Frames taken from one port before the others get their turn."""
 
@@ -40,13 +43,19 @@ tp_vlan_tpid."""
 MAC_BITS = 0xFFFF
 
 
-class PacketRing:
-    """The ring of one packet socket. Raises OSError where the kernel has no memory for it."""
+def ring_bytes(ports: int) -> int:
+    """Memory of a ring where a switch has that many ports."""
+    share = ALL_RINGS_BYTES // max(ports, 1) // BLOCK_BYTES * BLOCK_BYTES
+    return max(LEAST_RING_BYTES, min(share, RING_BYTES))
 
-    def __init__(self, end: socket.socket, mtu: int) -> None:
+
+class PacketRing:
+    """The ring of one packet socket, of `size` bytes. Raises OSError where the kernel has no memory for it."""
+
+    def __init__(self, end: socket.socket, mtu: int, size: int = RING_BYTES) -> None:
         self._socket = end
         slot = min((HEADROOM + mtu + 15) & ~15, LONGEST_SLOT)
-        blocks = RING_BYTES // BLOCK_BYTES
+        blocks = size // BLOCK_BYTES
         end.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V2)
         end.setsockopt(SOL_PACKET, PACKET_COPY_THRESH, 1)
         request = struct.pack("@IIII", BLOCK_BYTES, blocks, slot, BLOCK_BYTES // slot * blocks)  # tpacket_req
