@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -32,6 +33,7 @@ Progress = Callable[[str, int, int], None]  # stage, done, total
 
 _READY_TIMEOUT = 60.0  # seconds until a switch process must answer; two slow cores start 32 in a third of that
 _USUAL_SHELL = 0.04  # seconds in which a small, quiet machine starts a node's shell
+_SHELLS_AT_ONCE = 4  # shells that start at the same time: each mostly waits for the kernel and for itself
 _LOOK_AGAIN = 0.02  # seconds between two attempts to connect
 _MAX_SOCKET_PATH = 107  # bytes, sun_path without its final zero
 _UMASK = 0o022  # of all processes: what they make is written by nobody else, whatever the umask was
@@ -308,15 +310,31 @@ class Emulation:
         began = time.monotonic()
         self.network = nodes.empty_network()
         names = [*(host.name for host in self.fabric.hosts), *(switch.name for switch in self.fabric.switches)]
-        for done, name in enumerate(names):
-            progress("nodes", done, len(names))
-            if name.startswith("h"):
-                node = self.network.addHost(name, environment=environment, pace=self.pace)
+
+        def make(name: str) -> tuple[Any, int]:
+            if self.fabric.has_host(name):
+                node = nodes.FabricHost(name, environment=environment, pace=self.pace)
             else:
                 device = f"{self.fabric.switch(name).device_id:x}"
-                node = self.network.addSwitch(name, dpid=device, environment=environment, emulation=self)
-            self._namespaces[name] = kernel.namespace_of(node.pid)
-            kernel.silence(self._namespaces[name])
+                node = nodes.FabricSwitch(name, dpid=device, environment=environment, emulation=self)
+            namespace = kernel.namespace_of(node.pid)
+            kernel.silence(namespace)
+            return node, namespace
+
+        with ThreadPoolExecutor(_SHELLS_AT_ONCE, thread_name_prefix="shells") as pool:
+            made = {name: pool.submit(make, name) for name in names}
+            try:
+                for done, name in enumerate(names):
+                    progress("nodes", done, len(names))
+                    node, descriptor = made[name].result()
+                    nodes.add_node(self.network, node)
+                    self._namespaces[name] = descriptor
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                for name, future in made.items():
+                    if name not in self._namespaces and not future.cancelled() and future.exception() is None:
+                        os.close(future.result()[1])
+                raise
         self.pace.saw(time.monotonic() - began, _USUAL_SHELL * len(names))
         self._state.add_process(*(self.network[name].pid for name in names))
         progress("nodes", len(names), len(names))

@@ -109,6 +109,12 @@ def empty_network() -> Any:
     return Mininet(controller=None, switch=FabricSwitch, host=FabricHost, link=MininetCable, build=False)
 
 
+def add_node(network: Any, node: Any) -> None:
+    """Tell Mininet about a node that was made already."""
+    add = network.addHost if isinstance(node, FabricHost) else network.addSwitch
+    add(node.name, cls=lambda *_, **__: node)
+
+
 def add_links(network: Any, fabric: Fabric, emulation: "Emulation") -> None:
     """Tell Mininet about all cables."""
     for link in fabric.links:
