@@ -61,10 +61,8 @@ def wire() -> Iterator[BenchWire]:
         for number in (IN_PORT, OUT_PORT):
             near, far = BenchWire.port(number), BenchWire.far(number)
             ip(inner, "link", "add", near, "mtu", MTU, "type", "veth", "peer", "name", far, "mtu", MTU, "netns", outer)
-            ip(inner, "link", "set", near, "up")
-            ip(outer, "link", "set", far, "up")
-        kernel.offloads_off(inside, [BenchWire.port(n) for n in (IN_PORT, OUT_PORT)])
-        kernel.offloads_off(outside, [BenchWire.far(n) for n in (IN_PORT, OUT_PORT)])
+        for space in (inside, outside):
+            kernel.bring_up(space, kernel.IFF_UP, kernel.IFF_UP)
         address = Path(f"/sys/class/net/{BenchWire.port(IN_PORT)}/address")
         mac = bytes.fromhex(run("ip", "netns", "exec", inner, "cat", str(address)).strip().replace(":", ""))
         yield BenchWire(outside, inside, inner, mac)

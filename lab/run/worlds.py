@@ -31,7 +31,7 @@ WIRE_MOST_PPS = 100_000
 """Packets per second of one cable on the wire, measured at 4 KiB with nothing else to do."""
 
 _BULK = {"write", "stream", "permutation", "incast", "all_to_all"}  # kinds that wait for nobody between messages
-_WIRE_PACKAGES = ("finsy", "grpc", "pyroute2")
+_WIRE_PACKAGES = ("finsy", "grpc")
 
 
 def check_machine(*runs: Loaded, force: bool = False) -> list[str]:

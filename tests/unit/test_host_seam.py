@@ -15,7 +15,7 @@ from mrclab.hosts.transports import draws
 from mrclab.rpc.dispatch import Operations
 from mrclab.rpc.errors import RpcError
 
-LINUX = ("fcntl", "resource", "termios", "pwd", "grp", "psutil", "pyroute2", "mininet", "grpc", "finsy")
+LINUX = ("fcntl", "resource", "termios", "pwd", "grp", "psutil", "mininet", "grpc", "finsy")
 
 
 class StillPort:

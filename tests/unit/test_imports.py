@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "bench": {"controller", "hosts", "lab", "rpc", "sim", "softswitch", "topo"},
 }
 NOT_FOR_VIRTUAL_TIME = (
-    "fcntl", "finsy", "grp", "grpc", "matplotlib", "mininet", "psutil", "pwd", "pyroute2", "resource", "scapy",
+    "fcntl", "finsy", "grp", "grpc", "matplotlib", "mininet", "psutil", "pwd", "resource", "scapy",
     "termios",
 )  # fmt: skip
 

@@ -7,13 +7,8 @@ import sys
 import pytest
 
 WIRE = (
-    "topo.linux.emulation",
     "topo.linux.nodes",
-    "topo.cables.cables",
-    "topo.cables.helper",
-    "topo.cables.relays",
     "topo.cables.selftest",
-    "topo.cables.senders",
     "topo.cables.testports",
     "hosts.agent.provider",
     "hosts.agent.punctual",
@@ -37,7 +32,6 @@ WIRE = (
     "lab.lessons.bench",
     "lab.lessons.p4runtime",
     "lab.lessons.shift",
-    "lab.run.wire",
     "lab.ui.server",  # the page, an extra of its own
 )
 """Modules, or packages with some, that need Linux or an extra. One that no longer does leaves this list."""
@@ -45,7 +39,7 @@ WIRE = (
 _LOAD = """
 import importlib, json, pkgutil, socket, sys
 
-for name in ("fcntl", "resource", "mininet", "pyroute2", "finsy", "grpc", "google", "scapy", "starlette", "uvicorn"):
+for name in ("fcntl", "resource", "mininet", "finsy", "grpc", "google", "scapy", "starlette", "uvicorn"):
     sys.modules[name] = None  # its import fails, also where the interpreter has loaded it for itself
 if hasattr(socket, "AF_PACKET"):
     del socket.AF_PACKET
@@ -78,4 +72,4 @@ def test_only_the_wire_needs_linux():
 @pytest.mark.parametrize("module", ["lab.command.cli", "lab.run.virtual", "sim.fabric", "topo.model"])
 def test_nothing_is_drawn_at_import(module):
     loaded = _python(f"import mrclab.{module}, sys; print(*sys.modules)").split()
-    assert not {"matplotlib", "numpy", "grpc", "finsy", "pyroute2"} & set(loaded)
+    assert not {"matplotlib", "numpy", "grpc", "finsy"} & set(loaded)

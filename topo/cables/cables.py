@@ -9,11 +9,9 @@ c<k>a towards `link.a` and c<k>b towards `link.b`. "up" is the direction from a 
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
-
-from pyroute2 import IPRoute
 
 from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import EVERY_PACKET, Action, Match
@@ -82,16 +80,13 @@ class Cables:
         self.descriptor = kernel.create_namespace(self.namespace)
         created(self.descriptor)
         kernel.silence(self.descriptor)
-        kernel.in_namespace(self.descriptor, lambda: self._create_pairs(namespaces))
-        kernel.nft_batch(self.descriptor, self._ruleset())
         self._links = kernel.LinkSocket(self.descriptor)
+        self._links.add_pairs(self._pairs(namespaces))
+        kernel.nft_batch(self.descriptor, self._ruleset())
         flags = kernel.IFF_UP | kernel.IFF_NOARP
         self._links.set_flags((index, flags, flags | kernel.IFF_MULTICAST) for index in self._index.values())
         for namespace in namespaces.values():
-            with kernel.LinkSocket(namespace) as socket:
-                ports = {name: index for name, index in socket.indexes().items() if name != "lo"}
-                kernel.offloads_off(namespace, ports)
-                socket.set_flags((index, flags, flags | kernel.IFF_MULTICAST) for index in ports.values())
+            kernel.bring_up(namespace, flags, flags | kernel.IFF_MULTICAST)
 
     def close(self) -> None:
         """Let go of the namespace; removing it is the run state's business."""
@@ -240,7 +235,7 @@ class Cables:
         names = [f"{index}{side}" for side in _SIDES[direction]]
         with self._lock:
             missing = [name for name in names if name not in self._detours]
-            kernel.in_namespace(self.descriptor, lambda: self._create_detours(missing))
+            self._create_detours(missing)
             self._detours.update(dict.fromkeys(missing, False))
             return [(f"q{name}", self._far[name]) for name in names]
 
@@ -257,23 +252,22 @@ class Cables:
     def _resolve(self, link: Link | str) -> Link:
         return self._fabric.link(link) if isinstance(link, str) else link
 
-    def _create_pairs(self, namespaces: Mapping[str, int]) -> None:
+    def _pairs(self, namespaces: Mapping[str, int]) -> Iterator[kernel.VethPair]:
         mtu = self._fabric.spec.interface_mtu
-        with IPRoute() as netlink:
-            for link in self._fabric.links:
-                for side, end in zip("ab", link.ends, strict=True):
-                    peer = {"ifname": end.interface, "address": end.mac, "mtu": mtu}
-                    peer["net_ns_fd"] = namespaces[end.node]
-                    name, index = f"c{link.index}{side}", self._index[f"{link.index}{side}"]
-                    netlink.link("add", ifname=name, index=index, kind="veth", mtu=mtu, peer=peer)
+        for link in self._fabric.links:
+            for side, end in zip("ab", link.ends, strict=True):
+                name = f"{link.index}{side}"
+                space = namespaces[end.node]
+                yield kernel.VethPair(f"c{name}", end.interface, mtu, self._index[name], end.mac, space)
 
     def _create_detours(self, names: list[str]) -> None:
+        if self._links is None:
+            raise EmulationError("the cables are not there; start the fabric first")
         mtu = self._fabric.spec.interface_mtu
-        with IPRoute() as netlink:
-            for name in names:
-                netlink.link("add", ifname=f"r{name}", kind="veth", mtu=mtu, peer={"ifname": f"q{name}", "mtu": mtu})
-                for end in (f"r{name}", f"q{name}"):
-                    netlink.link("set", index=netlink.link_lookup(ifname=end)[0], state="up", arp=False)
+        self._links.add_pairs(kernel.VethPair(f"r{name}", f"q{name}", mtu) for name in names)
+        indexes = self._links.indexes()
+        flags = kernel.IFF_UP | kernel.IFF_NOARP
+        self._links.set_flags((indexes[f"{end}{name}"], flags, flags) for name in names for end in "rq")
 
     def _ruleset(self) -> str:
         lines = [f"table {_TABLE} {{"]

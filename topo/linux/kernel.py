@@ -15,6 +15,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from ctypes import CDLL, addressof, c_uint32, get_errno
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,10 +33,15 @@ _CLONE_NEWNET = 0x4000_0000
 _MNT_DETACH = 2
 _RTM_NEWLINK = 16
 _NLMSG_ERROR = 2
-_NLM_F_REQUEST, _NLM_F_ACK = 0x1, 0x4
-_BATCH = 1024  # interfaces per datagram
+_NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_EXCL, _NLM_F_CREATE = 0x1, 0x4, 0x200, 0x400
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 1, 3, 4, 18, 28
+_IFLA_NUM_TX_QUEUES, _IFLA_NUM_RX_QUEUES = 31, 32
+_IFLA_INFO_KIND, _IFLA_INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
+_BATCH = 256  # interfaces per datagram
 _HEADER = struct.Struct("=IHHII")  # nlmsghdr
 _IFINFO = struct.Struct("=BxHiII")  # ifinfomsg
+_ATTRIBUTE = struct.Struct("=HH")  # nlattr
+_U32 = struct.Struct("=I")
 _ERROR = struct.Struct("=i")
 
 _SIOCETHTOOL = 0x8946
@@ -103,41 +109,62 @@ def silence(namespace: int) -> None:
             for key, value in _QUIET_IPV6.items():
                 with contextlib.suppress(OSError):  # a kernel without IPv6 is quiet already
                     Path(f"/proc/sys/net/ipv6/conf/{scope}/{key}").write_text(value)
+        with LinkSocket() as links:
+            links.set_flags([(1, IFF_UP, IFF_UP)])  # lo is always index 1
 
     in_namespace(namespace, body)
-    with LinkSocket(namespace) as links:
-        links.set_flags([(1, IFF_UP, IFF_UP)])  # lo is always index 1
 
 
-def offloads_off(namespace: int, interfaces: Iterable[str]) -> None:
+def bring_up(namespace: int, flags: int, mask: int) -> None:
+    """Set flags (those in `mask`) of all interfaces in a namespace but lo, and switch their offloads off."""
+
+    def body() -> None:
+        with LinkSocket() as links:
+            ports = {name: index for name, index in links.indexes().items() if name != "lo"}
+            _offloads_off(ports)
+            links.set_flags((index, flags, mask) for index in ports.values())
+
+    in_namespace(namespace, body)
+
+
+def _offloads_off(interfaces: Iterable[str]) -> None:
     """Switch segmentation and receive offloads off, so that frames on an interface are never longer than its MTU.
 
     The lab's own frames are whole as they are. But libpcap, with which BMv2 receives, gives each frame 64 KiB of its
     2 MiB ring where an offload is on, and then loses every burst beyond 32 frames.
     """
-
     import fcntl  # noqa: PLC0415 - what else is here may be loaded where no lab can run
 
-    def body() -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-            for interface in interfaces:
-                for command in _ETHTOOL_OFFLOADS:
-                    value = (c_uint32 * 2)(command, 0)  # struct ethtool_value
-                    request = struct.pack("16sP8x", interface.encode(), addressof(value))
-                    with contextlib.suppress(OSError):  # an offload that the driver does not have is off
-                        fcntl.ioctl(control, _SIOCETHTOOL, request)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for interface in interfaces:
+            for command in _ETHTOOL_OFFLOADS:
+                value = (c_uint32 * 2)(command, 0)  # struct ethtool_value
+                request = struct.pack("16sP8x", interface.encode(), addressof(value))
+                with contextlib.suppress(OSError):  # an offload that the driver does not have is off
+                    fcntl.ioctl(control, _SIOCETHTOOL, request)
 
-    in_namespace(namespace, body)
+
+@dataclass(frozen=True)
+class VethPair:
+    """Two interfaces, each the other's wire. The far one is made in the namespace behind `space`; -1: in the same."""
+
+    near: str
+    far: str
+    mtu: int
+    index: int = 0  # of the near one; 0: the kernel chooses
+    mac: str = ""  # of the far one; empty: the kernel chooses
+    space: int = -1
 
 
 class LinkSocket:
-    """Sets interface flags in one namespace, by interface index. Safe to use from several threads."""
+    """Makes interfaces in one namespace and sets their flags, by index. Safe to use from several threads.
 
-    def __init__(self, namespace: int) -> None:
+    Without a namespace it is for the thread that made it, in that thread's.
+    """
+
+    def __init__(self, namespace: int | None = None) -> None:
         self._namespace = namespace
-        self._socket = in_namespace(
-            namespace, lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-        )
+        self._socket = self._there(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0))
         self._socket.bind((0, 0))
         self._lock = threading.Lock()
         self._sequence = 0
@@ -154,22 +181,32 @@ class LinkSocket:
 
     def indexes(self) -> dict[str, int]:
         """Interface name → index in this namespace."""
-        return {name: index for index, name in in_namespace(self._namespace, socket.if_nameindex)}
+        return {name: index for index, name in self._there(socket.if_nameindex)}
+
+    def _there(self, work: Callable[[], T]) -> T:
+        return work() if self._namespace is None else in_namespace(self._namespace, work)
+
+    def add_pairs(self, pairs: Iterable[VethPair]) -> None:
+        """Make veth pairs, all of them down; OSError if one fails."""
+        self._send_all(map(_veth, pairs), _NLM_F_CREATE | _NLM_F_EXCL, "making interfaces")
 
     def set_flags(self, changes: Iterable[tuple[int, int, int]]) -> None:
         """Apply (interface index, flags, mask of flags to change) for all in one go; OSError if one fails."""
-        wanted = list(changes)
+        bodies = (_IFINFO.pack(socket.AF_UNSPEC, 0, index, flags, mask) for index, flags, mask in changes)
+        self._send_all(bodies, 0, "setting interface flags")
+
+    def _send_all(self, bodies: Iterable[bytes], flags: int, doing: str) -> None:
+        wanted = list(bodies)
         with self._lock:
             for start in range(0, len(wanted), _BATCH):
-                self._send(wanted[start : start + _BATCH])
+                self._send(wanted[start : start + _BATCH], flags, doing)
 
-    def _send(self, changes: list[tuple[int, int, int]]) -> None:
+    def _send(self, bodies: list[bytes], flags: int, doing: str) -> None:
         """One datagram. Only the last message asks for an answer; errors of the others are answered unasked."""
         batch = b""
-        for number, (index, flags, mask) in enumerate(changes, 1):
+        for number, body in enumerate(bodies, 1):
             self._sequence += 1
-            body = _IFINFO.pack(socket.AF_UNSPEC, 0, index, flags, mask)
-            asks = _NLM_F_REQUEST | (_NLM_F_ACK if number == len(changes) else 0)
+            asks = _NLM_F_REQUEST | flags | (_NLM_F_ACK if number == len(bodies) else 0)
             batch += _HEADER.pack(16 + len(body), _RTM_NEWLINK, asks, self._sequence, 0) + body
         self._socket.send(batch)
         failed, answered = 0, False
@@ -179,7 +216,30 @@ class LinkSocket:
                     failed = failed or -_ERROR.unpack_from(body)[0]
                     answered = answered or sequence == self._sequence
         if failed:
-            raise OSError(failed, f"setting interface flags: {os.strerror(failed)}")
+            raise OSError(failed, f"{doing}: {os.strerror(failed)}")
+
+
+def _veth(pair: VethPair) -> bytes:
+    """What RTM_NEWLINK says of a pair (rtnetlink(7)).
+
+    One queue each is said: of as many as there are CPUs the kernel would take all but one away again, and wait a
+    millisecond for it.
+    """
+    common = _attribute(_IFLA_MTU, _U32.pack(pair.mtu))
+    common += _attribute(_IFLA_NUM_TX_QUEUES, _U32.pack(1)) + _attribute(_IFLA_NUM_RX_QUEUES, _U32.pack(1))
+    far = _IFINFO.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + _attribute(_IFLA_IFNAME, pair.far.encode() + b"\0") + common
+    if pair.mac:
+        far += _attribute(_IFLA_ADDRESS, bytes.fromhex(pair.mac.replace(":", "")))
+    if pair.space >= 0:
+        far += _attribute(_IFLA_NET_NS_FD, _U32.pack(pair.space))
+    kind = _attribute(_IFLA_INFO_KIND, b"veth") + _attribute(_IFLA_INFO_DATA, _attribute(_VETH_INFO_PEER, far))
+    near = _IFINFO.pack(socket.AF_UNSPEC, 0, pair.index, 0, 0)
+    return near + _attribute(_IFLA_IFNAME, pair.near.encode() + b"\0") + common + _attribute(_IFLA_LINKINFO, kind)
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    """A netlink attribute, padded as they have to be."""
+    return _ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
 def _messages(raw: bytes) -> Iterator[tuple[int, int, bytes]]:
