@@ -16,7 +16,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from mrclab.lab.ui.sources import Live
+from mrclab.lab.errors import LabError
+from mrclab.lab.ui.sources import Source
 
 PERIOD = 0.25  # seconds between two pictures
 _BAR = 40  # characters at full rate
@@ -25,14 +26,14 @@ _FIRST = 10.0  # seconds until the first frame must be there
 _COLOURS = {"GOOD": "green", "SKIP": "yellow", "STANDBY": "dim", "ASSUMED_BAD": "red", "PORT_DOWN": "magenta"}
 
 
-def watch(source: Live, console: Console, as_json: bool = False) -> None:
+def watch(source: Source, console: Console, as_json: bool = False) -> None:
     """Show frames until a key, Ctrl-C or the end of the lab; where there is no terminal, one, and that was it."""
     if as_json or not console.is_terminal:
-        frames = _first(source)
+        frame = _first(source)
         if as_json:
-            sys.stdout.write(json.dumps(frames[-1]) + "\n")
+            sys.stdout.write(json.dumps(frame) + "\n")
         else:
-            console.print(picture(source.layout(), frames[-1], _events(frames)))
+            console.print(picture(source.layout(), frame, source.film.events(0)[1][-_EVENTS:]))
         return
     try:
         from mrclab.lab.prompt import watchapp  # noqa: PLC0415 - an extra has what it needs
@@ -42,29 +43,26 @@ def watch(source: Live, console: Console, as_json: bool = False) -> None:
         watchapp.WatchApp(source).run()
 
 
-def _first(source: Live) -> list[dict[str, Any]]:
+def _first(source: Source) -> dict[str, Any]:
     until = time.monotonic() + _FIRST
-    while not (frames := source.frames(0)[1]) and time.monotonic() < until:
+    while not source.film.last and time.monotonic() < until:
         time.sleep(PERIOD / 5)
-    return frames
+    if not source.film.last:
+        raise LabError(f"the lab wrote no history within {_FIRST:g} seconds; `mrclab status` says how it is")
+    return source.film.last
 
 
-def _events(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [event for frame in frames for event in frame["events"]][-_EVENTS:]
-
-
-def _redraw(source: Live, console: Console) -> None:
+def _redraw(source: Source, console: Console) -> None:
     layout = source.layout()
     events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
     seen = 0
     with Screen(console=console, screen=True, auto_refresh=False) as screen:
         try:
             while source.outcome() is None:
-                first, frames = source.frames(seen)
-                seen = first + len(frames)
-                events.extend(_events(frames))
-                if frames:
-                    screen.update(picture(layout, frames[-1], list(events)), refresh=True)
+                seen, news = source.film.events(seen)
+                events.extend(news)
+                if source.film.last:
+                    screen.update(picture(layout, source.film.last, list(events)), refresh=True)
                 time.sleep(PERIOD)
         except KeyboardInterrupt:
             return

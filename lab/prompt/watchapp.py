@@ -54,19 +54,17 @@ class WatchApp(App[None]):
         """Show what is new."""
         if self._paused:
             return
-        first, frames = self._source.frames(self._seen)
-        self._seen = first + len(frames)
-        if frames:
-            self._show(frames)
+        seen, events = self._source.film.events(self._seen)
+        if seen > self._seen:
+            self._show(self._source.film.last, events)
+        self._seen = seen
         if self._source.live and self._source.outcome() is not None:
             self.exit()
 
-    def _show(self, frames: list[dict[str, Any]]) -> None:
-        last = frames[-1]
-        self.query_one("#goodput", Static).update(watch.goodput(self._layout_told, last))
-        self.query_one("#qps", Static).update(watch.qps(last))
-        self.query_one("#state", Static).update(watch.state(last))
+    def _show(self, frame: dict[str, Any], events: list[dict[str, Any]]) -> None:
+        self.query_one("#goodput", Static).update(watch.goodput(self._layout_told, frame))
+        self.query_one("#qps", Static).update(watch.qps(frame))
+        self.query_one("#state", Static).update(watch.state(frame))
         log = self.query_one("#log", RichLog)
-        for frame in frames:
-            for told in frame["events"]:
-                log.write(watch.event(told))
+        for told in events:
+            log.write(watch.event(told))

@@ -1,6 +1,6 @@
 """What the page shows, from history records alone: fabric layout, and frames of its state over time.
 
-The same code makes frames while a run goes on and when it is replayed: both show the same. Pure: no clock, no I/O.
+Pure: no clock, no I/O.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from mrclab.lab.ui.phrases import phrase
 from mrclab.topo.model import Fabric
 
 _WINDOW = 5  # sampling intervals over which rates are taken
-_LONGEST_GAP = 100  # frames; where nothing was written for longer, time jumps
+_STILL = 0.015  # of full rate: a load that changes less is told as before
 _TALK = frozenset({
     "fault.begin", "fault.end", "fault.edge", "faults.healed", "traffic.start", "traffic.end", "flow.failed",
     "ev.state", "port.state", "peer.ports", "qp.state", "switch.down", "switch.up", "switch.silent",
@@ -46,6 +46,43 @@ class _Rate:
         return max(0.0, (last - first) / (t1 - t0)) if t1 > t0 else 0.0
 
 
+class _Sent:
+    """Packets that a host sent over each cable in its last samples: the work follows the packets, not the paths.
+
+    A cable has two numbers: twice its own, and one more from its second end.
+    """
+
+    __slots__ = ("_sums", "_told")
+
+    def __init__(self) -> None:
+        self._sums: dict[int, int] = {}
+        self._told: deque[tuple[float, dict[int, int]]] = deque()
+
+    def add(self, t: float, counts: dict[int, int]) -> None:
+        """A sample: packets since the last one, by cable."""
+        self._told.append((t, counts))
+        if len(self._told) > 1:  # what the first one counts came in a time that nobody knows
+            for way, count in counts.items():
+                self._sums[way] = self._sums.get(way, 0) + count
+
+    def into(self, loads: dict[int, float], now: float, window: float, line: float) -> None:
+        """Add shares of `line` packets/s over the last `window` seconds; nothing where the last sample is too old."""
+        told, sums = self._told, self._sums
+        while len(told) > 2 and told[1][0] <= now - window:
+            told.popleft()
+            for way, count in told[0][1].items():  # from now on the first: only its time counts
+                left = sums[way] - count
+                if left:
+                    sums[way] = left
+                else:
+                    del sums[way]
+        if len(told) < 2 or told[-1][0] <= now - 2 * window or told[-1][0] <= told[0][0]:
+            return
+        scale = 1 / ((told[-1][0] - told[0][0]) * line)
+        for way, count in sums.items():
+            loads[way] = loads.get(way, 0.0) + count * scale
+
+
 @dataclass
 class _Qp:
     """A sending QP as its host samples it."""
@@ -59,7 +96,7 @@ class _Qp:
     sends: bool = False  # data, and not acknowledgements alone
     evs: dict[int, tuple[int, int, str]] = field(default_factory=dict)  # EV → plane, uplink, state
     told: list[list[Any]] = field(default_factory=list)  # the same for frames; empty: to be made again
-    sent: dict[int, _Rate] = field(default_factory=dict)  # EV → packets sent
+    sent: dict[int, int] = field(default_factory=dict)  # EV → packets
 
 
 class PageModel:
@@ -67,7 +104,9 @@ class PageModel:
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
-        self._qps: dict[tuple[str, int], _Qp] = {}
+        self._qps: dict[str, dict[int, _Qp]] = {}  # host → number →
+        self._sent: dict[str, _Sent] = {}
+        self._loads: dict[str, list[float]] = {}  # as the last frame told them
         self._placed: dict[tuple[str, int], _Rate] = {}  # host, port → payload bytes that arrived
         self._down: dict[int, set[str]] = {}  # link → why
         self._faults: dict[str, str] = {}
@@ -128,14 +167,15 @@ class PageModel:
     def frame(self, now: float) -> dict[str, Any]:
         """The state at `now`, and the events since the last frame. Loads are shares of full rate, rates bytes/s.
 
-        `load` has the cables that carry anything: number, from its first end, from its second. `ports` has the switch
-        ports that ever trimmed or marked: packets of each. What did not change is the same object as in the last frame.
+        `load` has the cables that carry anything, by number: from its first end, from its second. `ports` has the
+        switch ports that ever trimmed or marked: packets of each. What did not change is the same object as in the
+        last frame.
         """
         events, self._events = self._events, []
-        sending = [qp for qp in self._qps.values() if qp.evs and (qp.traffic or qp.sends)]
+        sending = [qp for qps in self._qps.values() for qp in qps.values() if qp.evs and (qp.traffic or qp.sends)]
         return {
             "t": now,
-            "load": self._loads(now),
+            "load": self._load(now),
             "down": sorted(index for index, why in self._down.items() if why),
             "dead": sorted(self._dead),
             "faults": dict(self._faults),
@@ -161,28 +201,43 @@ class PageModel:
 
     def _sample(self, record: Record) -> None:
         host = record.node
-        self._forget(host, {told["qp"] for told in (*record["qps"], *record["paths"])})
+        mine = self._qps.setdefault(host, {})
+        alive = {told["qp"] for told in (*record["qps"], *record["paths"])}
+        for number in [number for number, qp in mine.items() if qp.evs and number not in alive]:
+            del mine[number]  # the host has it no more
         for told in record["qps"]:
-            qp = self._qps.setdefault((host, told["qp"]), _Qp(host, told["qp"]))
+            qp = self._qp(host, told["qp"])
             qp.rtt = told.get("rtt") or qp.rtt
             qp.window = told.get("cwnd", qp.window)
+        counts: dict[int, int] = {}
         for told in record["paths"]:
-            qp = self._qps.setdefault((host, told["qp"]), _Qp(host, told["qp"]))
-            ev = told["ev"]
-            if ev not in qp.evs:
-                qp.evs[ev] = (told["plane"], told["uplink"], "GOOD")
-                qp.told = []
-            if "sent_packets" in told:
-                qp.sent.setdefault(ev, _Rate()).add(record.t, told["sent_packets"])
-                qp.sends = qp.sends or told["sent_packets"] > 0
+            self._path(self._qp(host, told["qp"]), told, counts)
+        self._sent.setdefault(host, _Sent()).add(record.t, counts)
         for told in record["ports"]:
             if "placed_bytes" in told:
                 self._placed.setdefault((host, told["port"]), _Rate()).add(record.t, told["placed_bytes"])
 
-    def _forget(self, host: str, alive: set[int]) -> None:
-        """QPs that a host has no more."""
-        for key in [key for key, qp in self._qps.items() if key[0] == host and qp.evs and key[1] not in alive]:
-            del self._qps[key]
+    def _path(self, qp: _Qp, told: dict[str, Any], counts: dict[int, int]) -> None:
+        """What a sample tells of an EV; adds the packets sent since the last one to every cable of its path."""
+        ev = told["ev"]
+        if ev not in qp.evs:
+            qp.evs[ev] = (told["plane"], told["uplink"], "GOOD")
+            qp.told = []
+        sent = told.get("sent_packets")
+        if sent is None:
+            return
+        grown, qp.sent[ev] = sent - qp.sent.get(ev, 0), sent
+        qp.sends = qp.sends or sent > 0
+        if grown <= 0 or not qp.peer:
+            return
+        for way in self._ways(qp.host, qp.peer, *qp.evs[ev][:2]):
+            counts[way] = counts.get(way, 0) + grown
+
+    def _qp(self, host: str, number: int) -> _Qp:
+        qps = self._qps.setdefault(host, {})
+        if number not in qps:
+            qps[number] = _Qp(host, number)
+        return qps[number]
 
     def _counters(self, record: Record) -> None:
         ports, changed = dict(self._ports), False
@@ -204,21 +259,24 @@ class PageModel:
             planes[str(port)] += rate.at(now, self._window)
         return {plane: round(value) for plane, value in planes.items()}
 
-    def _loads(self, now: float) -> list[list[float]]:
-        loads: dict[int, float] = {}  # twice the cable's number, and one more from its second end
-        for qp in self._qps.values():
-            if not qp.peer:
-                continue
-            for ev, rate in qp.sent.items():
-                share = rate.at(now, self._window) / self._line
-                if share:
-                    for way in self._ways(qp.host, qp.peer, *qp.evs[ev][:2]):
-                        loads[way] = loads.get(way, 0.0) + share
-        busy = sorted({way // 2 for way in loads})
-        return [[n, round(loads.get(2 * n, 0.0), 2), round(loads.get(2 * n + 1, 0.0), 2)] for n in busy]
+    def _load(self, now: float) -> dict[str, list[float]]:
+        loads: dict[int, float] = {}
+        for sent in self._sent.values():
+            sent.into(loads, now, self._window, self._line)
+        former, made = self._loads, {}
+        for number in {way // 2 for way in loads}:
+            pair = loads.get(2 * number, 0.0), loads.get(2 * number + 1, 0.0)
+            name = str(number)
+            before = former.get(name)
+            if before and abs(pair[0] - before[0]) < _STILL and abs(pair[1] - before[1]) < _STILL:
+                made[name] = before
+            elif any(told := [round(share, 2) for share in pair]):
+                made[name] = told
+        self._loads = made
+        return made
 
     def _ways(self, source: str, destination: str, plane: int, uplink: int) -> tuple[int, ...]:
-        """The cables of a path, as `_loads` numbers them."""
+        """The cables of a path, as `_Sent` numbers them."""
         key = (source, destination, plane, uplink)
         if key not in self._path_ways:
             at, ways = source, []
@@ -234,16 +292,16 @@ class PageModel:
     def _on_traffic_start(self, record: Record) -> None:
         for flow in record.get("flows", ()):
             for pair in flow.get("qps", ()):
-                qp = self._qps.setdefault((flow["source"], pair["source_qp"]), _Qp(flow["source"], pair["source_qp"]))
+                qp = self._qp(flow["source"], pair["source_qp"])
                 qp.peer, qp.traffic = flow["destination"], record["traffic"]
 
     def _on_qp_state(self, record: Record) -> None:
-        qp = self._qps.get((record.node, record["qp"]))
+        qp = self._qps.get(record.node, {}).get(record["qp"])
         if qp is not None:
             qp.peer = qp.peer or str(record.get("peer") or "")
 
     def _on_ev_state(self, record: Record) -> None:
-        qp = self._qps.setdefault((record.node, record["qp"]), _Qp(record.node, record["qp"]))
+        qp = self._qp(record.node, record["qp"])
         qp.evs[record["ev"]] = (record["plane"], record["uplink"], record["new"])
         qp.told = []
 
@@ -290,49 +348,6 @@ class PageModel:
 
     def _on_verdict_over(self, record: Record) -> None:
         self._verdicts.pop(record["element"], None)
-
-
-class Reel:
-    """Frames of a history as its records come: one at every multiple of `step` of its time, whoever reads it and when.
-
-    `step` is seconds of the history's clock; what was true just before a frame's time stands in it.
-    """
-
-    def __init__(self, model: PageModel, step: float) -> None:
-        self._model = model
-        self._step = step
-        self._due: float | None = None
-
-    def take(self, record: Record) -> list[dict[str, Any]]:
-        """One more record; the frames that were due before it."""
-        if self._due is None:
-            self._due = record.t + self._step
-        made = self.until(record.t)
-        self._model.take(record)
-        return made
-
-    def until(self, now: float) -> list[dict[str, Any]]:
-        """The frames that are due at `now`."""
-        made: list[dict[str, Any]] = []
-        if self._due is None:
-            return made
-        if now - self._due > _LONGEST_GAP * self._step:
-            made.append(self._model.frame(self._due))
-            self._due += self._step * int((now - self._due) / self._step)
-        while self._due <= now:
-            made.append(self._model.frame(self._due))
-            self._due += self._step
-        return made
-
-
-def frames(model: PageModel, records: Iterable[Record], step: float) -> list[dict[str, Any]]:
-    """All frames of a history that is complete; the last one has its end."""
-    reel, made, t = Reel(model, step), [], 0.0
-    for record in records:
-        made += reel.take(record)
-        t = record.t
-    made.append(model.frame(t))
-    return made
 
 
 def _evs(qp: _Qp) -> list[list[Any]]:

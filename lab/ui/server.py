@@ -3,15 +3,15 @@
 GET  /                   the page; needs ?token=…, as everything but its own static files does
 GET  /api/layout         fabric, title, whether it is live
 GET  /api/frames?since=N all frames so far (replay: all there are): the first whole, of others what changed
-GET  /api/live?since=N   the same as they come, as server-sent events; `outcome` at the end; `source` where another
-                         run is shown from now on
+GET  /api/live?run=R&since=N  the same as they come, as server-sent events, to who has all before; `outcome` at the end;
+                         `source` where another run is shown from now on, or too much is missing: ask for all anew
 POST /api/operation      {"operation": …, "arguments": {…}} for the lab that runs
 GET  /api/schema         the JSON schema of scenarios
 POST /api/check          a scenario's text: its mistakes, each with its line
 POST /api/run            {"text": …, "world": …}: run a scenario, and show it
 POST /api/back           show again what was shown before a scenario was run
 
-What changed is said as a JSON merge patch (RFC 7396): a value that is gone is null, objects are merged, lists replaced.
+What changed is said as a JSON merge patch (RFC 7396).
 """
 
 import asyncio
@@ -42,7 +42,6 @@ STATIC = Path(__file__).parent / "static"
 _BEAT = 0.1  # seconds between two looks for new frames
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MOST_BYTES = 1 << 20  # of a request
-_MOST_KEPT = 500  # encoded frames that browsers who follow share
 _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
 
 
@@ -60,7 +59,7 @@ class LivePage:
         self.ending = False  # who follows is let go
         self._operate = operate
         self._editor = editor
-        self._encoded: dict[tuple[int, int], str] = {}  # source and number of a frame → what changed since the last one
+        self._shown = 0  # how often another run was shown: numbers them
         guarded: dict[str, tuple[str, Endpoint]] = {
             "/": ("GET", self._index),
             "/api/layout": ("GET", self._layout),
@@ -119,51 +118,43 @@ class LivePage:
             "live": source.live,
             "operable": own and self._operate is not None and source.outcome() is None,
             "own": own,
+            "run": self._shown,
             "runs": self._editor is not None,
             "text": self._editor.text if self._editor else "",
         }
         return JSONResponse({**source.layout(), **told, "outcome": source.outcome()})
 
     async def _frames(self, request: Request) -> Response:
-        first, frames = self.source.frames(_since(request))
-        before: list[dict[str, Any]] = [{}, *frames]
-        return JSONResponse({"first": first, "frames": [patch(*pair) for pair in zip(before, frames, strict=False)]})
+        first, changes = self.source.film.told(_number(request, "since"))
+        told = f'{{"first":{first},"size":{sum(map(len, changes))},"frames":[{",".join(changes)}]}}'
+        return Response(told, media_type="application/json")
 
     async def _live(self, request: Request) -> Response:
-        return StreamingResponse(self._stream(request, _since(request)), media_type="text/event-stream")
+        return StreamingResponse(self._stream(request), media_type="text/event-stream")
 
-    async def _stream(self, request: Request, number: int) -> AsyncIterator[str]:
-        """Frames from a number on; the first is told whole, since nobody knows what the browser has."""
-        source, over = self.source, False
-        before: dict[str, Any] | None = None
+    async def _stream(self, request: Request) -> AsyncIterator[str]:
+        """What changed with every frame from a number on, which the browser names with the run that it is of."""
+        run, number = _number(request, "run"), _number(request, "since")
+        last = request.headers.get("last-event-id", "").split("-")
+        if len(last) == 2 and all(word.isdecimal() for word in last):
+            run, number = map(int, last)
+        over = False
         while not await request.is_disconnected():
-            ending = self.ending
-            if self.source is not source:
+            ending, source = self.ending, self.source
+            outcome = source.outcome()
+            first, changes = source.film.told(number)
+            if run != self._shown or first > number:  # another run, or this browser fell behind: it asks anew
                 yield "event: source\ndata: {}\n\n"
                 return
-            outcome = source.outcome()
-            first, frames = source.frames(number)
-            if first != number and before is not None:
-                return  # this browser fell behind; it asks again
-            number = first
-            for frame in frames:
-                text = json.dumps(frame) if before is None else self._change(source, number, before, frame)
-                number, before = number + 1, frame
-                yield f"id: {number}\ndata: {text}\n\n"
+            for text in changes:
+                number += 1
+                yield f"id: {run}-{number}\ndata: {text}\n\n"
             if outcome is not None and not over:
                 over = True
                 yield f"event: outcome\ndata: {json.dumps(outcome)}\n\n"
             if ending or (over and self._editor is None):
                 return  # nothing else will be shown
             await asyncio.sleep(_BEAT)
-
-    def _change(self, source: Source, number: int, before: dict[str, Any], frame: dict[str, Any]) -> str:
-        key = (id(source), number)
-        if key not in self._encoded:
-            self._encoded[key] = json.dumps(patch(before, frame))
-            if len(self._encoded) > _MOST_KEPT:
-                del self._encoded[next(iter(self._encoded))]
-        return self._encoded[key]
 
     async def _operation(self, request: Request) -> Response:
         if self._operate is None:
@@ -212,18 +203,9 @@ class LivePage:
     def _show(self, source: Source) -> None:
         """From now on every browser sees this one."""
         former, self.source = self.source, source
+        self._shown += 1
         if former is not self._own and former is not source:
             former.stop()
-
-
-def patch(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7396) that makes `after` of `before`, which hold no None."""
-    changed: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
-    for name, value in after.items():
-        old = before.get(name)
-        if name not in before or (value is not old and value != old):
-            changed[name] = patch(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return changed
 
 
 @cache
@@ -231,8 +213,8 @@ def _schema() -> dict[str, Any]:
     return schema.build()
 
 
-def _since(request: Request) -> int:
-    text = request.headers.get("last-event-id") or request.query_params.get("since", "0")
+def _number(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "0")
     return int(text) if text.isdecimal() else 0
 
 

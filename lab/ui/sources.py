@@ -5,7 +5,8 @@ import heapq
 import json
 import threading
 import time
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -14,15 +15,14 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.history import Record
 from mrclab.lab.run.wire.attach import load_fabric
 from mrclab.lab.scenario import scenario
-from mrclab.lab.ui import model
 from mrclab.lab.ui.judging import Judge
-from mrclab.lab.ui.model import PageModel, Reel
+from mrclab.lab.ui.model import PageModel
+from mrclab.lab.ui.reel import Film, Frame, Reel, beat, frames
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
 _LOOK = 0.1  # seconds between two looks at growing files
 _LAG = 0.05  # seconds that a process may take to write down what happened
-_MOST = 20_000  # frames kept of a lab that goes on: half an hour
 _SHORT, _SHORT_FRAMES = 100, 600  # a run of fewer sampling intervals gets that many frames
 
 
@@ -31,12 +31,10 @@ class Source(Protocol):
 
     live: bool
     title: str
+    film: Film
 
     def layout(self) -> dict[str, Any]:
         """The fabric, once."""
-
-    def frames(self, since: int) -> tuple[int, list[dict[str, Any]]]:
-        """The number of the first frame there is from `since` on, and all from there on."""
 
     def outcome(self) -> dict[str, Any] | None:
         """State and expectations once the run has ended; None before."""
@@ -60,16 +58,13 @@ class Replay:
         self.title = directory.name
         page = PageModel(fabric)
         self._layout = page.layout()
-        self._frames = model.frames(page, records, _step(fabric, records))
-        _judge(fabric, records, self._frames)
+        self.film = Film(len(records) + _SHORT_FRAMES)
+        for frame in _judged(fabric, records, page):
+            self.film.add(frame)
 
     def layout(self) -> dict[str, Any]:
         """The fabric, once."""
         return self._layout
-
-    def frames(self, since: int) -> tuple[int, list[dict[str, Any]]]:
-        """The number of the first frame, and all from there on."""
-        return since, self._frames[since:]
 
     def outcome(self) -> dict[str, Any] | None:
         """The run's result."""
@@ -95,15 +90,12 @@ class Blank:
         except LabError:
             fabric = Fabric(FabricSpec())
         page = PageModel(fabric)
-        self._layout, self._frame = page.layout(), page.frame(0.0)
+        self._layout, self.film = page.layout(), Film()
+        self.film.add(page.frame(0.0))
 
     def layout(self) -> dict[str, Any]:
         """The fabric, once."""
         return self._layout
-
-    def frames(self, since: int) -> tuple[int, list[dict[str, Any]]]:
-        """One frame in which nothing happens."""
-        return since, [self._frame][since:]
 
     def outcome(self) -> dict[str, Any] | None:
         """Nothing has come out yet."""
@@ -124,15 +116,13 @@ class Live:
         self._alive = alive
         fabric = load_fabric(place / "fabric.yaml")
         self._model = PageModel(fabric)
-        self._reel = Reel(self._model, fabric.spec.sample_interval)
+        self._reel = Reel(self._model, beat(fabric))
         self._judge = Judge(fabric)
         self._layout = self._model.layout()
         self._files: dict[Path, _Tail] = {}
-        self._frames: list[dict[str, Any]] = []
-        self._dropped = 0
+        self.film = Film()
         self._last = 0.0  # time of the last record
         self._virtual = False
-        self._lock = threading.Lock()
         self._end = threading.Event()
         self._outcome: dict[str, Any] | None = None
         self._thread = threading.Thread(target=self._follow, name="history", daemon=True)
@@ -146,12 +136,6 @@ class Live:
     def layout(self) -> dict[str, Any]:
         """The fabric, once."""
         return self._layout
-
-    def frames(self, since: int) -> tuple[int, list[dict[str, Any]]]:
-        """The number of the first frame, and all from there on; of a long run the oldest are forgotten."""
-        with self._lock:
-            first = max(since, self._dropped)
-            return first, self._frames[first - self._dropped :]
 
     def outcome(self) -> dict[str, Any] | None:
         """What came out of it, or that the lab has gone, once it has."""
@@ -169,12 +153,9 @@ class Live:
             self._outcome = {"state": state, "expectations": self._model.expectations}
             return
 
-    def _add(self, frames: list[dict[str, Any]]) -> None:
-        with self._lock:
-            self._frames += frames
-            if len(self._frames) > _MOST:
-                del self._frames[: _MOST // 10]
-                self._dropped += _MOST // 10
+    def _add(self, made: list[Frame]) -> None:
+        for frame in made:
+            self.film.add(frame)
 
     def _read(self) -> None:
         now = time.monotonic()
@@ -207,7 +188,7 @@ class _Tail:
 
 def _step(fabric: Fabric, records: list[Record]) -> float:
     """Seconds of history per frame: as live, or enough of them where time is virtual and short."""
-    interval = fabric.spec.sample_interval
+    interval = beat(fabric)
     samples = [record.t for record in records if record.kind == "sample"]
     span = samples[-1] - samples[0] if samples else 0.0
     if not 0 < span < _SHORT * interval:
@@ -215,17 +196,19 @@ def _step(fabric: Fabric, records: list[Record]) -> float:
     return max(min(interval, span / _SHORT_FRAMES), 1e-9)
 
 
-def _judge(fabric: Fabric, records: list[Record], frames: list[dict[str, Any]]) -> None:
-    """Put into every frame how the expectations stood then."""
+def _judged(fabric: Fabric, records: list[Record], page: PageModel) -> Iterator[Frame]:
+    """All frames, each with how the expectations stood then; the last with how they were decided."""
     judge = Judge(fabric)
     for record in records:
         judge.take(record)
     looks = judge.over_time()
-    for n, (t, standings) in enumerate(looks):
-        since = t if n else float("-inf")  # nothing can be decided before the first
-        until = looks[n + 1][0] if n + 1 < len(looks) else float("inf")
-        for frame in frames:
-            if since <= frame["t"] < until:
-                frame["expect"] = standings
-    if frames:
-        frames[-1]["expect"] = judge.outcome()[1]
+    times = [float("-inf"), *(t for t, _ in looks[1:])]  # nothing can be decided before the first
+    before: Frame | None = None
+    for frame in frames(page, records, _step(fabric, records)):
+        if before is not None:
+            yield before
+        before = frame
+        if looks:
+            frame["expect"] = looks[bisect_right(times, frame["t"]) - 1][1]
+    if before is not None:
+        yield {**before, "expect": judge.outcome()[1]}

@@ -17,7 +17,7 @@ from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.run import runner
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.scenario import scenario
-from mrclab.lab.ui import model
+from mrclab.lab.ui import model, reel
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -149,14 +149,13 @@ class Frames:
         records = list(scenario_history(desk))
         page = model.PageModel(fabric)
         self._layout = page.layout()
-        self._frames = model.frames(page, records, fabric.spec.sample_interval)
+        self.film = reel.Film()
+        for frame in reel.frames(page, records, fabric.spec.sample_interval):
+            self.film.add(frame)
         self.ended = False
 
     def layout(self):
         return self._layout
-
-    def frames(self, since):
-        return since, self._frames[since:]
 
     def outcome(self):
         return {"state": "ended", "expectations": []} if self.ended else None

@@ -12,11 +12,12 @@ from starlette.testclient import TestClient
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.history import Record
 from mrclab.lab.run.wire.attach import store_fabric
-from mrclab.lab.ui import model
+from mrclab.lab.ui import reel
 from mrclab.lab.ui.editor import EXAMPLE, Editor, checked
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
-from mrclab.lab.ui.server import LivePage, patch
+from mrclab.lab.ui.reel import Film, merge, patch
+from mrclab.lab.ui.server import LivePage
 from mrclab.lab.ui.sources import Blank, Live, Replay
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -53,12 +54,12 @@ def records() -> list[Record]:
 
 
 def frames() -> list[dict]:
-    return model.frames(PageModel(FABRIC), records(), 0.1)
+    return list(reel.frames(PageModel(FABRIC), records(), 0.1))
 
 
 def load(frame: dict, link: str) -> list[float]:
     """Shares of a cable's rate, from its first end and from its second."""
-    return next((told[1:] for told in frame["load"] if told[0] == FABRIC.link(link).index), [0, 0])
+    return frame["load"].get(str(FABRIC.link(link).index), [0, 0])
 
 
 def at(made: list[dict], t: float) -> dict:
@@ -81,7 +82,7 @@ def test_frames_tell_load_goodput_faults_and_states():
 
 
 def test_a_packet_on_a_path_loads_every_cable_of_it_in_its_direction():
-    loaded = {FABRIC.links[index].name: pair for index, *pair in at(frames(), 0.9)["load"]}
+    loaded = {FABRIC.links[int(index)].name: pair for index, pair in at(frames(), 0.9)["load"].items()}
     assert set(loaded) == {link.name for link in FABRIC.path_links("h1", "h3", 1, 2)}
     assert loaded[FABRIC.link("h1-p1").name][0] > 0
     assert loaded[FABRIC.link("h3-p1").name][1] > 0
@@ -123,7 +124,7 @@ def live_over(place: Path, told: list[Record]) -> Live:
     half = len(told) // 2
     write_history(place / "history", told[:half])
     live = Live(place, lambda: alive)
-    until(lambda: live.frames(0)[1], "no frame came")
+    until(lambda: live.film.last, "no frame came")
     write_history(place / "history", told[half:])
     alive = False
     until(lambda: live.outcome() is not None, "the end of the lab was not noticed")
@@ -143,9 +144,9 @@ def long(told: list[Record]) -> list[Record]:
 def test_a_replay_equals_what_was_seen_live_frame_by_frame(tmp_path):
     told = virtual(long(records()))
     replay, live = Replay(finished(tmp_path / "finished", told)), live_over(tmp_path / "lab", told)
-    assert live.frames(0) == replay.frames(0)
-    assert len(live.frames(0)[1]) > 100
-    assert live.frames(10**6)[1] == []
+    assert list(live.film.frames()) == list(replay.film.frames())
+    assert len(list(live.film.frames())) > 100
+    assert live.film.told(10**6)[1] == []
 
 
 SCENARIO = """
@@ -216,24 +217,30 @@ def test_a_patch_makes_one_frame_of_another_and_names_what_changed_alone():
     assert patch(before, after) == {"t": 2, "faults": {"cut": None}, "evs": {"b": [3], "c": [4]}}
 
 
-def merged(before: dict, change: dict) -> dict:
-    """RFC 7396, as the browser applies it."""
-    made = dict(before)
-    for name, value in change.items():
-        if value is None:
-            made.pop(name, None)
-        else:
-            made[name] = merged(made.get(name, {}), value) if isinstance(value, dict) else value
-    return made
+def test_a_film_forgets_its_oldest_frames_and_tells_the_first_that_is_left_whole():
+    whole, film, made = Film(), Film(most=10), frames()
+    for frame in made:
+        whole.add(frame)
+        film.add(frame)
+    assert list(whole.frames()) == json.loads(json.dumps(made))
+    first, changes = film.told(0)
+    assert first > 0
+    assert json.loads(changes[0]) == json.loads(json.dumps(made[first]))
+    assert film.told(first + 3) == (first + 3, changes[3:])
+    assert list(film.frames())[-1] == json.loads(json.dumps(film.last))
+    small = Film(most_text=2 * len(json.dumps(made[-1])))
+    for frame in made * 5:
+        small.add(frame)
+    assert sum(map(len, small.told(10**6)[1] or small.told(0)[1])) < 4 * len(json.dumps(made[-1]))
 
 
 def test_frames_as_told_are_the_frames(page):
     told = client(page).get("/api/frames", headers={"x-token": "secret"}).json()["frames"]
     frame: dict = {}
-    for change, true in zip(told, page.source.frames(0)[1], strict=True):
-        frame = merged(frame, change)
-        assert frame == json.loads(json.dumps(true))
-    assert len(json.dumps(told[-1])) < len(json.dumps(frame)) / 2
+    for change in told:
+        frame = merge(frame, change)
+    assert frame == json.loads(json.dumps(page.source.film.last))
+    assert len(json.dumps(told[-2])) < len(json.dumps(frame)) / 2
 
 
 @pytest.fixture
@@ -262,7 +269,10 @@ def test_the_page_and_its_frames_are_served_to_who_knows_the_token(page):
     assert layout["outcome"]["state"] == "held"
     assert len(web.get("/api/frames", headers={"x-token": "secret"}).json()["frames"]) > 10
     told = web.get("/api/live", params={"token": "secret", "since": 5}).text
-    assert told.startswith("id: 6\n")
+    assert told.startswith("id: 0-6\n")
+    assert len(told.splitlines()[1]) < 1000  # what changed alone
+    other = web.get("/api/live", params={"token": "secret", "since": 5, "run": 1}).text
+    assert other.startswith("event: source\n")
     assert "event: outcome" in told
 
 

@@ -147,10 +147,13 @@ export class EvMap {
     const peers = new Map(frames[to - 1].qps.map(([host, qp, peer]) => [`${host}/${qp}`, peer]));
     let top = 0;
     for (const [key, row] of rows) {
-      this.#runs(frames, from, to, key, (evs, begin, end) => evs.forEach(([ev, , , state]) => {
-        const x = label + (begin - from) * wide, y = (top + row.place.get(ev)) * tall;
-        this.#cell(ink, state, x, y, (end - begin) * wide, Math.max(tall - (tall > 3 ? 1 : 0), 0.5));
-      }));
+      for (const out of [false, true]) { // what is out of use must be seen, however thin its row
+        this.#runs(frames, from, to, key, (evs, begin, end) => evs.forEach(([ev, , , state]) => {
+          if (OUT.has(state) !== out) return;
+          const x = label + (begin - from) * wide, y = (top + row.place.get(ev)) * tall;
+          this.#cell(ink, state, x, y, (end - begin) * wide, Math.max(tall - (tall > 3 ? 1 : 0), out ? 1.5 : 0.5));
+        }));
+      }
       ink.fillStyle = "#1c2430";
       if (each) row.names.forEach((name, n) => ink.fillText(name, 0, (top + n + 0.5) * tall));
       else if (row.names.length * tall >= px * 0.8) ink.fillText(`${key.split("/")[0]} → ${peers.get(key) || "?"}`, 0, (top + row.names.length / 2) * tall);

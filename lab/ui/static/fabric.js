@@ -1,10 +1,13 @@
 // The fabric as SVG: planes side by side, T1s above T0s above hosts. Only what changed since the last frame is touched.
-// Where there are more cables than can be told apart, those at rest are one drawing, and only the others are elements.
+// Where there are more cables than can be told apart, only those that somebody chose or broke are elements of it.
+
+import { Mesh } from "./mesh.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 1000;
+const WIDTH = 1000, HEIGHT = 300;
 const ROW = { t1: 50, t0: 158, host: 272 };
 const MANY = 800; // cables
+const THIN = 0.25; // of their width have cables where there are many
 const NEAR = 8; // units of the drawing: a click this far from a cable means it
 const RECENT = 12; // frames: what a port counted since then is shown filled
 
@@ -36,12 +39,16 @@ export class FabricView {
     this.cables = new Map(); // number → what is drawn of it
     this.shown = new Map(); // number → how
     this.onpath = new Set();
-    this.svg = element("svg", { viewBox: `0 0 ${WIDTH} 300`, role: "group", "aria-label": "Planes, switches, hosts and cables" });
+    this.special = new Set(); // numbers of cables that were down, spoilt, chosen or on the path
+    this.dead = [];
+    this.numbers = new Map(layout.links.map((link, index) => [link.name, index]));
+    this.ends = new Map(); // switch or host, port → number of its cable, which end
+    layout.links.forEach((link, index) => link.ends.forEach((name, end) => this.ends.set(`${name} ${link.ports[end]}`, [index, end])));
+    this.svg = element("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": "Planes, switches, hosts and cables" });
     this.tip = element("title", {}, this.svg);
     this.#place();
     this.lines = layout.links.map((link) => this.#line(link));
     this.many = this.lines.filter(Boolean).length > MANY;
-    if (this.many) this.#mesh();
     this.above = element("g", {}, this.svg);
     if (!this.many) this.lines.forEach((line, index) => line && this.#cable(index));
     for (const [name, at] of this.places) this.#node(name, at);
@@ -50,6 +57,8 @@ export class FabricView {
     this.svg.addEventListener("click", (event) => this.#clicked(event));
     this.svg.addEventListener("pointermove", (event) => this.#hover(event));
     root.replaceChildren(this.svg);
+    this.svg.classList.toggle("many", this.many);
+    if (this.many) this.mesh = new Mesh(root, this.lines, WIDTH, HEIGHT);
   }
 
   #place() {
@@ -72,11 +81,6 @@ export class FabricView {
   #line(link) {
     const [a, b] = link.ends.map((name) => this.places.get(name));
     return a && b && { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
-  }
-
-  #mesh() {
-    const path = this.lines.filter(Boolean).map((at) => `M${at.x1.toFixed(1)} ${at.y1}L${at.x2.toFixed(1)} ${at.y2}`).join("");
-    element("path", { d: path, class: "mesh" }, this.svg);
   }
 
   #selectable(made, label, target) {
@@ -151,46 +155,38 @@ export class FabricView {
 
   // --- a frame ------------------------------------------------------------------------------------------------------------
 
-  update(frame, before) {
-    const down = new Set(frame.down), faulty = new Set(frame.faulty);
-    const loads = this.loads = new Map(frame.load.map(([index, up, back]) => [index, [up, back]]));
-    const wanted = new Map();
-    const say = (index, state, share) => {
-      if (this.lines[index]) wanted.set(index, `${state} ${(1.2 + 5 * Math.min(share, 1)).toFixed(1)}`);
-    };
-    for (const [index, [up, back]] of loads) {
-      const share = Math.max(up, back);
-      say(index, share > 0.97 ? "full" : share > 0.005 ? "busy" : "", share);
+  // `loads`: numbers of cables → shares from either end. `changed`: those that are new since the last time; null: any.
+  update(frame, before, loads, changed) {
+    this.loads = loads;
+    const down = new Set(frame.down), faulty = new Set(frame.faulty.map((name) => this.numbers.get(name)));
+    const picked = [this.chosen, ...this.onpath].map((name) => this.numbers.get(name)).filter((index) => index !== undefined);
+    const special = new Set([...down, ...faulty, ...picked]);
+    for (const index of new Set([...(changed ?? [...this.shown.keys(), ...loads.keys()]), ...this.special, ...special])) {
+      if (!this.lines[index]) continue;
+      const share = Math.max(...(loads.get(index) ?? [0]));
+      const state = down.has(index) ? "down" : faulty.has(index) ? "faulty" : share > 0.97 ? "full" : share > 0.005 ? "busy" : "";
+      this.#draw(index, state, (1.2 + 5 * Math.min(state === "down" ? 0.15 : share, 1)).toFixed(1), special.has(index));
     }
-    this.layout.links.forEach((link, index) => {
-      if (down.has(index)) say(index, "down", 0.15);
-      else if (faulty.has(link.name)) say(index, "faulty", Math.max(...(loads.get(index) ?? [0])));
-      else if ((link.name === this.chosen || this.onpath.has(link.name)) && !wanted.has(index)) say(index, "", 0);
-    });
-    for (const [index, key] of this.shown) if (!wanted.has(index)) this.#rest(index, key);
-    for (const [index, key] of wanted) this.#draw(index, key);
-    const dead = new Set(frame.dead);
-    for (const [name, group] of this.nodes) group.classList.toggle("dead", dead.has(name));
+    this.special = special;
+    for (const name of this.dead) this.nodes.get(name)?.classList.remove("dead");
+    for (const name of frame.dead) this.nodes.get(name)?.classList.add("dead");
+    this.dead = frame.dead;
     if (frame.ports !== this.counted || before?.ports !== this.countedBefore) this.#count(frame.ports, before?.ports ?? frame.ports);
+    this.mesh?.draw();
   }
 
-  #draw(index, key) {
+  #draw(index, state, width, special) {
+    const { name } = this.layout.links[index], chosen = name === this.chosen, onpath = this.onpath.has(name);
+    const key = `${state} ${width} ${chosen} ${onpath}`;
+    if (this.shown.get(index) === key) return;
+    if (state || special) this.shown.set(index, key); else this.shown.delete(index);
+    if (this.many) {
+      this.mesh.set(index, state && !special ? `${state} ${(width * THIN).toFixed(2)}` : "");
+      if (!special) { this.cables.get(index)?.remove(); this.cables.delete(index); return; }
+    }
     const line = this.cables.get(index) ?? this.#cable(index);
-    const name = this.layout.links[index].name;
-    const whole = `${key} ${name === this.chosen} ${this.onpath.has(name)}`;
-    if (this.shown.get(index) === whole) return;
-    this.shown.set(index, whole);
-    const [state, width] = key.split(" ");
-    line.setAttribute("class", ["cable", state, name === this.chosen ? "chosen" : "", this.onpath.has(name) ? "onpath" : ""].filter(Boolean).join(" "));
+    line.setAttribute("class", ["cable", state, chosen ? "chosen" : "", onpath ? "onpath" : ""].filter(Boolean).join(" "));
     line.setAttribute("stroke-width", width);
-  }
-
-  #rest(index) {
-    this.shown.delete(index);
-    const line = this.cables.get(index);
-    if (this.many) { line.remove(); this.cables.delete(index); return; }
-    line.setAttribute("class", "cable");
-    line.setAttribute("stroke-width", 1.2);
   }
 
   // Ports that trimmed (a diamond) or marked (a disc), at their end of the cable; filled while they do.
@@ -198,20 +194,25 @@ export class FabricView {
     this.counted = ports;
     this.countedBefore = before;
     this.marks.replaceChildren();
-    this.layout.links.forEach((link, index) => {
-      const line = this.lines[index];
-      if (!line) return;
-      link.ends.forEach((name, end) => {
-        const [trims, marks] = ports[name]?.[link.ports[end]] ?? [0, 0];
-        if (!trims && !marks) return;
-        const [trimmed, marked] = before[name]?.[link.ports[end]] ?? [0, 0];
+    const far = [];
+    for (const [name, counts] of Object.entries(ports)) {
+      for (const [port, [trims, marks]] of Object.entries(counts)) {
+        const [index, end] = this.ends.get(`${name} ${port}`) ?? [], line = this.lines[index];
+        if (!line || !trims && !marks) continue;
+        const [trimmed, marked] = before[name]?.[port] ?? [0, 0];
         const [x, y, u, v] = end ? [line.x2, line.y2, line.x1, line.y1] : [line.x1, line.y1, line.x2, line.y2];
-        const unit = 1 / Math.hypot(u - x, v - y), at = (far) => [x + (u - x) * unit * far, y + (v - y) * unit * far];
-        const label = `${name} port ${link.ports[end]}: ${trims} trimmed, ${marks} marked`;
+        const unit = 1 / Math.hypot(u - x, v - y), at = (way) => [x + (u - x) * unit * way, y + (v - y) * unit * way];
+        if (this.many) {
+          if (marks) far.push([...at(24), "marked", marks > marked]);
+          if (trims) far.push([...at(30), "trimmed", trims > trimmed]);
+          continue;
+        }
+        const label = `${name} port ${port}: ${trims} trimmed, ${marks} marked`;
         if (marks) this.#sign("marked", at(24), marks > marked, name, label);
         if (trims) this.#sign("trimmed", at(34), trims > trimmed, name, label);
-      });
-    });
+      }
+    }
+    this.mesh?.mark(far);
   }
 
   #sign(kind, [x, y], now, name, label) {
@@ -228,6 +229,8 @@ export class FabricView {
   }
 
   highlight(names) { this.onpath = new Set(names); }
+
+  fit() { this.mesh?.draw(); }
 }
 
 export { RECENT };

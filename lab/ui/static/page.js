@@ -3,16 +3,17 @@
 import { EvMap, Goodput, Losses, Transport } from "./charts.js";
 import { Editor } from "./editor.js";
 import { FabricView, RECENT } from "./fabric.js";
+import { Loads } from "./loads.js";
 import { Selection, button } from "./selection.js";
 import { follow, get, merge, post } from "./server.js";
 
 const at = (id) => document.getElementById(id);
 const WINDOW = 600; // frames that the charts show of a lab that goes on; of a finished run they show all
-const MOST = 20000; // frames kept of one that goes on
+const MOST = 20000, MOST_TEXT = 40e6; // frames kept of one that goes on, and characters in which they were told
 const LONGEST_LOG = 2000;
 
 let layout, fabric, selection, goodput, transport, losses, evs, editor, stream;
-let frames = [], strikes = [], ended = null; // strikes: times of faults, for the charts
+let frames = [], loads = new Loads(), strikes = [], ended = null; // strikes: times of faults, for the charts
 let cursor = -1, following = true, playing = true, drawn = -1, told = 0, unit = { name: "s", in: 1 };
 
 // --- one frame -----------------------------------------------------------------------------------------------------------
@@ -21,9 +22,10 @@ function show(again = false) {
   if (cursor < 0 || (!again && drawn === cursor)) return;
   drawn = cursor;
   const frame = frames[cursor];
-  fabric.update(frame, frames[Math.max(0, cursor - RECENT)]);
-  selection.update(frame);
+  const changed = loads.seek(cursor);
+  selection.update(frame, loads.now);
   fabric.highlight(selection.onPath);
+  fabric.update(frame, frames[Math.max(0, cursor - RECENT)], loads.now, changed);
   charts();
   list("faults", Object.entries(frame.faults), "none", ([name, text]) => fault(name, text));
   list("verdicts", Object.entries(frame.verdicts), "no verdict", ([element, state]) => `${element}: ${state}`);
@@ -40,12 +42,7 @@ function charts() {
   const from = layout.live ? Math.max(0, cursor - WINDOW + 1) : 0, shown = frames.slice(from, cursor + 1);
   const times = shown.map((each) => since(each.t));
   goodput.update(times, shown.map((each) => each.goodput));
-  const mean = (qps, field, scale) => {
-    let sum = 0, count = 0;
-    for (const qp of qps) if (qp[field]) { sum += qp[field]; count++; }
-    return count ? (sum / count) * scale : null;
-  };
-  transport.update(times, shown.map((each) => mean(each.qps, 4, 1e3)), shown.map((each) => mean(each.qps, 5, 1 / layout.payload)));
+  transport.update(times, shown.map((each) => each.means[0]), shown.map((each) => each.means[1]));
   losses.update(times, shown.map((each) => each.totals), layout.within * unit.in);
   evs.update(frames, from, cursor + 1);
 }
@@ -112,16 +109,32 @@ function events() {
 
 // --- frames ----------------------------------------------------------------------------------------------------------------
 
-function add(frame) {
+let size = 0;
+// One more frame: what changed since the last one, in so many characters. Loads are kept apart.
+function add({ load, ...told }, characters) {
+  const before = frames.at(-1) ?? {}, frame = merge(before, told);
+  if (told.qps || !before.means) frame.means = [mean(frame.qps, 4, 1e3), mean(frame.qps, 5, 1 / layout.payload)];
+  frame.characters = characters;
+  size += characters;
   frames.push(frame);
+  loads.push(load);
   for (const event of frame.events) {
     if (event.kind === "fault.begin" || event.kind === "fault.end") strikes.push({ at: event.t, end: event.kind === "fault.end" });
   }
-  if (frames.length > MOST) {
-    const gone = frames.splice(0, MOST / 10).length;
+  if (frames.length > MOST || size > MOST_TEXT && frames.length > 1) {
+    const gone = Math.ceil(frames.length / 10);
+    for (const each of frames.splice(0, gone)) size -= each.characters;
+    loads.drop(gone);
+    first += gone;
     cursor = Math.max(0, cursor - gone);
     told = Math.max(0, told - gone);
   }
+}
+
+function mean(qps, field, scale) {
+  let sum = 0, count = 0;
+  for (const qp of qps) if (qp[field]) { sum += qp[field]; count++; }
+  return count ? (sum / count) * scale : null;
 }
 
 function marks() { return strikes.map(({ at: t, end }) => ({ t: since(t), end })); }
@@ -142,13 +155,10 @@ function decided(outcome) {
 }
 
 function listen() {
-  stream = follow(frames.length ? first + frames.length : 0);
-  let base = null;
-  stream.onopen = () => { base = null; if (!ended) live(); };
+  stream = follow(layout.run, first + frames.length);
+  stream.onopen = () => { if (!ended) live(); };
   stream.onmessage = (event) => {
-    const told = JSON.parse(event.data);
-    base = base ? merge(base, told) : told;
-    add(base);
+    add(JSON.parse(event.data), event.data.length);
     if (following) { cursor = frames.length - 1; redraw(); }
     else at("time").max = frames.length - 1;
   };
@@ -228,7 +238,7 @@ function seek(wanted) {
 // --- the page's own buttons and keys ------------------------------------------------------------------------------------------
 
 function refit() {
-  for (const chart of [goodput, transport, losses]) chart.fit();
+  for (const each of [goodput, transport, losses, fabric]) each.fit();
   show(true);
 }
 
@@ -275,6 +285,7 @@ let first = 0;
 function drawFabric(only = null) {
   fabric = new FabricView(at("fabric"), layout, (target) => selection.choose(target), only);
   fabric.choose(selection.target);
+  loads.rewind(); // this one has not seen any
   show(true);
 }
 
@@ -282,7 +293,7 @@ function drawFabric(only = null) {
 async function open() {
   layout = await get("api/layout");
   const whole = await get("api/frames");
-  frames = []; strikes = []; ended = null; cursor = -1; drawn = -1; told = 0; first = whole.first;
+  frames = []; loads = new Loads(); size = 0; strikes = []; ended = null; cursor = -1; drawn = -1; told = 0; first = whole.first;
   at("events").replaceChildren();
   at("title").textContent = `MRC Lab – ${layout.title}`;
   at("names").replaceChildren(...[...layout.switches, ...layout.hosts, ...layout.links].map((each) => new Option("", each.name)));
@@ -292,7 +303,7 @@ async function open() {
   goodput = new Goodput(at("goodput"), layout.planes, marks, () => unit.name);
   transport = new Transport(at("transport"), marks, () => unit.name);
   losses = new Losses(at("losses"), marks, () => unit.name);
-  whole.frames.reduce((base, patch) => { const frame = merge(base, patch); add(frame); return frame; }, {});
+  for (const told of whole.frames) add(told, whole.size / whole.frames.length);
   fitUnit();
   drawFabric();
   at("live").hidden = !layout.live;

@@ -38,6 +38,14 @@ export class Selection {
     Object.assign(this, { root, layout, changed, enlarge });
     this.links = new Map(layout.links.map((link) => [link.name, link]));
     this.numbers = new Map(layout.links.map((link, index) => [link.name, index]));
+    this.ports = new Map(); // switch or host → its port, what is at the other end, the cable
+    for (const link of layout.links) {
+      link.ends.forEach((end, n) => {
+        if (!this.ports.has(end)) this.ports.set(end, []);
+        this.ports.get(end).push([link.ports[n], link.ends[1 - n], link]);
+      });
+    }
+    this.ways = new Map(); // paths of the two hosts, as names of cables
     this.target = null;
     this.hosts = [];
     this.said = made("p", "", "hint");
@@ -65,10 +73,10 @@ export class Selection {
 
   async heal(name = "") { this.#say(await operate("heal", name ? { name } : {})); }
 
-  update(frame) {
+  update(frame, loads) {
     if (!this.target) return;
     const { kind, name } = this.target;
-    if (kind === "cable") this.facts.replaceChildren(this.#cable(frame, name));
+    if (kind === "cable") this.facts.replaceChildren(this.#cable(frame, name, loads));
     if (kind === "switch") this.facts.replaceChildren(this.#ports(frame, name));
     if (kind === "host" && this.hosts.length === 2) this.#evs(frame);
   }
@@ -91,16 +99,16 @@ export class Selection {
     this.said.textContent = told.error ?? told.said ?? "done";
   }
 
-  #cable(frame, name) {
+  #cable(frame, name, loads) {
     const link = this.links.get(name), [a, b] = link.ends;
-    const [, up, back] = frame.load.find(([index]) => index === this.numbers.get(name)) ?? [0, 0, 0];
+    const [up, back] = loads.get(this.numbers.get(name)) ?? [0, 0];
     const rows = [[`${a} → ${b}`, up, a, link.ports[0]], [`${b} → ${a}`, back, b, link.ports[1]]];
     return table(["direction", "load", "trimmed", "marked"], rows.map(([way, share, node, port]) => [way, `${(share * 100).toFixed(0)} %`, ...(frame.ports[node]?.[port] ?? [0, 0])]));
   }
 
   #ports(frame, name) {
-    const mine = this.layout.links.flatMap((link) => link.ends.map((end, n) => [end, link.ports[n], link.ends[1 - n]])).filter(([end]) => end === name);
-    return table(["port", "to", "queue", "trimmed", "marked"], mine.sort((a, b) => a[1] - b[1]).map(([, port, far]) => [port, far, frame.depths[name]?.[port] ?? 0, ...(frame.ports[name]?.[port] ?? [0, 0])]));
+    const mine = [...this.ports.get(name)].sort((a, b) => a[0] - b[0]);
+    return table(["port", "to", "queue", "trimmed", "marked"], mine.map(([port, far]) => [port, far, frame.depths[name]?.[port] ?? 0, ...(frame.ports[name]?.[port] ?? [0, 0])]));
   }
 
   #pair() {
@@ -119,6 +127,7 @@ export class Selection {
       this.root.append(row);
     }
     this.evs = made("div");
+    this.evsShown = null;
     this.root.append(this.evs);
   }
 
@@ -126,6 +135,9 @@ export class Selection {
     const [from, to] = this.hosts;
     const qp = frame.qps.findLast(([host, , peer]) => host === from && peer === to);
     const evs = qp ? frame.evs[`${qp[0]}/${qp[1]}`] : [];
+    if (this.evsShown === evs && this.pairShown === `${from} ${to}`) return;
+    this.evsShown = evs;
+    this.pairShown = `${from} ${to}`;
     this.paths = evs.flatMap(([, plane, uplink]) => this.#links(from, to, plane, uplink));
     if (!qp) { this.evs.replaceChildren(made("p", "No QP between them sends.", "hint")); return; }
     this.evs.className = "paths";
@@ -133,11 +145,14 @@ export class Selection {
   }
 
   #links(from, to, plane, uplink) {
-    const ends = [from, to].map((host) => this.layout.links.find((link) => link.plane === plane && link.ends.includes(host)));
-    const t0s = ends.map((link, n) => link.ends.find((end) => end !== [from, to][n]));
-    const spine = `t1-p${plane}-${uplink}`;
-    const core = uplink ? this.layout.links.filter((link) => link.ends.includes(spine) && t0s.some((t0) => link.ends.includes(t0))) : [];
-    return [...ends, ...core].map((link) => link.name);
+    const key = `${from} ${to} ${plane} ${uplink}`;
+    if (!this.ways.has(key)) {
+      const ends = [from, to].map((host) => this.ports.get(host).find(([, , link]) => link.plane === plane));
+      const t0s = ends.map(([, far]) => far);
+      const core = uplink ? this.ports.get(`t1-p${plane}-${uplink}`).filter(([, far]) => t0s.includes(far)) : [];
+      this.ways.set(key, [...ends, ...core].map(([, , link]) => link.name));
+    }
+    return this.ways.get(key);
   }
 }
 

@@ -22,7 +22,7 @@ export function operate(operation, args) {
   return post("api/operation", JSON.stringify({ operation, arguments: args }));
 }
 
-export function follow(since) { return new EventSource(`api/live?since=${since}&token=${encodeURIComponent(token)}`); }
+export function follow(run, since) { return new EventSource(`api/live?run=${run}&since=${since}&token=${encodeURIComponent(token)}`); }
 
 // A JSON merge patch (RFC 7396). What did not change stays the same object.
 export function merge(before, patch) {
