@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mrclab.sim.clock import SECOND
@@ -35,7 +36,13 @@ _IN_DATA_QUEUE = [traffic_class in {NO_TRIM, TRIMMABLE, TRIMMABLE_RETX, OTHER} f
 _MAY_BE_TRIMMED = [traffic_class in {TRIMMABLE, TRIMMABLE_RETX} for traffic_class in _CLASSES]
 
 _NOBODY: deque[SimFrame] = deque()
-"""What waits at a port where nothing ever waited yet: stays empty."""
+"""What waits at a port where nothing does: stays empty."""
+
+
+@lru_cache
+def _speed(rate_pps: float, rate: float | None) -> tuple[int, int]:
+    """Ticks of a packet, and bits per second, 0 where packets count and not bytes: the same objects for all ports."""
+    return round(SECOND / rate_pps), 0 if rate is None else round(rate)
 
 
 class SimSwitchPort:
@@ -54,8 +61,7 @@ class SimSwitchPort:
         self._clock = clock
         self._seed = seed
         self._random: random.Random | None = None  # made when something is first drawn: most ports never do
-        self._interval = round(SECOND / spec.link.rate_pps)
-        self._bits_per_second = 0 if spec.link.rate is None else round(spec.link.rate)  # 0: packets count, not bytes
+        self._interval, self._bits_per_second = _speed(spec.link.rate_pps, spec.link.rate)
         self._control_free = 0  # when the link has sent the last packet of the control queue, where bytes count
         self._depth = queue.depth
         self._last = -self._interval
@@ -78,6 +84,7 @@ class SimSwitchPort:
         waiting = self.waiting
         if waiting and waiting[0].leave <= now:
             self.settle()
+            waiting = self.waiting
         dscp = frame.dscp
         trim_at = self._trim_at
         if trim_at and _MAY_BE_TRIMMED[dscp] and frame.trimmable and self.register + (trim_at >> 2) >= trim_at:
@@ -143,6 +150,8 @@ class SimSwitchPort:
             self.tx_bytes[kind] += frame.size
             if self.evs:
                 self._count_ev(frame)
+        if not waiting:
+            self.waiting = _NOBODY  # an empty deque takes more than all else of a port
 
     def _draw(self, count: int) -> int:
         """A number below `count`."""

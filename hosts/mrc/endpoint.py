@@ -174,7 +174,7 @@ class MrcEndpoint(MrcVerbs):
                 self.room(qp.qpcc)
         elif not qp.pending:
             qp.pending = True
-            qp.qpcc.pending.append(qp)
+            qp.qpcc.wait(qp)
         return True
 
     def room(self, qpcc: Qpcc) -> bool:

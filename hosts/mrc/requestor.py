@@ -19,6 +19,7 @@ from mrclab.hosts.mrc.recovery.loss import LossDetector
 from mrclab.hosts.mrc.recovery.sent import INFERRED, MrcMessage, PacketState, SentPacket
 from mrclab.hosts.mrc.recovery.window import SendWindow
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.nothing import NOTHING
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.packets.psn import PSN_MASK, unwrap, wrap
@@ -78,8 +79,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.loss = LossDetector(s)
         self._note_sent = self.loss.sent
         self.feedback = Feedback(self)
-        self.unsent: deque[MrcMessage] = deque()
-        self.incomplete: deque[MrcMessage] = deque()  # all that are posted and not completed, in order
+        self.unsent: deque[MrcMessage] = NOTHING
+        self.incomplete: deque[MrcMessage] = NOTHING  # all that are posted and not completed, in order
         self.lost: list[int] = []  # heap of seqs that wait for retransmission; may hold some that do not any more
         self.wimm_in_flight = 0
         self.last_progress = 0.0
@@ -107,6 +108,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         message.rqmsn = self._rqmsn & 0xFFFF
         message.packets = max(1, -(-message.length // self._mtu))
         message.sent = 0
+        if self.incomplete is NOTHING:
+            self.unsent, self.incomplete = deque(), deque()
         self.unsent.append(message)
         self.incomplete.append(message)
         self.qp.stats.posted_bytes += message.length
@@ -368,6 +371,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             if message.imm is not None:
                 self.wimm_in_flight -= 1
             self.qp.complete(message, "SUCCESS")
+        if not self.incomplete:
+            self.unsent = self.incomplete = NOTHING
 
     def _arm(self, now: float) -> None:
         timeout = self.loss.next_timeout()
@@ -413,7 +418,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.account.clear()
         self._tell_room()
         self.wimm_in_flight = 0
-        incomplete, self.incomplete = self.incomplete, deque()
+        incomplete, self.incomplete = self.incomplete, NOTHING
         return incomplete
 
     def snapshot(self) -> dict[str, Any]:

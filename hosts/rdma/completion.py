@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.nothing import NOTHING
 
 
 class WorkCompletion(NamedTuple):
@@ -32,13 +33,15 @@ class CompletionQueue:
         self.users = 0
         self.overflowed = False
         self.notify: Callable[[], None] | None = None  # called whenever an entry was added
-        self._entries: deque[WorkCompletion] = deque()
+        self._entries: deque[WorkCompletion] = NOTHING
 
     def push(self, completion: WorkCompletion) -> bool:
         """Add an entry; False when the queue is full and it was lost."""
         if len(self._entries) >= self.depth:
             self.overflowed = True
             return False
+        if self._entries is NOTHING:
+            self._entries = deque()
         self._entries.append(completion)
         if self.notify is not None:
             self.notify()
@@ -47,7 +50,10 @@ class CompletionQueue:
     def poll(self, most: int) -> list[WorkCompletion]:
         """Take up to `most` entries."""
         entries = self._entries
-        return [entries.popleft() for _ in range(min(most, len(entries)))]
+        found = [entries.popleft() for _ in range(min(most, len(entries)))]
+        if not entries:
+            self._entries = NOTHING
+        return found
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.memory import MemoryTable
+from mrclab.hosts.rdma.nothing import NOTHING
 from mrclab.hosts.rdma.packets.message import PostedWrite
 from mrclab.hosts.rdma.settings import QpSettings
 from mrclab.hosts.rdma.states import QpState
@@ -103,9 +104,15 @@ class ReceiveHalf:
     def __init__(self) -> None:
         self.first_psn = 0
         self.msn = 0  # messages received completely, in order
-        self.receives: deque[int] = deque()  # wr_ids of posted receives
+        self.receives: deque[int] = NOTHING  # wr_ids of posted receives
         self.last_placed = 0.0  # time of the last new payload
         self.max_gap = 0.0  # longest time between two, since somebody last set it to 0
+
+    def post_receive(self, wr_id: int) -> None:
+        """One more receive that a peer may use up."""
+        if self.receives is NOTHING:
+            self.receives = deque()
+        self.receives.append(wr_id)
 
     def restart(self, first_psn: int) -> None:
         """Set the first PSN expected (at RTR)."""

@@ -264,4 +264,4 @@ class Verbs(Resources, Generic[Qp]):
             return
         if len(qp.responder.receives) >= MAX_RECV_WR:
             raise VerbsError("ENOMEM", f"QP {number} has {MAX_RECV_WR} receives posted")
-        qp.responder.receives.append(wr_id)
+        qp.responder.post_receive(wr_id)

@@ -5,6 +5,7 @@ import tracemalloc
 
 import pytest
 
+from mrclab.controller.nodefiles import Configs
 from mrclab.sim.world import SimWorld
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
@@ -58,6 +59,34 @@ def test_the_first_and_the_last_nic_of_the_papers_fabric_reach_each_other_by_its
     assert len(evs.by_value) <= 192  # the backups are not made
     assert max(ev.uplink for ev in evs.by_value.values()) > 200
     assert set(paper.hosts) == {"h1", "h131072"}
+
+
+def test_queues_in_which_nothing_waits_any_more_are_one_empty_queue(tmp_path):
+    made = world(tmp_path, planes=2, t0s=2, t1s=2, hosts_per_t0=2, link={"rate": "100 Gb/s", "delay": "600ns"})
+    made.call("h1", "hello"), made.call("h3", "hello")
+    one, other = made.hosts["h1"].transport, made.hosts["h3"].transport
+    here, there = (end.create_qp(made.fabric.address(peer)) for end, peer in ((one, "h3"), (other, "h1")))
+    one.connect(here, other.local_info(there))
+    other.connect(there, one.local_info(here))
+    local, remote = one.reg_mr(bytearray(1 << 16)), other.reg_mr(bytearray(1 << 16))
+    one.post_send(here, 0, "RDMA_WRITE", local.lkey, 0, 1 << 16, remote.va, remote.rkey)
+    assert len(one.qp(here).requestor.incomplete) == 1
+    made.hosts["h1"].nic.serve()
+    made.run(until=0.001)
+    ports = [port for switch in made.sim.switches.made for port in switch.used]
+    assert sum(sum(port.tx_packets) for port in ports) >= 3 * 16
+    assert sum(port.depth() for port in ports) == 0
+    assert len({id(port.waiting) for port in ports}) == 1
+    sender, receiver = one.qp(here).requestor, other.qp(there).requestor
+    assert len({id(queue) for half in (sender, receiver) for queue in (half.unsent, half.incomplete)}) == 1
+
+
+def test_node_configs_share_what_is_kept_of_the_fields_that_were_given(paper):
+    configs = Configs(paper.fabric, 1, {}, None, TransportSpec())
+    first, last = configs["h1"], configs["h131072"]
+    assert first.ports != last.ports
+    assert len({id(port.model_fields_set) for config in (first, last) for port in config.ports}) == 1
+    assert first.model_fields_set is last.model_fields_set
 
 
 def test_a_qp_makes_the_evs_that_it_uses(paper):

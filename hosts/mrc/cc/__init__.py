@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.nothing import NOTHING
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
@@ -67,7 +68,13 @@ class Qpcc:
 
     def __init__(self, controller: CongestionController) -> None:
         self.controller = controller
-        self.pending: deque[MrcQueuePair] = deque()
+        self.pending: deque[MrcQueuePair] = NOTHING
+
+    def wait(self, qp: MrcQueuePair) -> None:
+        """One more waits, behind the others."""
+        if self.pending is NOTHING:
+            self.pending = deque()
+        self.pending.append(qp)
 
 
 def controller_config(name: str, config: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from collections import deque
 
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS, MrcQpSettings
+from mrclab.hosts.rdma.nothing import NOTHING
 
 TOO_SOON = 0.7  # of a base RTT: an answer within this cannot be to the last copy
 _GRACE_RTTS = 0.25  # a NACK may come a little after the SACK that shows the gap; so may news that took another path
@@ -37,15 +38,15 @@ class LossDetector:
         self._settings = settings
         self._same_ev = settings.same_ev_rule and settings.sack_loss
         self._by_time = settings.sack_loss
-        self._ranked: deque[Entry] = deque()  # in flight, and the time rule has not looked at them yet
-        self._passed: deque[Entry] = deque()  # all older ones in flight: it did, and no SACK showed them
+        self._ranked: deque[Entry] = NOTHING  # in flight, and the time rule has not looked at them yet
+        self._passed: deque[Entry] = NOTHING  # all older ones in flight: it did, and no SACK showed them
         self.rtt_base = settings.base_rtt
         self.reorder_rtts = settings.reorder_rtts
         self.newest_arrived = -1.0  # sending time of the youngest packet known to have arrived
         self.retries = 0
         self._expiries = 0  # timeouts since there was progress last
         self.grace_rtts = _GRACE_RTTS
-        self._suspects: deque[tuple[float, Entry]] = deque()
+        self._suspects: deque[tuple[float, Entry]] = NOTHING
         self._unshown: dict[int, list[tuple[Entry, str]]] = {}  # block -> what a rule found, for a SACK to show
         self._tidied = 0  # blocks below hold nothing
         self._true_rounds = 0
@@ -56,6 +57,8 @@ class LossDetector:
     def sent(self, packet: SentPacket) -> None:
         """A packet (order, EV and time set) goes out."""
         entry = (packet.order, packet)
+        if self._ranked is NOTHING:
+            self._ranked = deque()
         self._ranked.append(entry)
         fifo = packet.ev.fifo
         if len(fifo) > _TIDY_AFTER:
@@ -71,6 +74,8 @@ class LossDetector:
         while fifo and fifo[0][0] <= order:
             entry = fifo.pop(0)
             if entry[1] is not packet and self._same_ev and not _stale(entry):
+                if self._suspects is NOTHING:
+                    self._suspects = deque()
                 self._suspects.append((now, entry))
 
     def probe_answered(self, sent_at: float) -> None:
@@ -146,6 +151,8 @@ class LossDetector:
         if ranked and ranked[0][1].sent_at <= limit:
             for entry in _take_older(ranked, limit):
                 if not self._weigh(entry, "time", una, shown, end, found):
+                    if self._passed is NOTHING:
+                        self._passed = deque()
                     self._passed.append(entry)
         if self._passed:
             found += [(p, "time") for _, p in _take_older(self._passed, limit - _UNSHOWN_RTTS * self.rtt_base)]
@@ -210,6 +217,7 @@ class LossDetector:
                 waiting.popleft()
             if waiting:
                 return waiting[0][1].sent_at + self.timeout()
+        self._passed = self._ranked = NOTHING
         return None
 
     def progress(self) -> None:
