@@ -147,7 +147,8 @@ def run(
             result = suitereport.run(made, chosen, loaded.scenario.name, err)
         suitereport.show(result, out)
         raise typer.Exit(result.status)
-    with progressbar.shown(err) as progress, watched.Watched(context.obj, place, err, ui=ui, browser=browser) as shown:
+    watching = watched.Watched(context.obj, place, err, results_dir, ui=ui, browser=browser)
+    with progressbar.shown(err) as progress, watching as shown:
         outcome = runner.run_scenario(
             chosen[0], results_dir, progress, progressbar.teller(progress), target, context.obj, show=shown.show
         )

@@ -27,7 +27,9 @@ What = Annotated[
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="on the loopback address; 0: any that is free")]
 Open = Annotated[bool, typer.Option("--open", help="open it in the browser as well")]
-Results = Annotated[Path, typer.Option(help="where runs from the scenario editor put their result directories")]
+Results = Annotated[
+    Path, typer.Option(help="the folder of results: of runs from the scenario editor, and of those to be played again")
+]
 Attended = Annotated[bool, typer.Option("--attended", hidden=True, help="end with standard input")]
 
 
@@ -45,12 +47,14 @@ def ui(
         from mrclab.lab.ui.editor import EXAMPLE, Editor  # noqa: PLC0415 - only those who want the page pay for it
         from mrclab.lab.ui.serve import serve  # noqa: PLC0415
         from mrclab.lab.ui.server import LivePage  # noqa: PLC0415
+        from mrclab.lab.ui.shelf import Shelf  # noqa: PLC0415
     except ImportError as error:
         raise LabError(f"the page needs {error.name}; install it with `pip install mrclab[ui]`") from None
     source, operate, text = _source(context.obj, what)
     editor = Editor(text or EXAMPLE, results, context.obj)
     try:
-        serve(LivePage(source, operate, editor=editor), port, _say, browser=browser, attended=attended)
+        page = LivePage(source, operate, editor=editor, shelf=Shelf(results))
+        serve(page, port, _say, browser=browser, attended=attended)
     finally:
         source.stop()
         editor.close()

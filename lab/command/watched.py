@@ -18,12 +18,14 @@ class Watched:
     `place` names that one; with `ui` or `browser` the page is shown as well, until the block ends.
     """
 
-    def __init__(self, run_dir: Path, place: Path | None, err: Console, *, ui: bool, browser: bool) -> None:
+    def __init__(
+        self, run_dir: Path, place: Path | None, err: Console, results: Path, *, ui: bool, browser: bool
+    ) -> None:
         self._run_dir, self._place = run_dir, place
         self._err = err
         self._wanted = ui or browser
         self._stack = ExitStack()
-        self._page = PageBeside(run_dir, self._say, browser=browser)
+        self._page = PageBeside(run_dir, self._say, browser=browser, results=results)
 
     def show(self, world: World) -> None:
         """The lab is up."""

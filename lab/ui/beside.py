@@ -15,7 +15,10 @@ _GONE = 15.0  # seconds that it may take to end
 class PageBeside:
     """Inside the block `show` starts the page of a lab; it ends with the block, which is after the lab."""
 
-    def __init__(self, run_dir: Path, say: Callable[[str], None], *, browser: bool = False) -> None:
+    def __init__(
+        self, run_dir: Path, say: Callable[[str], None], *, browser: bool = False, results: Path = Path("results")
+    ) -> None:
+        self._results = results
         self._run_dir = run_dir
         self._say = say
         self._browser = browser
@@ -24,7 +27,7 @@ class PageBeside:
     def show(self, place: Path) -> None:
         """Start the page of the lab at a place, and say its address. LabError with the page's own sentence."""
         command = [sys.executable, "-m", "mrclab.lab.command", "--run-dir", str(self._run_dir), "ui", str(place)]
-        command += ["--attended", *(["--open"] if self._browser else [])]
+        command += ["--results", str(self._results), "--attended", *(["--open"] if self._browser else [])]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )

@@ -9,7 +9,9 @@ POST /api/operation      {"operation": …, "arguments": {…}} for the lab that
 GET  /api/schema         the JSON schema of scenarios
 POST /api/check          a scenario's text: its mistakes, each with its line
 POST /api/run            {"text": …, "world": …}: run a scenario, and show it
-POST /api/back           show again what was shown before a scenario was run
+GET  /api/results        the finished runs that can be played again
+POST /api/replay         {"name": …}: show one of them
+POST /api/back           show again what was shown at first
 
 What changed is said as a JSON merge patch (RFC 7396).
 """
@@ -33,6 +35,7 @@ from starlette.staticfiles import StaticFiles
 from mrclab.lab.errors import LabError
 from mrclab.lab.scenario import schema
 from mrclab.lab.ui.editor import Editor, checked
+from mrclab.lab.ui.shelf import Shelf
 from mrclab.lab.ui.sources import Source
 
 Operate = Callable[..., dict[str, Any]]  # (operation, **arguments)
@@ -48,17 +51,23 @@ _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' 
 class LivePage:
     """The application for one source of frames. `operate` carries out what is clicked; None where nothing can be.
 
-    `editor` runs scenarios; without one they are only checked.
+    `editor` runs scenarios; without one they are only checked. `shelf` has the runs that can be played again.
     """
 
     def __init__(
-        self, source: Source, operate: Operate | None = None, token: str = "", editor: Editor | None = None
+        self,
+        source: Source,
+        operate: Operate | None = None,
+        token: str = "",
+        editor: Editor | None = None,
+        shelf: Shelf | None = None,
     ) -> None:
         self.source = self._own = source
         self.token = token or secrets.token_urlsafe(16)
         self.ending = False  # who follows is let go
         self._operate = operate
         self._editor = editor
+        self._shelf = shelf
         self._shown = 0  # how often another run was shown: numbers them
         guarded: dict[str, tuple[str, Endpoint]] = {
             "/": ("GET", self._index),
@@ -69,6 +78,8 @@ class LivePage:
             "/api/operation": ("POST", self._operation),
             "/api/check": ("POST", self._check),
             "/api/run": ("POST", self._run),
+            "/api/results": ("GET", self._results),
+            "/api/replay": ("POST", self._replay),
             "/api/back": ("POST", self._back),
         }
         routes: list[Route | Mount] = [
@@ -120,6 +131,7 @@ class LivePage:
             "own": own,
             "run": self._shown,
             "runs": self._editor is not None,
+            "replays": self._shelf is not None,
             "text": self._editor.text if self._editor else "",
         }
         return JSONResponse({**source.layout(), **told, "outcome": source.outcome()})
@@ -152,7 +164,7 @@ class LivePage:
             if outcome is not None and not over:
                 over = True
                 yield f"event: outcome\ndata: {json.dumps(outcome)}\n\n"
-            if ending or (over and self._editor is None):
+            if ending or (over and self._editor is None and self._shelf is None):
                 return  # nothing else will be shown
             await asyncio.sleep(_BEAT)
 
@@ -195,6 +207,22 @@ class LivePage:
         except LabError as error:
             return JSONResponse({"error": str(error)}, 422)
         return JSONResponse({"said": f"{told['name']} runs"})
+
+    async def _results(self, _request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(self._shelf.runs) if self._shelf else [])
+
+    async def _replay(self, request: Request) -> Response:
+        if self._shelf is None:
+            return JSONResponse({"error": "this page knows no folder of results; `mrclab ui --results DIR` does"}, 409)
+        try:
+            name = str(json.loads(await _body(request))["name"])
+        except (LabError, ValueError, KeyError, TypeError):
+            return JSONResponse({"error": "send an object with the name of a finished run"}, 400)
+        try:
+            self._show(await run_in_threadpool(self._shelf.take, name))
+        except LabError as error:
+            return JSONResponse({"error": str(error)}, 422)
+        return JSONResponse({"said": f"{name} is played again"})
 
     async def _back(self, _request: Request) -> Response:
         self._show(self._own)

@@ -169,6 +169,14 @@ def test_the_editor_names_the_line_of_a_mistake_completes_and_runs_and_the_repla
         seen = totals(page)
         page.locator(".cable").first.wait_for(state="attached")
         kept = next(results.glob("seen-*/result.json")).parent
+        page.keyboard.press("Escape")  # leaves the editor
+        page.get_by_role("button", name="Runs").click()
+        page.get_by_role("button", name=kept.name).click()
+        page.get_by_role("heading", name=kept.name).wait_for()
+        page.get_by_text("failed", exact=True).first.wait_for()
+        assert totals(page) == seen
+        page.get_by_role("button", name="Back to").click()
+        page.get_by_text("not run").wait_for()
         assert errors == []
     finally:
         ui.terminate()

@@ -18,6 +18,7 @@ from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.reel import Film, merge, patch
 from mrclab.lab.ui.server import LivePage
+from mrclab.lab.ui.shelf import Shelf
 from mrclab.lab.ui.sources import Blank, Live, Replay
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -322,6 +323,27 @@ def test_a_finished_run_takes_no_operations_and_a_scenario_is_checked(page):
     assert mistake["line"] == 3
     assert "size" in mistake["text"]
     assert not mistake["text"].startswith("scenario.yaml")
+
+
+def test_a_finished_run_is_chosen_from_the_folder_of_results_and_played_again(tmp_path):
+    finished(tmp_path / "results" / "one")
+    finished(tmp_path / "results" / "suite" / "two")
+    (tmp_path / "results" / "broken").mkdir()
+    (tmp_path / "results" / "broken" / "result.json").write_text("{")
+    finished(tmp_path / "elsewhere")
+    page = LivePage(Blank(EXAMPLE, "x"), None, token="secret", shelf=Shelf(tmp_path / "results"))
+    web, headers = client(page), {"x-token": "secret"}
+    assert web.get("/api/layout", headers=headers).json()["replays"] is True
+    listed = web.get("/api/results", headers=headers).json()
+    assert {(run["name"], run["state"]) for run in listed} == {("one", "held"), ("suite/two", "held")}
+    for name in ("../elsewhere", "/", "three"):
+        refused = web.post("/api/replay", json={"name": name}, headers=headers)
+        assert (refused.status_code, "choose one" in refused.json()["error"]) == (422, True)
+    assert web.post("/api/replay", content=b"[]", headers=headers).status_code == 400
+    assert web.post("/api/replay", json={"name": "suite/two"}, headers=headers).status_code == 200
+    layout = web.get("/api/layout", headers=headers).json()
+    assert (layout["title"], layout["own"], layout["outcome"]["state"]) == ("two", False, "held")
+    assert web.post("/api/back", headers=headers).json() == {"said": "x"}
 
 
 def test_what_is_no_result_directory_is_said(tmp_path):

@@ -144,7 +144,6 @@ export class EvMap {
     ink.textBaseline = "middle";
     if (!rows.size) { ink.fillStyle = "#3d4653"; ink.fillText("no QP sends yet", 8, 20); return; }
     const label = Math.round(px * 5.6), each = tall >= px * 0.75, wide = (width - label) / Math.max(to - from, 1);
-    const peers = new Map(frames[to - 1].qps.map(([host, qp, peer]) => [`${host}/${qp}`, peer]));
     let top = 0;
     for (const [key, row] of rows) {
       for (const out of [false, true]) { // what is out of use must be seen, however thin its row
@@ -156,7 +155,7 @@ export class EvMap {
       }
       ink.fillStyle = "#1c2430";
       if (each) row.names.forEach((name, n) => ink.fillText(name, 0, (top + n + 0.5) * tall));
-      else if (row.names.length * tall >= px * 0.8) ink.fillText(`${key.split("/")[0]} → ${peers.get(key) || "?"}`, 0, (top + row.names.length / 2) * tall);
+      else if (row.names.length * tall >= px * 0.8) ink.fillText(`${key.split("/")[0]} → ${row.peer || "?"}`, 0, (top + row.names.length / 2) * tall);
       top += row.names.length;
       if (tall > 2) ink.clearRect(0, top * tall - 1.5, width, 1.5);
     }
@@ -179,7 +178,11 @@ export class EvMap {
       seen = frames[n].evs;
       for (const [key, evs] of Object.entries(seen)) {
         let row = rows.get(key);
-        if (!row) { if (count >= MOST_ROWS) continue; rows.set(key, row = { names: [], place: new Map(), told: null }); }
+        if (!row) {
+          if (count >= MOST_ROWS) continue;
+          const [, , peer] = frames[n].qps.find(([host, qp]) => `${host}/${qp}` === key) ?? [];
+          rows.set(key, row = { names: [], place: new Map(), told: null, peer });
+        }
         if (row.told === evs) continue;
         row.told = evs;
         for (const [ev, plane, uplink] of evs) {

@@ -5,6 +5,7 @@ import { Editor } from "./editor.js";
 import { FabricView, RECENT } from "./fabric.js";
 import { Loads } from "./loads.js";
 import { Selection, button } from "./selection.js";
+import { Shelf } from "./shelf.js";
 import { follow, get, merge, post } from "./server.js";
 
 const at = (id) => document.getElementById(id);
@@ -12,7 +13,7 @@ const WINDOW = 600; // frames that the charts show of a lab that goes on; of a f
 const MOST = 20000, MOST_TEXT = 40e6; // frames kept of one that goes on, and characters in which they were told
 const LONGEST_LOG = 2000;
 
-let layout, fabric, selection, goodput, transport, losses, evs, editor, stream;
+let layout, fabric, selection, goodput, transport, losses, evs, editor, shelf, stream;
 let frames = [], loads = new Loads(), strikes = [], ended = null; // strikes: times of faults, for the charts
 let cursor = -1, following = true, playing = true, drawn = -1, told = 0, unit = { name: "s", in: 1 };
 
@@ -167,7 +168,7 @@ function listen() {
     else lost();
   };
   stream.addEventListener("outcome", (event) => {
-    if (!layout.runs) stream.close(); // else word may come that another run is shown
+    if (!layout.runs && !layout.replays) stream.close(); // else word may come that another run is shown
     if (!ended) decided(JSON.parse(event.data));
   });
   stream.addEventListener("source", () => { stream.close(); open(); });
@@ -263,12 +264,13 @@ function wire() {
   at("time").addEventListener("input", () => seek(Number(at("time").value)));
   at("live").addEventListener("click", toLive);
   at("projector").addEventListener("click", projector);
+  at("runs").addEventListener("click", () => shelf.open());
   at("keys").addEventListener("click", () => at("help").showModal());
   at("back").addEventListener("click", () => post("api/back", "{}"));
   at("find").addEventListener("change", find);
   addEventListener("resize", refit);
   const keys = {
-    " ": () => pause(!playing), p: projector, "?": () => at("help").showModal(), l: toLive, h: () => layout.operable && selection.heal(),
+    " ": () => pause(!playing), p: projector, "?": () => at("help").showModal(), r: () => layout.replays && shelf.open(), l: toLive, h: () => layout.operable && selection.heal(),
     f: () => selection.fail(), "/": () => at("find").select(), e: () => editor.focus(),
     ArrowLeft: () => seek(cursor - 1), ArrowRight: () => seek(cursor + 1), Home: () => seek(0), End: () => seek(frames.length - 1),
   };
@@ -308,6 +310,7 @@ async function open() {
   drawFabric();
   at("live").hidden = !layout.live;
   at("back").hidden = layout.own;
+  at("runs").hidden = !layout.replays;
   editor.offer(layout);
   following = layout.live && !layout.outcome;
   if (layout.outcome) {
@@ -318,10 +321,11 @@ async function open() {
     live();
     toLive();
   }
-  if (!layout.outcome || layout.runs) listen();
+  if (!layout.outcome || layout.runs || layout.replays) listen();
 }
 
 evs = new EvMap(at("evs"), at("evkey"));
 editor = new Editor(at("editor"));
+shelf = new Shelf(at("shelf"));
 wire();
 open().catch((error) => { at("state").textContent = error.message; at("state").className = "over"; });

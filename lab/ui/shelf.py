@@ -1,0 +1,47 @@
+"""The finished runs of a results folder, to choose from and to play again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.ui.sources import Replay
+
+_NEEDED = ("history.jsonl", "fabric.yaml")
+_MOST = 200  # runs that are told, the newest
+
+
+class Shelf:
+    """Result directories in a folder, and in those of suites one below; what is no run that ended is passed over."""
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+
+    def runs(self) -> list[dict[str, Any]]:
+        """`name` below the folder, `state` that the report says, `ended` (seconds since 1970); the newest first."""
+        found = []
+        for file in (*self.results.glob("*/result.json"), *self.results.glob("*/*/result.json")):
+            directory = file.parent
+            try:
+                if all((directory / name).is_file() for name in _NEEDED):
+                    found.append((file.stat().st_mtime, directory))
+            except OSError:  # it is being removed
+                continue
+        told = []
+        for ended, directory in sorted(found, reverse=True)[:_MOST]:
+            name = directory.relative_to(self.results).as_posix()
+            told.append({"name": name, "state": _state(directory), "ended": ended})
+        return told
+
+    def take(self, name: str) -> Replay:
+        """One of them. LabError where there is none of that name, or it cannot be read."""
+        if name not in {run["name"] for run in self.runs()}:
+            raise LabError(f"there is no finished run {name} in {self.results}; choose one of the list")
+        return Replay(self.results / name)
+
+
+def _state(directory: Path) -> str:
+    try:
+        return str(json.loads((directory / "result.json").read_text(encoding="utf-8"))["state"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "unreadable"
