@@ -1,1 +1,1 @@
-"""A scenario over seeds and swept fields: every combination a run in virtual time, on all cores, resumable."""
+"""A scenario over seeds and swept fields: each combination a run in virtual time, on all cores or on Ray, resumable."""

@@ -1,5 +1,6 @@
 """The command `mrclab campaign`."""
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from mrclab.experiments.campaign import journal, page, plan, work
+from mrclab.experiments.campaign import cluster, journal, page, plan, processes
 from mrclab.experiments.campaign.plan import CampaignPlan, Job
 from mrclab.lab.command.display import progress
 from mrclab.lab.errors import Interrupted, Refused
@@ -35,6 +36,9 @@ def campaign(
     ] = None,
     variant: Annotated[str, typer.Option(help="only this variant of the scenario")] = "",
     workers: Annotated[int | None, typer.Option(min=1, help="worker processes; default: one per core")] = None,
+    ray: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="run on this Ray cluster (host:port, or auto), on all of its CPUs")
+    ] = "",
     out_dir: Annotated[Path, typer.Option("--out", help="where the table and the page go")] = Path("results/campaign"),
     yes: Annotated[bool, typer.Option("--yes", help="do not ask, however many runs")] = False,
 ) -> None:
@@ -50,7 +54,7 @@ def campaign(
     table = journal.Journal(out_dir)
     table.open(planned)
     try:
-        _work(planned, table, workers or os.cpu_count() or 1)
+        _work(planned, table, workers, ray)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; {len(table.rows)} runs are kept, and the same command goes on") from None
     raise typer.Exit(_conclude(planned, table))
@@ -62,23 +66,27 @@ def _ask(runs: int) -> None:
     typer.confirm(f"This campaign has {runs:,} runs. Begin?", abort=True, err=True)
 
 
-def _work(planned: CampaignPlan, table: journal.Journal, workers: int) -> None:
-    """Do what has no row yet."""
+def _work(planned: CampaignPlan, table: journal.Journal, workers: int | None, ray: str) -> None:
+    """Do what has no row yet, on this machine or on a cluster."""
     done = table.done()
     total = len(planned)
     begun, there, failed = time.monotonic(), sum(job.key in done for job in planned), 0
     if there:
         err.print(f"{there} of {total} runs are done already", highlight=False)
-    with progress.shown(err) as bar:
+    if there == total:
+        return
+    left = _left(planned, done)
+    rows = cluster.rows(left, ray, workers) if ray else processes.rows(left, workers or os.cpu_count() or 1)
+    with progress.shown(err) as bar, contextlib.closing(rows):
         say = progress.teller(bar)
-        for number, (job, row) in enumerate(work.rows(_left(planned, done), workers), 1):
+        for number, (job, row) in enumerate(rows, 1):
             table.append(row)
             if row["state"] != "held":
                 failed += 1
                 if failed <= _LISTED:
                     say(f"{row['state']}: {job.replay}")
-            left = (time.monotonic() - begun) / number * (total - there - number)
-            bar(f"{there + number} of {total}, {failed} not held, {show_seconds(left)} left", there + number, total)
+            more = (time.monotonic() - begun) / number * (total - there - number)
+            bar(f"{there + number} of {total}, {failed} not held, {show_seconds(more)} left", there + number, total)
 
 
 def _left(planned: CampaignPlan, done: set[str]) -> Iterator[Job]:

@@ -15,7 +15,7 @@ from collections import Counter
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.experiments.campaign import cli, journal, page, plan, work
+from mrclab.experiments.campaign import cli, journal, page, plan, processes, work
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError, Refused, ScenarioError
 from mrclab.lab.run import runner
@@ -125,7 +125,7 @@ def test_killed_at_any_moment_it_goes_on_and_neither_loses_nor_repeats_a_run(fil
 
 def test_a_worker_that_dies_costs_no_row(file):
     jobs = list(planned(file))
-    rows = work.rows(jobs, 2)
+    rows = processes.rows(jobs, 2)
     found = [next(rows)]
     os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
     found += rows
@@ -134,7 +134,7 @@ def test_a_worker_that_dies_costs_no_row(file):
 
 
 def test_workers_that_nobody_asks_any_more_end_in_the_middle_of_a_run(file):
-    rows = work.rows(planned(file), 2, never_ends_but_seed_1)
+    rows = processes.rows(planned(file), 2, never_ends_but_seed_1)
     next(rows)
     rows.close()
     assert not multiprocessing.active_children()
@@ -153,7 +153,7 @@ def dies_of_seed_2(job):
 
 
 def test_a_run_that_kills_its_worker_is_named_and_no_other_is(file):
-    found = list(work.rows(planned(file, "1..5", []), 3, dies_of_seed_2))
+    found = list(processes.rows(planned(file, "1..5", []), 3, dies_of_seed_2))
     assert {job.seed: row["state"] for job, row in found} == {1: "held", 2: "broken", 3: "held", 4: "held", 5: "held"}
     assert len(found) == 5
 

@@ -1,0 +1,84 @@
+"""Workers of a Ray cluster: the same runs as tasks that Ray places. One that dies costs no row here either."""
+
+import importlib.util
+import logging
+import re
+import socket
+from collections.abc import Generator, Iterable, Iterator
+from types import ModuleType
+from typing import Any
+
+from mrclab.experiments.campaign import work
+from mrclab.experiments.campaign.journal import Row
+from mrclab.experiments.campaign.plan import Job
+from mrclab.experiments.campaign.work import Do
+from mrclab.lab.errors import Refused
+
+_AHEAD = 2  # tasks under way for each CPU of the cluster, so that none waits for its next one
+_HEARD_WITHIN = 10.0  # seconds; Ray itself would try for minutes
+_HOST_PORT = re.compile(r"(?:ray://)?\[?(?P<host>[^\[\]/]+?)\]?:(?P<port>\d+)")
+
+
+def rows(
+    jobs: Iterable[Job], address: str, workers: int | None, do: Do = work.run
+) -> Generator[tuple[Job, Row], None, None]:
+    """Rows of all jobs as they come, `workers` at a time at most; Refused where a worker's mrclab is not this one."""
+    ray = _connected(address)
+    try:
+        yield from work.rows(jobs, lambda some, most: _once(ray, some, min(workers or most, most), do))
+    finally:
+        ray.shutdown()
+
+
+def _connected(address: str) -> ModuleType:
+    """Ray as a client of the cluster."""
+    if importlib.util.find_spec("ray") is None:
+        raise Refused("--ray needs Ray, which is not installed: pip install 'mrclab[ray]'")
+    if match := _HOST_PORT.fullmatch(address):
+        try:
+            socket.create_connection((match["host"], int(match["port"])), _HEARD_WITHIN).close()
+        except (OSError, OverflowError) as error:
+            raise Refused(f"--ray {address}: no cluster answers there ({error}); `ray status` knows it") from None
+    import ray  # noqa: PLC0415 - an extra, and slow to load
+
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise Refused(f"--ray {address}: {' '.join(str(error).split())}") from None
+    module: ModuleType = ray
+    return module
+
+
+def _once(ray: ModuleType, jobs: Iterable[Job], most: int, do: Do) -> Iterator[tuple[Job, Row | None]]:
+    """Every job with its row, or without one where its worker or node died."""
+    from mrclab.experiments.campaign import remote  # noqa: PLC0415 - needs Ray
+
+    ray.cloudpickle.register_pickle_by_value(remote)
+    task = ray.remote(num_cpus=1, max_retries=0)(remote.run)
+    wanted = remote.identity()
+    waiting = iter(jobs)
+    under_way: dict[Any, Job] = {}
+    while True:
+        room = min(most, _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 0))))
+        while len(under_way) < room and (job := next(waiting, None)) is not None:
+            under_way[task.remote(ray.cloudpickle.dumps((do, job)), wanted)] = job
+        if not under_way:
+            return
+        ray.wait(list(under_way))
+        for result in ray.wait(list(under_way), num_returns=len(under_way), timeout=0)[0]:
+            job = under_way.pop(result)
+            yield job, _row(ray, result, wanted)
+
+
+def _row(ray: ModuleType, result: Any, wanted: str) -> Row | None:
+    """What came of a task; None where its worker died."""
+    try:
+        row, refusal = ray.get(result)
+    except ray.exceptions.RayTaskError as error:
+        raise Refused(f"a worker on Ray could not begin: {error.cause!r}") from None
+    except ray.exceptions.RayError:
+        return None
+    if refusal:
+        raise Refused(f"a worker on {refusal}, this is {wanted}; install the same on every node of the cluster")
+    made: Row = row
+    return made

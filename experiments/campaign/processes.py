@@ -1,0 +1,106 @@
+"""Worker processes of this machine: each takes a run at a time through a pipe of its own."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as any_ready
+
+from mrclab.experiments.campaign import work
+from mrclab.experiments.campaign.journal import Row
+from mrclab.experiments.campaign.plan import Job
+from mrclab.experiments.campaign.work import Do
+
+END_WITHIN = 5.0  # seconds that a worker has to remove what its run wrote
+
+
+def rows(jobs: Iterable[Job], workers: int, do: Do = work.run) -> Generator[tuple[Job, Row], None, None]:
+    """Rows of all jobs as they come, from so many processes at most."""
+    return work.rows(jobs, lambda some, most: _once(some, min(workers, most), do))
+
+
+def _once(jobs: Iterable[Job], workers: int, do: Do) -> Iterator[tuple[Job, Row | None]]:
+    """Every job with its row, or without one where its worker died."""
+    waiting = iter(jobs)
+    idle: list[_Worker] = []
+    busy: dict[Connection, _Worker] = {}
+    try:
+        while True:
+            while len(busy) < workers and (job := next(waiting, None)) is not None:
+                worker = idle.pop() if idle else _Worker(do)
+                busy[worker.line] = worker
+                worker.take(job)
+            if not busy:
+                return
+            for line in any_ready(list(busy)):
+                assert isinstance(line, Connection)
+                worker = busy.pop(line)
+                job, row = worker.job, worker.row()
+                if row is None:
+                    worker.end()
+                else:
+                    idle.append(worker)
+                yield job, row
+    finally:
+        for worker in [*idle, *busy.values()]:
+            worker.end()
+
+
+class _Worker:
+    """A process that takes a job at a time through a pipe: whose job is lost when one dies is never in doubt."""
+
+    job: Job
+
+    def __init__(self, do: Do) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.line, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, do), daemon=True)
+        self._process.start()
+        theirs.close()  # so that the pipe ends with the process
+
+    def take(self, job: Job) -> None:
+        """Begin a job; where the process is dead already, `row` says so."""
+        self.job = job
+        with contextlib.suppress(OSError):
+            self.line.send(job)
+
+    def row(self) -> Row | None:
+        """The row of the job, waited for; None when the process died of it."""
+        try:
+            row: Row = self.line.recv()
+        except (EOFError, OSError):
+            return None
+        return row
+
+    def end(self) -> None:
+        """End the process, whatever it does; what it wrote for a run goes with it."""
+        self.line.close()
+        self._process.terminate()
+        self._process.join(END_WITHIN)
+        self._process.kill()
+        self._process.join()
+
+
+def _serve(line: Connection, do: Do) -> None:
+    """A worker's life: jobs in, rows out, until the pipe or the parent ends. Ctrl-C is for the parent to hear."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
+    while True:
+        try:
+            job = line.recv()
+        except EOFError:
+            return
+        line.send(do(job))
+
+
+def _follow(parent: int) -> None:
+    """Nobody would take the rows of a worker whose parent was killed."""
+    any_ready([parent])
+    os._exit(1)

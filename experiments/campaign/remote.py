@@ -1,0 +1,54 @@
+"""What a Ray worker is given to do. It travels by value, and so runs where another mrclab is, or none, and can tell.
+
+It imports nothing of mrclab itself: what a job needs comes with the job, once both sides are known to be the same.
+"""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+_known: dict[str, str] = {}  # by Ray's name of the worker process, under whose feet sources do not change
+
+
+def run(packed: bytes, wanted: str) -> tuple[dict[str, Any] | None, str]:
+    """Do a pickled (function, job); gives its row, or none and who is here instead of the mrclab that is wanted."""
+    import ray  # noqa: PLC0415 - an extra
+
+    me = ray.get_runtime_context().get_worker_id()
+    if me not in _known:
+        _known[me] = identity()
+    if _known[me] != wanted:
+        return None, f"{ray.util.get_node_ip_address()} has {_known[me]}"
+    do, job = pickle.loads(packed)
+    return do(job), ""
+
+
+def identity() -> str:
+    """The mrclab that is imported here, in words: its version and a digest of its sources."""
+    spec = importlib.util.find_spec("mrclab")
+    if spec is None or spec.origin is None:
+        return "no mrclab"
+    try:
+        version = importlib.metadata.version("mrclab")
+    except importlib.metadata.PackageNotFoundError:
+        version = "without a version"
+    return f"mrclab {version} of sources {_digest(Path(spec.origin).parent)[:12]}"
+
+
+def _digest(home: Path) -> str:
+    """SHA-256 over all Python files below a folder, their names included; links to folders are followed."""
+    found = {}
+    for folder, inner, files in os.walk(home, followlinks=True):
+        inner[:] = [name for name in inner if name != "__pycache__"]
+        for name in files:
+            if name.endswith(".py"):
+                path = Path(folder, name)
+                found[path.relative_to(home).as_posix()] = path.read_bytes()
+    whole = hashlib.sha256()
+    for name in sorted(found):
+        whole.update(f"{name}\0{len(found[name])}\0".encode() + found[name])
+    return whole.hexdigest()
