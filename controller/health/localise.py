@@ -64,7 +64,7 @@ class LocalisedFault:
     rivals: tuple[Element, ...] = field(default=())
 
 
-class Window(Protocol):
+class CycleWindow(Protocol):
     """What was seen over some cycles back from now."""
 
     def lossy(self) -> Mapping[ProbePath, Tally]:
@@ -99,7 +99,7 @@ class Localiser:
             far = self._far[t0, path.uplink] = link_element(self._fabric.link(f"{t0}/{t1}")), Element("t1", t1)
         return near + far
 
-    def verdicts(self, windows: Sequence[Window]) -> tuple[LocalisedFault, ...]:
+    def verdicts(self, windows: Sequence[CycleWindow]) -> tuple[LocalisedFault, ...]:
         """Elements at fault, most evident first. `windows` are over ever more cycles back from now.
 
         What a short window has found is left out of the longer ones: there it would be mixed with the time before.
@@ -114,7 +114,7 @@ class Localiser:
         return tuple(sorted(found.values(), key=lambda verdict: -verdict.evidence))
 
     def _explain(
-        self, tallies: Mapping[ProbePath, Tally], window: Window, known: Collection[Element]
+        self, tallies: Mapping[ProbePath, Tally], window: CycleWindow, known: Collection[Element]
     ) -> list[LocalisedFault]:
         """The elements of one plane that together explain its lossy `tallies`, those `known` apart."""
         limits = self.thresholds
@@ -144,7 +144,7 @@ class Localiser:
                 _explained(fit, survival)
 
     def _suspects(
-        self, tallies: Mapping[ProbePath, Tally], window: Window, known: Collection[Element]
+        self, tallies: Mapping[ProbePath, Tally], window: CycleWindow, known: Collection[Element]
     ) -> list["_Suspect"]:
         """Each element that lost a probe; one that lost none explains nothing."""
         lossy: dict[Element, list[ProbePath]] = {}

@@ -46,7 +46,7 @@ class _Rate:
         return max(0.0, (last - first) / (t1 - t0)) if t1 > t0 else 0.0
 
 
-class _Sent:
+class _SentLately:
     """Packets that a host sent over each cable in its last samples: the work follows the packets, not the paths.
 
     A cable has two numbers: twice its own, and one more from its second end.
@@ -105,7 +105,7 @@ class PageModel:
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self._qps: dict[str, dict[int, _Qp]] = {}  # host → number →
-        self._sent: dict[str, _Sent] = {}
+        self._sent: dict[str, _SentLately] = {}
         self._loads: dict[str, list[float]] = {}  # as the last frame told them
         self._placed: dict[tuple[str, int], _Rate] = {}  # host, port → payload bytes that arrived
         self._down: dict[int, set[str]] = {}  # link → why
@@ -212,7 +212,7 @@ class PageModel:
         counts: dict[int, int] = {}
         for told in record["paths"]:
             self._path(self._qp(host, told["qp"]), told, counts)
-        self._sent.setdefault(host, _Sent()).add(record.t, counts)
+        self._sent.setdefault(host, _SentLately()).add(record.t, counts)
         for told in record["ports"]:
             if "placed_bytes" in told:
                 self._placed.setdefault((host, told["port"]), _Rate()).add(record.t, told["placed_bytes"])
@@ -276,7 +276,7 @@ class PageModel:
         return made
 
     def _ways(self, source: str, destination: str, plane: int, uplink: int) -> tuple[int, ...]:
-        """The cables of a path, as `_Sent` numbers them."""
+        """The cables of a path, as `_SentLately` numbers them."""
         key = (source, destination, plane, uplink)
         if key not in self._path_ways:
             at, ways = source, []
