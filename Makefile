@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHONS ?= 3.10 3.11
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper drill lint bench libmrc p4 pictures setup installed compiled lock clean
+.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale drill lint bench libmrc p4 pictures setup installed compiled lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -14,6 +14,7 @@ help:
 	@echo "sudo make test-debian13  set up, demo and unit tests on a bare Debian 13 in a folder (needs mmdebstrap)"
 	@echo "sudo make vm-check  boot the Vagrantfile's machine, emulated, and use the lab in it (half an hour; needs vagrant-libvirt)"
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
+	@echo "make paper-scale  the paper's experiments at its own speed, in virtual time, and curves of what it could not try (half an hour)"
 	@echo "sudo make drill   kill, stop, fill, remove and flood the parts of a running lab, fifty times (half an hour)"
 	@echo "make lint         ruff and mypy only"
 	@echo "sudo make bench   how fast the parts are on this machine"
@@ -63,6 +64,9 @@ vm-check:
 
 paper: installed
 	@$(BIN)/mrclab suite paper --name paper --again 3 $(target_flag) $(ARGS)
+
+paper-scale: installed
+	@$(BIN)/python -m mrclab.experiments.paperscale $(ARGS)
 
 bench: installed
 	@$(BIN)/mrclab bench

@@ -11,6 +11,9 @@ from mrclab.experiments.paper.figures import Experiment, FigureRow, load
 from mrclab.lab.errors import LabError
 from mrclab.lab.measure.intervals import Figure, summary
 
+SECONDS = "-seconds"
+"""What the name of an expectation that tells round trips ends with where they are seconds."""
+
 _NAMED = re.compile(r"[\w-]+ \(([\w-]+)\)")
 
 
@@ -50,6 +53,11 @@ class Line:
             return "shown"
         return "pass" if all(self.verdicts) else "fail"
 
+    @property
+    def unexplained(self) -> bool:
+        """Whether it is not the paper's figure and nobody says why."""
+        return self.state == "fail" and not self.row.because
+
 
 @dataclass(frozen=True)
 class Chapter:
@@ -86,6 +94,9 @@ def read_runs(directory: Path) -> tuple[list[SuiteRun], dict[str, Any]]:
 def _run(directory: Path, entry: dict[str, Any]) -> SuiteRun:
     named = [(_NAMED.fullmatch(verdict["kind"]), verdict) for verdict in entry["verdicts"]]
     values = {match[1]: float(verdict["value"]) for match, verdict in named if match and verdict["value"] is not None}
+    rtt = entry.get("rtt", 0.0)
+    rtts = [match[1] for match, verdict in named if match and match[1] in values and verdict["unit"] == "RTT"]
+    values.update({f"{name}{SECONDS}": rtt * values[name] for name in rtts if rtt})
     missed = tuple(f"{v['wanted']}: {v['saw']}" for _, v in named if not v["ok"])
     place = directory / entry["directory"] if entry["directory"] else None
     trouble = (entry["trouble"],) if entry["trouble"] else ()
@@ -113,3 +124,10 @@ def _line(row: FigureRow, runs: Sequence[SuiteRun]) -> Line:
     figure = summary(found)
     verdicts = tuple(bool(row.accepts(value)) for value in found) if row.accept else ()
     return Line(row, figure, verdicts, figure.median / row.paper if row.paper else None)
+
+
+def number(value: float | None) -> str:
+    """Three digits that matter; a dash for none."""
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"

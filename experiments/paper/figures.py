@@ -1,7 +1,9 @@
-"""What the paper measured and what would count as reproducing it: the data in figures.yaml, as models.
+"""What the paper measured and what would count as reproducing it: figures.yaml and at-speed.yaml, as models.
 
-Numbers are those of arXiv 2605.04333, as shares of line rate or as ratios, so that they can be held against a network
-some thousand times slower. A row's `ours` is one figure, `variant.expectation`, or two with `/` or `-` between them.
+Numbers are those of arXiv 2605.04333. In figures.yaml they are shares of line rate or ratios, so that they can be held
+against a network some thousand times slower; in at-speed.yaml they are as printed, in Gb/s and µs. A row's `ours` is
+one figure, `variant.expectation`, or two with `/` or `-` between them; an expectation that tells round trips has a
+second figure, `expectation-seconds`.
 """
 
 import re
@@ -16,9 +18,11 @@ from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.yamlfile import read
 
 FILE = Path(__file__).with_name("figures.yaml")
+AT_SPEED = Path(__file__).with_name("at-speed.yaml")
 _TERM = r"[a-z0-9-]*\.[a-z0-9-]+"
 _EXPRESSION = re.compile(rf"\s*({_TERM})(?:\s+([/-])\s+({_TERM}))?\s*")
 _NUMBER = r"-?\d+(?:\.\d*)?"
+_IN_UNIT = {"Gb/s": 8e-9, "µs": 1e6}  # what a figure in bytes per second, or in seconds, is multiplied by
 _ACCEPT = re.compile(rf"\s*(?:(≥|≤)\s*({_NUMBER})|({_NUMBER})\s*…\s*({_NUMBER})|({_NUMBER})\s*±\s*({_NUMBER})\s*%)\s*")
 
 
@@ -39,9 +43,17 @@ class FigureRow(Strict):
     paper: float | None = Field(default=None, description="absent where the paper prints none")
     accept: Annotated[str, _matches(_ACCEPT, "≥ 0.9, 0.25 … 0.6 or 0.75 ± 3 %")] | None = None
     unit: str = ""
+    moved: int | None = Field(default=None, description="bytes: ours is the time they took, and the figure their rate")
+    because: str = Field(default="", description="why ours is not the paper's")
 
     def value(self, figures: Mapping[tuple[str, str], float]) -> float | None:
-        """Ours, out of (variant, expectation) → figure; None where one is missing."""
+        """Ours in the row's unit, out of (variant, expectation) → figure in SI units; None where one is missing."""
+        found = self._found(figures)
+        if found is None or (self.moved is not None and not found):
+            return None
+        return _IN_UNIT.get(self.unit, 1.0) * (found if self.moved is None else self.moved / found)
+
+    def _found(self, figures: Mapping[tuple[str, str], float]) -> float | None:
         match = _EXPRESSION.fullmatch(self.ours)
         assert match is not None
         first, operator, second = match.groups()
@@ -83,6 +95,7 @@ class Experiment(Strict):
     over_time: list[str] = Field(default=[], description="variants whose goodput is drawn over time")
     flows: bool = Field(default=False, description="draw each flow of the first of them")
     curve: Literal["collective"] | None = Field(default=None, description="completion times by size, for each variant")
+    sizes: str = Field(default="", description="the paper's size, ours, and why that keeps the result")
     note: str = Field(default="", description="what differs from the paper's set-up, or why a shape is not met")
 
 

@@ -3,33 +3,63 @@
 import base64
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mrclab import HOME
-from mrclab.experiments.paper.book import Chapter, Line, hold, read_runs
-from mrclab.experiments.paper.figures import load
+from mrclab.experiments.paper.book import Chapter, Line, hold, number, read_runs
+from mrclab.experiments.paper.figures import AT_SPEED, FILE, load
 
 _TEMPLATES = HOME / "experiments" / "paper"
 
 
-def concerns(names: Sequence[str]) -> bool:
-    """Whether some of these scenarios mirror an experiment of the paper."""
-    return bool({experiment.scenario for experiment in load()} & set(names))
+@dataclass(frozen=True)
+class Book:
+    """A page of comparisons: what it is called, what it holds runs against, and how it looks."""
+
+    name: str  # of the page's directory below the suite's
+    figures: Path
+    text: str  # templates
+    html: str = ""
 
 
-def write(directory: Path, *more: Path) -> tuple[Path, list[Chapter]]:
-    """Make the comparison out of suites' directories: paper.html, README.md, pictures in `paper/` of the first."""
+@dataclass(frozen=True)
+class Appendix:
+    """What a page shows after the comparisons: a picture of what was measured, and the figures in it."""
+
+    title: str
+    said: str
+    picture: Path
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+_TOLD = (("agrees", {"pass"}), ("differs", {"fail"}), ("judged", {"pass", "fail"}))
+
+MINIATURE = Book("paper", FILE, "paper.md.j2", "paper.html.j2")
+AT_ITS_SPEED = Book("paper-scale", AT_SPEED, "at-speed.md.j2")
+
+
+def book_of(names: Iterable[str]) -> Book | None:
+    """The page on which experiments of these names stand; None where there is none."""
+    wanted = set(names)
+    return next((book for book in (MINIATURE, AT_ITS_SPEED) if {e.scenario for e in load(book.figures)} & wanted), None)
+
+
+def write(directory: Path, *more: Path, appendices: Sequence[Appendix] = ()) -> tuple[Path, list[Chapter]]:
+    """Make the comparison out of suites' directories: a page, and its pictures, in a directory below the first."""
     from mrclab.experiments.paper import pictures  # noqa: PLC0415 - Matplotlib takes a second to load and wants a home directory
 
     runs, facts = read_runs(directory)
     for other in more:
         runs += read_runs(other)[0]
-    chapters = hold(runs)
-    place = directory / "paper"
+    book = book_of(run.scenario for run in runs) or MINIATURE
+    chapters = hold(runs, load(book.figures))
+    place = directory / book.name
     place.mkdir(exist_ok=True)
     drawn = [(chapter, pictures.draw(chapter, place) if chapter.runs else {}) for chapter in chapters]
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
@@ -41,15 +71,19 @@ def write(directory: Path, *more: Path) -> tuple[Path, list[Chapter]]:
         "seeds": sorted({run.seed for run in runs}),
         "machine": _plain(facts["machine"]),
         "versions": {name: version for name, version in facts["versions"].items() if name != "kernel"},
+        "appendices": appendices,
+        **{name: sum(line.state in states for chapter in chapters for line in chapter.lines) for name, states in _TOLD},
     }
+    text = _environment(autoescape=False).get_template(book.text).render(**words)
+    (place / "README.md").write_text(text, encoding="utf-8")
+    if not book.html:
+        return place / "README.md", chapters
     inlined = [
         (chapter, [(caption, base64.b64encode(path.read_bytes()).decode()) for caption, path in found.items()])
         for chapter, found in drawn
     ]
-    html = _environment(autoescape=True).get_template("paper.html.j2").render(**{**words, "chapters": inlined})
+    html = _environment(autoescape=True).get_template(book.html).render(**{**words, "chapters": inlined})
     (place / "paper.html").write_text(html, encoding="utf-8")
-    text = _environment(autoescape=False).get_template("paper.md.j2").render(**words)
-    (place / "README.md").write_text(text, encoding="utf-8")
     return place / "paper.html", chapters
 
 
@@ -57,13 +91,6 @@ def _plain(machine: dict[str, Any]) -> dict[str, Any]:
     """The machine without what only its owner knows: the kernel's version, and not its build."""
     kernel = re.match(r"([A-Za-z]+)-(\d+\.\d+)", str(machine.get("system", "")))
     return {**machine, "system": f"{kernel[1]} {kernel[2]}" if kernel else "an unknown system"}
-
-
-def number(value: float | None) -> str:
-    """Three digits that matter; a dash for none."""
-    if value is None:
-        return "–"
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def spread(line: Line) -> str:

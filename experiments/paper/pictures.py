@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from mrclab.experiments.paper.book import Chapter, Line, SuiteRun
+from mrclab.experiments.paper.book import Chapter, Line, SuiteRun, number
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import results
 from mrclab.lab.report.plots import compare, goodput, style
@@ -89,7 +89,7 @@ def _rows(axes: Axes, lines: Sequence[Line]) -> None:
         if line.row.paper is not None:
             axes.plot(line.row.paper, place, "D", color=style.INK, markersize=5)
         edge = max(figure.most, line.row.paper or 0.0)
-        axes.annotate(f"{figure.median:.3g}", (edge, place), xytext=(7, 0), textcoords="offset points", va="center")
+        axes.annotate(number(figure.median), (edge, place), xytext=(7, 0), textcoords="offset points", va="center")
     axes.set_yticks(range(len(lines)), [line.row.what for line in lines], fontsize=8.5)
     axes.set_ylim(len(lines) - 0.4, -0.6)
     widest = max(max(line.figure.most if line.figure else 0.0, line.row.paper or 0.0) for line in lines)

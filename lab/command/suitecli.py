@@ -28,7 +28,7 @@ def run_suite(
         list[str] | None,
         typer.Argument(
             metavar="[PATH|NAME]...",
-            help=f"files, directories, or names below scenarios/; none: all there but scenarios/{suite.APART}",
+            help=f"files, directories, or names below scenarios/; none: all but {' and '.join(suite.APART)}",
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
@@ -56,7 +56,7 @@ def run_suite(
         made = suite.Suite(results_dir, bar, progress.teller(bar), target, context.obj, again)
         result = suitereport.run(made, planned, name, err)
     suitereport.show(result, out)
-    if paper.concerns([entry.name for entry in result.entries]):
+    if paper.book_of(entry.name for entry in result.entries):
         out.print(f"The paper's figures: {paper.write(result.directory)[0]}", soft_wrap=True)
     if result.status:
         raise typer.Exit(result.status)

@@ -36,8 +36,7 @@ def run(made: Suite, planned: Sequence[Loaded], name: str, err: Console) -> Suit
 
 def write(result: SuiteResult) -> Path:
     """Write index.html, junit.xml and suite.json into the suite's directory; returns the page."""
-    result.directory.mkdir(parents=True, exist_ok=True)
-    (result.directory / "suite.json").write_text(json.dumps(as_json(result), indent=1) + "\n", encoding="utf-8")
+    write_json(result)
     (result.directory / "junit.xml").write_text(_junit(result), encoding="utf-8")
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -56,6 +55,12 @@ def write(result: SuiteResult) -> Path:
     page = result.directory / "index.html"
     page.write_text(text, encoding="utf-8")
     return page
+
+
+def write_json(result: SuiteResult) -> None:
+    """Write suite.json into the suite's directory."""
+    result.directory.mkdir(parents=True, exist_ok=True)
+    (result.directory / "suite.json").write_text(json.dumps(as_json(result), indent=1) + "\n", encoding="utf-8")
 
 
 def _comparisons(result: SuiteResult) -> list[tuple[str, str, list[str]]]:

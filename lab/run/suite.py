@@ -19,8 +19,8 @@ from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError
 
 SCENARIOS = HOME / "scenarios"
-APART = "scale"
-"""Directory below `scenarios/` whose scenarios run only when they are named: each takes a machine for itself."""
+APART = ("scale", "paper-scale")
+"""Directories below `scenarios/` whose scenarios run only when they are named: they take a machine for themselves."""
 
 _SUFFIXES = (".yaml", ".yml")
 
@@ -38,6 +38,7 @@ class SuiteEntry:
     verdicts: tuple[Verdict, ...] = ()
     trouble: str = ""  # why it broke off, or why it says nothing about the network
     title: str = ""
+    rtt: float = 0.0  # base round trip, seconds
 
     @property
     def label(self) -> str:
@@ -100,7 +101,7 @@ def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
     ScenarioError names a word that is nothing of these. A directory's files come by name, those in it first.
     """
     if not words:
-        return [path for path in _below(home) if path.relative_to(home).parts[0] != APART]
+        return [path for path in _below(home) if path.relative_to(home).parts[0] not in APART]
     paths: list[Path] = []
     for word in words:
         found = list(_files(word, home))
@@ -174,6 +175,7 @@ class Suite:
     target: str | None = None
     run_dir: Path = RUN_DIR
     again: int = 0  # how often a run that was invalid is run once more
+    report: bool = True  # whether every run has a page of its own
     result: SuiteResult | None = None  # of the runs so far, also when they were interrupted
 
     def run(self, planned: Sequence[Loaded], name: str = "suite") -> SuiteResult:
@@ -189,7 +191,7 @@ class Suite:
             what = f"{loaded.scenario.name}, seed {loaded.scenario.seed}"
             self.say(f"{number} of {len(planned)}: {what}")
             for attempt in range(self.again + 1):
-                entry = self._one(loaded, result.directory / "runs")
+                entry = self.one(loaded, result.directory / "runs")
                 _forget()
                 self.say(f"{what}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
                 result.entries.append(entry)
@@ -197,11 +199,14 @@ class Suite:
                     break
                 result.entries.pop()
 
-    def _one(self, loaded: Loaded, parent: Path) -> SuiteEntry:
+    def one(self, loaded: Loaded, parent: Path) -> SuiteEntry:
+        """Run one scenario; what becomes of it, whatever that is. Interrupted ends it."""
         began = time.monotonic()
         asked = loaded.scenario
         try:
-            outcome = runner.run_scenario(loaded, parent, self.progress, self.say, self.target, self.run_dir)
+            outcome = runner.run_scenario(
+                loaded, parent, self.progress, self.say, self.target, self.run_dir, self.report
+            )
         except Interrupted:
             raise
         except (RunError, TopoError) as error:
@@ -219,6 +224,7 @@ class Suite:
             tuple(outcome.verdicts),
             outcome.trouble or invalid,
             asked.title,
+            outcome.measures.rtt,
         )
 
 

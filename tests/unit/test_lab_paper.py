@@ -4,11 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.experiments.paper.book import SuiteRun, hold
-from mrclab.experiments.paper.figures import Experiment, FigureRow, load
+from mrclab.experiments.paper.book import SECONDS, SuiteRun, hold
+from mrclab.experiments.paper.figures import AT_SPEED, FILE, Experiment, FigureRow, load
 from mrclab.lab.scenario import scenario
 
-SCENARIOS = Path(__file__).parents[2] / "scenarios" / "paper"
+ROOT = Path(__file__).parents[2] / "scenarios"
+SCENARIOS = ROOT / "paper"
+BOOKS = {FILE: SCENARIOS, AT_SPEED: ROOT / "paper-scale"}
+EVERY = [(book, experiment) for book in BOOKS for experiment in load(book)]
 
 
 def terms(row: FigureRow) -> list[tuple[str, str]]:
@@ -16,22 +19,24 @@ def terms(row: FigureRow) -> list[tuple[str, str]]:
     return [(word.partition(".")[0], word.partition(".")[2]) for word in words]
 
 
-@pytest.mark.parametrize("experiment", load(), ids=lambda e: e.scenario)
-def test_every_row_names_a_variant_and_an_expectation_of_its_scenario(experiment: Experiment) -> None:
-    loaded = scenario.load(SCENARIOS / f"{experiment.scenario}.yaml")
+@pytest.mark.parametrize(("book", "experiment"), EVERY, ids=lambda given: getattr(given, "scenario", given.__class__))
+def test_every_row_names_a_variant_and_an_expectation_of_its_scenario(book: Path, experiment: Experiment) -> None:
+    loaded = scenario.load(BOOKS[book] / f"{experiment.scenario}.yaml")
     named = {run.variant: {entry.name for entry in run.scenario.expect} for run in loaded.runs}
     for row in experiment.rows:
         for variant, expectation in terms(row):
-            assert expectation in named[variant], row.ours
+            assert expectation.removesuffix(SECONDS) in named[variant], row.ours
     assert set(experiment.over_time) <= set(named)
 
 
-def test_every_scenario_of_the_paper_has_its_experiment() -> None:
-    assert {path.stem for path in SCENARIOS.glob("*.yaml")} == {experiment.scenario for experiment in load()}
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_every_scenario_of_the_paper_has_its_experiment(book: Path) -> None:
+    assert {path.stem for path in BOOKS[book].glob("*.yaml")} == {experiment.scenario for experiment in load(book)}
 
 
-def test_no_experiment_is_missing_and_they_come_in_order() -> None:
-    assert [experiment.scenario[:3] for experiment in load()] == [f"e{number:02d}" for number in range(1, 17)]
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_no_experiment_is_missing_and_they_come_in_order(book: Path) -> None:
+    assert [experiment.scenario[:3] for experiment in load(book)] == [f"e{number:02d}" for number in range(1, 17)]
 
 
 @pytest.mark.parametrize("name", ["e14-bad-paths", "e16-localisation"])
@@ -96,3 +101,11 @@ def test_without_runs_an_experiment_is_missing() -> None:
     (chapter,) = hold([], [experiment()])
     assert {line.state for line in chapter.lines} == {"missing"}
     assert chapter.state == "missing"
+
+
+def test_figures_at_speed_are_told_in_the_paper_s_units() -> None:
+    figures = {("", "rate"): 1e11, ("", "gap-seconds"): 2.5e-6, ("", "time"): 0.001}
+    assert FigureRow(what="", ours=".rate", unit="Gb/s").value(figures) == pytest.approx(800)
+    assert FigureRow(what="", ours=".gap-seconds", unit="µs").value(figures) == pytest.approx(2.5)
+    assert FigureRow(what="", ours=".time", unit="Gb/s", moved=25_000_000).value(figures) == pytest.approx(200)
+    assert FigureRow(what="", ours=".rate / .time").value(figures) == pytest.approx(1e14)

@@ -52,13 +52,14 @@ def test_words_are_files_directories_or_names_below_scenarios(home):
         suite.find(["papier"], home)
 
 
-def test_what_takes_a_machine_for_itself_runs_only_when_it_is_named(home):
-    path = home / suite.APART / "huge.yaml"
+@pytest.mark.parametrize("apart", suite.APART)
+def test_what_takes_a_machine_for_itself_runs_only_when_it_is_named(home, apart):
+    path = home / apart / "huge.yaml"
     path.parent.mkdir()
     path.write_text(TEXT.replace("NAME", "huge"))
     assert names(suite.find([], home)) == ["a", "b", "e1", "e2"]
-    assert names(suite.find([suite.APART], home)) == names(suite.find(["scale/huge"], home)) == ["huge"]
-    assert (suite.SCENARIOS / suite.APART).is_dir()
+    assert names(suite.find([apart], home)) == names(suite.find([f"{apart}/huge"], home)) == ["huge"]
+    assert (suite.SCENARIOS / apart).is_dir()
 
 
 def test_mistakes_of_all_files_are_said_together(home):

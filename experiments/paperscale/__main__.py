@@ -1,0 +1,51 @@
+"""`make paper-scale`: the paper's experiments at its own speed, curves of what it could not try, and one page of both.
+
+Everything runs in virtual time, without root. What is done already is not done again: an end at any moment costs the
+run under way. Exit status 1 where a figure differs from the paper's and the page does not say why, or a run broke off.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mrclab.experiments.paper import page
+from mrclab.experiments.paperscale import curves, table
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run what is missing, write the page, say what differs; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="make paper-scale", description=__doc__)
+    parser.add_argument("names", nargs="*", help="experiments to run, such as e02; none: all, and the curves")
+    parser.add_argument("--results", type=Path, default=Path("results/paper-scale"), help="where runs are kept")
+    parser.add_argument("--page", type=Path, help="where a copy of the page goes")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that run the curves")
+    asked = parser.parse_args(words)
+    directory: Path = asked.results
+    table.run(table.planned(asked.names), directory, _say)
+    place = directory / page.AT_ITS_SPEED.name
+    place.mkdir(exist_ok=True)
+    sweeps = () if asked.names else curves.SWEEPS
+    rows = [curves.run(sweep, directory / "curves", asked.workers, _say) for sweep in sweeps]
+    made = [curves.appendix(sweep, mine, place) for sweep, mine in zip(sweeps, rows, strict=True)]
+    written, chapters = page.write(directory, appendices=made)
+    if asked.page:
+        shutil.copytree(place, asked.page, dirs_exist_ok=True)
+    _say(f"Page: {written}")
+    wrong = [f"{c.experiment.scenario}: {line.row.what}" for c in chapters for line in c.lines if line.unexplained]
+    wrong += [f"{c.experiment.scenario}: {line.row.what} was not measured" for c in chapters for line in c.lines
+              if line.state == "missing" and c.experiment.scenario.startswith(tuple(asked.names))]  # fmt: skip
+    for text in wrong:
+        _say(f"nobody says why: {text}")
+    return 1 if wrong else 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""What the paper could not try: campaigns over one field each, and a curve of what came of them.
+
+Runs are those of `mrclab campaign`: a row is kept when its run is done, and no run is done twice.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from mrclab.experiments.campaign import journal, plan, work
+from mrclab.experiments.paper.book import number
+from mrclab.experiments.paper.page import Appendix
+from mrclab.experiments.paperscale.table import SCENARIOS
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.scenario import Loaded
+
+Rows = Sequence[journal.Row]
+_SEEDS = (1, 2)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure of a run: an expectation, and what it is multiplied by to be in the unit."""
+
+    label: str
+    expectation: str  # its kind, and its name in brackets
+    unit: str
+    factor: float = 1.0
+    minus: str = ""  # an expectation from which the figure is the distance
+
+    def of(self, row: journal.Row) -> float | None:
+        """The figure, or None where the run gave none."""
+        values = [row["verdicts"].get(name, {}).get("value") for name in (self.expectation, self.minus) if name]
+        return None if None in values else float(self.factor * (values[0] - sum(values[1:])))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One campaign, what of it is drawn, and what is said of it."""
+
+    name: str  # of the scenario below curves/, and of the picture
+    title: str
+    said: str
+    swept: Mapping[str, Sequence[Any]]  # dotted path → values
+    x: Callable[[Mapping[str, Any]], float]  # of a run's values
+    x_label: str
+    drawn: Measured
+    told: Sequence[Measured]
+    lines: Callable[[Mapping[str, Any]], str] = lambda _: ""  # which curve a run belongs to
+    seeds: Sequence[int] = _SEEDS
+    logarithmic: bool = True
+
+
+def cables(planes: int, t0s: int, t1s: int) -> list[str]:
+    """All T0–T1 cables of a fabric in an order drawn once and for all, so that more of them include the fewer."""
+    names = [
+        f"t0-p{plane}-{t0}/t1-p{plane}-{t1}"
+        for plane in range(1, planes + 1)
+        for t0 in range(1, t0s + 1)
+        for t1 in range(1, t1s + 1)
+    ]
+    random.Random("links at once").shuffle(names)
+    return names
+
+
+def _count(path: str) -> Callable[[Mapping[str, Any]], float]:
+    return lambda values: float(len(values[path]))
+
+
+LOST = Measured("packets lost per QP", "lost (lost-per-qp)", "packets")
+SWEEPS = (
+    Sweep(
+        "links-at-once",
+        "How many links may fail at once until a job feels it",
+        "Eight NICs of 8 × 100 Gb/s in two T0 groups reduce 2 MiB in a ring, each step across a T1. Some of the "
+        "128 T0–T1 links lose carrier in the middle of an iteration, which no sender is told. Drawn: by how "
+        "much that iteration takes longer than the one before, which is what a job of any length feels of it; in the "
+        "table the next one too, which has fewer links and knows which.",
+        {"faults.cut.links": [cables(8, 2, 8)[:n] for n in (1, 4, 8, 16, 32, 48, 64)]},
+        _count("faults.cut.links"),
+        "T0–T1 links that fail at once, of 128",
+        Measured("what the iteration takes longer", "completion (during)", "µs", 1e6, "completion (before)"),
+        (
+            Measured("the next one, longer", "completion (after)", "µs", 1e6, "completion (before)"),
+            LOST,
+            Measured("an undisturbed iteration", "completion (before)", "µs", 1e6),
+        ),
+    ),
+    Sweep(
+        "evs",
+        "EV count against detection",
+        "One QP of 8 × 100 Gb/s; eight of the 32 T0–T1 links of its first plane lose carrier, which only losses "
+        "tell. With more EVs each has its turn more seldom, so that the last dead one is found later; but fewer "
+        "packets are lost on each. What an EV takes in memory is on the page of [large fabrics](../scale.md#what-"
+        "an-object-takes): some 1,070 bytes in each QP that has used it.",
+        {"transport.ev_profile.active_per_plane": [4, 8, 12, 16, 24, 32]},
+        lambda values: 8.0 * values["transport.ev_profile.active_per_plane"],
+        "EVs of the QP, in eight planes",
+        Measured("until the last dead EV is out", "detect (last)", "RTT"),
+        (
+            Measured("until the first is out", "detect (first)", "RTT"),
+            Measured("packets lost", "lost (lost)", "packets"),
+            Measured("goodput after the failure", "goodput (rate)", "Gb/s", 8e-9),
+        ),
+    ),
+    Sweep(
+        "trimming",
+        "Trimming on and off",
+        "Some NICs of 4 × 100 Gb/s send 1 MiB each to one, all at once. Drawn: when the last of them is done, "
+        "over the least time that the receiver's links take for so many bytes. Without trimming a full queue "
+        "drops, and the sender has to find out by itself.",
+        {
+            "traffic.incast.from": [[f"h{n}" for n in range(9, 9 + degree)] for degree in (2, 4, 8, 16, 24)],
+            "fabric.trimming": [True, False],
+        },
+        _count("traffic.incast.from"),
+        "senders",
+        Measured("the last is done", "completion (last)", "µs", 1e6),
+        (
+            Measured("half of them are done", "completion (half)", "µs", 1e6),
+            Measured("trimmed", "trims (trimmed)", "packets"),
+            Measured("dropped by full queues", "drops (dropped)", "packets"),
+            Measured("sent again", "retransmitted (again)", "% of packets", 100),
+        ),
+        lines=lambda values: "trimming" if values["fabric.trimming"] else "no trimming",
+        seeds=(1,),
+    ),
+    Sweep(
+        "clustermapper",
+        "What Clustermapper adds",
+        "One QP of 4 × 100 Gb/s, whose receiver's NIC–T0 cable in one plane loses some of the packets: all paths "
+        "of the plane cross it, which MRC alone cannot heal. With Clustermapper's denylist the plane is given up "
+        "once the cable is named, which takes the longer, the less it loses. Drawn: goodput of the 2.3 ms after "
+        "the fault.",
+        {"faults.hurt.rate": ["0.2%", "1%", "5%", "20%"], "mapper.deny": [False, True]},
+        lambda values: float(str(values["faults.hurt.rate"]).rstrip("%")),
+        "packets that the cable loses, %",
+        Measured("goodput", "goodput (rate)", "Gb/s", 8e-9),
+        (
+            Measured("goodput of the last 500 µs", "goodput (settled)", "Gb/s", 8e-9),
+            Measured("lost in the last 500 µs", "lost (lost-then)", "packets"),
+            Measured("99 % of messages within", "completion (tail)", "µs", 1e6),
+        ),
+        lines=lambda values: "with denylist" if values["mapper.deny"] else "MRC alone",
+        seeds=(1,),
+    ),
+)
+
+
+def _scenario(sweep: Sweep) -> Loaded:
+    return scenario.load(SCENARIOS / "curves" / f"{sweep.name}.yaml")
+
+
+def run(sweep: Sweep, directory: Path, workers: int, say: Callable[[str], None]) -> Rows:
+    """Do what has no row yet; all rows."""
+    planned = plan.make(_scenario(sweep), sweep.seeds, sweep.swept)
+    table = journal.Journal(directory / sweep.name)
+    table.open(planned)
+    done = table.done()
+    left = [job for job in planned if job.key not in done]
+    for count, (job, row) in enumerate(work.rows(iter(left), workers), 1):
+        table.append(row)
+        say(f"{sweep.name}, {count} of {len(left)}: seed {job.seed}, {row['state']} {row['trouble']}".rstrip())
+    wanted = {job.key for job in planned}
+    return [row for row in table.rows if journal.key_of(row) in wanted]
+
+
+def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
+    """Draw a campaign, and tell its figures."""
+    from mrclab.lab.report.plots import compare  # noqa: PLC0415 - Matplotlib takes a second to load
+
+    groups = _groups(sweep, [row for row in rows if row["state"] in {"held", "failed"}])
+    names = list(dict.fromkeys(line for line, _ in groups))
+    curves = []
+    for name in names:
+        points = [
+            (x, found) for (line, x), mine in groups.items() if line == name if (found := _all(sweep.drawn, mine))
+        ]
+        curves.append(
+            compare.Curve(
+                name,
+                [x for x, _ in points],
+                [median(found) for _, found in points],
+                [min(found) for _, found in points],
+                [max(found) for _, found in points],
+            )
+        )
+    path = place / f"{sweep.name}.png"
+    y_label = f"{sweep.drawn.label}, {sweep.drawn.unit}"
+    compare.lines(curves, path, sweep.x_label, y_label, sweep.logarithmic)
+    told = (sweep.drawn, *sweep.told)
+    columns = [sweep.x_label, *([""] if any(names) else []), *(f"{one.label}, {one.unit}" for one in told)]
+    table = [
+        [number(x), *([line] if any(names) else []), *(_text(_all(one, mine)) for one in told)]
+        for (line, x), mine in groups.items()
+    ]
+    return Appendix(sweep.title, sweep.said, path, columns, table)
+
+
+def _groups(sweep: Sweep, rows: Rows) -> dict[tuple[str, float], list[journal.Row]]:
+    """Runs by curve and place on it, whatever their seed."""
+    found: dict[tuple[str, float], list[journal.Row]] = {}
+    for row in rows:
+        found.setdefault((sweep.lines(row["values"]), sweep.x(row["values"])), []).append(row)
+    return dict(sorted(found.items()))
+
+
+def _all(one: Measured, rows: Rows) -> list[float]:
+    return [value for row in rows if (value := one.of(row)) is not None]
+
+
+def _text(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
+    spread = f" ({number(min(values))} … {number(max(values))})" if max(values) > min(values) else ""
+    return f"{number(median(values))}{spread}"

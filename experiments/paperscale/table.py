@@ -1,0 +1,81 @@
+"""The runs of the page's table: each once, with its history; a run is done when its line is there.
+
+`entries.jsonl` has a line per finished run, under a digest of its scenario: an end at any moment
+costs the run under way, and a scenario that was changed is run again.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab.expectations import Verdict
+from mrclab.lab.report import suitereport
+from mrclab.lab.report.differences import values_of
+from mrclab.lab.run import suite
+from mrclab.lab.run.suite import Suite, SuiteEntry, SuiteResult
+from mrclab.lab.scenario.scenario import Loaded
+
+SCENARIOS = suite.SCENARIOS / "paper-scale"
+_ENTRIES, _RUNS = "entries.jsonl", "runs"
+_NOT_COMPARED = {"title", "description", "variants"}
+
+
+def planned(names: Sequence[str] = ()) -> list[Loaded]:
+    """Every run of the table, or those of the experiments whose names begin so."""
+    loaded = suite.load_all(sorted(SCENARIOS.glob("*.yaml")))
+    return suite.runs(one for one in loaded if not names or one.base_name.startswith(tuple(names)))
+
+
+def run(runs: Sequence[Loaded], directory: Path, say: Callable[[str], None]) -> None:
+    """Do the runs that have no line, and write suite.json of all that have one."""
+    directory.mkdir(parents=True, exist_ok=True)
+    done = _read(directory)
+    made = Suite(directory, lambda *_: None, say, report=False)
+    for number, loaded in enumerate(runs, 1):
+        if digest(loaded) in done:
+            continue
+        say(f"{number} of {len(runs)}: {loaded.scenario.name}")
+        entry = made.one(loaded, directory / _RUNS)
+        say(f"{loaded.scenario.name}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
+        if entry.state != "broken":
+            append(directory, loaded, entry)
+            done[digest(loaded)] = entry
+    found = [done[digest(loaded)] for loaded in planned() if digest(loaded) in done]
+    suitereport.write_json(SuiteResult(directory, found))
+
+
+def digest(loaded: Loaded) -> str:
+    """What names a run: all of its scenario that decides what happens and what is asked of it."""
+    told = {**values_of(loaded.scenario, _NOT_COMPARED), "name": loaded.scenario.name}
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def append(directory: Path, loaded: Loaded, entry: SuiteEntry) -> None:
+    """Keep a finished run; it is on the disk when this returns."""
+    assert entry.directory is not None
+    told = {**asdict(entry), "directory": str(entry.directory.absolute().relative_to(directory.absolute()))}
+    with (directory / _ENTRIES).open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"digest": digest(loaded), "entry": told}) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(directory: Path) -> dict[str, SuiteEntry]:
+    """Runs that are done, by digest; a line that was torn is none."""
+    path, found = directory / _ENTRIES, {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            told = json.loads(line)
+        except ValueError:
+            continue
+        found[str(told["digest"])] = _entry(told["entry"], directory)
+    return found
+
+
+def _entry(told: dict[str, Any], directory: Path) -> SuiteEntry:
+    verdicts = tuple(Verdict(**verdict) for verdict in told["verdicts"])
+    return SuiteEntry(**{**told, "verdicts": verdicts, "directory": directory / told["directory"]})
