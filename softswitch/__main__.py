@@ -132,6 +132,7 @@ def serve(args: argparse.Namespace, switch: SoftSwitch) -> RuntimeServer | None:
 def prepare(program: str = "") -> None:
     """Import what a switch imports when it needs it, and compile a program (a path): for switches that are forked."""
     from mrclab.softswitch.p4runtime import server  # noqa: PLC0415 - grpc is not for those that serve none
+    from mrclab.softswitch.p4runtime.messages import lean  # noqa: F401, PLC0415
     from mrclab.softswitch.pipeline import compile_program  # noqa: PLC0415
     from mrclab.softswitch.process import control_socket, realtime  # noqa: F401, PLC0415
 

@@ -90,6 +90,7 @@ Results = Annotated[Path, typer.Option(help="where result directories go")]
 _BENCHMARKS = {
     "host": "mrclab.bench.host",
     "controller": "mrclab.bench.controller",
+    "lab": "mrclab.bench.lab",
     "switch": "mrclab.bench.switch",
     "verbs": "mrclab.bench.verbs",
     "sim": "mrclab.bench.sim",
@@ -246,7 +247,7 @@ def doctor(
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def bench(
-    part: Annotated[str, typer.Argument(help="host, controller, switch, verbs or sim; all where it is left out")] = "",
+    part: Annotated[str, typer.Argument(help="host, controller, lab, switch, verbs or sim; all where left out")] = "",
     options: Annotated[list[str] | None, typer.Argument(help="options of that benchmark, e.g. --help")] = None,
 ) -> None:
     """Measure how fast the parts of the lab are on this machine."""

@@ -212,6 +212,12 @@ def namespaces(base: Path = BASE) -> list[str]:
     return list(_read(path).namespaces) if path.exists() else []
 
 
+def recorded(base: Path = BASE) -> list[int]:
+    """Pids of the processes that the run has started, itself left out; none where there is no run."""
+    path = base / _STATE_FILE
+    return [int(pid) for pid in _read(path).processes] if path.exists() else []
+
+
 def running(base: Path = BASE) -> int | None:
     """Pid of the lab that runs, None where none does."""
     if not base.exists():
