@@ -229,6 +229,14 @@ class FabricSpec(_Strict):
         return SAMPLE_INTERVAL * self.looks
 
     @property
+    def quiet(self) -> float:
+        """Seconds after which a run has been told all: each host's last sample, and which process is dead.
+
+        Three samples of a host that is watched; very many hosts, which are looked at more seldom, have one more each.
+        """
+        return SAMPLE_INTERVAL * (self.looks + 2 * self.pace)
+
+    @property
     def interface_mtu(self) -> int:
         """MTU of every port, bytes."""
         return self.path_mtu + MTU_HEADROOM

@@ -5,11 +5,11 @@ An element is a switch, a cable, a whole plane, or one path between two hosts. I
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mrclab.topo.model import Fabric, Host, Link, UnknownName
+from mrclab.topo.model import Fabric, Link, UnknownName
 from mrclab.topo.nodeconfig import DenyRule
 
 ElementKind = Literal["t0", "t1", "fabric-link", "nic-link", "plane", "path"]
@@ -54,68 +54,98 @@ def link_element(link: Link) -> Element:
 
 def rules(fabric: Fabric, what: Element, reason: str) -> dict[str, tuple[DenyRule, ...]]:
     """Deny rules by host that keep all traffic off `what`; hosts that it does not concern are left out."""
-    found = {host.name: tuple(_rules_of(fabric, host, what, reason)) for host in fabric.hosts}
-    return {name: some for name, some in found.items() if some}
+    if what.kind == "path":
+        source, rule = _path_rule(fabric, what, reason)
+        return {source: (rule,)}
+    others, near, within = _rules_of(fabric, what, reason)
+    found: dict[str, tuple[DenyRule, ...]] = dict.fromkeys(fabric.host_names, (others,))
+    found.update(dict.fromkeys(within, (near,)))
+    return found
 
 
-def _rules_of(fabric: Fabric, host: Host, what: Element, reason: str) -> Iterable[DenyRule]:
+def _rules_of(fabric: Fabric, what: Element, reason: str) -> tuple[DenyRule, DenyRule, Iterable[str]]:
+    """The rule of most hosts, and another one with the names of those that it is for."""
+
     def rule(plane: int, **fields: int) -> DenyRule:
         return DenyRule(plane=plane, **fields, element=what.name, reason=reason)
 
     match what.kind:
-        case "plane":
-            yield rule(int(what.name.split()[1]))
         case "t0":
             switch = fabric.switch(what.name)
-            yield rule(switch.plane) if host.group == switch.number else rule(switch.plane, group=switch.number)
-        case "t1":
-            switch = fabric.switch(what.name)
-            yield rule(switch.plane, uplink=switch.number)
+            others = rule(switch.plane, group=switch.number)
+            return others, rule(switch.plane), _members(fabric, switch.number)
         case "fabric-link":
             link = fabric.link(what.name)
             group, uplink = fabric.switch(link.a.node).number, fabric.switch(link.b.node).number
-            mine = host.group == group
-            yield rule(link.plane, uplink=uplink) if mine else rule(link.plane, uplink=uplink, group=group)
+            others = rule(link.plane, uplink=uplink, group=group)
+            return others, rule(link.plane, uplink=uplink), _members(fabric, group)
         case "nic-link":
             link = fabric.link(what.name)
             end = fabric.host(link.a.node)
-            mine = host.name == end.name
-            yield rule(link.plane) if mine else rule(link.plane, group=end.group, downlink=end.downlink)
-        case "path":
-            yield from _path_rule(fabric, host, what, reason)
+            return rule(link.plane, group=end.group, downlink=end.downlink), rule(link.plane), [end.name]
+        case "t1":
+            switch = fabric.switch(what.name)
+            others = rule(switch.plane, uplink=switch.number)
+        case _:
+            others = rule(int(what.name.split()[1]))
+    return others, others, ()
 
 
-def _path_rule(fabric: Fabric, host: Host, what: Element, reason: str) -> Iterable[DenyRule]:
+def _members(fabric: Fabric, group: int) -> Sequence[str]:
+    """Names of the hosts of a T0 group."""
+    down = fabric.spec.hosts_per_t0
+    return fabric.host_names[(group - 1) * down : group * down]
+
+
+def _path_rule(fabric: Fabric, what: Element, reason: str) -> tuple[str, DenyRule]:
+    """The host that has the path, and its rule."""
     source, destination, plane, uplink = _path_fields(what.name)
-    if host.name == source:
-        end = fabric.host(destination)
-        yield DenyRule(
-            plane=plane,
-            uplink=uplink or None,
-            group=end.group,
-            downlink=end.downlink,
-            element=what.name,
-            reason=reason,
-        )
+    end = fabric.host(destination)
+    rule = DenyRule(
+        plane=plane, uplink=uplink or None, group=end.group, downlink=end.downlink, element=what.name, reason=reason
+    )
+    return source, rule
 
 
 def cut_off(fabric: Fabric, denied: Mapping[str, Iterable[DenyRule]]) -> list[tuple[str, str]]:
-    """Pairs of hosts that rules leave without any path, as (source, destination)."""
+    """Pairs of hosts that rules leave without any path, as (source, destination).
+
+    Costs what pairs there are, and else as much as there are hosts: the rules of most are alike, and say nothing of
+    single destinations.
+    """
+    known: dict[tuple[int, tuple[DenyRule, ...]], list[str]] = {}
     pairs = []
-    for source in fabric.hosts:
-        mine = list(denied.get(source.name, ()))
-        if not mine:
-            continue
-        for destination in fabric.hosts:
-            paths = fabric.paths(source.name, destination.name)
-            if destination != source and all(_covered(mine, path, destination) for path in paths):
-                pairs.append((source.name, destination.name))
+    for source in sorted(denied, key=lambda name: (fabric.group(name), len(name), name)):
+        mine, group = tuple(denied[source]), fabric.group(source)
+        if len({rule.plane for rule in mine}) < fabric.planes:
+            continue  # a plane is free
+        if (group, mine) not in known:
+            known[group, mine] = list(_unreachable(fabric, group, mine))
+        pairs += [(source, name) for name in known[group, mine] if name != source]
     return pairs
 
 
-def _covered(rules_of_host: list[DenyRule], path: tuple[int, int], destination: Host) -> bool:
-    plane, uplink = path
-    return any(rule.covers(plane, uplink, destination.group, destination.downlink) for rule in rules_of_host)
+def _unreachable(fabric: Fabric, own: int, mine: Sequence[DenyRule]) -> Iterable[str]:
+    """Hosts that a host of the group `own` with these rules has no path to."""
+    for group in range(1, fabric.spec.t0s + 1):
+        here = [rule for rule in mine if rule.group in {None, group}]
+        uplinks = {0} if group == own else set(range(1, fabric.uplinks + 1))
+        names = _members(fabric, group)
+        if _all_denied(fabric, uplinks, [rule for rule in here if rule.downlink is None]):
+            yield from names
+            continue
+        for downlink in sorted({rule.downlink for rule in here if rule.downlink is not None}):
+            if _all_denied(fabric, uplinks, [rule for rule in here if rule.downlink in {None, downlink}]):
+                yield names[downlink - 1]
+
+
+def _all_denied(fabric: Fabric, uplinks: set[int], about: Sequence[DenyRule]) -> bool:
+    """Whether rules about a destination leave none of these uplinks in any plane."""
+    for plane in range(1, fabric.planes + 1):
+        denied = {rule.uplink for rule in about if rule.plane == plane}
+        if None not in denied and not uplinks <= denied:
+            return False
+    return True
 
 
 def _plane(fabric: Fabric, number: int) -> Element:

@@ -29,7 +29,6 @@ _LATE = 0.01  # seconds: the run writes down when it was woken up later than thi
 # In times between two samples of a host:
 _LONGEST_REST = 1  # between two looks at faults that go on by themselves, and at what people see
 _LINGER_POLL = 2  # between two looks at the EVs
-_QUIET = 3  # after the last event: every process writes its last sample, one that dies is seen dead
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Run:
         finally:
             self._hearing.close()
         self._time_line.prove_healed()
-        self._world.pause(_QUIET * self._unit)
+        self._world.pause(self._world.fabric.spec.quiet)
         record_counters(self._world)
 
     def _heal(self) -> None:
@@ -280,7 +279,7 @@ def _collected(
                 say(trouble)
                 with contextlib.suppress(RunError):  # what else ends now says nothing new
                     world.record("run.broken", why=trouble)
-                    world.pause(_QUIET * loaded.fabric.spec.sample_interval)
+                    world.pause(loaded.fabric.spec.quiet)
             except KeyboardInterrupt:
                 trouble, interrupted = "it was interrupted", True
                 with contextlib.suppress(RunError):

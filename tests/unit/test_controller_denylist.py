@@ -1,14 +1,16 @@
 """Elements by name, the paths they concern, and what hosts are told."""
 
 import itertools
+import random
 from pathlib import Path
 
 import pytest
 
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.denylist import DenyError, Denylist
-from mrclab.controller.health.elements import Element, element, rules
+from mrclab.controller.health.elements import Element, cut_off, element, rules
 from mrclab.topo.model import Fabric, UnknownName
+from mrclab.topo.nodeconfig import DenyRule
 from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec(planes=3, t0s=3, t1s=2, hosts_per_t0=2))
@@ -87,6 +89,30 @@ def test_rules_deny_exactly_the_paths_that_cross_the_element(what: str) -> None:
 def test_one_path_is_denied_for_its_source_only() -> None:
     told = rules(FABRIC, element(FABRIC, "h1>h3 p2 u1"), "")
     assert denied_paths(told) == {("h1", "h3", 2, 1)}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_pairs_that_rules_cut_off_are_those_whose_every_path_is_denied(seed: int) -> None:
+    rng = random.Random(seed)
+    names = [*(s.name for s in FABRIC.switches), *(c.name for c in FABRIC.links), "p1", "p2", "p3", "h1>h3 p2 u1"]
+    told: dict[str, tuple[DenyRule, ...]] = {}
+    for name in rng.sample(names, 14 + 2 * seed):
+        for host, some in rules(FABRIC, element(FABRIC, name), "").items():
+            told[host] = told.get(host, ()) + some
+    denied = denied_paths(told)  # type: ignore[arg-type]
+    pairs = [(one.name, other.name) for one in FABRIC.hosts for other in FABRIC.hosts if one != other]
+    every = {pair: {(*pair, *path) for path in FABRIC.paths(*pair)} for pair in pairs}
+    assert sorted(cut_off(FABRIC, told)) == sorted(pair for pair in pairs if every[pair] <= denied)
+
+
+def test_an_element_of_the_papers_fabric_is_denied_without_going_over_pairs_of_hosts() -> None:
+    paper = Fabric(FabricSpec(planes=8, t0s=512, t1s=256, hosts_per_t0=256))
+    denylist = Denylist(paper)
+    assert denylist.deny(element(paper, "t1-p1-6"), "", "operator")
+    assert denylist.deny(element(paper, "h9-p2"), "", "operator")
+    told = denylist.by_host()
+    assert len(told) == 131_072
+    assert [len(told[name]) for name in ("h1", "h9", "h131072")] == [2, 2, 2]
 
 
 def test_nothing_may_be_denied_that_leaves_a_pair_without_a_path() -> None:

@@ -77,6 +77,14 @@ def test_every_mistake_is_said_at_once():
     assert all(word in str(caught.value) for word in ("fabric.planes", "fabric.t0s", "fabric.typo"))
 
 
+def test_a_run_waits_for_one_more_sample_of_very_many_hosts_and_for_three_of_few():
+    few = {"planes": 8, "t0s": 32, "t1s": 16, "hosts_per_t0": 32, "link": {"rate": "100 Gb/s", "delay": "600ns"}}
+    small, large = load(few), load({**few, "t0s": 512, "t1s": 256, "hosts_per_t0": 256})
+    assert small.quiet == pytest.approx(3 * small.sample_interval)
+    assert large.quiet == pytest.approx(large.sample_interval + 2 * small.sample_interval)
+    assert load({}).quiet == pytest.approx(0.3)
+
+
 class Outer(BaseModel):
     model_config = ConfigDict(extra="forbid")
     fabric: FabricSpec
