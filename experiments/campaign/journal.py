@@ -108,13 +108,15 @@ def _plain(value: Any) -> Any:
 
 
 def write_parquet(directory: Path) -> Path | None:
-    """Write all rows as one Parquet file; None where pyarrow, the extra `campaign`, is not installed."""
+    """Write all rows as one Parquet file, in the order of what they ran; None where pyarrow, an extra, is missing."""
     if importlib.util.find_spec("pyarrow") is None:
         return None
     import pyarrow  # noqa: PLC0415 - an extra
     from pyarrow import parquet  # noqa: PLC0415
 
-    rows = [flat(row) for row in read(directory)]
+    # Rows stand in the journal as they came, which is another order every time.
+    ordered = sorted(read(directory), key=lambda row: (row["variant"], json.dumps(row["values"]), row["seed"]))
+    rows = [flat(row) for row in ordered]
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: _column([row.get(name) for row in rows]) for name in names}
     part = directory / f".{PARQUET}.part"

@@ -13,6 +13,7 @@ from mrclab.experiments.campaign.journal import Row
 from mrclab.lab.measure.intervals import Figure, summary
 
 _BINS = 24
+_SHOWN = 1000  # runs that did not hold; a page of more would be no page
 _RESULTS = ("held", "failed")  # states of runs that say something about the network
 
 
@@ -24,15 +25,26 @@ class ValueGroup:
     held: int
     runs: int
     figure: Figure | None
+    bars: Sequence[int]  # as `Summary.bars`, in the same bins
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What one field is to one expectation. `explained`: its share of the figure's variance (η²); None: no figures."""
+    """What one field is to one expectation.
+
+    `explained`: its share of the variance (η²) of the figure, or where there is none of whether it held; None where
+    that is the same in all runs.
+    """
 
     field: str
     explained: float | None
     groups: Sequence[ValueGroup]
+
+    @property
+    def held(self) -> tuple[float, float]:
+        """The least and the most share of runs that held with one value."""
+        shares = [group.held / group.runs for group in self.groups]
+        return min(shares), max(shares)
 
 
 @dataclass(frozen=True)
@@ -47,7 +59,7 @@ class Summary:
     figure: Figure | None
     low: float | None  # 5 % of the runs lie below
     high: float | None  # 95 % do
-    bars: Sequence[int]  # runs per bin from the least to the most figure
+    bars: Sequence[int]  # runs per bin from the least to the most figure; none where all are the same
     sensitivity: Sequence[Sensitivity]
 
 
@@ -78,8 +90,8 @@ def _summary(name: str, rows: Sequence[Row], swept: Iterable[tuple[str, Callable
         summary(values) if values else None,
         cuts[0] if cuts else None,
         cuts[-1] if cuts else None,
-        _histogram(values),
-        [_sensitivity(name, rows, field, of) for field, of in swept],
+        _histogram(values, values),
+        [_sensitivity(name, rows, values, field, of) for field, of in swept],
     )
 
 
@@ -87,26 +99,30 @@ def _values(name: str, rows: Iterable[Row]) -> list[float]:
     return [row["verdicts"][name]["value"] for row in rows if row["verdicts"][name]["value"] is not None]
 
 
-def _histogram(values: Sequence[float]) -> list[int]:
-    if len(set(values)) < 2:
+def _histogram(values: Sequence[float], whole: Sequence[float]) -> list[int]:
+    """How many values lie in each bin from the least to the most of `whole`."""
+    if len(set(whole)) < 2:
         return []
-    bars, least = [0] * _BINS, min(values)
-    width = (max(values) - least) / _BINS
+    bars, least = [0] * _BINS, min(whole)
+    width = (max(whole) - least) / _BINS
     for value in values:
         bars[min(_BINS - 1, int((value - least) / width))] += 1
     return bars
 
 
-def _sensitivity(name: str, rows: Sequence[Row], field: str, of: Callable[[Row], str]) -> Sensitivity:
+def _sensitivity(
+    name: str, rows: Sequence[Row], whole: Sequence[float], field: str, of: Callable[[Row], str]
+) -> Sensitivity:
     parts: Mapping[str, list[Row]] = defaultdict(list)
     for row in rows:
         parts[of(row)].append(row)
-    groups = []
+    groups, measured = [], []
     for value, members in parts.items():
-        figures = _values(name, members)
-        held = sum(row["verdicts"][name]["ok"] for row in members)
-        groups.append(ValueGroup(value, held, len(members), summary(figures) if figures else None))
-    return Sensitivity(field, explained([_values(name, members) for members in parts.values()]), groups)
+        figures, held = _values(name, members), [float(row["verdicts"][name]["ok"]) for row in members]
+        measured.append(figures if whole else held)
+        shown = summary(figures) if figures else None
+        groups.append(ValueGroup(value, int(sum(held)), len(members), shown, _histogram(figures, whole)))
+    return Sensitivity(field, explained(measured), groups)
 
 
 def explained(groups: Iterable[Sequence[float]]) -> float | None:
@@ -125,14 +141,21 @@ def render(title: str, rows: Sequence[Row], fields: Sequence[str], failing: Sequ
     """One self-contained page; `failing` are rows with the command that replays each, `of` all runs of the plan."""
     folder = Path(__file__).parent
     env = Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, autoescape=True, trim_blocks=True)
-    env.filters["figure"] = _shown
+    env.filters["figure"], env.filters["percent"] = _shown, _percent
     states: dict[str, int] = defaultdict(int)
     for row in rows:
         states[row["state"]] += 1
-    context: dict[str, Any] = {"title": title, "rows": len(rows), "of": of, "states": dict(states)}
-    context |= {"summaries": summaries(rows, fields), "failing": failing}
+    seen = {field: {_value_of(field)(row) for row in rows} for field in fields}
+    same = {field: next(iter(values)) for field, values in seen.items() if len(values) == 1}
+    context: dict[str, Any] = {"title": title, "rows": len(rows), "of": of, "states": dict(states), "same": same}
+    context |= {"summaries": summaries(rows, fields), "failing": failing[:_SHOWN], "failed": len(failing)}
     return env.get_template("campaign.html.j2").render(context)
 
 
 def _shown(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
+
+
+def _percent(share: float) -> str:
+    """A share in whole percent, but all and none only where it is that."""
+    return f"{share:.0%}".replace("%", " %") if share in {0, 1} else f"{min(99, max(1, round(100 * share)))} %"

@@ -217,16 +217,35 @@ def test_distributions_leave_out_runs_that_are_no_result():
     (field,) = one.sensitivity
     assert [(group.value, group.figure.mean) for group in field.groups] == [("1.0", 1.5), ("2.0", 2.5)]
     assert field.explained == pytest.approx(0.5)
+    assert [sum(group.bars) for group in field.groups] == [10, 10]
+    assert sum(field.groups[0].bars[len(one.bars) // 2 + 1 :]) == 0  # its bins are those of all runs
+
+
+def test_a_field_that_decides_whether_an_expectation_without_a_figure_holds_explains_it():
+    rows = [made_up(seed, rate, None, "held" if rate == 1 else "failed") for seed in range(4) for rate in (1, 2)]
+    (one,) = page.summaries(rows, ["rate"])
+    (field,) = one.sensitivity
+    assert (field.explained, field.held) == (1, (0, 1))
+    html_page = page.render("x", rows, ["rate"], [], 8)
+    assert "100 %, held 0 % … 100 %" in html_page
+
+
+def test_the_page_of_a_huge_campaign_names_only_its_first_failing_runs():
+    rows = [made_up(seed, 1, 5.0, "failed") for seed in range(1500)]
+    shown = page.render("x", rows, ["rate"], [(row, f"again {row['seed']}") for row in rows], 1500)
+    assert "The first 1000 of 1500" in shown
+    assert shown.count("again ") < 1010
+    assert "In all of them: rate = 1" in shown
 
 
 def test_the_table_as_parquet(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     table = journal.Journal(tmp_path)
-    for row in (made_up(1, 1, 0.5), made_up(2, "fast", None, "failed")):
+    for row in (made_up(2, "fast", None, "failed"), made_up(1, 1, 0.5), made_up(10, 1, 0.5), made_up(9, 1, 0.5)):
         table.append(row)
     written = journal.write_parquet(tmp_path)
     columns = parquet.read_table(written).to_pydict()
-    assert columns["seed"] == [1, 2]
-    assert columns["set.rate"] == ["1", "fast"]
-    assert columns["value.limit"] == [0.5, None]
-    assert columns["held.limit"] == [True, False]
+    assert columns["seed"] == [2, 1, 9, 10]
+    assert columns["set.rate"] == ["fast", "1", "1", "1"]
+    assert columns["value.limit"] == [None, 0.5, 0.5, 0.5]
+    assert columns["held.limit"] == [False, True, True, True]
