@@ -10,6 +10,7 @@ from pathlib import Path
 from mrclab.experiments.campaign.journal import Row
 from mrclab.experiments.campaign.plan import Job
 from mrclab.lab.errors import Interrupted, LabError
+from mrclab.lab.report import results
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.topo.errors import TopoError
@@ -22,6 +23,12 @@ Once = Callable[[Iterable[Job], int], Iterator[tuple[Job, Row | None]]]
 
 def run(job: Job) -> Row:
     """Do one run and keep nothing of it but its row."""
+    row = _ran(job)
+    results.forget()
+    return row
+
+
+def _ran(job: Job) -> Row:
     began = time.monotonic()
     loaded = scenario.with_seed(scenario.loads(job.text, job.source), job.seed)
     row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "broken", "trouble": ""}

@@ -147,6 +147,12 @@ def load(directory: Path) -> CollectedRun:
         return _load(directory)
 
 
+def forget() -> None:
+    """Free runs that nobody holds: their parts hold each other, and `load` took them from the collector's sight."""
+    gc.unfreeze()
+    gc.collect()
+
+
 @contextmanager
 def _without_collection() -> Iterator[None]:
     """No garbage collection: millions of objects come to stay, and looking through them takes most of the time."""

@@ -1,7 +1,6 @@
 """Many scenarios in order, with one report: which there are, each run of each, and what repeated runs say together."""
 
 import datetime
-import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from mrclab import HOME
 from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError, TooSlow
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import Figure, summary
+from mrclab.lab.report import results
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.run.world import Progress
@@ -192,7 +192,6 @@ class Suite:
             self.say(f"{number} of {len(planned)}: {what}")
             for attempt in range(self.again + 1):
                 entry = self.one(loaded, result.directory / "runs")
-                _forget()
                 self.say(f"{what}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
                 result.entries.append(entry)
                 if entry.state != "invalid" or attempt == self.again:
@@ -200,7 +199,12 @@ class Suite:
                 result.entries.pop()
 
     def one(self, loaded: Loaded, parent: Path) -> SuiteEntry:
-        """Run one scenario; what becomes of it, whatever that is. Interrupted ends it."""
+        """Run one scenario; what becomes of it, whatever that is, and nothing else stays. Interrupted ends it."""
+        entry = self._ran(loaded, parent)
+        results.forget()
+        return entry
+
+    def _ran(self, loaded: Loaded, parent: Path) -> SuiteEntry:
         began = time.monotonic()
         asked = loaded.scenario
         try:
@@ -226,12 +230,6 @@ class Suite:
             asked.title,
             outcome.measures.rtt,
         )
-
-
-def _forget() -> None:
-    """Free the last run, whose parts hold each other; reading its history took them from the collector's sight."""
-    gc.unfreeze()
-    gc.collect()
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -1,5 +1,6 @@
 """Campaigns: every combination is run once, whatever dies meanwhile, and the page says which field matters."""
 
+import gc
 import html
 import json
 import multiprocessing
@@ -20,6 +21,7 @@ from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError, Refused, ScenarioError
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
+from mrclab.sim.world import SimWorld
 
 SCENARIO = """
 name: small
@@ -98,6 +100,13 @@ def test_a_row_says_what_the_run_alone_says(file, tmp_path):
     assert row["state"] == outcome.state
     assert [verdict["value"] for verdict in row["verdicts"].values()] == [verdict.value for verdict in outcome.verdicts]
     assert row["verdicts"]["goodput"]["value"] > 0.5
+
+
+def test_nothing_stays_of_a_run_but_its_row(file):
+    job = next(iter(planned(file)))
+    work.run(job)
+    assert gc.get_freeze_count() == 0
+    assert not [thing for thing in gc.get_objects() if isinstance(thing, SimWorld)]
 
 
 def test_killed_at_any_moment_it_goes_on_and_neither_loses_nor_repeats_a_run(file, tmp_path):

@@ -250,7 +250,7 @@ def test_up_takes_words_from_a_pipe_and_other_terminals_and_leaves_nothing(tmp_p
     up = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     assert up.stdin is not None
     assert up.stdout is not None
-    watchdog = threading.Timer(120, up.kill)
+    watchdog = threading.Timer(280, up.kill)
     watchdog.start()
     try:
         up.stdin.write("nodes\n")
