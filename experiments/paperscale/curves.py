@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from mrclab.experiments.campaign import journal, plan, work
+from mrclab.experiments.campaign import journal, plan, processes
 from mrclab.experiments.paper.book import number
 from mrclab.experiments.paper.page import Appendix
 from mrclab.experiments.paperscale.table import SCENARIOS
@@ -161,7 +161,7 @@ def run(sweep: Sweep, directory: Path, workers: int, say: Callable[[str], None])
     table.open(planned)
     done = table.done()
     left = [job for job in planned if job.key not in done]
-    for count, (job, row) in enumerate(work.rows(iter(left), workers), 1):
+    for count, (job, row) in enumerate(processes.rows(left, workers), 1):
         table.append(row)
         say(f"{sweep.name}, {count} of {len(left)}: seed {job.seed}, {row['state']} {row['trouble']}".rstrip())
     wanted = {job.key for job in planned}
