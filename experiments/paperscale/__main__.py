@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mrclab.experiments.paper import page
-from mrclab.experiments.paperscale import curves, table
+from mrclab.experiments.paperscale import curves, flapping, table
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -25,11 +25,14 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(words)
     directory: Path = asked.results
     table.run(table.planned(asked.names), directory, _say)
+    table.write(directory)
     place = directory / page.AT_ITS_SPEED.name
     place.mkdir(exist_ok=True)
     sweeps = () if asked.names else curves.SWEEPS
     rows = [curves.run(sweep, directory / "curves", asked.workers, _say) for sweep in sweeps]
     made = [curves.appendix(sweep, mine, place) for sweep, mine in zip(sweeps, rows, strict=True)]
+    if not asked.names:
+        made.append(flapping.appendix(flapping.run(directory, _say), place))
     written, chapters = page.write(directory, appendices=made)
     if asked.page:
         shutil.copytree(place, asked.page, dirs_exist_ok=True)

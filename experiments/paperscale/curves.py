@@ -3,6 +3,7 @@
 Runs are those of `mrclab campaign`: a row is kept when its run is done, and no run is done twice.
 """
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 from mrclab.experiments.campaign import journal, plan, processes
 from mrclab.experiments.paper.book import number
 from mrclab.experiments.paper.page import Appendix
+from mrclab.experiments.paperscale import memory
 from mrclab.experiments.paperscale.table import SCENARIOS
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded
@@ -50,6 +52,7 @@ class Sweep:
     drawn: Measured
     told: Sequence[Measured]
     lines: Callable[[Mapping[str, Any]], str] = lambda _: ""  # which curve a run belongs to
+    beside: tuple[str, Callable[[Mapping[str, Any]], float | None]] | None = None  # a figure that is no run's
     seeds: Sequence[int] = _SEEDS
     logarithmic: bool = True
 
@@ -91,11 +94,11 @@ SWEEPS = (
     ),
     Sweep(
         "evs",
-        "EV count against detection",
+        "EV count against detection and memory",
         "One QP of 8 × 100 Gb/s; eight of the 32 T0–T1 links of its first plane lose carrier, which only losses "
-        "tell. With more EVs each has its turn more seldom, so that the last dead one is found later; but fewer "
-        "packets are lost on each. What an EV takes in memory is on the page of [large fabrics](../scale.md#what-"
-        "an-object-takes): some 1,070 bytes in each QP that has used it.",
+        "tell. With more EVs each has its turn more seldom, so that the last dead one is found later, and fewer "
+        "packets are lost on each. Memory is what the transport holds for a QP at one end, measured; with all of 256 "
+        "paths in use none of them can be drawn late.",
         {"transport.ev_profile.active_per_plane": [4, 8, 12, 16, 24, 32]},
         lambda values: 8.0 * values["transport.ev_profile.active_per_plane"],
         "EVs of the QP, in eight planes",
@@ -105,6 +108,7 @@ SWEEPS = (
             Measured("packets lost", "lost (lost)", "packets"),
             Measured("goodput after the failure", "goodput (rate)", "Gb/s", 8e-9),
         ),
+        beside=("memory of a QP, KiB", memory.of_a_qp),
     ),
     Sweep(
         "trimming",
@@ -161,9 +165,10 @@ def run(sweep: Sweep, directory: Path, workers: int, say: Callable[[str], None])
     table.open(planned)
     done = table.done()
     left = [job for job in planned if job.key not in done]
-    for count, (job, row) in enumerate(processes.rows(left, workers), 1):
-        table.append(row)
-        say(f"{sweep.name}, {count} of {len(left)}: seed {job.seed}, {row['state']} {row['trouble']}".rstrip())
+    with contextlib.closing(processes.rows(left, workers)) as found:
+        for count, (job, row) in enumerate(found, 1):
+            table.append(row)
+            say(f"{sweep.name}, {count} of {len(left)}: seed {job.seed}, {row['state']} {row['trouble']}".rstrip())
     wanted = {job.key for job in planned}
     return [row for row in table.rows if journal.key_of(row) in wanted]
 
@@ -197,6 +202,10 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
         [number(x), *([line] if any(names) else []), *(_text(_all(one, mine)) for one in told)]
         for (line, x), mine in groups.items()
     ]
+    if sweep.beside:
+        columns.append(sweep.beside[0])
+        for told_row, mine in zip(table, groups.values(), strict=True):
+            told_row.append(number(sweep.beside[1](mine[0]["values"])))
     return Appendix(sweep.title, sweep.said, path, columns, table)
 
 

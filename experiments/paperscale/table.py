@@ -30,8 +30,8 @@ def planned(names: Sequence[str] = ()) -> list[Loaded]:
     return suite.runs(one for one in loaded if not names or one.base_name.startswith(tuple(names)))
 
 
-def run(runs: Sequence[Loaded], directory: Path, say: Callable[[str], None]) -> None:
-    """Do the runs that have no line, and write suite.json of all that have one."""
+def run(runs: Sequence[Loaded], directory: Path, say: Callable[[str], None]) -> list[SuiteEntry]:
+    """Do the runs that have no line; all of them that went to their end."""
     directory.mkdir(parents=True, exist_ok=True)
     done = _read(directory)
     made = Suite(directory, lambda *_: None, say, report=False)
@@ -44,6 +44,12 @@ def run(runs: Sequence[Loaded], directory: Path, say: Callable[[str], None]) -> 
         if entry.state != "broken":
             append(directory, loaded, entry)
             done[digest(loaded)] = entry
+    return [done[digest(loaded)] for loaded in runs if digest(loaded) in done]
+
+
+def write(directory: Path) -> None:
+    """Write suite.json of all runs of the table that have a line."""
+    done = _read(directory)
     found = [done[digest(loaded)] for loaded in planned() if digest(loaded) in done]
     suitereport.write_json(SuiteResult(directory, found))
 

@@ -2,14 +2,16 @@
 
 import gzip
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mrclab import compiled
 from mrclab.experiments.campaign import plan
 from mrclab.experiments.paper import page
 from mrclab.experiments.paper.book import Chapter
-from mrclab.experiments.paperscale import curves, table
+from mrclab.experiments.paperscale import curves, memory, table
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import runner
 from mrclab.lab.run.suite import SuiteEntry, SuiteResult
@@ -27,6 +29,7 @@ def test_the_smallest_experiment_runs_whole_agrees_with_the_paper_and_is_not_run
     (job,) = (one for one in table.planned(["e08"]) if one.variant == "ecn")
     said: list[str] = []
     table.run([job], tmp_path, said.append)
+    table.write(tmp_path)
     written, chapters = page.write(tmp_path)
     judged = {line.row.ours: line.state for line in chapter(chapters, E08).lines}
     assert judged["ecn.alone"] == judged["ecn.free-rate"] == judged["ecn.pinned-rate"] == judged["ecn.moved"] == "pass"
@@ -105,6 +108,19 @@ def test_a_curve_has_a_point_for_each_value_with_the_spread_of_its_seeds(tmp_pat
     assert made.picture.stat().st_size > 1000
 
 
+def test_the_runs_of_a_sweep_are_those_of_a_campaign_and_none_is_done_twice(tmp_path: Path) -> None:
+    few = {"traffic.incast.from": [["h9", "h17"]], "fabric.trimming": [True], "traffic.incast.size": ["64 KiB"]}
+    sweep = replace(next(one for one in curves.SWEEPS if one.name == "trimming"), swept=few, seeds=(1,))
+    said: list[str] = []
+    (row,) = curves.run(sweep, tmp_path, 1, said.append)
+    assert (row["state"], len(said)) == ("held", 1)
+    took = sweep.drawn.of(row)
+    assert took is not None
+    assert 5 < took < 50  # µs; the links of the receiver take three for so many bytes
+    assert [line["verdicts"] for line in curves.run(sweep, tmp_path, 1, said.append)] == [row["verdicts"]]
+    assert len(said) == 1
+
+
 def test_every_sweep_is_a_campaign_of_its_scenario() -> None:
     for sweep in curves.SWEEPS:
         loaded = scenario.load(table.SCENARIOS / "curves" / f"{sweep.name}.yaml")
@@ -112,3 +128,12 @@ def test_every_sweep_is_a_campaign_of_its_scenario() -> None:
         asked = {name for one in (sweep.drawn, *sweep.told) for name in (one.expectation, one.minus) if name}
         assert asked <= named, sweep.name
         assert len({sweep.x(job.values) for job in plan.make(loaded, sweep.seeds, sweep.swept)}) > 2
+
+
+@pytest.mark.skipif(compiled.state().runs, reason="what compiled modules take of memory is not told apart")
+def test_a_qp_with_more_evs_takes_more_memory() -> None:
+    name = "transport.ev_profile.active_per_plane"
+    few, many = memory.of_a_qp({name: 2}), memory.of_a_qp({name: 16})
+    assert few is not None
+    assert many is not None
+    assert 20 < few < many < 400  # KiB

@@ -1,0 +1,52 @@
+"""What a QP takes of memory with so many EVs, measured: the objects that its host's transport made for it."""
+
+import tempfile
+import tracemalloc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mrclab import compiled
+from mrclab.sim.nic import SimNic
+from mrclab.sim.world import SimWorld
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import load
+from mrclab.topo.transport import TransportSpec
+
+_FABRIC = {"planes": 8, "t0s": 2, "t1s": 32, "hosts_per_t0": 1, "link": {"rate": "100 Gb/s", "delay": "600ns"}}
+_QPS = 8
+_BYTES = 2 << 20  # that each QP sends: twice as many packets as it can have EVs
+_TRANSPORT = (tracemalloc.Filter(True, "*/hosts/mrc/*"), tracemalloc.Filter(True, "*/hosts/rdma/*"))
+
+
+def of_a_qp(values: Mapping[str, Any]) -> float | None:
+    """KiB of a QP and its EVs at one end, the mean of both ends, once it has used all EVs that are active.
+
+    None where compiled modules run: what they take is not to be told from the rest.
+    """
+    if compiled.state().runs:
+        return None
+    name = "transport.ev_profile.active_per_plane"
+    profile = {"active_per_plane": values[name], "backup_per_plane": 0, "ev_min_active": 1}
+    with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
+        fabric = Fabric(load(_FABRIC))
+        transport = TransportSpec.model_validate({"ev_profile": profile})
+        world = SimWorld(fabric, seed=1, transport=transport, mapper=None, files=Path(folder))
+        there = world.call("h2", "hello")["address"], world.call("h1", "hello")["address"]
+        ends = [world.hosts[host].transport for host in ("h1", "h2")]
+        sent, received = ends[0].reg_mr(bytearray(_BYTES)), ends[1].reg_mr(bytearray(_BYTES))
+        tracemalloc.start()
+        try:
+            for _ in range(_QPS):
+                one, other = (end.create_qp(address) for end, address in zip(ends, there, strict=True))
+                ends[0].connect(one, ends[1].local_info(other))
+                ends[1].connect(other, ends[0].local_info(one))
+                ends[0].post_send(one, 0, "RDMA_WRITE", sent.lkey, 0, _BYTES, received.va, received.rkey)
+            nic = world.hosts["h1"].nic
+            assert isinstance(nic, SimNic)
+            nic.serve()
+            world.run(until=0.001)
+            traces = tracemalloc.take_snapshot().filter_traces(_TRANSPORT).traces
+        finally:
+            tracemalloc.stop()
+    return sum(trace.size for trace in traces) / (2 * _QPS) / 1024
