@@ -29,7 +29,7 @@ def test_the_lock_names_one_release_of_every_dependency_for_every_python(python)
     wanted = [Requirement(line) for line in metadata.requires("mrclab") or []]
     extras = [
         {"python_version": python, "python_full_version": f"{python}.0", "extra": extra}
-        for extra in ("", "dev", "wire", "ui")
+        for extra in ("", "dev", "campaign", "wire", "ui")
     ]
     names = {_plain(r.name) for r in wanted if r.marker is None or any(r.marker.evaluate(e) for e in extras)}
     assert set(locked.values()) == {1}
