@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from mrclab.sim.clock import SECOND
 from mrclab.sim.faults import FrameFault, WayDetour, injected
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Direction = Literal["both", "up", "down"]
 
-KINDS = frozenset(
+KINDS: Final = frozenset(
     {
         "link_down", "transceiver", "nic_port_down", "nic_down", "plane_down", "flap", "loss", "host_loss", "ev_loss",
         "silent_drop", "corrupt", "rate_limit", "lose_packets", "delay", "jitter", "reorder", "swap_cables",
@@ -29,8 +29,8 @@ KINDS = frozenset(
 )  # fmt: skip
 """Kinds of faults, as scenarios name them, that mean something without processes and kernels."""
 
-_SIDES = {"both": (0, 1), "up": (0,), "down": (1,)}
-_NUMBER_BYTES = 4
+_SIDES: Final = {"both": (0, 1), "up": (0,), "down": (1,)}
+_NUMBER_BYTES: Final = 4
 
 
 class Nodes(Protocol):

@@ -7,17 +7,16 @@ way, or was sent, while the cable was down is lost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from mrclab.sim.clock import Work
+from mrclab.sim.clock import NEVER
 
 if TYPE_CHECKING:
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.port import SimSwitchPort
 
-_NEVER = 1 << 200  # ticks: after the end of every run
-_ALWAYS = -_NEVER
+_ALWAYS: Final = -NEVER
 
 
 class WayFault(Protocol):
@@ -32,16 +31,26 @@ class CableEnd:
 
     __slots__ = ()
 
-    def receive(self, frame: SimFrame, port: int) -> None:
-        """A frame came in by this port."""
+    def receive(self, frame: SimFrame, way: Way) -> None:
+        """A frame came in by this way."""
         raise NotImplementedError
 
+    def joined(self, way: Way) -> None:
+        """A way leads here from now on."""
 
-class Way(Work):
-    """One direction of a cable. `far` takes frames with the number of the port they come in by."""
+    def parted(self, way: Way) -> None:
+        """A way leads here no longer."""
+
+
+class Way:
+    """One direction of a cable. `far` takes frames that come in by its `far_port`.
+
+    `taken` are the frames that a switch at the far end has counted, and `taken_bytes` theirs.
+    """
 
     __slots__ = (
-        "_clock", "_far", "_far_port", "clear_since", "crossed", "delay", "detour", "faults", "lost", "port",
+        "_clock", "_far", "clear_since", "crossed", "delay", "detour", "far_port", "faults", "lost", "port", "taken",
+        "taken_bytes",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, delay: int) -> None:
@@ -49,32 +58,38 @@ class Way(Work):
         self.delay = delay
         self.port: SimSwitchPort | None = None  # of a switch, that sends into this way
         self.clear_since = _ALWAYS  # when carrier came; frames sent before that are lost
+        self._far: CableEnd | None = None
+        self.far_port = 0
+        self.crossed = 0
+        self.taken = self.taken_bytes = 0
         self.faults: tuple[WayFault, ...] = ()  # in the order in which they came
         self.detour: WayFault | None = None  # what frames meet last
         self.lost = 0  # for want of carrier
-        self.crossed = 0
 
     def lead_to(self, far: CableEnd, port: int) -> None:
         """Say what is at the far end."""
-        self._far, self._far_port = far, port
+        if self._far is not None:
+            self._far.parted(self)
+        self._far, self.far_port = far, port
+        far.joined(self)
 
     @property
     def end(self) -> tuple[CableEnd, int]:
         """What is at the far end."""
-        return self._far, self._far_port
+        assert self._far is not None
+        return self._far, self.far_port
 
     def enter(self, frame: SimFrame, at: int) -> None:
         """A frame leaves a port at this time, now or later."""
-        self._clock.put(at + self.delay, self, frame)
+        frame.way = self
+        self._clock.put(at + self.delay, frame)
 
-    def happen(self, about: SimFrame) -> None:
+    def leave(self, frame: SimFrame, now: int) -> None:
         """A frame comes out."""
-        frame = about
-        now, port = self._clock.now, self.port
+        port = self.port
         if port is not None:
-            waiting = port.waiting
-            if waiting and waiting[0].leave <= now:
-                port.settle()
+            if port.next_leaves <= now:
+                port.settle(now)
             if frame.gone:
                 return
         if now - self.delay < self.clear_since:
@@ -82,8 +97,13 @@ class Way(Work):
         elif self.faults or self.detour is not None:
             self._meet_faults(frame)
         else:
-            self.crossed += 1
-            self._far.receive(frame, self._far_port)
+            self._arrive(frame)
+
+    def _arrive(self, frame: SimFrame) -> None:
+        self.crossed += 1
+        far = self._far
+        assert far is not None
+        far.receive(frame, self)
 
     def _meet_faults(self, frame: SimFrame) -> None:
         for fault in self.faults:
@@ -92,21 +112,19 @@ class Way(Work):
                 return
             frame = met
         if self.detour is None or self.detour.meet(frame, self) is not None:
-            self.crossed += 1
-            self._far.receive(frame, self._far_port)
+            self._arrive(frame)
 
     def leave_detour(self, frame: SimFrame) -> bool:
         """A frame comes back from a detour and crosses; False where there is no carrier."""
         if self.clear_since > self._clock.now:
             self.lost += 1
             return False
-        self.crossed += 1
-        self._far.receive(frame, self._far_port)
+        self._arrive(frame)
         return True
 
     def set_carrier(self, up: bool) -> None:
         """Carrier came or went."""
-        self.clear_since = self._clock.now if up else _NEVER
+        self.clear_since = self._clock.now if up else NEVER
 
 
 class Cable:

@@ -10,17 +10,22 @@ there are, and a heap of all events would cost more the more hosts there are.
 from __future__ import annotations
 
 import math
-from bisect import insort
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
-SECOND = 10**12
+SECOND: Final = 10**12
 """Picoseconds."""
 
-_FIRST_SHIFT = 20  # a bin is 2^20 ps wide until somebody says how much happens
+NEVER: Final = 1 << 61
+"""A tick after the end of every run, that is a machine's own number still."""
+
+_FIRST_SHIFT: Final = 20  # a bin is 2^20 ps wide until somebody says how much happens
 _LEAST_SHIFT, _MOST_SHIFT = 8, 34
-_PER_BIN = 64  # events
+_PER_BIN: Final = 64  # events
+
+_due: Final = attrgetter("due")
 
 
 def ticks(seconds: float) -> int:
@@ -29,46 +34,44 @@ def ticks(seconds: float) -> int:
 
 
 class Work:
-    """What an event calls."""
+    """An event: what happens, and when. It waits for one time only."""
 
-    __slots__ = ()
+    __slots__ = ("due",)
 
-    def happen(self, about: Any) -> None:
-        """The time has come; `about` is what was given with the event."""
+    due: int
+
+    def happen(self) -> None:
+        """The time has come."""
         raise NotImplementedError
 
 
 class _Callback(Work):
     """A function as work."""
 
-    __slots__ = ("_function",)
+    __slots__ = ("_about", "_function")
 
-    def __init__(self, function: Callable[[Any], object]) -> None:
+    def __init__(self, function: Callable[[Any], object], about: Any) -> None:
         self._function = function
+        self._about = about
 
-    def happen(self, about: Any) -> None:
+    def happen(self) -> None:
         """Call it."""
-        self._function(about)
-
-
-_Event = tuple[int, int, Work, Any]  # time, serial number, work, about
+        self._function(self._about)
 
 
 class Clock:
     """What will happen, and when. `now` is in picoseconds since the world began."""
 
-    __slots__ = ("_ahead", "_at", "_bin", "_bins", "_due", "_serial", "_shift", "halted", "now")
+    __slots__ = ("_ahead", "_bin", "_bins", "_open_bin", "_shift", "halted", "now")
 
     def __init__(self) -> None:
         self.now = 0
         self.halted = False  # set it to have `run` return
-        self._serial = 0
-        self._shift = _FIRST_SHIFT
-        self._bins: dict[int, list[_Event]] = {}  # by their start, shifted; in no order
-        self._ahead: list[int] = []  # heap of these
         self._bin = -1  # the one that is being worked off:
-        self._due: list[_Event] = []  # in order
-        self._at = 0  # the next of them
+        self._open_bin: list[Work] = []  # last first
+        self._shift = _FIRST_SHIFT
+        self._bins: dict[int, list[Work]] = {}  # by their start, shifted; each in the order in which it was asked for
+        self._ahead: list[int] = []  # heap of these
 
     @property
     def seconds(self) -> float:
@@ -78,19 +81,19 @@ class Clock:
     @property
     def waiting(self) -> int:
         """How many events are to come."""
-        return len(self._due) - self._at + sum([len(found) for found in self._bins.values()])
+        return len(self._open_bin) + sum([len(found) for found in self._bins.values()])
 
     def expect(self, events_per_second: float) -> None:
         """Say how much will happen, for bins that hold some dozens of events; nothing else depends on it."""
         width = int(_PER_BIN * SECOND / max(events_per_second, 1.0))
         shift = min(max(width.bit_length() - 1, _LEAST_SHIFT), _MOST_SHIFT)
-        events = self._due[self._at :]
+        events = self._open_bin[::-1]
         for found in self._bins.values():
             events += found
         self.clear()
         self._shift = shift
         for event in events:
-            self._bins.setdefault(event[0] >> shift, []).append(event)
+            self._bins.setdefault(event.due >> shift, []).append(event)
         self._ahead = list(self._bins)
         heapify(self._ahead)
 
@@ -98,66 +101,79 @@ class Clock:
         """Call `work(about)` at a time; ValueError where that has gone by."""
         if when < self.now:
             raise ValueError(f"{when} ps has gone by: it is {self.now} ps")
-        self.put(when, _Callback(work), about)
+        self.put(when, _Callback(work, about))
 
-    def put(self, when: int, work: Work, about: Any) -> None:
-        """The same for work that is ready to be called, at a time that has not gone by."""
-        self._serial = serial = self._serial + 1
+    def put(self, when: int, work: Work) -> None:
+        """The same for work that is ready, and does not wait yet, at a time that has not gone by."""
+        work.due = when
         number = when >> self._shift
         if number == self._bin:
-            insort(self._due, (when, serial, work, about), self._at)
+            self._squeeze_in(work, when)
             return
         found = self._bins.get(number)
         if found is None:
-            self._bins[number] = [(when, serial, work, about)]
+            self._bins[number] = [work]
             heappush(self._ahead, number)
         else:
-            found.append((when, serial, work, about))
+            found.append(work)
+
+    def _squeeze_in(self, work: Work, when: int) -> None:
+        """Into the bin that is being worked off, behind all that is due by then."""
+        waiting = self._open_bin
+        low, high = 0, len(waiting)
+        while low < high:
+            middle = low + high >> 1
+            if waiting[middle].due <= when:
+                high = middle
+            else:
+                low = middle + 1
+        waiting.insert(low, work)
 
     def run(self, until: int) -> None:
         """Let everything happen that is due up to a time, which it is then; or less, where somebody set `halted`."""
         self.halted = False
         while self._open(until):
-            due = self._due
-            while self._at < len(due):
-                when, _serial, work, about = due[self._at]
+            waiting = self._open_bin
+            while waiting:
+                work = waiting.pop()
+                when = work.due
                 if when > until:
+                    waiting.append(work)
                     break
-                self._at += 1
                 self.now = when
-                work.happen(about)
+                work.happen()
                 if self.halted:
                     return
-            if self._at < len(due):
+            if waiting:
                 break
         self.now = max(self.now, until)
 
     def _open(self, until: int) -> bool:
         """Whether something is left of a bin that begins by then; it is the one that is worked off."""
-        if self._at < len(self._due):
+        if self._open_bin:
             return True
         ahead = self._ahead
         if not ahead or ahead[0] << self._shift > until:
             return False
         self._bin = heappop(ahead)
-        self._due = self._bins.pop(self._bin)
-        self._due.sort()
-        self._at = 0
+        found = self._bins.pop(self._bin)
+        found.reverse()
+        found.sort(key=_due, reverse=True)  # what is due together stays as it is: asked for last, first in the list
+        self._open_bin = found
         return True
 
     def clear(self) -> None:
         """Nothing of what was to come happens."""
         self._bins.clear()
         self._ahead.clear()
-        self._due.clear()
-        self._at = 0
+        self._open_bin.clear()
         self._bin = -1
 
     def next_due(self) -> int | None:
         """When something happens next, None where nothing ever will."""
-        if self._at < len(self._due):
-            return self._due[self._at][0]
-        return min([event[0] for event in self._bins[self._ahead[0]]]) if self._ahead else None
+        if self._open_bin:
+            return self._open_bin[-1].due
+        return min([event.due for event in self._bins[self._ahead[0]]]) if self._ahead else None
 
     def not_before(self, deadline: float) -> int:
         """The first tick whose time in seconds is not below `deadline`, and not in the past."""
@@ -165,35 +181,3 @@ class Clock:
         while at / SECOND < deadline:
             at += 1
         return max(at, self.now)
-
-
-class MovableCall(Work):
-    """One call that may be moved as often as one likes. Moving it later costs nothing: its place ahead stays."""
-
-    __slots__ = ("_clock", "_queued", "_work", "due")
-
-    def __init__(self, clock: Clock, work: Callable[[], object]) -> None:
-        self._clock = clock
-        self._work = work
-        self._queued: int | None = None  # time of the event that counts
-        self.due: int | None = None
-
-    def move(self, due: int | None) -> None:
-        """Call at this time and no other; None: not at all."""
-        self.due = due
-        if due is not None and (self._queued is None or due < self._queued):
-            self._queued = due
-            self._clock.put(due, self, due)
-
-    def happen(self, about: Any) -> None:
-        """One of its events came up."""
-        if about != self._queued:
-            return  # it was moved to an earlier time since
-        self._queued = None
-        if self.due is None:
-            return
-        if self.due > self._clock.now:
-            self.move(self.due)
-            return
-        self.due = None
-        self._work()

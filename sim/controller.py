@@ -6,7 +6,7 @@ No P4Runtime, no process, no file: Clustermapper, denylist and node configs are 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from mrclab.controller import metrics, nodefiles
 from mrclab.controller.health.checks import DRAIN, MaintenanceError, switch_name
@@ -22,13 +22,13 @@ from mrclab.sim.servedpage import ServedPage
 from mrclab.topo.nodeconfig import MapperSection, NodeConfig
 from mrclab.topo.transport import TransportSpec
 
-TELEMETRY_S = 1.0
+TELEMETRY_S: Final = 1.0
 """Between two records of all switches' counters."""
 
-_POLL_S = 0.1
-_QUIET_POLLS = 3
-_LONGEST_STEP_S = 0.01
-_POLICY: dict[bool | str, str] = {True: "default", False: "observe", "all": "all"}
+_POLL_S: Final = 0.1
+_QUIET_POLLS: Final = 3
+_LONGEST_STEP_S: Final = 0.01
+_POLICY: Final[dict[bool | str, str]] = {True: "default", False: "observe", "all": "all"}
 
 
 class SimController:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mrclab.controller.provisioning.watchedevs import WatchedEvs
 from mrclab.sim.cable import Cable, CableEnd, Way
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.nic import SimNic
 
-_EVENTS_PER_PACKET = 8  # of data, with its share of feedback, where all links are full
+_EVENTS_PER_PACKET: Final = 8  # of data, with its share of feedback, where all links are full
 
 
 class SimSwitches(Mapping[str, SimSwitch]):

@@ -7,7 +7,7 @@ there is drawn from the world's seed here.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mrclab.sim.clock import SECOND
 from mrclab.sim.frame import of_bytes
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
 
-_ETHERNET = 14
-_PATH_MASK = srv6.ev(srv6.MAX_PLANE, srv6.MAX_INDEX, 0)
+_ETHERNET: Final = 14
+_PATH_MASK: Final = srv6.ev(srv6.MAX_PLANE, srv6.MAX_INDEX, 0)
 
 
 class Decider(Protocol):

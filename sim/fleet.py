@@ -6,7 +6,7 @@ Cables are verified by link-check frames, as on the wire; entries are written at
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import Any, Final
 
 from mrclab.controller.provisioning import counters
 from mrclab.controller.provisioning.cables import CableBook
@@ -16,16 +16,16 @@ from mrclab.sim.frame import SimFrame, of_bytes
 from mrclab.sim.switch import SimSwitch
 from mrclab.topo.model import Switch
 
-PROVISION_S = 0.2
+PROVISION_S: Final = 0.2
 """From the start of an empty switch until it holds its entries; times the fabric's `pace`."""
 
-PROBE_AGAIN_S = 0.25
+PROBE_AGAIN_S: Final = 0.25
 """Between two link checks of a cable that is not verified; times the fabric's `pace`."""
 
-MOST_TOLD = 20_000
+MOST_TOLD: Final = 20_000
 """Cables of a fabric up to which every port's counters are told."""
 
-_CPU_CLASS = counters.CLASSES.index("cpu")
+_CPU_CLASS: Final = counters.CLASSES.index("cpu")
 
 
 class SimFleet:
@@ -272,7 +272,7 @@ class SimFleet:
         made = {switch.model.name: switch for switch in self._ready_made}
         for switch in made.values():
             for port in switch.used:
-                port.settle()
+                port.catch_up()
         for name in made if self.is_large or not found else self.model.switch_names:
             if name not in silent:
                 held = made[name].evs if name in made else {}
@@ -294,17 +294,16 @@ def _route(switch: SimSwitch, usid: int, port: int) -> str:
 def reading(switch: SimSwitch) -> counters.Reading:
     """A switch's counters by name and index, (packets, bytes), as the P4 program numbers them."""
     found: counters.Reading = {("drops", reason): (count, 0) for reason, count in enumerate(switch.drops) if count}
-    for number, packets in enumerate(switch.rx_packets):
-        if packets:
-            found["rx", number] = packets, switch.rx_bytes[number]
+    for number, received in switch.received().items():
+        found["rx", number] = received
     for port in switch.used:
-        port.settle()
+        port.catch_up()
         number = port.number
         found["trims", number] = port.trims, 0
         found["ecn_marks", number] = port.marks, 0
-        for kind, packets in enumerate(port.tx_packets):
-            if packets:
-                found["tx", number * len(counters.CLASSES) + kind] = packets, port.tx_bytes[kind]
+        for kind, sent in enumerate(port.sent()):
+            if sent[0]:
+                found["tx", number * len(counters.CLASSES) + kind] = sent
     cpu = counters.cpu_port(switch.model)
     found["rx", cpu] = switch.cpu_out, 0
     found["tx", cpu * len(counters.CLASSES) + _CPU_CLASS] = switch.cpu_in, 0

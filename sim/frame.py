@@ -8,29 +8,31 @@ numbers are the same for both, and `to_bytes` gives what a capture would show.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from mrclab.sim.clock import Work
 from mrclab.topo import srv6
 from mrclab.topo.numbers import HOP_LIMIT, LINK_CHECK_ETHERTYPE, MRC_UDP_PORT
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.packets.packet import MrcPacket
     from mrclab.hosts.nic import seam
+    from mrclab.sim.cable import Way
 
 MALFORMED, FOREIGN, HOPS_OVER, UNKNOWN_USID, USID_MISS, IPV6_MISS = range(1, 7)
 """Drop reasons, the cells of the P4 program's counter `drops`."""
 
-LINK_CHECK = -1
+LINK_CHECK: Final = -1
 """In place of a drop reason: a frame for the controller."""
 
-TRIM_BYTES = 140
-_ECN_CE = 3
-_ETHERTYPE_IPV6 = 0x86DD
+TRIM_BYTES: Final = 140
+_ECN_CE: Final = 3
+_ETHERTYPE_IPV6: Final = 0x86DD
 _IPV6_IN_IPV6, _UDP = 41, 17
 _ETHERNET, _IPV6 = 14, 40
-_USIDS = 8  # six that an address holds, and zeros behind them that a switch may look at
-_LOCATOR = srv6.LOCATOR
-_SHIFTS = tuple(range(80, -1, -16))
+_USIDS: Final = 8  # six that an address holds, and zeros behind them that a switch may look at
+_LOCATOR: Final = srv6.LOCATOR
+_SHIFTS: Final = tuple(range(80, -1, -16))
 
 Flow = tuple[int, ...]
 """Of plain IPv6: source, destination, flow label, next header, UDP ports where there are any. ECMP hashes it."""
@@ -58,33 +60,39 @@ class Packer(Protocol):
         """The frame as its host sends it."""
 
 
-class SimFrame:
-    """One frame. Whoever holds it may change it: what is sent twice is copied."""
+class SimFrame(Work):
+    """One frame, an event while it is on its way. Whoever holds it may change it: what is sent twice is copied."""
 
     __slots__ = (
-        "at", "body", "dscp", "ecn", "ev", "fault", "flow", "gone", "hops", "leave", "marked", "path", "payload", "raw",
-        "read", "size", "trimmable", "trimmed", "usids",
+        "at", "behind", "body", "dscp", "ecn", "ev", "fault", "flow", "gone", "hops", "leave", "marked", "path",
+        "payload", "raw", "read", "size", "trimmable", "trimmed", "usids", "way",
     )  # fmt: skip
 
+    way: Way  # that it is on
+    leave: int  # when it leaves the queue it is in
+    behind: SimFrame | None  # the next in that queue
     size: int  # bytes of the whole Ethernet frame, without FCS
     dscp: int
     ecn: int
-    usids: tuple[int, ...] | None  # of the outer destination as sent; None: plain IPv6
     at: int  # uSIDs that switches have shifted out
     hops: int  # outer hop limit
-    ev: int  # flow label and UDP source port of the inner packet
-    flow: Flow | None  # None until somebody has to hash it
     fault: int  # why the first switch drops it, 0 for a good frame
+    ev: int  # flow label and UDP source port of the inner packet
+    usids: tuple[int, ...] | None  # of the outer destination as sent; None: plain IPv6
     trimmable: bool  # an inner IPv6 header and a BTH are there
     trimmed: bool  # the end is cut off
     marked: bool  # with ECN-CE, by a switch
     gone: bool  # lost while it waited in a switch that died
-    leave: int  # when it leaves the queue it is in
+    flow: Flow | None  # None until somebody has to hash it
     path: Packer | None
     body: bytes  # BTH to the payload, where `path` is given and `read` is not
     read: MrcPacket | None  # what its receiver will read
     payload: memoryview | None
     raw: bytes | None
+
+    def happen(self) -> None:
+        """It comes out at the end of the way."""
+        self.way.leave(self, self.due)
 
     @property
     def wire_len(self) -> int:
@@ -107,9 +115,9 @@ class SimFrame:
 
     def copy(self) -> SimFrame:
         """A second frame like it."""
-        made = SimFrame.__new__(SimFrame)
+        made = SimFrame()
         made.path, made.body, made.payload, made.raw = self.path, self.body, self.payload, self.raw
-        made.read = self.read
+        made.read, made.way, made.behind = self.read, self.way, None
         made.size, made.dscp, made.ecn, made.ev = self.size, self.dscp, self.ecn, self.ev
         made.usids, made.at, made.hops, made.flow = self.usids, self.at, self.hops, self.flow
         made.fault, made.trimmable, made.trimmed = self.fault, self.trimmable, self.trimmed
@@ -158,8 +166,9 @@ def _set_class(data: bytearray, at: int, traffic_class: int) -> None:
 
 def of_bytes(raw: bytes) -> SimFrame:
     """A frame that came as bytes, read as far as the P4 program parses it."""
-    frame = SimFrame.__new__(SimFrame)
+    frame = SimFrame()
     frame.raw, frame.path, frame.body, frame.payload, frame.read = raw, None, b"", None, None
+    frame.behind = None
     frame.size = len(raw)
     frame.dscp = frame.ecn = frame.ev = frame.at = frame.leave = 0
     frame.hops = HOP_LIMIT

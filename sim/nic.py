@@ -6,21 +6,21 @@ as there is something. Nothing is ever late.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import Any
+from math import inf
+from typing import Any, Final
 
 from mrclab.hosts.nic import seam
 from mrclab.hosts.nic.seam import PortCounters, Taker, Transport, full_size
 from mrclab.sim.cable import Cable, Way
-from mrclab.sim.clock import SECOND, Clock, MovableCall, Work, ticks
+from mrclab.sim.clock import NEVER, SECOND, Clock, Work, ticks
 from mrclab.sim.frame import LINK_CHECK, SimFrame, of_bytes
 from mrclab.topo.linkcheck import LinkCheckError, answer
 from mrclab.topo.model import mac_bytes
 from mrclab.topo.nodeconfig import NicPortConfig, NodeConfig
 
-_ENDPOINT_REQUEST = 0xD8
-_OPCODE_AT = 14 + 40 + 40 + 8
+_ENDPOINT_REQUEST: Final = 0xD8
+_OPCODE_AT: Final = 14 + 40 + 40 + 8
 
 
 class SimNicPort(Work):
@@ -43,9 +43,8 @@ class SimNicPort(Work):
         self.injected: list[seam.Frame] = []
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.foreign = 0
 
-    def happen(self, about: object) -> None:
+    def happen(self) -> None:
         """The link is free again."""
-        del about
         self.armed = False
         self._nic.is_free()
 
@@ -54,6 +53,19 @@ class SimNicPort(Work):
         return PortCounters(
             self.number, self.up, self.tx_packets, self.tx_bytes, self.rx_packets, self.rx_bytes, 0, self.foreign, 0
         )
+
+
+class _Deadline(Work):
+    """A time at which the transport may want to be called."""
+
+    __slots__ = ("_nic",)
+
+    def __init__(self, nic: SimNic) -> None:
+        self._nic = nic
+
+    def happen(self) -> None:
+        """Look whether it does."""
+        self._nic.look_at_deadline(self.due)
 
 
 class SimNic:
@@ -79,10 +91,10 @@ class SimNic:
         self.ports = tuple(SimNicPort(self, port, *cables(port)) for port in config.ports)
         self._by_number = {port.number: port for port in self.ports}
         self._up: tuple[SimNicPort, ...] = ()
-        self._soon: deque[Callable[[float], None]] = deque()
+        self._soon: list[Callable[[float], None]] = []
         self._taker: Taker | None = None
-        self._timer = MovableCall(clock, self._on_timer)
-        self._deadline: float | None = None
+        self._wakes = inf  # deadline of the transport that has an event, and the time of the event
+        self._wakes_at = NEVER
         self._on = True
         self._listeners = [(port.cable, self._listener(port)) for port in self.ports]
 
@@ -107,7 +119,6 @@ class SimNic:
     def unplug(self) -> None:
         """The host is gone: nothing reaches it, and nothing of it happens any more."""
         self._on = False
-        self._timer.move(None)
         for cable, listener in self._listeners:
             cable.forget(listener)
 
@@ -149,13 +160,28 @@ class SimNic:
     def serve(self) -> None:
         """Do what is to be done soon, send what can be sent, and look when the transport wants to be called next."""
         self._transmit()
-        deadline = self._transport.next_deadline()
-        if deadline != self._deadline:
-            self._deadline = deadline
-            self._timer.move(None if deadline is None else self._clock.not_before(deadline))
+        if self._transport.not_before() < self._wakes:
+            self._wake_by_deadline()
 
-    def _on_timer(self) -> None:
-        self._deadline = None
+    def _wake_by_deadline(self) -> None:
+        """Come when the transport wants to be called; an event that comes too early by then looks again."""
+        deadline = self._transport.next_deadline()
+        if deadline is not None and deadline < self._wakes:
+            self._wakes = deadline
+            self._wakes_at = at = self._clock.not_before(deadline)
+            self._clock.put(at, _Deadline(self))
+
+    def look_at_deadline(self, at: int) -> None:
+        """A time has come that was the transport's deadline once."""
+        if at != self._wakes_at or not self._on:
+            return  # an earlier one came since
+        self._wakes, self._wakes_at = inf, NEVER
+        deadline = self._transport.next_deadline()
+        if deadline is None:
+            return
+        if self._clock.not_before(deadline) > at:
+            self._wake_by_deadline()
+            return
         self._transport.on_timer(self.now)
         self.serve()
 
@@ -204,7 +230,7 @@ class SimNic:
             or self._taker is None
             or not self._taker(frame.to_bytes(), now)
         ):
-            self._transport.receive(port, frame, now)  # type: ignore[arg-type]
+            self._transport.receive(port, frame, now)
         self.serve()
 
     def _receive_bytes(self, port: SimNicPort, frame: SimFrame, now: float) -> None:
@@ -229,30 +255,29 @@ class SimNic:
 
     def _transmit(self) -> None:
         """Give every free port a frame. One that had none is asked again after another got one: planes keep step."""
-        soon, clock = self._soon, self._clock
-        next_frame, has_work = self._transport.next_frame, self._transport.has_work
+        soon, clock, transport = self._soon, self._clock, self._transport
         now = clock.now
         seconds = now / SECOND
         sent = True
         while sent or soon:
             sent = False
             while soon:
-                soon.popleft()(seconds)
+                soon.pop(0)(seconds)
             for port in self._up:
                 if port.free_at <= now:
-                    frame = port.injected.pop(0) if port.injected else next_frame(port.number, seconds)
+                    frame = port.injected.pop(0) if port.injected else transport.next_frame(port.number, seconds)
                     if frame is not None:
                         sent = True
                         self._send(port, frame, now)
         for port in self._up:
-            if not port.armed and port.free_at > now and (port.injected or has_work(port.number, seconds)):
+            if not port.armed and port.free_at > now and (port.injected or transport.has_work(port.number, seconds)):
                 port.armed = True
-                clock.put(port.free_at, port, None)
+                clock.put(port.free_at, port)
 
     def _send(self, port: SimNicPort, frame: seam.Frame, now: int) -> None:
-        size = frame.wire_len
         if not isinstance(frame, SimFrame):
             frame = of_bytes(b"".join((frame.header, frame.payload or b"", frame.trailer)))
+        size = frame.size
         port.tx_packets += 1
         port.tx_bytes += size
         port.free_at = now + size * SECOND // self._bytes_per_second

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mrclab.sim.cable import CableEnd
 
 if TYPE_CHECKING:
+    from mrclab.sim.cable import Way
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.nic import SimNic
 
@@ -21,9 +22,9 @@ class Plug(CableEnd):
         self.nic: SimNic | None = None
         self.waken: Callable[[], object] | None = None
 
-    def receive(self, frame: SimFrame, port: int) -> None:
+    def receive(self, frame: SimFrame, way: Way) -> None:
         """Hand a frame on."""
         if self.nic is None and self.waken is not None:
             self.waken()
         if self.nic is not None:
-            self.nic.receive(frame, port)
+            self.nic.receive(frame, way.far_port)

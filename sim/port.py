@@ -9,11 +9,10 @@ it, is caught up on by whatever happens at the port next: nobody can look in bet
 from __future__ import annotations
 
 import random
-from collections import deque
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from mrclab.sim.clock import SECOND
+from mrclab.sim.clock import NEVER, SECOND
 from mrclab.topo.numbers import Dscp
 
 if TYPE_CHECKING:
@@ -22,21 +21,23 @@ if TYPE_CHECKING:
     from mrclab.sim.frame import SimFrame
     from mrclab.topo.spec import FabricSpec
 
-_ECN_NOT_ECT = 0
-NO_TRIM, TRIMMABLE, TRIMMABLE_RETX, TRIMMED, TRIMMED_LASTHOP, CONTROL, OTHER, CPU = range(8)
+_ECN_NOT_ECT: Final = 0
+NO_TRIM: Final = 0
+TRIMMABLE: Final = 1
+TRIMMABLE_RETX: Final = 2
+TRIMMED: Final = 3
+TRIMMED_LASTHOP: Final = 4
+CONTROL: Final = 5
+OTHER: Final = 6
+CPU: Final = 7
 """Traffic classes, the cells of a port's counter `tx`."""
 
-_CLASSES = [OTHER] * 64
+_CLASSES: Final[list[int]] = [OTHER] * 64
 for _dscp, _class in (
     (Dscp.NO_TRIM, NO_TRIM), (Dscp.TRIMMABLE, TRIMMABLE), (Dscp.TRIMMABLE_RETX, TRIMMABLE_RETX),
     (Dscp.TRIMMED, TRIMMED), (Dscp.TRIMMED_LASTHOP, TRIMMED_LASTHOP), (Dscp.CONTROL, CONTROL),
 ):  # fmt: skip
     _CLASSES[_dscp] = _class
-_IN_DATA_QUEUE = [traffic_class in {NO_TRIM, TRIMMABLE, TRIMMABLE_RETX, OTHER} for traffic_class in _CLASSES]
-_MAY_BE_TRIMMED = [traffic_class in {TRIMMABLE, TRIMMABLE_RETX} for traffic_class in _CLASSES]
-
-_NOBODY: deque[SimFrame] = deque()
-"""What waits at a port where nothing does: stays empty."""
 
 
 @lru_cache
@@ -46,78 +47,92 @@ def _speed(rate_pps: float, rate: float | None) -> tuple[int, int]:
 
 
 class SimSwitchPort:
-    """One port of a switch. `register` is the P4 program's: depth of the data queue at the last packet that left it."""
+    """One port of a switch. `register` is the P4 program's: depth of the data queue at the last packet that left it.
+
+    `waiting` frames stand in the queue, from `_first` on by `SimFrame.behind`; the first leaves at `next_leaves`.
+    """
 
     __slots__ = (
-        "_bits_per_second", "_clock", "_control_free", "_depth",
-        "_ecn_min", "_ecn_span", "_interval", "_last", "_last_hop_dscp", "_random", "_seed", "_trim_at",
-        "dropped", "evs", "marks", "number", "register", "trims", "tx_bytes", "tx_packets", "waiting", "way",
+        "_bits_per_second", "_clock", "_control", "_control_bytes", "_control_free", "_data", "_data_bytes", "_depth",
+        "_ecn_min", "_ecn_span", "_first", "_interval", "_last", "_last_hop_dscp", "_newest", "_others", "_random",
+        "_seed", "_trim_at", "_trim_from", "_way", "dropped", "evs", "marks", "next_leaves", "number", "register",
+        "trims", "waiting",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, number: int, spec: FabricSpec, to_host: bool, way: Way, seed: str) -> None:
         queue = spec.queue
-        self.number = number
-        self.way = way
         self._clock = clock
-        self._seed = seed
-        self._random: random.Random | None = None  # made when something is first drawn: most ports never do
-        self._interval, self._bits_per_second = _speed(spec.link.rate_pps, spec.link.rate)
-        self._control_free = 0  # when the link has sent the last packet of the control queue, where bytes count
-        self._depth = queue.depth
-        self._last = -self._interval
+        self._way = way
+        self.next_leaves = NEVER
+        self.register = 0
         self._trim_at = 0  # 0: never
         if spec.trimming:
             self._trim_at = queue.last_hop_trim_threshold if to_host else queue.trim_threshold
-        self._last_hop_dscp = Dscp.TRIMMED_LASTHOP if to_host else Dscp.TRIMMED
+        self._trim_from = self._trim_at - (self._trim_at >> 2) if self._trim_at else NEVER  # least depth that may trim
+        self._interval, self._bits_per_second = _speed(spec.link.rate_pps, spec.link.rate)
+        self._last = -self._interval
+        self._depth = queue.depth
+        self.waiting = 0
+        self._first: SimFrame | None = None
+        self._newest: SimFrame | None = None
         self._ecn_min = queue.ecn_min
         self._ecn_span = queue.ecn_max - queue.ecn_min if not to_host or spec.last_hop_ecn else 0  # 0: never
-        self.waiting = _NOBODY
-        self.register = 0
-        self.tx_packets = [0] * 8
-        self.tx_bytes = [0] * 8
-        self.marks = self.trims = self.dropped = 0
+        self._control_free = 0  # when the link has sent the last packet of the control queue, where bytes count
         self.evs: dict[int, list[int]] = {}  # the switch's, of EVs that are watched
+        self._others: dict[int, tuple[int, int]] | None = None  # of classes that are rare
+        self._clear_counters()
+        self.number = number
+        self._seed = seed
+        self._random: random.Random | None = None  # made when something is first drawn: most ports never do
+        self._last_hop_dscp = int(Dscp.TRIMMED_LASTHOP if to_host else Dscp.TRIMMED)
 
     def send(self, frame: SimFrame) -> None:
         """Queue a frame, trimmed where the queue is long, or drop it where that is full."""
         now = self._clock.now
-        waiting = self.waiting
-        if waiting and waiting[0].leave <= now:
-            self.settle()
-            waiting = self.waiting
-        dscp = frame.dscp
-        trim_at = self._trim_at
-        if trim_at and _MAY_BE_TRIMMED[dscp] and frame.trimmable and self.register + (trim_at >> 2) >= trim_at:
-            dither = self._draw((trim_at >> 1) + 1)
-            if self.register + (trim_at >> 2) >= trim_at + dither:
-                frame.trim(self._last_hop_dscp)
-                self.trims += 1
-                dscp = frame.dscp
-        if not _IN_DATA_QUEUE[dscp]:
-            frame.leave = now if not self._bits_per_second else self._control_leaves(frame, now)
-            kind = _CLASSES[dscp]
-            self.tx_packets[kind] += 1
-            self.tx_bytes[kind] += frame.size
-            if self.evs:
-                self._count_ev(frame)
-        elif len(waiting) >= self._depth:
+        if self.next_leaves <= now:
+            self.settle(now)
+        kind = _CLASSES[frame.dscp]
+        if self.register >= self._trim_from and TRIMMABLE <= kind <= TRIMMABLE_RETX and frame.trimmable:
+            kind = self._may_trim(frame, kind)
+        if TRIMMED <= kind <= CONTROL:  # past all data
+            frame.leave = leave = now if not self._bits_per_second else self._control_leaves(frame, now)
+            self._count(frame, kind)
+        elif self.waiting >= self._depth:
             self.dropped += 1
             return
         else:
-            if self._bits_per_second:
-                leave = max(now, self._last) + frame.size * 8 * SECOND // self._bits_per_second
-            else:
-                leave = self._last + self._interval
+            rate = self._bits_per_second
+            busy_until = self._last
+            leave = max(now, busy_until) + frame.size * 8 * SECOND // rate if rate else busy_until + self._interval
             if leave <= now:
                 leave = now
                 self.register = 0
-                self._count(frame, _CLASSES[dscp])
+                self._count(frame, kind)
             else:
-                if waiting is _NOBODY:
-                    waiting = self.waiting = deque()
-                waiting.append(frame)
+                self._queue(frame, leave)
             self._last = frame.leave = leave
-        self.way.enter(frame, frame.leave)
+        self._way.enter(frame, leave)
+
+    def _may_trim(self, frame: SimFrame, kind: int) -> int:
+        """Trim a frame where the register, against a threshold that is drawn for it, says so; its class then."""
+        trim_at = self._trim_at
+        dither = self._draw((trim_at >> 1) + 1)
+        if self.register + (trim_at >> 2) < trim_at + dither:
+            return kind
+        frame.trim(self._last_hop_dscp)
+        self.trims += 1
+        return _CLASSES[frame.dscp]
+
+    def _queue(self, frame: SimFrame, leave: int) -> None:
+        """Behind those that wait."""
+        newest = self._newest
+        if newest is None:
+            self._first = frame
+            self.next_leaves = leave
+        else:
+            newest.behind = frame
+        self._newest = frame
+        self.waiting += 1
 
     def _control_leaves(self, frame: SimFrame, now: int) -> int:
         """When a frame of the control queue has left: behind those before it, ahead of all data but what it delays.
@@ -131,27 +146,35 @@ class SimSwitchPort:
 
     def send_of_cpu(self, frame: SimFrame) -> None:
         """Send what the controller gave, past all queues."""
-        frame.leave = self._clock.now
+        frame.leave = now = self._clock.now
         self._count(frame, CPU)
-        self.way.enter(frame, frame.leave)
+        self._way.enter(frame, now)
 
-    def settle(self) -> None:
-        """Catch up on the frames that have left by now."""
-        now, waiting = self._clock.now, self.waiting
-        while waiting and waiting[0].leave <= now:
-            frame = waiting.popleft()
-            self.register = depth = len(waiting)
+    def catch_up(self) -> None:
+        """Take note of the frames that have left by now."""
+        now = self._clock.now
+        if self.next_leaves <= now:
+            self.settle(now)
+
+    def settle(self, now: int) -> None:
+        """The same where the first of them has."""
+        frame = self._first
+        while frame is not None and frame.leave <= now:
+            following = frame.behind
+            frame.behind = None
+            self.register = self.waiting = depth = self.waiting - 1
             above = depth - self._ecn_min
             if above > 0 and self._ecn_span and frame.ecn != _ECN_NOT_ECT and above > self._draw(self._ecn_span):
                 frame.mark()
                 self.marks += 1
-            kind = _CLASSES[frame.dscp]
-            self.tx_packets[kind] += 1
-            self.tx_bytes[kind] += frame.size
-            if self.evs:
-                self._count_ev(frame)
-        if not waiting:
-            self.waiting = _NOBODY  # an empty deque takes more than all else of a port
+            self._count(frame, _CLASSES[frame.dscp])
+            frame = following
+        self._first = frame
+        if frame is None:
+            self._newest = None
+            self.next_leaves = NEVER
+        else:
+            self.next_leaves = frame.leave
 
     def _draw(self, count: int) -> int:
         """A number below `count`."""
@@ -160,9 +183,19 @@ class SimSwitchPort:
             source = self._random = random.Random(self._seed)
         return int(source.random() * count)
 
-    def _count(self, frame: SimFrame, traffic_class: int) -> None:
-        self.tx_packets[traffic_class] += 1
-        self.tx_bytes[traffic_class] += frame.size
+    def _count(self, frame: SimFrame, kind: int) -> None:
+        """A frame of this class leaves. Nearly all are data or control packets, which have counters of their own."""
+        if kind == TRIMMABLE:
+            self._data += 1
+            self._data_bytes += frame.size
+        elif kind == CONTROL:
+            self._control += 1
+            self._control_bytes += frame.size
+        else:
+            if self._others is None:
+                self._others = {}
+            packets, size = self._others.get(kind, (0, 0))
+            self._others[kind] = packets + 1, size + frame.size
         if self.evs:
             self._count_ev(frame)
 
@@ -172,23 +205,40 @@ class SimSwitchPort:
             cell[0] += 1
             cell[1] += frame.size
 
+    def sent(self) -> list[tuple[int, int]]:
+        """Frames and bytes that left, by class."""
+        others = self._others or {}
+        found = [others.get(kind, (0, 0)) for kind in range(CPU + 1)]
+        found[TRIMMABLE] = self._data, self._data_bytes
+        found[CONTROL] = self._control, self._control_bytes
+        return found
+
     def depth(self) -> int:
         """Frames that wait now."""
-        self.settle()
-        return len(self.waiting)
+        self.catch_up()
+        return self.waiting
 
     def lose_waiting(self) -> None:
         """The switch stands still or is dead: what waits is lost."""
-        self.settle()
-        for frame in self.waiting:
+        self.catch_up()
+        frame = self._first
+        while frame is not None:
             frame.gone = True
-        self.waiting.clear()
+            following = frame.behind
+            frame.behind = None
+            frame = following
+        self._first = self._newest = None
+        self.next_leaves = NEVER
+        self.waiting = 0
         self._last = self._clock.now - self._interval
 
     def clear(self) -> None:
         """The switch is dead: what waits is lost, and what it counted forgotten."""
         self.lose_waiting()
         self.register = 0
-        self.tx_packets = [0] * 8
-        self.tx_bytes = [0] * 8
+        self._clear_counters()
+
+    def _clear_counters(self) -> None:
+        self._data = self._data_bytes = self._control = self._control_bytes = 0
+        self._others = None
         self.marks = self.trims = self.dropped = 0

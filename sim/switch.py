@@ -6,7 +6,7 @@ Ports, uSIDs and addresses are the pure model's. A switch without entries (it ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mrclab.sim.cable import CableEnd
 from mrclab.sim.frame import FOREIGN, HOPS_OVER, IPV6_MISS, LINK_CHECK, MALFORMED, UNKNOWN_USID, USID_MISS, Flow
@@ -15,20 +15,21 @@ from mrclab.topo import srv6
 
 if TYPE_CHECKING:
     from mrclab.controller.provisioning.watchedevs import WatchedEvs
+    from mrclab.sim.cable import Way
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.port import SimSwitchPort
     from mrclab.topo.made import Made
     from mrclab.topo.model import Fabric, Switch
 
-REASONS = {
+REASONS: Final = {
     MALFORMED: "malformed", FOREIGN: "foreign", HOPS_OVER: "hop_limit", UNKNOWN_USID: "unknown_usid",
     USID_MISS: "usid_miss", IPV6_MISS: "ipv6_miss",
 }  # fmt: skip
 
 _hash = hashing.make("crc16")
-_NO_USID = -1
-_GROUP_SHIFT = 64
-_FLOW_WIDTHS = (128, 128, 20, 8, 16, 16)
+_NO_USID: Final = -1
+_GROUP_SHIFT: Final = 64
+_FLOW_WIDTHS: Final = (128, 128, 20, 8, 16, 16)
 
 
 class Controlled(Protocol):
@@ -46,8 +47,8 @@ class SimSwitch(CableEnd):
     """
 
     __slots__ = (
-        "_fabric", "_home", "_plain", "_usids", "_wrong", "alive", "cpu_in", "cpu_out", "drops", "evs", "frozen",
-        "model", "ports", "rx_bytes", "rx_packets", "unserved", "usid",
+        "_earlier", "_fabric", "_home", "_inputs", "_plain", "_usids", "_wrong", "alive", "cpu_in", "cpu_out", "drops",
+        "evs", "frozen", "model", "ports", "unserved", "usid",
     )  # fmt: skip
 
     def __init__(self, fabric: Fabric, model: Switch, ports: Made[SimSwitchPort], home: Controlled) -> None:
@@ -58,6 +59,7 @@ class SimSwitch(CableEnd):
         self.alive = True
         self.frozen = False
         self.unserved = 0  # frames that came while it was dead or stood still
+        self._inputs: dict[int, Way] = {}  # by number of the port that they lead to
         self._clear_counters()
         self.usid = _NO_USID
         self._usids: dict[int, SimSwitchPort] = {}
@@ -87,7 +89,7 @@ class SimSwitch(CableEnd):
     def watch(self, evs: Iterable[int]) -> None:
         """Count the packets of these EVs; what is counted already goes on."""
         for port in self.used:
-            port.settle()
+            port.catch_up()
         for ev in evs:
             self.evs.setdefault(ev, [0, 0])
 
@@ -151,15 +153,36 @@ class SimSwitch(CableEnd):
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
-    def receive(self, frame: SimFrame, port: int) -> None:
+    def joined(self, way: Way) -> None:
+        """Frames will come by this way; it counts those that were taken, as it is at hand then."""
+        self._inputs[way.far_port] = way
+
+    def parted(self, way: Way) -> None:
+        """No more will."""
+        packets, size = self._earlier.get(way.far_port, (0, 0))
+        self._earlier[way.far_port] = packets + way.taken, size + way.taken_bytes
+        way.taken = way.taken_bytes = 0
+        if self._inputs.get(way.far_port) is way:
+            del self._inputs[way.far_port]
+
+    def received(self) -> dict[int, tuple[int, int]]:
+        """Frames and bytes that came in, by number of the port, of those by which any did."""
+        found = dict(self._earlier)
+        for number, way in self._inputs.items():
+            if way.taken:
+                packets, size = found.get(number, (0, 0))
+                found[number] = packets + way.taken, size + way.taken_bytes
+        return dict(sorted(found.items()))
+
+    def receive(self, frame: SimFrame, way: Way) -> None:
         """A frame came in by a port."""
         if self.frozen or not self.alive:
             self.unserved += 1
             return
-        self.rx_packets[port] += 1
-        self.rx_bytes[port] += frame.size
+        way.taken += 1
+        way.taken_bytes += frame.size
         if frame.fault:
-            self._refuse(frame, port)
+            self._refuse(frame, way.far_port)
             return
         if frame.hops <= 1:
             self.drops[HOPS_OVER] += 1
@@ -218,8 +241,9 @@ class SimSwitch(CableEnd):
 
     def _clear_counters(self) -> None:
         self.drops = [0] * 16  # by reason
-        self.rx_packets = [0] * (len(self.ports) + 1)
-        self.rx_bytes = [0] * (len(self.ports) + 1)
+        self._earlier: dict[int, tuple[int, int]] = {}  # what ways brought that lead here no longer
+        for way in self._inputs.values():
+            way.taken = way.taken_bytes = 0
         self.cpu_in = self.cpu_out = 0  # to the controller, and from it
 
     def freeze(self) -> None:
@@ -261,5 +285,5 @@ def flow_hash(flow: Flow) -> int:
     return known
 
 
-_HASHES_KEPT = 65536
+_HASHES_KEPT: Final = 65536
 _hashes: dict[Flow, int] = {}

@@ -12,7 +12,7 @@ import functools
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ruamel.yaml import YAML
 
@@ -34,26 +34,26 @@ from mrclab.topo import nodeconfig
 from mrclab.topo.model import Fabric
 from mrclab.topo.transport import TransportSpec
 
-CONTROLLER = "controller"
-GONE = "agent.gone"
+CONTROLLER: Final = "controller"
+GONE: Final = "agent.gone"
 """Kind of the event that stands for a host that ended."""
 
-TOLD = frozenset(
+TOLD: Final = frozenset(
     {"workload.progress", "flow.done", "flow.failed", "flow.received", "iteration", "verdict", "denied", GONE}
 )
 """Kinds of events that `run` hands over."""
 
-TOO_MANY = frozenset(
+TOO_MANY: Final = frozenset(
     {"agent.start", "agent.stop", "mapper.report", "port.state", "probe.lost", "probe.reply", "qp.state", "wr.done"}
 )
 """Kinds of records that every host writes for every QP, port or cycle: the history of a large fabric leaves them out,
 QPs that went to ERROR apart."""
 
-DEPTHS_S = 0.25
-MOST_CONFIGS = 64
+DEPTHS_S: Final = 0.25
+MOST_CONFIGS: Final = 64
 """Node configs that a result keeps: of all hosts, or in a larger fabric of the first that had something to do."""
 
-_DIGITS = 9  # of the seconds in the history
+_DIGITS: Final = 9  # of the seconds in the history
 
 
 class SimWorld:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import random
 import struct
-from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from mrclab.hosts.mrc.cc import Qpcc
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
@@ -32,8 +31,11 @@ from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig
 
-_STRANGERS = 256  # peers without a QP that are remembered
-_REVERSE_PROBE_RTTS = 8.0  # until a probe for a reverse path is given up
+_STRANGERS: Final = 256  # peers without a QP that are remembered
+_REVERSE_PROBE_RTTS: Final = 8.0  # until a probe for a reverse path is given up
+
+_READY: Final = Standing.READY
+_RESTS: Final = Standing.RESTS
 
 
 def _ignore(result: ProbeResult) -> None:
@@ -63,7 +65,7 @@ class MrcEndpoint(MrcVerbs):
             self._ports[port.number] = MrcPort(port.number, port.plane, parser, len(self._ports))
         self.outbox = Outbox(self._ports)
         self._by_plane = {port.plane: port for port in self._ports.values()}
-        self._active: deque[MrcQueuePair] = deque()
+        self._active: list[MrcQueuePair] = []  # in turn; few, as those that only wait are not among them
         self.intake = intake_of(config)
         self.urgent = False  # a QP may have a retransmission or a probe to send
         super().__init__(config, rng, log, secrets)
@@ -72,12 +74,12 @@ class MrcEndpoint(MrcVerbs):
 
     # --- packets in -------------------------------------------------------------------------------
 
-    def receive(self, port: int, frame: bytes | bytearray | memoryview, now: float) -> None:
+    def receive(self, port: int, frame: Any, now: float) -> None:
         """Take a whole Ethernet frame. No reference to it is kept."""
         self.now = now
         entry = self._ports[port]
         try:
-            packet = entry.parse(frame)
+            packet = entry.parser.parse(frame)
             qp = self.qps.get(packet.dqpn)
             if qp is None or packet.source != qp.peer.address_bytes:
                 self._dispatch_other(packet, now)
@@ -151,7 +153,7 @@ class MrcEndpoint(MrcVerbs):
             if frame is None and self._set_aside(qp):
                 continue
             if len(active) > 1:
-                active.rotate(-1)
+                active.append(active.pop(0))
             if qp.qpcc.pending and self.room(qp.qpcc):
                 left += 1
             if frame is not None:
@@ -165,11 +167,11 @@ class MrcEndpoint(MrcVerbs):
         at QPs that wait, however many there are.
         """
         standing = qp.requestor.standing()
-        if standing is Standing.READY:
+        if standing is _READY:
             return False
-        self._active.popleft()
+        del self._active[0]
         qp.awake = False
-        if standing is Standing.RESTS:
+        if standing is _RESTS:
             if qp.qpcc.pending:
                 self.room(qp.qpcc)
         elif not qp.pending:
@@ -192,7 +194,7 @@ class MrcEndpoint(MrcVerbs):
         """Into the rotation."""
         qp.awake = True
         if first:
-            self._active.appendleft(qp)
+            self._active.insert(0, qp)
         else:
             self._active.append(qp)
         if qp.requestor.lost or qp.prober.waiting:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
@@ -25,12 +25,12 @@ from mrclab.hosts.rdma.timers import Timer
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.endpoint import MrcEndpoint
 
-_ID_MASK = 0xFFFF
-_UPDATE_TRIES = 10  # at the first interval; then it doubles each time, and history is told
-_UPDATE_RTTS = 2.0  # between tries
-_UPDATE_CAP_RTTS = 64.0  # longest time between tries: they end with an answer, or with the last QP to the peer
-_LATE_RTTS = 32.0  # an update with an older id, so soon after the last, was overtaken; later, its sender counts anew
-_PROBE_TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
+_ID_MASK: Final = 0xFFFF
+_UPDATE_TRIES: Final = 10  # at the first interval; then it doubles each time, and history is told
+_UPDATE_RTTS: Final = 2.0  # between tries
+_UPDATE_CAP_RTTS: Final = 64.0  # longest time between tries: they end with an answer, or with the last QP to the peer
+_LATE_RTTS: Final = 32.0  # an older id so soon after the last update was overtaken; later, its sender counts anew
+_PROBE_TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
 
 @dataclass(frozen=True)

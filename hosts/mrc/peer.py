@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller
 from mrclab.hosts.mrc.evs.paths import EvRoute
@@ -17,8 +17,9 @@ from mrclab.hosts.rdma.packets.path import cable_macs
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig, Template
 
-_CONTROL_TAG = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
-HEADER_BYTES = 40 + 8 + 12 + 4 + 4 + 16 + 4  # inner IPv6 to ICRC, with TSETH: what the nominal size adds to the payload
+_CONTROL_TAG: Final = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
+HEADER_BYTES: Final = 40 + 8 + 12 + 4 + 4 + 16 + 4
+"""Inner IPv6 to ICRC, with TSETH: what the nominal size adds to the payload."""
 
 
 def plane_mask(config: NodeConfig) -> int:
@@ -37,7 +38,7 @@ def _with_downlink(template: int, downlink: int) -> int:
     return template | srv6.usid(srv6.UsidType.DOWNLINK, 0, downlink) << shift
 
 
-_LATELY_RTTS = 2.0  # within which data must have come by a plane for it to be no doubt
+_LATELY_RTTS: Final = 2.0  # within which data must have come by a plane for it to be no doubt
 
 
 class Peer:

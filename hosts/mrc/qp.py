@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from mrclab.hosts.mrc.cc import NSCC, CongestionController, Qpcc
+from mrclab.hosts.mrc.cc import NSCC, CongestionController
 from mrclab.hosts.mrc.evs import siblings
 from mrclab.hosts.mrc.evs.ev import Denier, Ev, EvSet
 from mrclab.hosts.mrc.evs.evformat import uplink_of, value_of
 from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, EvProfile, Mode
 from mrclab.hosts.mrc.evs.probing import Prober
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.controlpackets import AckItem, ControlItem, SackItem
+from mrclab.hosts.mrc.packets.controlpackets import AckItem, ControlItem
 from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.hosts.mrc.peer import HEADER_BYTES, Peer
-from mrclab.hosts.mrc.recovery.intake import Intake
 from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.mrc.responder import MrcResponder
 from mrclab.hosts.mrc.settings import MrcQpSettings
@@ -31,40 +30,24 @@ from mrclab.hosts.rdma.stats import reader
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import EvProfileConfig
 
-_RTS = QpState.RTS
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.verbs import MrcVerbs
 
-
-class MrcServices(rc.QpServices, Protocol):
-    """What an MRC QP asks of the endpoint it lives in."""
-
-    on_work: Callable[[], None]
-    urgent: bool  # a QP may have a retransmission or a probe to send
-    qps: dict[int, MrcQueuePair]
-    intake: Intake | None  # what this host can take, where that has limits
-
-    def wake(self, qp: MrcQueuePair) -> None:
-        """The QP may have something to send."""
-
-    def room(self, qpcc: Qpcc) -> bool:
-        """There may be room in a window: the QP that has waited longest has a try."""
-
-    def send_control(self, item: ControlItem, peer: Peer) -> None:
-        """Queue a control packet to a peer, for the port whose turn it is."""
-
-    def drop_control(self, qp: MrcQueuePair) -> None:
-        """Send nothing that a QP had to say."""
+_RTS: Final = QpState.RTS
+_RTR: Final = QpState.RTR
+_SACK: Final = int(h.MrcOpcode.SACK)
 
 
 class MrcQueuePair(
-    rc.QueuePair[MrcServices, MrcQpSettings, MrcQpStats, CongestionController, MrcRequestor, MrcResponder]
+    rc.QueuePair["MrcVerbs", MrcQpSettings, MrcQpStats, CongestionController, MrcRequestor, MrcResponder]
 ):
-    """One QP: its path set and what it tells its peer."""
+    """One QP: its path set and what it tells its peer. `host` is the endpoint it lives in."""
 
     read_stats = reader(MrcQpStats)
 
     def __init__(
         self,
-        host: MrcServices,
+        host: MrcVerbs,
         qpn: int,
         peer: Peer,
         settings: MrcQpSettings,
@@ -266,10 +249,6 @@ class MrcQueuePair(
         if not self.orphaned:
             self.host.send_control(item, self.peer)
 
-    def sack(self, item: SackItem, now: float) -> h.Sack:
-        """The content of a SACK that a port takes now."""
-        return self.responder.take_sack(item, now)
-
     def refuse(self, packet: MrcPacket, refusal: Refusal) -> None:
         """A write cannot be placed: tell the peer, and stop."""
         self.stats.access_errors += 1
@@ -280,11 +259,15 @@ class MrcQueuePair(
 
     def on_packet(self, packet: MrcPacket, now: float) -> int:
         """Whatever came for this QP; return how many new bytes of payload were placed."""
-        if packet.op in h.WRITES:
-            if self.state is _RTS or self.state is QpState.RTR:
+        if h.FIRST_WRITE <= packet.op <= h.LAST_WRITE:
+            if self.state is _RTS or self.state is _RTR:
                 return self.responder.on_write(packet, now)
             if self.state is QpState.ERROR and not packet.trimmed:
                 self.send_control(AckItem(self, wire.Syndrome.NAK_REMOTE_OPERATION, packet.psn, self.responder.msn))
+            return 0
+        if packet.op == _SACK:  # most of the others
+            self.on_sack(packet, now)
+            self.wake()
             return 0
         handler = _HANDLERS.get(packet.op)
         if handler is not None:
@@ -294,7 +277,7 @@ class MrcQueuePair(
 
     def on_sack(self, packet: MrcPacket, now: float) -> None:
         """A SACK for the sending half."""
-        if self.state is not QpState.RTS:
+        if self.state is not _RTS:
             return
         sack = packet.sack()
         sent_at = None
@@ -306,7 +289,7 @@ class MrcQueuePair(
 
     def on_nack(self, packet: MrcPacket, now: float) -> None:
         """A NACK for the sending half."""
-        if self.state is not QpState.RTS:
+        if self.state is not _RTS:
             return
         nack = h.Nack.unpack(packet.view, packet.body_at)
         if nack.reason == h.Reason.UNEXP_EVENT:
@@ -316,7 +299,7 @@ class MrcQueuePair(
 
     def on_ack(self, packet: MrcPacket, now: float) -> None:
         """A Transport ACK or NAK."""
-        if self.state is not QpState.RTS:
+        if self.state is not _RTS:
             return
         syndrome = wire.AETH.unpack_from(packet.view, packet.body_at)[0] >> 24
         if syndrome >> 5 == 0:
@@ -379,8 +362,7 @@ def _cc_parameters(settings: MrcQpSettings, config: dict[str, Any] | None) -> di
     return chosen
 
 
-_HANDLERS: dict[int, Callable[[MrcQueuePair, MrcPacket, float], None]] = {
-    h.MrcOpcode.SACK: MrcQueuePair.on_sack,
+_HANDLERS: Final[dict[int, Callable[[MrcQueuePair, MrcPacket, float], None]]] = {
     h.MrcOpcode.NACK: MrcQueuePair.on_nack,
     h.MrcOpcode.ACK: MrcQueuePair.on_ack,
     h.MrcOpcode.PROBE: MrcQueuePair.on_probe,
@@ -411,7 +393,7 @@ class _Drawn:
         return Ev(qp.peer.path(self.plane, uplink, srv6.ev_tag(self._first + len(taken) - 1)))
 
 
-_EVENT_WORDS = {
+_EVENT_WORDS: Final = {
     "GOOD": ApiState.GOOD,
     "STANDBY": ApiState.GOOD,
     "SKIP": ApiState.GOOD,

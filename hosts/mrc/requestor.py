@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.hosts.mrc.evs.ev import Ev
 from mrclab.hosts.mrc.packets import headers as h
@@ -29,17 +29,17 @@ from mrclab.topo.nodeconfig import MPR_UNIT
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
 
-_FLIGHT = PacketState.FLIGHT
-_LOST = PacketState.LOST
+_FLIGHT: Final = PacketState.FLIGHT
+_LOST: Final = PacketState.LOST
 
-_TS_MASK = h.TS_MASK
-_TC_DATA = h.Dscp.TRIMMABLE << 2 | wire.ECN_ECT
-_TC_RETX = h.Dscp.TRIMMABLE_RETX << 2 | wire.ECN_ECT
-_TC_NO_TRIM = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
+_TS_MASK: Final = h.TS_MASK
+_TC_DATA: Final = h.Dscp.TRIMMABLE << 2 | wire.ECN_ECT
+_TC_RETX: Final = h.Dscp.TRIMMABLE_RETX << 2 | wire.ECN_ECT
+_TC_NO_TRIM: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
-_OPCODES = wire.write_opcodes(int(h.MrcOpcode.WRITE_FIRST))
-_MIDDLE = int(h.MrcOpcode.WRITE_MIDDLE)
-_LOSS_COUNTER = {
+_OPCODES: Final = wire.write_opcodes(int(h.MrcOpcode.WRITE_FIRST))
+_MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)
+_LOSS_COUNTER: Final = {
     "time": "lost_time",
     "same-ev": "lost_same_ev",
     "timeout": "lost_timeout",
@@ -56,6 +56,11 @@ class Standing(Enum):
     RESTS = 2  # it has nothing to send, or waits for news of its own
 
 
+_READY: Final = Standing.READY
+_PENDING: Final = Standing.PENDING
+_RESTS: Final = Standing.RESTS
+
+
 class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
     """Send queue, windows, retransmission."""
 
@@ -68,16 +73,14 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._full_nominal = s.path_mtu + (-s.path_mtu & 3) + qp.overhead
         self._flags = h.FLAG_TS if s.timestamps else 0  # of every packet
         self._stats = qp.stats
-        self._wants_ack = qp.cc.wants_ack
-        self._allows = qp.cc.allows
-        self._take_ev = qp.evs.take
+        self._cc = qp.cc
+        self._evs = qp.evs
         self._class_new, self._class_retx = (_TC_DATA, _TC_RETX) if s.trimming else (_TC_NO_TRIM, _TC_NO_TRIM)
         self.first_psn = 0  # of the wire, set at RTS
         self.psn_window = s.mpr_psns - 1  # the responder takes [cack + 1, cack + MPR)
         self.window = SendWindow(s.mpr_psns)
         self.account = Account(qp.cc)
         self.loss = LossDetector(s)
-        self._note_sent = self.loss.sent
         self.feedback = Feedback(self)
         self.unsent: deque[MrcMessage] = NOTHING
         self.incomplete: deque[MrcMessage] = NOTHING  # all that are posted and not completed, in order
@@ -150,13 +153,13 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
     def standing(self) -> Standing:
         """Whether the windows let this QP send anything now, and if not, what that hangs on."""
         if self.qp.prober.waiting:
-            return Standing.READY
+            return _READY
         if self.silent:
-            return Standing.READY if self.has_lost() else Standing.RESTS
+            return _READY if self.has_lost() else _RESTS
         window = self.window
         if not (self.unsent and window.next - window.una < self.psn_window) and not self._next_lost():
-            return Standing.RESTS
-        return Standing.READY if self.qp.cc.allows(self._mtu) else Standing.PENDING
+            return _RESTS
+        return _READY if self._cc.allows(self._mtu) else _PENDING
 
     def lost_frame(self, plane: int, now: float) -> Frame | None:
         """The oldest lost packet on a path other than the one it was lost on.
@@ -187,9 +190,14 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
     def new_frame(self, plane: int, now: float) -> Frame | None:
         """The next packet of the send queue; None where a window is closed, or the plane not in turn or without EV."""
         window = self.window
-        if not self.unsent or window.next - window.una >= self.psn_window or self.silent or not self._allows(self._mtu):
+        if (
+            not self.unsent
+            or window.next - window.una >= self.psn_window
+            or self.silent
+            or not self._cc.allows(self._mtu)
+        ):
             return None
-        ev = self._take_ev(plane)
+        ev = self._evs.take(plane)
         if ev is None:
             return None
         packet = window.take()
@@ -231,7 +239,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         packet.sends += 1
         packet.state = _FLIGHT
         packet.sampled = False
-        self._note_sent(packet)
+        self.loss.sent(packet)
         self.account.sent(packet.nominal, now)
         ev.sent += 1
         size = packet.size
@@ -239,9 +247,9 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         stats.sent_packets += 1
         stats.sent_bytes += size
         window = self.window
-        if not self.unsent or window.next - window.una >= self.psn_window or self._wants_ack():
+        if not self.unsent or window.next - window.una >= self.psn_window or self._cc.wants_ack():
             flags |= wire.FLAG_ACK_REQUEST
-        if self._timer.deadline is None:
+        if not self._timer.armed:
             self._arm(now)
         offset = packet.offset
         message = packet.message
@@ -316,7 +324,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         """Planes came or went: without any, retries are counted as if what waits had been sent and not answered."""
         if not self._is_stranded():
             self._stranded.cancel()
-        elif self._stranded.deadline is None:
+        elif not self._stranded.armed:
             self._stranded.arm(now + self.loss.timeout())
 
     def _is_stranded(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import AckItem, NackItem, SackItem
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
     from mrclab.hosts.mrc.recovery.intake import Intake
 
-_BITMAP_MASK = (1 << h.BITMAP_BITS) - 1
-_LEAST_COUNTED = 1024  # bytes that even a small packet adds to the SACK trigger
-_ALL_EVERY = 4  # of the SACKs that show something older than the newest, this one in so many shows what has no gap too
-_MOST_AT_ONCE = 128  # SACKs for gaps when the packets stop coming
-_QUIET_RTTS = 16.0  # a QP that received nothing for so long needs no share of the host's bitmaps
-IDLE_RTTS = 0.25  # a SACK is due when nothing came for this long
-_STREAKS = 1024  # EVs whose marks in a row are counted
-_ASKS = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
-_ENDS_MESSAGE = h.ENDS_MESSAGE
+_BITMAP_MASK: Final = (1 << h.BITMAP_BITS) - 1
+_LEAST_COUNTED: Final = 1024  # bytes that even a small packet adds to the SACK trigger
+_ALL_EVERY: Final = 4  # of the SACKs that show something older than the newest, one in so many shows what has no gap
+_MOST_AT_ONCE: Final = 128  # SACKs for gaps when the packets stop coming
+_QUIET_RTTS: Final = 16.0  # a QP that received nothing for so long needs no share of the host's bitmaps
+IDLE_RTTS: Final = 0.25  # a SACK is due when nothing came for this long
+_STREAKS: Final = 1024  # EVs whose marks in a row are counted
+_ASKS: Final = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
+_MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)  # writes above it end a message
+_NO_MARK: Final = int(h.Mark.NONE)
+_SKIP_ONCE: Final = int(h.Mark.SKIP_ONCE)
+_ERROR: Final = QpState.ERROR
 
 
 class MrcResponder(ReceiveHalf):
@@ -95,13 +98,14 @@ class MrcResponder(ReceiveHalf):
             stats.out_of_window += 1
             self._nack(packet, h.Reason.PSN_OOR_WINDOW)
             return 0
-        ends = packet.op in _ENDS_MESSAGE
+        ends = packet.op > _MIDDLE
         if (ends and packet.op in h.WITH_IMM and not self._has_receive(packet)) or (
             self._intake is not None and not self._admit(self._intake, packet, distance, now)
         ):
             return 0
         size, at = packet.size, packet.body_at
-        refusal = self._memory.place(packet.rkey, packet.va, packet.view[at : at + size], self._pd)
+        view = packet.view if not at and size == len(packet.view) else packet.view[at : at + size]
+        refusal = self._memory.place(packet.rkey, packet.va, view, self._pd)
         if refusal is not None:
             self.qp.refuse(packet, refusal)
             return 0
@@ -194,7 +198,7 @@ class MrcResponder(ReceiveHalf):
             if imm is not None:
                 self._delivered += 1
                 self.qp.complete_receive(self.receives.popleft(), imm, length)
-                if self.qp.state is QpState.ERROR:  # its completion queue is full
+                if self.qp.state is _ERROR:  # its completion queue is full
                     return False
         return True
 
@@ -231,7 +235,7 @@ class MrcResponder(ReceiveHalf):
         timestamp = self._held_timestamp
         if timestamp:
             timestamp = timestamp + int((now - self._held_since) * 1e6) & h.TS_MASK
-        self._queue_sack(SackItem(self.qp, h.Mark.NONE, self._held_entropy, timestamp, self._held_seq, None))
+        self._queue_sack(SackItem(self.qp, _NO_MARK, self._held_entropy, timestamp, self._held_seq, None))
         self._show_gaps(self._held_entropy)
         self._acknowledge()
 
@@ -241,30 +245,30 @@ class MrcResponder(ReceiveHalf):
         for _ in range(_MOST_AT_ONCE):
             if at >= newest:
                 return
-            self.qp.send_control(SackItem(self.qp, h.Mark.NONE, entropy, 0, self.base - 1, None, gaps=True))
+            self.qp.send_control(SackItem(self.qp, _NO_MARK, entropy, 0, self.base - 1, None, gaps=True))
             at = self._gap_from(at + h.BITMAP_BITS)
 
     def _sack(self, packet: MrcPacket, seq: int) -> None:
         self._unreported = 0
         self._held = False
         self._idle.cancel()
-        mark = self._verdict(packet) if packet.ce and self._echo else h.Mark.NONE
+        mark = self._verdict(packet) if packet.ce and self._echo else _NO_MARK
         self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None))
         self._acknowledge()
 
-    def _verdict(self, packet: MrcPacket) -> h.Mark:
+    def _verdict(self, packet: MrcPacket) -> int:
         """What the peer shall do with a marked packet's EV: skip it, or give it up after so many marks in a row."""
         if not self._condemn_after:
-            return h.Mark.SKIP_ONCE
+            return _SKIP_ONCE
         streaks, entropy = self._streaks, packet.entropy
         if len(streaks) >= _STREAKS:
             streaks.clear()
         streak = streaks[entropy] = streaks.get(entropy, 0) + 1
         if streak < self._condemn_after:
-            return h.Mark.SKIP_ONCE
+            return _SKIP_ONCE
         del streaks[entropy]
         self.qp.stats.condemned += 1
-        return h.Mark.ALWAYS_SKIP
+        return int(h.Mark.ALWAYS_SKIP)
 
     def _acknowledge(self) -> None:
         """Behind a SACK one Transport ACK for all messages that were completed since the last."""
@@ -280,14 +284,14 @@ class MrcResponder(ReceiveHalf):
         """A reliability probe: answer at once, with the state of the moment."""
         self.qp.stats.probes_answered += 1
         self.qp.peer.doubt_reverse(packet.entropy)
-        mark = h.Mark.SKIP_ONCE if packet.ce and self._echo else h.Mark.NONE
+        mark = _SKIP_ONCE if packet.ce and self._echo else _NO_MARK
         self.qp.send_control(SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id))
         if now - self.last_placed > self._idle_after:
             self._show_gaps(packet.entropy)
 
     def _queue_sack(self, item: SackItem) -> None:
         """Send a SACK, or let one that still waits for a port speak for it too where its bitmap shows everything."""
-        if item.mark == h.Mark.NONE and self.highest - self.base < h.BITMAP_BITS:
+        if item.mark == _NO_MARK and self.highest - self.base < h.BITMAP_BITS:
             waiting = self._waiting
             if waiting is not None:
                 waiting.entropy, waiting.timestamp, waiting.seq = item.entropy, item.timestamp, item.seq
@@ -312,12 +316,14 @@ class MrcResponder(ReceiveHalf):
             self.qp.stats.penalties += 1
             self._penalised = True
             self._restoring_until = inf
-            return sack._replace(penalty=penalty)
+            sack.penalty = penalty
+            return sack
         if not self._penalised or not intake.relieved():
             return sack
         self._restoring_until = min(self._restoring_until, now + self.qp.settings.base_rtt)
         self._penalised = now < self._restoring_until
-        return sack._replace(restore=True)
+        sack.restore = True
+        return sack
 
     def _first_shown(self) -> int:
         """Where the record places the bitmap: it shows the newest 64."""
@@ -358,6 +364,7 @@ class MrcResponder(ReceiveHalf):
         first = self._place(item.gaps)
         settings = self.qp.settings
         from_cack = max(-0x8000, min(0x7FFF, item.seq - cack))
+        bits = self.bits
         return h.Sack(
             mark=item.mark,
             probe_reply=item.probe_id is not None,
@@ -366,9 +373,9 @@ class MrcResponder(ReceiveHalf):
             cack=wrap(cack + self.first_psn),
             mpr=self._share() if settings.dynamic_mpr else 0,
             bitmap_offset=first - cack,
-            bitmap=self.bits >> (first - self.base) & _BITMAP_MASK,
+            bitmap=bits >> (first - self.base) & _BITMAP_MASK if bits else 0,
             timestamp=item.timestamp,
-            ooo_count=self.bits.bit_count(),
+            ooo_count=bits.bit_count() if bits else 0,
             rcvd_units=-(-self.rcvd_bytes // h.RCVD_UNIT) & 0xFFFFFF,
         )
 

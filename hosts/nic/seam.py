@@ -7,15 +7,15 @@ everything on the host at its time (`Loop`). Times are seconds of the loop's clo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from mrclab.topo.nodeconfig import NicPortConfig, NodeConfig
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 
-HEADER_BYTES = FULL_HEADER_BYTES
+HEADER_BYTES: Final = FULL_HEADER_BYTES
 """What a full packet adds to its payload."""
 
-ROCE_HEADER_BYTES = 78
+ROCE_HEADER_BYTES: Final = 78
 """The same for RoCEv2: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4."""
 
 Taker = Callable[[bytes | memoryview, float], bool]
@@ -46,29 +46,42 @@ class Frame(Protocol):
         """Bytes that the link is busy for."""
 
 
-class Transport(Protocol):
-    """What the NIC asks of a host's transport; `hosts.mrc.endpoint.MrcEndpoint` in the lab."""
+class Transport:
+    """What the NIC asks of a host's transport; `hosts.mrc.endpoint.MrcEndpoint` in the lab.
+
+    A class and no protocol, as compiled calls find the methods of a class by their place.
+    """
 
     on_work: Callable[[], None]
     """Called when there may be something to send that was not there before; the NIC sets it where it wants to know."""
 
-    def receive(self, port: int, frame: bytes | memoryview, now: float) -> None:
+    def receive(self, port: int, frame: Any, now: float) -> None:
         """Take a frame; the buffer is the caller's again afterwards."""
+        raise NotImplementedError
 
     def next_frame(self, port: int, now: float) -> Frame | None:
         """Give the frame to send on a port that has space now; None when there is nothing to send there."""
+        raise NotImplementedError
 
     def has_work(self, port: int, now: float) -> bool:
         """Say whether `next_frame` would find something for this port if it had space now; True where in doubt."""
+        raise NotImplementedError
 
     def next_deadline(self) -> float | None:
         """Say when `on_timer` wants to be called."""
+        raise NotImplementedError
+
+    def not_before(self) -> float:
+        """A time before which `next_deadline` is not, infinity where there is none: quicker, and mostly all to know."""
+        raise NotImplementedError
 
     def on_timer(self, now: float) -> None:
         """Do what is due."""
+        raise NotImplementedError
 
     def port_event(self, port: int, up: bool, now: float) -> None:
         """Take note that a port lost or got carrier."""
+        raise NotImplementedError
 
 
 class PortCounters(NamedTuple):

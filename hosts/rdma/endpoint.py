@@ -52,6 +52,10 @@ class Hosted(Verbs[Qp], Generic[P, Qp]):
         """When on_timer should be called next."""
         return self.timers.next_deadline()
 
+    def not_before(self) -> float:
+        """A time before which on_timer need not be called."""
+        return self.timers.not_before
+
     def on_timer(self, now: float) -> None:
         """Do what is due."""
         self.now = now

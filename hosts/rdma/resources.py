@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from mrclab.hosts.nic.seam import Transport
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access, MemoryRegion, MemoryTable
@@ -34,7 +35,7 @@ def _nobody_asks() -> None:
     """A NIC that asks its transport in every pass needs no word."""
 
 
-class Resources:
+class Resources(Transport):
     """Tables of a host that hold no QPs, and the calls on them."""
 
     def __init__(
@@ -48,7 +49,7 @@ class Resources:
         self.rng = rng
         self.log = log
         self.now = 0.0
-        self.on_work: Callable[[], None] = _nobody_asks  # told that there may be something to send
+        self.on_work = _nobody_asks
         self.timers = Timers()
         self.secrets = secrets or rng  # of keys and first PSNs: who guesses them can write to memory or end a QP
         self.memory = MemoryTable(self.secrets)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import Enum
+from typing import Final
 
 from mrclab.hosts.rdma.errors import VerbsError
 
@@ -23,7 +24,7 @@ class QpState(Enum):
     ERROR = "ERROR"
 
 
-TRANSITIONS: dict[tuple[QpState, QpState], frozenset[str]] = {
+TRANSITIONS: Final[dict[tuple[QpState, QpState], frozenset[str]]] = {
     (QpState.RESET, QpState.INIT): frozenset(),
     (QpState.INIT, QpState.INIT): frozenset(),
     (QpState.INIT, QpState.RTR): frozenset({"qpn", "psn"}),
@@ -31,7 +32,9 @@ TRANSITIONS: dict[tuple[QpState, QpState], frozenset[str]] = {
     (QpState.RTS, QpState.RTS): frozenset(),
 }
 
-_OF_ANY_PEER = frozenset({"qpn", "psn", "mpr", "wimm"})  # what a `local_info` says; not every transport needs all
+_OF_ANY_PEER: Final = frozenset(
+    {"qpn", "psn", "mpr", "wimm"}
+)  # what a `local_info` says; not every transport needs all
 
 
 def check_transition(state: QpState, target: QpState, given: Collection[str], of_peer: Collection[str]) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from itertools import count
+from math import inf
+from typing import Final
+
+NEVER: Final = inf
+"""The deadline of a timer that is not armed."""
 
 
 class Timer:
@@ -15,46 +19,53 @@ class Timer:
     def __init__(self, wheel: Timers, callback: Callable[[float], None]) -> None:
         self._wheel = wheel
         self.callback = callback  # called with the time
-        self.deadline: float | None = None
-        self._queued: float | None = None  # earliest heap entry that stands for this timer
+        self.deadline: float = NEVER
+        self._queued: float = NEVER  # earliest heap entry that stands for this timer
+
+    @property
+    def armed(self) -> bool:
+        """Whether it will fire."""
+        return self.deadline != NEVER
 
     def arm(self, deadline: float) -> None:
         """Fire at `deadline` (seconds) and not at any earlier-set time."""
         self.deadline = deadline
-        if self._queued is None or deadline < self._queued:
+        if deadline < self._queued:
             self._wheel.push(deadline, self)
             self._queued = deadline
 
     def cancel(self) -> None:
         """Do not fire."""
-        self.deadline = None
+        self.deadline = NEVER
 
     def pop(self, entry: float, now: float) -> bool:
         """A heap entry came up: True if the timer is due, else put back or dropped."""
         if entry != self._queued:
             return False  # another entry stands for it
-        self._queued = None
-        if self.deadline is None:
+        self._queued = NEVER
+        deadline = self.deadline
+        if deadline == NEVER:
             return False
-        if self.deadline > now:
-            self.arm(self.deadline)
+        if deadline > now:
+            self.arm(deadline)
             return False
-        self.deadline = None
+        self.deadline = NEVER
         return True
 
-    def entry_deadline(self, entry: float) -> float | None:
-        """The deadline that a heap entry stands for; None if it stands for nothing any more."""
-        if entry != self._queued or self.deadline is None:
-            return None
-        return self.deadline
+    def entry_deadline(self, entry: float) -> float:
+        """The deadline that a heap entry stands for; NEVER if it stands for nothing any more."""
+        return NEVER if entry != self._queued else self.deadline
 
 
 class Timers:
-    """All timers of one endpoint."""
+    """All timers of one endpoint. No deadline is before `not_before`, which costs nothing to look at."""
+
+    __slots__ = ("_heap", "_serial", "not_before")
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timer]] = []
-        self._serial = count()
+        self._serial = 0
+        self.not_before: float = NEVER
 
     def timer(self, callback: Callable[[float], None]) -> Timer:
         """A new timer, not armed."""
@@ -62,7 +73,9 @@ class Timers:
 
     def push(self, deadline: float, timer: Timer) -> None:
         """For Timer only."""
-        heappush(self._heap, (deadline, next(self._serial), timer))
+        self._serial = serial = self._serial + 1
+        heappush(self._heap, (deadline, serial, timer))
+        self.not_before = min(self.not_before, deadline)
 
     def next_deadline(self) -> float | None:
         """The earliest deadline; stale heads are dropped or moved on the way."""
@@ -71,9 +84,11 @@ class Timers:
             entry, _, timer = heap[0]
             deadline = timer.entry_deadline(entry)
             if deadline == entry:
+                self.not_before = entry
                 return entry
             heappop(heap)
             timer.pop(entry, entry)
+        self.not_before = NEVER
         return None
 
     def run(self, now: float) -> None:
@@ -83,3 +98,4 @@ class Timers:
             entry, _, timer = heappop(heap)
             if timer.pop(entry, now):
                 timer.callback(now)
+        self.not_before = heap[0][0] if heap else NEVER

@@ -43,7 +43,7 @@ class RoceEndpoint(RoceVerbs):
 
     # --- packets in -------------------------------------------------------------------------------
 
-    def receive(self, port: int, frame: bytes | bytearray | memoryview, now: float) -> None:
+    def receive(self, port: int, frame: Any, now: float) -> None:
         """Take a whole Ethernet frame. No reference to it is kept."""
         self.now = now
         entry = self._ports[port]
@@ -100,8 +100,7 @@ class RoceEndpoint(RoceVerbs):
         """Keep a QP until its rate limiter lets it go."""
         due = qp.requestor.next_at
         heappush(entry.paced, (due, qp.qpn, qp))
-        deadline = self._pacing.deadline
-        if deadline is None or due < deadline:
+        if due < self._pacing.deadline:
             self._pacing.arm(due)
 
     @staticmethod

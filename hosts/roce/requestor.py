@@ -108,7 +108,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self._cursor = message.successor
         self._count(seq, size, now)
         self._pace(frame.wire_len, now)
-        if self._timer.deadline is None:
+        if not self._timer.armed:
             self._timer.arm(now + qp.settings.ack_timeout)
         return frame
 

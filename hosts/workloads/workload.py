@@ -222,7 +222,7 @@ class Workload:
     @property
     def running(self) -> bool:
         """Whether it is to begin, or has begun and not ended."""
-        begins = self._timer.deadline is not None or bool(self._later) or bool(self._waiting)
+        begins = self._timer.armed or bool(self._later) or bool(self._waiting)
         return begins or any(pattern.running for pattern in self._patterns())
 
     def _begin(self, now: float) -> None:

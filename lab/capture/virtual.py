@@ -6,9 +6,10 @@ A frame sent while its cable has no carrier is in no capture: nothing carries it
 from collections.abc import Callable, Sequence
 
 from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, CapturedFrame, Interface
-from mrclab.sim.cable import CableEnd, Way
+from mrclab.sim.cable import Way
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame
+from mrclab.sim.tap import Tap
 from mrclab.topo.model import Link
 
 _PS_PER_NS = 1000
@@ -25,20 +26,6 @@ class _Sent:
         """Note the frame at the time it was sent."""
         self._taps.note(frame, self._place, OUTBOUND, way.delay)
         return frame
-
-
-class _Arriving(CableEnd):
-    """A cable's far end while it is tapped: what arrives is noted and handed on."""
-
-    __slots__ = ("_far", "_place", "_taps")
-
-    def __init__(self, taps: "VirtualTaps", place: int, far: CableEnd) -> None:
-        self._taps, self._place, self._far = taps, place, far
-
-    def receive(self, frame: SimFrame, port: int) -> None:
-        """Note the frame, and let it in."""
-        self._taps.note(frame, self._place, INBOUND)
-        self._far.receive(frame, port)
 
 
 class VirtualTaps:
@@ -69,7 +56,7 @@ class VirtualTaps:
 
     def _tap(self, way: Way, here: int, there: int) -> None:
         sent, (far, port) = _Sent(self, here), way.end
-        arrives = _Arriving(self, there, far)
+        arrives = Tap(far, lambda frame: self.note(frame, there, INBOUND))
 
         def undo() -> None:
             way.faults = tuple(fault for fault in way.faults if fault is not sent)

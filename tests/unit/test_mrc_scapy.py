@@ -101,7 +101,8 @@ def test_fields_have_the_values_that_were_packed():
     assert (layer.m, layer.pr, layer.ack_psn_offset, layer.entropy, layer.cack_psn) == (1, 0, -3, 0xDEADBEEF, 0xFFFFFF)
     assert (layer.mpr, layer.sack_offset, layer.bitmap, layer.tx_timestamp) == (4, 2, 5, 6)
     assert (layer.ooo_count, layer.restore_cwnd, layer.rcv_cwnd_pen, layer.rcvd_bytes) == (7, 1, 8, 9)
-    reply = SETH(sack._replace(probe_reply=True, offset=60000).pack())
+    sack.probe_reply, sack.offset = True, 60000
+    reply = SETH(sack.pack())
     assert (reply.pr, reply.probe_id) == (1, 60000)
     nack = NETH(h.Nack(h.Reason.NO_RESOURCE, 1, 2, 3, 4).pack())
     assert (nack.reason, nack.entropy, nack.nack_psn, nack.tx_timestamp, nack.vendor) == (0x0A, 1, 2, 3, 4)

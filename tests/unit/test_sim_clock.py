@@ -1,10 +1,10 @@
-"""The event heap: order, ties, moved timers."""
+"""The events to come: order, ties, and where a run stops."""
 
 import random
 
 import pytest
 
-from mrclab.sim.clock import SECOND, Clock, MovableCall, ticks
+from mrclab.sim.clock import SECOND, Clock, ticks
 
 
 def test_what_is_due_together_happens_in_the_order_in_which_it_was_asked_for():
@@ -32,43 +32,35 @@ def test_a_run_ends_where_somebody_halts_it_and_goes_on_from_there():
     assert (seen, clock.now) == ([1, 2, 3], 10)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_events_that_bring_more_events_happen_by_time_and_then_as_they_were_asked_for(seed):
+    draw, clock, seen, asked = random.Random(seed), Clock(), [], []
+    clock.expect(10 ** draw.randrange(6, 13))
+
+    def ask():
+        at = clock.now + draw.choice((0, 1, draw.randrange(1 << 12), draw.randrange(1 << 24)))
+        asked.append((at, len(asked)))
+        clock.at(at, happen, asked[-1])
+
+    def happen(event):
+        assert event[0] == clock.now
+        seen.append(event)
+        for _ in range(draw.randrange(3)):
+            if len(asked) < 2000:
+                ask()
+
+    for _ in range(30):
+        ask()
+    clock.run(1 << 40)
+    assert seen == sorted(asked)
+    assert (clock.waiting, clock.next_due()) == (0, None)
+
+
 def test_the_past_is_refused():
     clock = Clock()
     clock.run(7)
     with pytest.raises(ValueError, match="6 ps has gone by: it is 7 ps"):
         clock.at(6, print)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_timer_fires_once_at_the_time_it_was_last_moved_to(seed):
-    draw, clock, fired = random.Random(seed), Clock(), []
-    timer = MovableCall(clock, lambda: fired.append(clock.now))
-    due, expected = None, []
-    at = 0
-    for _ in range(200):
-        at += draw.randrange(1, 50)
-        if due is not None and due < at:
-            expected.append(due)
-            due = None
-        clock.run(at - 1)
-        clock.run(at)
-        if due == at:
-            expected.append(due)
-            due = None
-        due = draw.choice((None, at + draw.randrange(1, 120)))
-        timer.move(due)
-        assert timer.due == due
-    clock.run(at + 1000)
-    assert fired == expected + ([due] if due is not None else [])
-    assert clock.next_due() is None
-
-
-def test_a_timer_that_is_moved_later_again_and_again_leaves_one_entry():
-    clock = Clock()
-    timer = MovableCall(clock, lambda: None)
-    for due in range(100, 10_000):
-        timer.move(due)
-    assert clock.waiting == 1
 
 
 def test_a_deadline_in_seconds_is_never_met_too_early():

@@ -126,7 +126,7 @@ def test_a_frame_is_read_as_its_bytes_would_be(timestamps):
     readers = []
     for name in ("h1", "h3"):
         for port in sim.hosts[name].transport._ports.values():
-            readers.append(BothWays(port.parse))
+            readers.append(BothWays(port.parser.parse))
             sim.fabric.cable(f"{name}-p{port.number}").ways[1].faults = (readers[-1],)
     write = Write(sim, "h1", "h3", 100_001, message=30_000, timestamps=timestamps)
     one, other = (sim.hosts[name].transport for name in ("h1", "h3"))

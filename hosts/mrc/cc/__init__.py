@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.nothing import NOTHING
@@ -33,32 +33,43 @@ class PathFacts:
     longest_rtt: float = 0.0  # seconds, idle, to the farthest host; 0: this path is as long as any
 
 
-class CongestionController(Protocol):
-    """What the requestor asks and tells. Sizes are nominal bytes (UDP length + 40), times seconds."""
+class CongestionController:
+    """What the requestor asks and tells. Sizes are nominal bytes (UDP length + 40), times seconds.
+
+    A class and no protocol, as compiled calls find the methods of a class by their place.
+    """
 
     def allows(self, size: int) -> bool:
         """Whether a packet of this size may go out."""
+        raise NotImplementedError
 
     def wants_ack(self) -> bool:
         """Whether the packet that goes out now should ask for a SACK."""
+        raise NotImplementedError
 
     def on_send(self, size: int, now: float) -> None:
         """A packet goes out."""
+        raise NotImplementedError
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
         """A SACK came: `newly` bytes arrived, `rtt` where it is unambiguous."""
+        raise NotImplementedError
 
     def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
         """A packet was refused."""
+        raise NotImplementedError
 
     def on_loss(self, size: int, now: float) -> None:
         """A packet was inferred lost."""
+        raise NotImplementedError
 
     def on_requeue(self, size: int) -> None:
         """Bytes leave the account without any meaning for congestion (negative: they come back)."""
+        raise NotImplementedError
 
     def snapshot(self) -> dict[str, Any]:
         """State for samples, at least `cwnd` in bytes (0: no window)."""
+        raise NotImplementedError
 
 
 class Qpcc:

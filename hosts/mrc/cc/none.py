@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mrclab.hosts.mrc.cc import PathFacts
+from mrclab.hosts.mrc.cc import CongestionController, PathFacts
 from mrclab.hosts.rdma.errors import VerbsError
 
 
-class NoControl:
+class NoControl(CongestionController):
     """Counts bytes in flight and allows everything."""
 
     def __init__(self, facts: PathFacts, now: float, **config: Any) -> None:

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from mrclab.hosts.mrc.cc import PathFacts
+from mrclab.hosts.mrc.cc import CongestionController, PathFacts
 from mrclab.hosts.rdma.errors import VerbsError
 
 _REFERENCE_PACKETS: Final = 36.0  # BDP in packets where a = 1 (150 kB of 4 KiB)
@@ -259,7 +259,7 @@ def _penalise(s: NsccState, p: NsccParameters, penalty: int, restore: bool, newl
 # --- behind the registry ------------------------------------------------------------------------
 
 
-class Nscc:
+class Nscc(CongestionController):
     """One controller for one destination."""
 
     def __init__(self, facts: PathFacts, now: float, **config: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from enum import Enum, IntFlag
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.rdma.timers import Timer
@@ -32,7 +32,7 @@ class EvState(Enum):
     DENIED = "DENIED"
 
 
-_GOOD = EvState.GOOD
+_GOOD: Final = EvState.GOOD
 
 
 class ProbeState:

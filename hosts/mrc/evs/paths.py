@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.writes import write_headers
@@ -13,7 +13,7 @@ from mrclab.topo import srv6
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.recovery.sent import SentPacket
 
-_CONTROL_CLASS = h.Dscp.CONTROL << 2
+_CONTROL_CLASS: Final = h.Dscp.CONTROL << 2
 
 
 class Content(Protocol):

@@ -8,7 +8,7 @@ and count in no loss statistics.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.evs.ev import Ev, EvState, ProbeState
 from mrclab.hosts.mrc.packets import headers as h
@@ -18,10 +18,10 @@ from mrclab.hosts.rdma.packets.path import Frame
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
 
-_TRAFFIC_CLASS = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
-_ID_MASK = 0xFFFF
-_JITTER = 0.25  # of an interval, by which a probe after a failed one is late at most
-_KEPT = 1024  # outstanding probes at most; the oldest are forgotten
+_TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
+_ID_MASK: Final = 0xFFFF
+_JITTER: Final = 0.25  # of an interval, by which a probe after a failed one is late at most
+_KEPT: Final = 1024  # outstanding probes at most; the oldest are forgotten
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Prober:
 
     def watches(self, ev: Ev) -> bool:
         """Whether this QP probes this EV."""
-        return ev.probing is not None and ev.probing.timer.deadline is not None
+        return ev.probing is not None and ev.probing.timer.armed
 
     def unwatch(self, ev: Ev) -> None:
         """This EV needs no probing any more."""

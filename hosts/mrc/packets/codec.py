@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets.packet import MrcParser
@@ -15,4 +15,4 @@ class MrcCodec(NamedTuple):
     parser: type[MrcParser]
 
 
-WIRE = MrcCodec(EvRoute, MrcParser)
+WIRE: Final = MrcCodec(EvRoute, MrcParser)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.stats import MrcQpStats
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
 
-_MIGRATED = wire.MIGRATED
-_TRAFFIC_CLASS = h.Dscp.CONTROL << 2
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.qp import MrcQueuePair
 
-
-class Speaker(Protocol):
-    """The QP that a control packet speaks for."""
-
-    remote_qpn: int
-    stats: MrcQpStats
-
-    def sack(self, item: SackItem, now: float) -> h.Sack:
-        """The content of a SACK that a port takes now."""
+_MIGRATED: Final = wire.MIGRATED
+_TRAFFIC_CLASS: Final = h.Dscp.CONTROL << 2
+_SACK: Final = int(h.MrcOpcode.SACK)
 
 
 def control_frame(path: EvRoute, op: int, qpn: int, psn: int, body: bytes) -> Frame:
@@ -36,7 +29,7 @@ class SackItem:
 
     def __init__(
         self,
-        qp: Speaker,
+        qp: MrcQueuePair,
         mark: int,
         entropy: int,
         timestamp: int,
@@ -56,7 +49,7 @@ class SackItem:
         """Build it for a path."""
         qp = self.qp
         qp.stats.sacks_sent += 1
-        return path.control(h.MrcOpcode.SACK, qp.remote_qpn, 0, qp.sack(self, now))
+        return path.control(_SACK, qp.remote_qpn, 0, qp.responder.take_sack(self, now))
 
 
 class NackItem:
@@ -64,7 +57,7 @@ class NackItem:
 
     __slots__ = ("entropy", "psn", "qp", "reason", "timestamp")
 
-    def __init__(self, qp: Speaker, reason: int, entropy: int, psn: int, timestamp: int) -> None:
+    def __init__(self, qp: MrcQueuePair, reason: int, entropy: int, psn: int, timestamp: int) -> None:
         self.qp = qp
         self.reason = reason
         self.entropy = entropy
@@ -89,7 +82,7 @@ class AckItem:
 
     __slots__ = ("msn", "psn", "qp", "syndrome")
 
-    def __init__(self, qp: Speaker, syndrome: int, psn: int, msn: int) -> None:
+    def __init__(self, qp: MrcQueuePair, syndrome: int, psn: int, msn: int) -> None:
         self.qp = qp
         self.syndrome = syndrome
         self.psn = psn

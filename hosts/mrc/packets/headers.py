@@ -70,7 +70,9 @@ class EndpointOp(IntEnum):
 FLAG_RTX: Final = 0x20  # of BTH byte 8, as the next
 FLAG_TS: Final = 0x10
 
-WRITES: Final[frozenset[int]] = frozenset(range(MrcOpcode.WRITE_FIRST, MrcOpcode.WRITE_ONLY_IMM + 1))
+FIRST_WRITE: Final = 0xC6  # all writes lie between these two
+LAST_WRITE: Final = 0xCB
+WRITES: Final[frozenset[int]] = frozenset(range(FIRST_WRITE, LAST_WRITE + 1))
 WITH_IMM: Final[frozenset[int]] = frozenset({int(MrcOpcode.WRITE_LAST_IMM), int(MrcOpcode.WRITE_ONLY_IMM)})
 ENDS_MESSAGE: Final[frozenset[int]] = frozenset({int(MrcOpcode.WRITE_LAST), int(MrcOpcode.WRITE_ONLY)}) | WITH_IMM
 
@@ -105,23 +107,45 @@ def timestamp(now: float) -> int:
     return int(now * 1e6) & TS_MASK
 
 
-class Sack(NamedTuple):
+class Sack:
     """SETH and CC_STATE. `offset` is the trigger's distance from `cack`, or the probe id where `probe_reply`."""
 
-    mark: int
-    probe_reply: bool
-    offset: int
-    entropy: int
-    cack: int  # 24-bit PSN: everything up to it has arrived
-    mpr: int  # units of 128 PSNs; 0 = not dynamic
-    bitmap_offset: int  # first PSN of the bitmap − cack
-    bitmap: int  # bit 0 = first PSN
-    timestamp: int = 0  # of the packet that triggered
-    ooo_count: int = 0
-    restore: bool = False
-    penalty: int = 0
-    rcvd_units: int = 0  # bytes received in units of 256, 24 bits
-    cc_type: int = 0
+    __slots__ = (
+        "bitmap", "bitmap_offset", "cack", "cc_type", "entropy", "mark", "mpr", "offset", "ooo_count", "penalty",
+        "probe_reply", "rcvd_units", "restore", "timestamp",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        mark: int,
+        probe_reply: bool,
+        offset: int,
+        entropy: int,
+        cack: int,
+        mpr: int,
+        bitmap_offset: int,
+        bitmap: int,
+        timestamp: int = 0,
+        ooo_count: int = 0,
+        restore: bool = False,
+        penalty: int = 0,
+        rcvd_units: int = 0,
+        cc_type: int = 0,
+    ) -> None:
+        self.mark = mark
+        self.probe_reply = probe_reply
+        self.offset = offset
+        self.entropy = entropy
+        self.cack = cack  # 24-bit PSN: everything up to it has arrived
+        self.mpr = mpr  # units of 128 PSNs; 0 = not dynamic
+        self.bitmap_offset = bitmap_offset  # first PSN of the bitmap − cack
+        self.bitmap = bitmap  # bit 0 = first PSN
+        self.timestamp = timestamp  # of the packet that triggered
+        self.ooo_count = ooo_count
+        self.restore = restore
+        self.penalty = penalty
+        self.rcvd_units = rcvd_units  # bytes received in units of 256, 24 bits
+        self.cc_type = cc_type
 
     def pack(self) -> bytes:
         """36 bytes."""
@@ -143,14 +167,14 @@ class Sack(NamedTuple):
             self.restore << 31 | (self.penalty & 0x7F) << 24 | self.rcvd_units & 0xFFFFFF,
         )
 
-    @classmethod
-    def unpack(cls, packet: memoryview, at: int) -> Sack:
+    @staticmethod
+    def unpack(packet: memoryview, at: int) -> Sack:
         """Read SETH and CC_STATE at offset `at`; struct.error where the packet is too short."""
         (_type, flags, offset, entropy, _s, _d, cack, cc, mpr, bitmap_offset, bitmap, ts, ooo, penalty) = (
             SETH.unpack_from(packet, at)
         )
         reply = bool(flags & 2)
-        fields = (
+        return Sack(
             flags >> 5 & 3,
             reply,
             offset & 0xFFFF if reply else offset,
@@ -166,7 +190,21 @@ class Sack(NamedTuple):
             penalty & 0xFFFFFF,
             cc >> 4,
         )
-        return tuple.__new__(cls, fields)  # a third of the time of the constructor that NamedTuple makes
+
+    def _fields(self) -> tuple[int, ...]:
+        return (
+            self.mark, self.probe_reply, self.offset, self.entropy, self.cack, self.mpr, self.bitmap_offset,
+            self.bitmap, self.timestamp, self.ooo_count, self.restore, self.penalty, self.rcvd_units, self.cc_type,
+        )  # fmt: skip
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sack) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return f"Sack{self._fields()}"
 
 
 class Nack(NamedTuple):

@@ -16,12 +16,12 @@ from mrclab.hosts.rdma.packets.path import Frame
 class MrcPort(rc.TransportPort):
     """One NIC port, with its parser and the control packets that wait for it."""
 
-    __slots__ = ("control", "parse", "place")
+    __slots__ = ("control", "parser", "place")
 
     def __init__(self, number: int, plane: int, parser: MrcParser, place: int) -> None:
         super().__init__(number, plane)
         self.place = place  # among the ports, from 0
-        self.parse = parser.parse
+        self.parser = parser
         self.control: list[tuple[ControlItem | OpItem, Peer]] = []  # few wait: each free port takes one at once
 
     def reaches(self, peer: Peer) -> bool:
@@ -59,6 +59,8 @@ class Outbox:
         The peer may have lost the others without a word; or data has but one path, whose way back is dead.
         """
         ports, heard = self._list, peer.heard
+        if len(ports) == 1:
+            return ports[0]
         peer.control_turn = turn = self._next(peer, peer.control_turn, 0.0)
         since = max(heard) - peer.lately
         if heard[turn] >= since:

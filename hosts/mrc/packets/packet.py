@@ -10,7 +10,7 @@ and looked up by the bytes themselves from then on.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from mrclab.hosts.mrc.packets import headers as h
@@ -19,14 +19,14 @@ from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
 
-_TRIMMED = frozenset({int(h.Dscp.TRIMMED), int(h.Dscp.TRIMMED_LASTHOP)})
-_TS_BODY_LEN = h.WRITE_TS_BODY.size
-_PLAIN_BODY_LEN = h.WRITE_PLAIN_BODY.size
-_PAYLOAD_AT = h.BODY_AT + _TS_BODY_LEN
-_KNOWN_LIMIT = 1024  # starts of frames that a port remembers
-_P_KEY = slice(h.BTH_AT + 2, h.BTH_AT + 4)
-_ANY_P_KEY = wire.P_KEY.to_bytes(2, "big")
-_MOSTLY = h.WRITES - h.WITH_IMM  # most packets are such; with a timestamp they are parsed the short way
+_TRIMMED: Final = frozenset({int(h.Dscp.TRIMMED), int(h.Dscp.TRIMMED_LASTHOP)})
+_TS_BODY_LEN: Final = h.WRITE_TS_BODY.size
+_PLAIN_BODY_LEN: Final = h.WRITE_PLAIN_BODY.size
+_PAYLOAD_AT: Final = h.BODY_AT + _TS_BODY_LEN
+_KNOWN_LIMIT: Final = 1024  # starts of frames that a port remembers
+_P_KEY: Final = slice(h.BTH_AT + 2, h.BTH_AT + 4)
+_ANY_P_KEY: Final = wire.P_KEY.to_bytes(2, "big")
+_MOSTLY: Final = h.WRITES - h.WITH_IMM  # most packets are such; with a timestamp they are parsed the short way
 
 
 class MrcPacket:

@@ -18,11 +18,10 @@ from mrclab.hosts.rdma.packets.psn import unwrap_bits
 class Account:
     """Bytes and packets in flight of one QP, mirrored in the shared controller."""
 
-    __slots__ = ("_on_send", "_rcvd_units", "away", "bytes", "cc", "packets")
+    __slots__ = ("_rcvd_units", "away", "bytes", "cc", "packets")
 
     def __init__(self, cc: CongestionController) -> None:
         self.cc = cc
-        self._on_send = cc.on_send
         self.packets = 0  # sent and neither acknowledged nor declared lost
         self.bytes = 0
         self.away = False  # what is in flight does not count in the controller
@@ -33,7 +32,7 @@ class Account:
         self.packets += 1
         self.bytes += nominal
         if not self.away:
-            self._on_send(nominal, now)
+            self.cc.on_send(nominal, now)
 
     def leave(self) -> None:
         """What is in flight leaves the controller until `rejoin`."""

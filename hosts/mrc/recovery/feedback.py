@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.loss import TOO_SOON
@@ -19,14 +19,14 @@ from mrclab.hosts.rdma.packets.psn import unwrap, wrap
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.requestor import MrcRequestor
 
-_FLIGHT = PacketState.FLIGHT
-_LOST = PacketState.LOST
-_ACKED = PacketState.ACKED
-_TRIM_REASONS = frozenset({int(h.Reason.TRIMMED), int(h.Reason.TRIMMED_LASTHOP)})
-_SKIP_ONCE = int(h.Mark.SKIP_ONCE)
-_ALWAYS_SKIP = int(h.Mark.ALWAYS_SKIP)
-_SRTT_GAIN = 0.125
-_SLACK = 2000  # µs that a peer's timer may be late
+_FLIGHT: Final = PacketState.FLIGHT
+_LOST: Final = PacketState.LOST
+_ACKED: Final = PacketState.ACKED
+_TRIM_REASONS: Final = frozenset({int(h.Reason.TRIMMED), int(h.Reason.TRIMMED_LASTHOP)})
+_SKIP_ONCE: Final = int(h.Mark.SKIP_ONCE)
+_ALWAYS_SKIP: Final = int(h.Mark.ALWAYS_SKIP)
+_SRTT_GAIN: Final = 0.125
+_SLACK: Final = 2000  # µs that a peer's timer may be late
 
 
 class Feedback:

@@ -12,21 +12,22 @@ bitmap speaks of it. Nothing here depends on how many packets are in flight.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any, Final
 
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS, MrcQpSettings
 from mrclab.hosts.rdma.nothing import NOTHING
 
-TOO_SOON = 0.7  # of a base RTT: an answer within this cannot be to the last copy
-_GRACE_RTTS = 0.25  # a NACK may come a little after the SACK that shows the gap; so may news that took another path
-_GRACE_CAP_RTTS = 2.0
-_UNSHOWN_RTTS = 2.0  # beyond R: so long a peer may take to show a gap; one that shows the newest 64 only never does
-_ROUNDING = 1e-9  # seconds; sent + timeout = now must count as timed out whatever floats make of it
-_WIDEN_RTTS = 0.5  # per spurious retransmission
-_FORGET_AFTER = 16  # round trips with losses, all of them true, until the rules are back at their start
-_TIDY_AFTER = 64  # transmissions of one EV that are remembered before one looks which are over
-_BLOCK_BITS = 6  # suspects are kept by blocks of as many seqs as a bitmap has
-_FLIGHT = PacketState.FLIGHT
+TOO_SOON: Final = 0.7  # of a base RTT: an answer within this cannot be to the last copy
+_GRACE_RTTS: Final = 0.25  # a NACK may come a little after the SACK that shows the gap; so may news by another path
+_GRACE_CAP_RTTS: Final = 2.0
+_UNSHOWN_RTTS: Final = 2.0  # beyond R: so long a peer may take to show a gap; who shows the newest 64 only never does
+_ROUNDING: Final = 1e-9  # seconds; sent + timeout = now must count as timed out whatever floats make of it
+_WIDEN_RTTS: Final = 0.5  # per spurious retransmission
+_FORGET_AFTER: Final = 16  # round trips with losses, all of them true, until the rules are back at their start
+_TIDY_AFTER: Final = 64  # transmissions of one EV that are remembered before one looks which are over
+_BLOCK_BITS: Final = 6  # suspects are kept by blocks of as many seqs as a bitmap has
+_FLIGHT: Final = PacketState.FLIGHT
 
 Entry = tuple[int, SentPacket]  # number of a transmission, and its packet
 
@@ -56,7 +57,7 @@ class LossDetector:
 
     def sent(self, packet: SentPacket) -> None:
         """A packet (order, EV and time set) goes out."""
-        entry = (packet.order, packet)
+        entry: Any = (packet.order, packet)  # Any: one object for both queues in the compiled form, too
         if self._ranked is NOTHING:
             self._ranked = deque()
         self._ranked.append(entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.rdma.packets.message import PostedWrite
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.evs.ev import Ev
 
 
-INFERRED = frozenset({"time", "same-ev", "timeout"})  # rules by which a packet is lost as far as one can tell
+INFERRED: Final = frozenset({"time", "same-ev", "timeout"})  # rules by which a packet is lost as far as one can tell
 
 
 class PacketState(IntEnum):

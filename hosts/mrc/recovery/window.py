@@ -6,11 +6,13 @@ the number of its new bits, however large the window is.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 
-_ACKED = PacketState.ACKED
-_FIRST_RING = 8
-_NEVER = 1 << 62
+_ACKED: Final = PacketState.ACKED
+_FIRST_RING: Final = 8
+_NEVER: Final = 1 << 61
 
 
 class SendWindow:

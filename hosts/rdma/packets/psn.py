@@ -4,9 +4,11 @@ Every part of the transport counts in unwrapped PSNs ("seq", a plain growing int
 unwraps them, so no comparison elsewhere has to think of serial arithmetic.
 """
 
-PSN_BITS = 24
-PSN_MASK = (1 << PSN_BITS) - 1
-_HALF = 1 << (PSN_BITS - 1)
+from typing import Final
+
+PSN_BITS: Final = 24
+PSN_MASK: Final = (1 << PSN_BITS) - 1
+_HALF: Final = 1 << (PSN_BITS - 1)
 
 
 def wrap(seq: int) -> int:
