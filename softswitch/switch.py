@@ -1,7 +1,8 @@
 """The switch: ports, queues and a program, owned by one thread; and the door through which others reach it.
 
-`SoftSwitch.loop` is that thread. Other threads hand it functions with `run`, which are called between two batches of
-packets.
+`SoftSwitch.loop` is that thread. What other threads want done goes through `run`: while the loop sleeps they do it
+themselves, and it waits for them should a packet come; while it works it does it for them, between two batches of
+packets. A hand-over costs two changes of threads, which is more than most updates.
 """
 
 from __future__ import annotations
@@ -75,10 +76,10 @@ class _Call:
 
 
 class SoftSwitch:
-    """The data plane's owner. Everything but `run`, `compile` and `stop` belongs to the thread in `loop`.
+    """The data plane's owner. Everything but `run`, `compile` and `stop` belongs to the thread in `loop`, or in `run`.
 
     No packet is forwarded during a `run`: batches of updates are best kept near 100. Callbacks (packet-in, digest,
-    idle) are called in the loop's thread, and must neither block nor raise. What is refused is a `RuntimeApiError`.
+    idle) are called in such a thread, and must neither block nor raise. What is refused is a `RuntimeApiError`.
 
     `clock` is the time that queues, meters, idle timeouts and timestamps go by, and `rng` what the program draws from.
     """
@@ -111,8 +112,10 @@ class SoftSwitch:
         self._calls: deque[_Call] = deque()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.watch(self._wake_read, self._drain_wake)
-        self._thread: int | None = None
-        self._idle_lock = threading.Lock()
+        self._thread: int | None = None  # in `loop`
+        self._gate = threading.Lock()  # held by who may touch the data plane; the loop lets go of it while it sleeps
+        self._guest: int | None = None  # the thread that holds it in `run`
+        self._wakes_at: float | None = None  # when a sleeping loop wakes by itself; None: never
         self._running = True
         self._packet_in: PacketInCallback | None = None
         self._on_idle: Callable[[str, list[Any]], None] | None = None
@@ -158,12 +161,13 @@ class SoftSwitch:
 
     def loop(self) -> None:
         """Forward packets until `stop`."""
-        self._thread = threading.get_ident()
-        try:
-            self._forward()
-        finally:
-            self._thread = None
-            self._run_calls()
+        with self._gate:
+            self._thread = threading.get_ident()
+            try:
+                self._forward()
+            finally:
+                self._run_calls()
+                self._thread = None
 
     def _forward(self) -> None:
         """Wait, and do what is due; few steps, because a switch that waits most of the time finds its caches cold.
@@ -171,18 +175,14 @@ class SoftSwitch:
         Ports where more than one frame was waiting are `hot`: their rings, which are memory, are looked at again before
         the kernel is asked.
         """
-        poll, readers, traffic, calls, again = self._poll.poll, self._readers, self.traffic, self._calls, self._again
+        readers, traffic, calls, again = self._readers, self.traffic, self._calls, self._again
         turns = 0
         while self._running:
             if self._hot:
                 self._hot = [reader for reader in self._hot if self._read(reader) > 1]
                 turns += 1
             if not self._hot or not turns % BUSY_TURNS:
-                if traffic.timers or self._has_timers or self._hot or again or calls:
-                    events = poll(0, EVENTS) if self._hot or self._wait(self._timeout()) else []
-                else:
-                    events = poll(None, EVENTS)
-                for fd, event in events:
+                for fd, event in self._poll.poll(0, EVENTS) if self._hot else self._sleep():
                     reader = readers.get(fd)
                     if reader is not None and self._read(reader) > 1 and reader not in self._hot:
                         self._hot.append(reader)
@@ -205,9 +205,22 @@ class SoftSwitch:
             self._lost(error)
             return 1
 
-    def _wait(self, timeout: float | None) -> bool:
-        """Wait until something can be read, and return whether it can. epoll counts its timeout in milliseconds."""
-        return bool(select.select([self._poll], (), (), timeout)[0])
+    def _sleep(self) -> list[tuple[int, int]]:
+        """Wait until something can be read or is due, others may use the data plane meanwhile; return what can be read.
+
+        epoll counts its timeout in milliseconds, so that it is select that waits for less.
+        """
+        timeout = self._timeout()
+        if timeout == 0.0:
+            return self._poll.poll(0, EVENTS)
+        self._wakes_at = None if timeout is None else self.clock.seconds() + timeout
+        self._gate.release()
+        try:
+            if timeout is not None and not select.select([self._poll], (), (), timeout)[0]:
+                return []
+            return self._poll.poll(None, EVENTS)
+        finally:
+            self._gate.acquire()
 
     def _clear_error(self, fd: int) -> None:
         """Forget that an interface went down, or its socket would stay ready."""
@@ -288,22 +301,39 @@ class SoftSwitch:
     # -- from other threads -------------------------------------------------------------------------------------------
 
     def run(self, function: Callable[[], T]) -> T:
-        """Run `function` in the data-plane thread, between two packets, and return what it returns."""
-        if self._thread == threading.get_ident():
+        """Run `function` between two packets, here or in the loop's thread, and return what it returns."""
+        me = threading.get_ident()
+        if me in (self._thread, self._guest):
             return function()
-        if self._thread is None:
-            with self._idle_lock:
-                return function()
+        if self._gate.acquire(blocking=self._thread is None):
+            return self._visit(me, function)
         call = _Call(function)
         self._calls.append(call)
         self._wake()
         while not call.done.wait(0.5):
-            if self._thread is None:
-                self._run_calls()
+            if self._thread is None and self._gate.acquire(blocking=False):
+                self._visit(me, self._run_calls)
         if call.error is not None:
             raise call.error
         result: T = call.result
         return result
+
+    def _visit(self, me: int, function: Callable[[], T]) -> T:
+        """Run `function` in this thread, which holds the gate, and let go of it; the loop learns what is due sooner."""
+        self._guest = me
+        try:
+            return function()
+        finally:
+            self._guest = None
+            sooner = self._thread is not None and self._due_sooner()
+            self._gate.release()
+            if sooner:
+                self._wake()
+
+    def _due_sooner(self) -> bool:
+        """Whether something is due before the sleeping loop wakes."""
+        timeout = self._timeout()
+        return timeout is not None and (self._wakes_at is None or self.clock.seconds() + timeout < self._wakes_at)
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
