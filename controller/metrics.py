@@ -8,19 +8,13 @@ import urllib.parse
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from mrclab.controller.metricnames import CONTROLLER, KEYS, PREFIX, SWITCHES, Metric, agent_metric
+
 log = logging.getLogger(__name__)
 
-PREFIX = "mrclab"
 REQUEST_TIMEOUT = 2.0  # seconds a client has to send its request line and headers
-_PORT_METRICS = {
-    "rx_packets": "frames that came in",
-    "rx_bytes": "bytes that came in",
-    "trimmed": "packets cut to their headers on the way to this port",
-    "ecn_marked": "packets marked CE at this port",
-}
-
-_AGENT_KEYS = {"qps": ("qp", "qpn", "peer"), "paths": ("qp", "ev", "plane", "uplink"), "ports": ("port",)}
-_GROWING = ("_packets", "_bytes", "_drops", "_errors")
+_ROWS = {"qps": "qp", "paths": "path", "ports": "port"}
+_KNOWN = {**CONTROLLER, **SWITCHES}
 
 Labels = Mapping[str, str]
 
@@ -32,10 +26,11 @@ class MetricsPage:
         self._samples: dict[str, list[str]] = {}
         self._heads: dict[str, str] = {}
 
-    def add(self, name: str, kind: str, text: str, labels: Labels, value: float) -> None:
-        """One sample of metric `name` (without prefix) of type counter or gauge."""
+    def add(self, name: str, labels: Labels, value: float, metric: Metric | None = None) -> None:
+        """One sample of metric `name` (without prefix): one that is known, or the given one."""
+        metric = metric or _KNOWN[name]
         full = f"{PREFIX}_{name}"
-        self._heads.setdefault(full, f"# HELP {full} {text}\n# TYPE {full} {kind}")
+        self._heads.setdefault(full, f"# HELP {full} {metric.text}\n# TYPE {full} {metric.kind}")
         inner = ",".join(f'{key}="{_escape(label)}"' for key, label in labels.items())
         number = str(int(value)) if value == int(value) else repr(value)
         self._samples.setdefault(full, []).append(f"{full}{{{inner}}} {number}")
@@ -55,29 +50,27 @@ def add_switches(page: MetricsPage, switches: Mapping[str, Any]) -> None:
     for switch, told in switches.items():
         for port, cells in told["ports"].items():
             labels = {"switch": switch, "port": port}
-            for name, text in _PORT_METRICS.items():
-                page.add(f"switch_{name}_total", "counter", text, labels, cells[name])
+            for name in ("rx_packets", "rx_bytes", "trimmed", "ecn_marked"):
+                page.add(f"switch_{name}_total", labels, cells[name])
             for kind, cell in cells["class"].items():
                 sent = {**labels, "class": kind}
-                page.add("switch_tx_packets_total", "counter", "frames sent by class", sent, cell["packets"])
-                page.add("switch_tx_bytes_total", "counter", "bytes sent by class", sent, cell["bytes"])
+                page.add("switch_tx_packets_total", sent, cell["packets"])
+                page.add("switch_tx_bytes_total", sent, cell["bytes"])
         for reason, packets in told["drops"].items():
-            labels = {"switch": switch, "reason": reason}
-            page.add("switch_dropped_packets_total", "counter", "packets dropped by reason", labels, packets)
+            page.add("switch_dropped_packets_total", {"switch": switch, "reason": reason}, packets)
 
 
 def add_states(page: MetricsPage, status: Mapping[str, Any]) -> None:
     """What `status` of the API says: which switches are ready, cables verified, agents there, elements denied."""
     for name, state in status["by_switch"].items():
         ready = state["state"] == "ready"
-        page.add("switch_ready", "gauge", "1 where a switch holds what it should", {"switch": name}, ready)
-    page.add("links_verified", "gauge", "cables seen to lead where they should", {}, status["links_verified"])
-    page.add("links", "gauge", "cables of the fabric", {}, status["links"])
+        page.add("switch_ready", {"switch": name}, ready)
+    page.add("links_verified", {}, status["links_verified"])
+    page.add("links", {}, status["links"])
     for host, version in status["agents"].items():
-        page.add("agent_config_version", "gauge", "node config an agent uses, 0: no agent", {"host": host}, version)
+        page.add("agent_config_version", {"host": host}, version)
     for denial in status["denied"]:
-        labels = {"element": denial["element"], "source": denial["source"]}
-        page.add("denied", "gauge", "1 for each denial in force", labels, 1)
+        page.add("denied", {"element": denial["element"], "source": denial["source"]}, 1)
 
 
 def add_evs(page: MetricsPage, counts: Mapping[int, Mapping[str, Mapping[str, int]]]) -> None:
@@ -85,26 +78,21 @@ def add_evs(page: MetricsPage, counts: Mapping[int, Mapping[str, Mapping[str, in
     for ev, by_switch in counts.items():
         for switch, cell in by_switch.items():
             labels = {"ev": f"{ev:#010x}", "switch": switch}
-            page.add("ev_packets_total", "counter", "packets sent with a watched EV", labels, cell["packets"])
-            page.add("ev_bytes_total", "counter", "bytes sent with a watched EV", labels, cell["bytes"])
+            page.add("ev_packets_total", labels, cell["packets"])
+            page.add("ev_bytes_total", labels, cell["bytes"])
 
 
 def add_agents(page: MetricsPage, stats: Mapping[str, Mapping[str, Any]]) -> None:
     """What the hosts' agents count, per QP, path and port: every number that is there."""
     for host, told in stats.items():
-        for kind, keys in _AGENT_KEYS.items():
+        for kind, row_kind in _ROWS.items():
+            keys = KEYS[row_kind]
             for row in told.get(kind, ()):
                 labels = {"host": host, **{key: str(row[key]) for key in keys if key in row}}
-                for name, value in row.items():
-                    if name not in keys and isinstance(value, (int, float)):
-                        _add_agent_value(page, kind.removesuffix("s"), name, labels, value)
-
-
-def _add_agent_value(page: MetricsPage, kind: str, name: str, labels: Labels, value: float) -> None:
-    grows = name.endswith(_GROWING)
-    full = f"{kind}_{name}_total" if grows else f"{kind}_{name}"
-    text = f"{name.replace('_', ' ')} of a host's {kind}, as its agent counts"
-    page.add(full, "counter" if grows else "gauge", text, labels, value)
+                for field, value in row.items():
+                    if field not in keys and isinstance(value, (int, float)):
+                        name, metric = agent_metric(row_kind, field)
+                        page.add(name, labels, value, metric)
 
 
 class MetricsServer:

@@ -37,7 +37,10 @@ _OPCODES = {int(op): op.name for op in MrcOpcode}
 
 
 class MrcBTH(Packet):
-    """Base transport header, and the ICRC at the packet's end; an `icrc` of None is computed on building."""
+    """Base transport header, and the ICRC at the end of the packet.
+
+    An `icrc` of None is computed on building.
+    """
 
     name = "MRC BTH"
     fields_desc = [  # noqa: RUF012  scapy's way

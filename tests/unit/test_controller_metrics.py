@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from mrclab.controller import metrics
+from mrclab.controller import metricnames, metrics
+from mrclab.controller.metricnames import Metric
 from mrclab.controller.metrics import MetricsPage, MetricsServer
 from mrclab.controller.provisioning import counters
 from mrclab.topo.model import Fabric
@@ -17,9 +18,9 @@ SAMPLE = re.compile(r'mrclab_[a-z_]+\{(?:[a-z_]+="[^"]*",?)*\} -?\d+(?:\.\d+)?')
 
 def test_the_page_is_grouped_by_metric_with_one_head_each() -> None:
     page = MetricsPage()
-    page.add("a_total", "counter", "what a is", {"switch": "s1"}, 3)
-    page.add("b", "gauge", "what b is", {}, 0.5)
-    page.add("a_total", "counter", "what a is", {"switch": "s2"}, 12_345_678_901)
+    page.add("a_total", {"switch": "s1"}, 3, Metric("counter", ("switch",), "what a is"))
+    page.add("b", {}, 0.5, Metric("gauge", (), "what b is"))
+    page.add("a_total", {"switch": "s2"}, 12_345_678_901, Metric("counter", ("switch",), "what a is"))
     assert page.text() == (
         "# HELP mrclab_a_total what a is\n"
         "# TYPE mrclab_a_total counter\n"
@@ -33,8 +34,8 @@ def test_the_page_is_grouped_by_metric_with_one_head_each() -> None:
 
 def test_labels_are_escaped() -> None:
     page = MetricsPage()
-    page.add("denied", "gauge", "", {"reason": 'a "b" \\ c\nd'}, 1)
-    assert '{reason="a \\"b\\" \\\\ c\\nd"} 1' in page.text()
+    page.add("denied", {"element": 'a "b" \\ c\nd', "source": "x"}, 1)
+    assert '{element="a \\"b\\" \\\\ c\\nd",source="x"} 1' in page.text()
 
 
 def test_every_counter_of_a_switch_is_a_well_formed_sample() -> None:
@@ -80,3 +81,12 @@ def test_only_the_page_is_served_only_on_loopback_and_only_for_its_token(
     assert head.startswith(f"HTTP/1.1 {status}".encode())
     assert f"Content-Length: {len(body)}".encode() in head
     assert content == body.encode()
+
+
+def test_the_page_of_metrics_has_all_that_the_code_registers() -> None:
+    text = metricnames.build()
+    assert metricnames.FILE.read_text(encoding="utf-8") == text, (
+        "docs/metrics.md is not current; run python -m mrclab.controller.metricnames"
+    )
+    for name in (*metricnames.CONTROLLER, *metricnames.SWITCHES, *metricnames.agents()):
+        assert f"| `mrclab_{name}` |" in text

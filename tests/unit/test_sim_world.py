@@ -10,6 +10,7 @@ import urllib.request
 
 import pytest
 
+from mrclab.controller import metricnames
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.controller import TELEMETRY_S
 from mrclab.sim.world import SimWorld
@@ -244,6 +245,25 @@ def test_a_precheck_names_what_a_job_must_not_meet(tmp_path):
     assert wrong["h1"] == "ports down: h1-p2"
     assert wrong["h4"] == "it has ended"
     assert wrong["denylist"] == "denied: t1-p2-1"
+
+
+@pytest.mark.parametrize("kind", ["mrc", "roce"])
+def test_every_metric_of_a_lab_stands_in_the_reference_with_its_type_and_labels(kind, tmp_path):
+    made = world(tmp_path, kind=kind)
+    path = busy(made)[0]
+    made.call("controller", "watch_ev", ev=path["ev"])
+    if kind == "mrc":
+        made.call("controller", "deny", what="t1-p2-1")
+    with urllib.request.urlopen(made.call("controller", "metrics")["url"]) as answer:
+        text = answer.read().decode()
+    made.kill("controller")
+    page = metricnames.FILE.read_text(encoding="utf-8")
+    types = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
+    assert len(types) > 50
+    for name, type_ in types:
+        labels = re.findall(r'(\w+)="', re.search(rf"^{name}{{(.*)}}", text, re.MULTILINE)[1])
+        told = ", ".join(f"`{label}`" for label in labels)
+        assert f"| `{name}` | {type_} | {told} |" in page
 
 
 def test_prometheus_reads_the_page_of_a_lab_in_virtual_time_until_its_controller_ends(tmp_path):
