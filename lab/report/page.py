@@ -8,6 +8,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mrclab.lab.report.summary import Facts
 
+MOST_ROWS = 1000
+"""Of a table of a page that a browser scrolls through with ease."""
+
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -17,4 +20,4 @@ def render(facts: Facts, pictures: Mapping[str, Path]) -> str:
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     inlined = [(title, base64.b64encode(path.read_bytes()).decode()) for title, path in pictures.items()]
-    return environment.get_template("report.html.j2").render(facts=facts, pictures=inlined)
+    return environment.get_template("report.html.j2").render(facts=facts, pictures=inlined, most_rows=MOST_ROWS)

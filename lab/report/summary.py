@@ -10,9 +10,10 @@ from mrclab.lab.measure import EvChange, Measures, Selection, Strike
 from mrclab.lab.measure.machine import ProcessLoad
 from mrclab.lab.measure.paths import OUT
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, binned_total, edges, histogram, quantile
-from mrclab.lab.measure.switches import grew
+from mrclab.lab.measure.switches import Port, grew
 from mrclab.lab.report.phases import moment, phases
 from mrclab.lab.scenario.units import Units, show_bytes, show_rate, show_seconds
+from mrclab.topo.model import Fabric
 
 MAX_BINS = 1200  # a longer run gets wider bins
 _MAX_FLOWS = 32
@@ -289,14 +290,19 @@ def _totals(measures: Measures) -> Row:
     }
 
 
+def _link_at(fabric: Fabric, port: Port) -> str:
+    """The cable at a switch's port; none at the controller's."""
+    ports = fabric.switch(port[0]).ports
+    return ports[port[1] - 1].link if port[1] <= len(ports) else ""
+
+
 def _ports(measures: Measures) -> list[Row]:
     """Switch ports that trimmed or marked packets or let some wait, most trims first."""
-    links = {(s.name, port.number): port.link for s in measures.fabric.switches for port in s.ports}
-    told = measures.switches
+    told, fabric = measures.switches, measures.fabric
     rows: list[Row] = [
         {
             "port": f"{port[0]} port {port[1]}",
-            "link": links.get(port, ""),
+            "link": _link_at(fabric, port),
             "trimmed": grew([told.trims.get(port, CountSeries())]),
             "marked": grew([told.marks.get(port, CountSeries())]),
             "deepest": round(max(told.depth.get(port, Gauge()).values, default=0)),

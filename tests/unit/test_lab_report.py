@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import statistics
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,7 +19,7 @@ from mrclab.lab.command.display import terminal
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import judge_all
 from mrclab.lab.history import History, Record
-from mrclab.lab.report import plots, results, summary
+from mrclab.lab.report import page, plots, results, summary
 from mrclab.lab.report.plots import evs, goodput
 from mrclab.lab.run import runner
 
@@ -137,6 +138,24 @@ def test_many_faults_are_drawn_too(tmp_path, count):
     assert len(m.strikes) == 2 * count + 2
     assert goodput.by_plane(m, tmp_path / "goodput.png")
     assert goodput.lanes_height(m)[0] < 5
+
+
+def test_flows_that_a_picture_has_no_rows_for_share_them():
+    assert goodput.fold([[1.0, 2.0], [3.0, 4.0]]) == ([[1.0, 2.0], [3.0, 4.0]], 1)
+    rows, together = goodput.fold([[float(number), 1.0] for number in range(8193)])
+    assert (len(rows), together) == (482, 17)
+    assert rows[0] == [8.0, 1.0]
+    assert rows[-1] == [statistics.fmean(range(17 * 481, 8193)), 1.0]
+
+
+def test_a_page_tells_the_first_rows_of_a_very_long_table_and_where_the_others_are():
+    run = {"scenario": "long", "seed": 1, "target": "soft", "finished": "now"}
+    facts = summary.summarize(measures(), [], run)
+    facts.losses[:] = [{"host": f"h{n}", "qp": n, "reason": "sack", "packets": 1} for n in range(5000)]
+    text = page.render(facts, {})
+    assert f'<td class="">h{page.MOST_ROWS - 1}</td>' in text
+    assert f"h{page.MOST_ROWS}<" not in text
+    assert f"The first {page.MOST_ROWS} of 5000; result.json has all." in text
 
 
 def test_a_picture_without_data_is_not_drawn_and_an_old_one_is_removed(tmp_path):

@@ -12,6 +12,7 @@ from mrclab.lab.report.plots import style
 from mrclab.lab.report.summary import bins
 
 _MAX_LINES = 8  # flows drawn as lines; more become rows of a heat map
+_MAX_ROWS, _LABELS = 500, 40  # of a heat map; more rows are folded, and fewer than those are labelled
 _LANE, _THIN_LANE = 0.24, 0.155  # inches
 _NAMED = 48  # faults that get a lane of their own
 _KINDS = 18  # kinds of faults that are named beside the lanes
@@ -158,15 +159,26 @@ def by_path(measures: Measures, path: Path) -> bool:
     return _heat(measures, path, at, names, rows, "packets acknowledged, % of a link's rate")
 
 
+def fold(rows: list[list[float]]) -> tuple[list[list[float]], int]:
+    """Rows that a picture has the pixels for: each the mean of so many that follow each other."""
+    together = -(-len(rows) // _MAX_ROWS)
+    groups = [rows[first : first + together] for first in range(0, len(rows), together)]
+    return [[statistics.fmean(column) for column in zip(*group, strict=True)] for group in groups], together
+
+
 def _heat(
     measures: Measures, path: Path, at: list[float], names: list[str], rows: list[list[float]], what: str
 ) -> bool:
-    shown = names if len(names) <= 40 else [name if number % 4 == 0 else "" for number, name in enumerate(names)]
+    folded, together = fold(rows)
+    if together > 1:
+        names, rows = names[::together], folded
+        what += f"; a row is the mean of {together}"
+    labelled = range(0, len(names), -(-len(names) // _LABELS))
     figure, (axes,) = style.panels([max(0.9, min(0.2 * len(names), 6.0))])
     top = max(1.0, float(np.percentile(np.array(rows), 99.5)))
     extent = (0.0, at[-1] - measures.start, len(names) - 0.5, -0.5)
     image = axes.imshow(rows, aspect="auto", extent=extent, cmap="cividis", vmin=0, vmax=top, interpolation="nearest")
-    axes.set_yticks(range(len(names)), shown, fontsize=7.5 if len(names) > 20 else 8.5)
+    axes.set_yticks(labelled, [names[row] for row in labelled], fontsize=7.5 if len(names) > 20 else 8.5)
     axes.grid(visible=False)
     axes.set_facecolor("#f4f4f4")
     style.over_time([axes], measures, spans=False)
