@@ -24,7 +24,6 @@ _SOURCE = slice(h.INNER_AT + 8, h.INNER_AT + 24)
 _DESTINATION = slice(h.INNER_AT + 24, h.INNER_AT + 40)
 _PSN_AT = h.BTH_AT + 9
 _LEAST = h.BODY_AT
-_STRIDE = 37  # by which hosts are apart in their turn over the T1s
 
 
 class _Target:
@@ -136,7 +135,8 @@ class Mapper:
 class ProbePaths:
     """The self-probes of one host: per plane its own T0, then the T1s above it, all or `mapper.t1s` of them by turns.
 
-    Which these are begins elsewhere in every host and plane, so that few hosts of a T0 cover all of its T1s soon.
+    The hosts of a T0 begin far from each other, so that few of them cover all of its T1s soon; those of the next T0 are
+    a cycle ahead, so that every T1 is probed from somewhere in every cycle.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -147,7 +147,8 @@ class ProbePaths:
         self._ports = {port.plane: port for port in config.ports}
         self._uplinks = {plane: config.uplinks(plane) for plane in self._ports}
         self._most = config.mapper.t1s if config.mapper is not None else 0
-        self._first = host.number * _STRIDE
+        self._begin = _spread(host.downlink - 1)
+        self._ahead = host.group - 1  # cycles
         self._made: dict[tuple[int, int], EvRoute] = {}
 
     @property
@@ -162,7 +163,8 @@ class ProbePaths:
             if not self._most or self._most >= len(uplinks):
                 yield from ((plane, uplink) for uplink in uplinks)
             else:
-                first = self._first + (number - 1) * self._most + plane
+                begin = int(self._begin * len(uplinks)) + plane
+                first = begin + (self._ahead + number - 1) * self._most
                 yield from ((plane, uplinks[(first + place) % len(uplinks)]) for place in range(self._most))
 
     def path(self, plane: int, uplink: int) -> EvRoute:
@@ -176,6 +178,15 @@ class ProbePaths:
             if not (self._most and uplink):
                 self._made[plane, uplink] = found
         return found
+
+
+def _spread(place: int) -> float:
+    """Of 0, 1, 2…: 0, 1/2, 1/4, 3/4, 1/8… (van der Corput): however many there are, they are evenly apart."""
+    found, part = 0.0, 0.5
+    while place:
+        found += part * (place & 1)
+        place, part = place >> 1, part / 2
+    return found
 
 
 def _frame(path: EvRoute, psn: int, now: float) -> Frame:

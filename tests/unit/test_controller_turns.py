@@ -9,15 +9,20 @@ from collections.abc import Collection
 
 import pytest
 
+from mrclab.controller import nodefiles
 from mrclab.controller.health.elements import Element, element
 from mrclab.controller.health.healthmap import HealthMap
 from mrclab.controller.health.localise import Localiser, ProbePath
+from mrclab.hosts.mapper import ProbePaths
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
+from mrclab.topo.transport import DEFAULT_TRANSPORT
 
 FABRIC = Fabric(FabricSpec(planes=1, t0s=16, t1s=16, hosts_per_t0=4))
 CROSSED = Localiser(FABRIC).crossed
 AT_ONCE = 4  # T1s in a cycle
+CONFIGS = nodefiles.node_configs(FABRIC, mapper=nodefiles.mapper(FABRIC, 1.0, AT_ONCE))
+PATHS = {host: ProbePaths(config) for host, config in CONFIGS.items()}
 T1, T0 = element(FABRIC, "t1-p1-6"), element(FABRIC, "t0-p1-12")
 
 
@@ -36,10 +41,9 @@ class Turns:
         late, self._late = self._late, []
         for host, probes in late:
             self.health.report(host, probes)
-        for number, host in enumerate(FABRIC.host_names, 1):
+        for host in FABRIC.host_names:
             told: list[dict[str, object]] = []
-            first = number * 37 + (self._cycle - 1) * AT_ONCE
-            uplinks = [0, *(1 + (first + place) % FABRIC.uplinks for place in range(AT_ONCE))]
+            uplinks = [uplink for _, uplink in PATHS[host].of_cycle(self._cycle)]
             for place, uplink in enumerate(uplinks):
                 struck = bad if (self._phase[host] + place / len(uplinks)) % 1 >= since else before
                 lost = not set(struck).isdisjoint(CROSSED(ProbePath(host, 1, uplink)))
@@ -53,6 +57,24 @@ class Turns:
 
 def between(turns: Turns, bad: Collection[Element], cycles: int) -> set[str]:
     return set().union(*(turns.look(bad) for _ in range(cycles)))
+
+
+@pytest.mark.parametrize(
+    ("t0s", "t1s", "down", "agents", "cycles"), [(32, 16, 32, 4, 1), (128, 64, 64, 4, 4), (12, 20, 8, 3, 3)]
+)
+def test_few_hosts_of_each_t0_soon_cover_its_t1s_and_every_t1_is_probed_in_every_cycle(
+    t0s: int, t1s: int, down: int, agents: int, cycles: int
+) -> None:
+    fabric = Fabric(FabricSpec(planes=2, t0s=t0s, t1s=t1s, hosts_per_t0=down))
+    section = nodefiles.mapper(fabric, 1.0, AT_ONCE)
+    configs = nodefiles.Configs(fabric, 1, {}, section, DEFAULT_TRANSPORT, agents)
+    groups = [[f"h{group * down + place + 1}" for place in range(agents)] for group in range(t0s)]
+    probing = [[ProbePaths(configs[name]) for name in names] for names in groups]
+    every = {(plane, uplink) for plane in (1, 2) for uplink in range(t1s + 1)}
+    for cycle in (1, 2, 7):
+        assert {path for hosts in probing for host in hosts for path in host.of_cycle(cycle)} == every
+    for hosts in probing[:3]:
+        assert {path for host in hosts for cycle in range(1, cycles + 1) for path in host.of_cycle(cycle)} == every
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.25, 0.5, 0.75])

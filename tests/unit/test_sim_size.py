@@ -1,5 +1,6 @@
 """Very large fabrics in virtual time: what nobody uses is not there, and what is used works up to the last number."""
 
+import json
 import random
 import tracemalloc
 
@@ -119,6 +120,14 @@ def test_few_agents_of_each_t0_that_share_its_t1s_find_a_silent_t1_and_a_dead_t0
         heard += [event for _, event in made.run(until=5e-3) if event["kind"] == "verdict"]
     assert {event["element"] for event in heard} == {"t1-p1-5", "t0-p2-7"}
     assert {event["state"] for event in heard} == {"down"}
+
+
+def test_the_samples_of_a_large_fabric_leave_out_what_is_zero(paper):
+    paper.call("h1", "hello")
+    paper.run(until=2 * paper.fabric.spec.sample_interval)
+    samples = [record for record in map(json.loads, paper.history_since(0)) if record["kind"] == "sample"]
+    assert samples
+    assert {tuple(port) for sample in samples[1:] for port in sample["ports"]} == {("port", "up")}
 
 
 def test_of_a_large_fabric_the_cables_are_verified_that_something_was_done_to(paper):
