@@ -17,7 +17,6 @@ from mrclab.lab.command.display import progress
 from mrclab.lab.errors import Interrupted, Refused
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
-from mrclab.lab.scenario.units import show_seconds
 
 app = typer.Typer()
 out = Console()
@@ -86,7 +85,7 @@ def _work(planned: CampaignPlan, table: journal.Journal, workers: int | None, ra
                 if failed <= _LISTED:
                     say(f"{row['state']}: {job.replay}")
             more = (time.monotonic() - begun) / number * (total - there - number)
-            bar(f"{there + number} of {total}, {failed} not held, {show_seconds(more)} left", there + number, total)
+            bar(f"{there + number} of {total}, {failed} not held, {progress.left(more)}", there + number, total)
 
 
 def _left(planned: CampaignPlan, done: set[str]) -> Iterator[Job]:

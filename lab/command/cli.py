@@ -129,10 +129,10 @@ def run(
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: held, 1: failed or broke off, 3: machine too slow."""
     loaded = scenario.in_world(scenario.load(suite.find_one(path)), world)
-    loaded = scenario.with_values(loaded, scenario.parse_settings(sets or []))
+    values = scenario.parse_settings(sets or [])
+    chosen = tuple(scenario.with_values(one, values) for one in ((loaded.pick(variant),) if variant else loaded.runs))
     if seed is not None:
-        loaded = scenario.with_seed(loaded, seed)
-    chosen = (loaded.pick(variant),) if variant else loaded.runs
+        chosen = tuple(scenario.with_seed(one, seed) for one in chosen)
     worlds.check(*chosen)
     if dry_run:
         for one in chosen:

@@ -196,6 +196,16 @@ def test_failing_runs_are_listed_with_a_command_that_replays_them(file, tmp_path
     assert [v["value"] for v in verdicts] == [v["value"] for v in row["verdicts"].values()]
 
 
+def test_the_command_of_a_run_with_a_variant_replays_it_though_other_variants_cannot_have_its_values(file, tmp_path):
+    file.write_text(f"{SCENARIO}\nvariants: [{{name: mrc}}, {{name: roce, set: {{transport: {{kind: roce}}}}}}]\n")
+    swept = plan.parse_sweeps(["transport.ev_profile.active_per_plane=1"])
+    (job,) = plan.make(scenario.load(file), [2], swept, "mrc")
+    CliRunner().invoke(app, [*shlex.split(job.replay)[1:], "--results", str(tmp_path / "again")])
+    (result,) = (tmp_path / "again").glob("*/result.json")
+    found = [verdict["value"] for verdict in json.loads(result.read_text(encoding="utf-8"))["verdicts"]]
+    assert found == [verdict["value"] for verdict in work.run(job)["verdicts"].values()]
+
+
 def test_a_huge_campaign_asks_first(file, tmp_path):
     told = CliRunner().invoke(app, arguments(file, tmp_path / "out", "1..1000000"))
     assert isinstance(told.exception, Refused)

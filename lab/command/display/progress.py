@@ -37,8 +37,14 @@ class ProgressBar:
         took, more = now - self._began, done - self._first
         if took < _SETTLING or more <= 0 or done >= total:
             return ""
-        seconds = took * (total - done) / more
-        return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"
+        return left(took * (total - done) / more)
+
+
+def left(seconds: float) -> str:
+    """A time that is left, no finer than anybody can tell it."""
+    if seconds < 100:
+        return f"{seconds:.0f} s left"
+    return f"{seconds / 60:.0f} min left" if seconds < 6000 else f"{seconds / 3600:.0f} h left"
 
 
 @contextmanager
