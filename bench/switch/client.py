@@ -25,6 +25,7 @@ class P4RuntimeClient:
         options = [(f"grpc.{name}_reconnect_backoff_ms", 10) for name in ("initial", "min", "max")]
         self._channel = grpc.insecure_channel(f"unix:{path}", options=options)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
+        self.write_seconds: list[float] = []  # of each write request so far, from call to answer
         self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
 
     def __enter__(self) -> P4RuntimeClient:
@@ -70,7 +71,12 @@ class P4RuntimeClient:
             request = p4r.WriteRequest(device_id=DEVICE_ID, election_id=p4r.Uint128(low=1))
             for entry in entries[start : start + step]:
                 request.updates.add(type=kind, entity=p4r.Entity(table_entry=entry))
-            self._stub.Write(request, timeout=TIMEOUT)
+            self.write_seconds.append(self._timed(request))
+
+    def _timed(self, request: p4r.WriteRequest) -> float:
+        begun = time.perf_counter()
+        self._stub.Write(request, timeout=TIMEOUT)
+        return time.perf_counter() - begun
 
 
 class Entries:

@@ -15,6 +15,7 @@ from mrclab.bench.switch import frames
 from mrclab.bench.switch.client import Entries
 from mrclab.bench.switch.generator import Offer, TrafficGenerator
 from mrclab.bench.switch.inside import program_seconds
+from mrclab.bench.switch.rpcfloor import rpc_floor
 from mrclab.bench.switch.targets import SOFT, BenchTarget, SwitchProcess, kernel_forwarding, process, provision
 from mrclab.bench.switch.wire import BenchError, BenchWire, wire
 from mrclab.lab.command.p4build import P4_INFO
@@ -73,6 +74,10 @@ class SwitchResult:
     fleet: int = 0
     inserts_seconds: float | None = None
     inserts_single_seconds: float | None = None
+    insert_seconds: float | None = None
+    """Of a write request with one insert, from call to answer, median."""
+    rpc_floor_seconds: float | None = None
+    """The same of an RPC that does nothing, answered by grpc's own server in Python in the same minute."""
     resident_bytes: int | None = None
     private_bytes: int | None = None
     skipped: str | None = None
@@ -103,7 +108,8 @@ def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, say: S
                 if target is SOFT:
                     result.speeds[size] = replace(result.speeds[size], program=program_seconds(size))
             say(f"{target.title}: inserts")
-            result.inserts_seconds, result.inserts_single_seconds = _inserts(one)
+            result.inserts_seconds, result.inserts_single_seconds, result.insert_seconds = _inserts(one)
+        result.rpc_floor_seconds = rpc_floor(directory, cpu, INSERTS)
         if effort.switches:
             say(f"{target.title}: {effort.switches} switches")
             result.fleet = effort.switches
@@ -220,8 +226,8 @@ def _starts(target: BenchTarget, directory: Path, cables: BenchWire, times: int,
     return seconds
 
 
-def _inserts(one: SwitchProcess) -> tuple[float, float]:
-    """Return the seconds that the inserts took with one RPC for all, and one by one."""
+def _inserts(one: SwitchProcess) -> tuple[float, float, float]:
+    """Return the seconds that the inserts took with one RPC for all, and one by one, and the median of the latter."""
     make = Entries(P4_INFO).entry
     forward = (frames.OUT_PORT, frames.OUT_SOURCE, frames.OUT_DESTINATION)
     keys = range(frames.BLOCK << 16 | 0x3001, (frames.BLOCK << 16 | 0x3001) + INSERTS)
@@ -232,7 +238,7 @@ def _inserts(one: SwitchProcess) -> tuple[float, float]:
     one.client.write(entries, kind=3)  # DELETE
     begun = time.monotonic()
     one.client.write(entries, batch=1)
-    return together, time.monotonic() - begun
+    return together, time.monotonic() - begun, statistics.median(one.client.write_seconds[-INSERTS:])
 
 
 def _fleet(target: BenchTarget, directory: Path, name: str, count: int) -> float:

@@ -59,6 +59,8 @@ def _processes(results: list[SwitchResult]) -> Table:
         ("program and first entries", lambda r: _milliseconds(r.load_seconds)),
         (f"{INSERTS} inserts, one RPC", lambda r: _milliseconds(r.inserts_seconds)),
         (f"{INSERTS} inserts, one RPC each", lambda r: _milliseconds(r.inserts_single_seconds)),
+        ("one insert, median", lambda r: _microseconds(r.insert_seconds)),
+        ("an empty RPC of grpc in Python", lambda r: _microseconds(r.rpc_floor_seconds)),
         ("resident", lambda r: _megabytes(r.resident_bytes)),
         ("of it private", lambda r: _megabytes(r.private_bytes)),
         ("many switches ready", lambda r: f"{r.fleet}: {r.fleet_seconds:.2f} s" if r.fleet_seconds else NOTHING),
@@ -70,6 +72,10 @@ def _processes(results: list[SwitchResult]) -> Table:
 
 def _milliseconds(seconds: float | None) -> str:
     return NOTHING if seconds is None else f"{seconds * 1e3:.0f} ms"
+
+
+def _microseconds(seconds: float | None) -> str:
+    return NOTHING if seconds is None else f"{seconds * 1e6:.0f} µs"
 
 
 def _megabytes(size: int | None) -> str:

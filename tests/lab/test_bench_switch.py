@@ -92,4 +92,6 @@ def test_a_target_is_measured_or_skipped_with_a_reason(key):
         assert 0 < speed["latency_median"] <= speed["latency_p99"]
     if key != "kernel":
         assert 0 < result["private_bytes"] <= result["resident_bytes"]
+        assert 0 < result["insert_seconds"] < result["inserts_single_seconds"]
+        assert result["rpc_floor_seconds"] > 0
     assert not list(NETNS_DIR.glob("mrclab-bench-*-sw"))
