@@ -198,7 +198,7 @@ def test_failing_runs_are_listed_with_a_command_that_replays_them(file, tmp_path
 
 def test_the_command_of_a_run_with_a_variant_replays_it_though_other_variants_cannot_have_its_values(file, tmp_path):
     file.write_text(f"{SCENARIO}\nvariants: [{{name: mrc}}, {{name: roce, set: {{transport: {{kind: roce}}}}}}]\n")
-    swept = plan.parse_sweeps(["transport.ev_profile.active_per_plane=1"])
+    swept = plan.parse_sweeps(["transport.ev_profile.active_per_plane=2"])
     (job,) = plan.make(scenario.load(file), [2], swept, "mrc")
     CliRunner().invoke(app, [*shlex.split(job.replay)[1:], "--results", str(tmp_path / "again")])
     (result,) = (tmp_path / "again").glob("*/result.json")
