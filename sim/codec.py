@@ -32,6 +32,10 @@ _ROCE_START: Final = rh.BTH_AT
 _TRIMMED: Final = int(h.Dscp.TRIMMED)
 _TRIMMED_LASTHOP: Final = int(h.Dscp.TRIMMED_LASTHOP)
 _BTH_LEN: Final = wire.BTH.size
+_SETH_LEN: Final = h.SETH.size
+_WRITE_TS_LEN: Final = h.WRITE_TS.size
+_WRITE_PLAIN_LEN: Final = h.WRITE_PLAIN.size
+_HOPS: Final = HOP_LIMIT
 _NOMINAL_REST: Final = 8 + wire.ICRC_LEN + 40  # UDP header, ICRC, and the inner IPv6 header
 _CONTROL_CLASS: Final = h.Dscp.CONTROL << 2
 _NOTHING: Final = memoryview(b"")
@@ -49,7 +53,7 @@ def _made(
         size += len(payload) + 3 & -4
     frame.size = size
     frame.dscp, frame.ecn = traffic_class >> 2, traffic_class & 3
-    frame.hops = HOP_LIMIT
+    frame.hops = _HOPS
     frame.at = frame.fault = frame.leave = 0
     frame.trimmed = frame.marked = frame.gone = False
     return frame
@@ -86,9 +90,9 @@ class ObjectPath(EvRoute):
         read.rqmsn, read.msn = message.rqmsn, message.msn
         read.va, read.rkey, read.dma_length = message.remote_va + packet.offset, message.rkey, message.length
         if flags & h.FLAG_TS:
-            headers, read.timestamp = h.WRITE_TS.size, packet.ts
+            headers, read.timestamp = _WRITE_TS_LEN, packet.ts
         else:
-            headers, read.timestamp = h.WRITE_PLAIN.size, 0
+            headers, read.timestamp = _WRITE_PLAIN_LEN, 0
         if message.imm is not None and packet.op in h.WITH_IMM:
             headers += wire.IMMEDIATE.size
             read.imm = message.imm
@@ -105,7 +109,7 @@ class ObjectPath(EvRoute):
         read.view, read.body_at, read.size = _NOTHING, 0, 0
         read.timestamp = 0
         read.content = content
-        headers = _BTH_LEN + h.SETH.size
+        headers = _BTH_LEN + _SETH_LEN
         read.nominal = headers + _NOMINAL_REST
         return self._frame(_CONTROL_CLASS, _MRC_START + headers, None, b"", read)
 
@@ -135,10 +139,10 @@ class ObjectParser(MrcParser):
 
     def parse(self, frame: Any) -> MrcPacket:
         """Parse a frame; DiscardError names the counter where it is not taken."""
-        if frame.__class__ is not SimFrame:
+        if not isinstance(frame, SimFrame):
             return super().parse(frame)
         path = frame.path
-        if path.__class__ is not ObjectPath:
+        if not isinstance(path, ObjectPath):
             raise DiscardError("foreign")
         if path.usids[frame.at] != self._usid or path.inner != self._address:
             raise DiscardError("misdelivered")

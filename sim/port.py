@@ -55,14 +55,14 @@ class SimSwitchPort:
     __slots__ = (
         "_bits_per_second", "_clock", "_control", "_control_bytes", "_control_free", "_data", "_data_bytes", "_depth",
         "_ecn_min", "_ecn_span", "_first", "_interval", "_last", "_last_hop_dscp", "_newest", "_others", "_random",
-        "_seed", "_trim_at", "_trim_from", "_way", "dropped", "evs", "marks", "next_leaves", "number", "register",
-        "trims", "waiting",
+        "_seed", "_trim_at", "_trim_from", "dropped", "evs", "marks", "next_leaves", "number", "register",
+        "trims", "waiting", "way",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, number: int, spec: FabricSpec, to_host: bool, way: Way, seed: str) -> None:
         queue = spec.queue
         self._clock = clock
-        self._way = way
+        self.way = way
         self.next_leaves = NEVER
         self.register = 0
         self._trim_at = 0  # 0: never
@@ -111,7 +111,7 @@ class SimSwitchPort:
             else:
                 self._queue(frame, leave)
             self._last = frame.leave = leave
-        self._way.enter(frame, leave)
+        self.way.enter(frame, leave)
 
     def _may_trim(self, frame: SimFrame, kind: int) -> int:
         """Trim a frame where the register, against a threshold that is drawn for it, says so; its class then."""
@@ -148,7 +148,7 @@ class SimSwitchPort:
         """Send what the controller gave, past all queues."""
         frame.leave = now = self._clock.now
         self._count(frame, CPU)
-        self._way.enter(frame, now)
+        self.way.enter(frame, now)
 
     def catch_up(self) -> None:
         """Take note of the frames that have left by now."""

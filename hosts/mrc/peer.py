@@ -121,6 +121,10 @@ class Peer:
     def use_reverse(self, entropy: int) -> None:
         """A packet on this EV is known to have arrived: control packets of its plane take the same path."""
         plane, uplink, _tag = srv6.ev_fields(entropy)
+        self.take_reverse(plane, uplink)
+
+    def take_reverse(self, plane: int, uplink: int) -> None:
+        """The same for the path by this uplink."""
         current = self.reverse.get(plane)
         if current is not None and current != uplink and uplink in self.allowed[plane]:
             self.reverse[plane] = uplink

@@ -284,7 +284,11 @@ class MrcQueuePair(
         if sack.probe_reply:
             sent_at = self.prober.answered(sack.offset, sack.mark, now)
         else:
-            self.peer.use_reverse(sack.entropy)
+            ev = self.evs.by_value.get(sack.entropy)
+            if ev is None:
+                self.peer.use_reverse(sack.entropy)
+            else:
+                self.peer.take_reverse(ev.plane, ev.uplink)
         self.requestor.feedback.on_sack(sack, now, sent_at)
 
     def on_nack(self, packet: MrcPacket, now: float) -> None:

@@ -6,7 +6,7 @@ Whoever appends puts a deque of its own in its place first.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
-NOTHING: deque[Any] = deque(maxlen=0)
+NOTHING: Final[deque[Any]] = deque(maxlen=0)
 """Empty, and stays so."""

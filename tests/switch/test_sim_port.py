@@ -4,7 +4,6 @@ Draws for trims and marks are made equal where single frames are compared, and r
 """
 
 import random
-from types import SimpleNamespace
 
 import pytest
 from mrc_inside import Drop, MrcInside, dropped, lost_in_queue, marked, trimmed
@@ -13,6 +12,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
+from mrclab.sim.cable import CableEnd, Way
 from mrclab.sim.clock import Clock
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame, of_bytes
@@ -42,6 +42,16 @@ class Middle(random.Random):
         return low + (high - low + 1) // 2
 
 
+class Listener(CableEnd):
+    """The far end of a port's cable."""
+
+    def __init__(self, take):
+        self.take = take
+
+    def receive(self, frame, way):
+        self.take(frame, way.far_port)
+
+
 class Sim:
     """One simulated switch between ports that are numbers; what comes out is kept."""
 
@@ -51,8 +61,11 @@ class Sim:
         made = SimFabric(self.clock, model, seed)
         self.switch = made.switches[name]
         self.out = {}
+        self.inputs = {}
         for port in self.switch.ports:
-            port.way.lead_to(SimpleNamespace(receive=self._take), port.number)
+            port.way.lead_to(Listener(self._take), port.number)
+            way = self.inputs[port.number] = Way(self.clock, 0)
+            way.lead_to(self.switch, port.number)
             if rng is not None:
                 port._random = rng
 
@@ -65,7 +78,7 @@ class Sim:
         for at, port, data in arrivals:
             frame = of_bytes(data)
             frames.append(frame)
-            self.clock.at(at * NS, lambda about: self.switch.receive(*about), (frame, port))
+            self.clock.at(at * NS, lambda about: self.switch.receive(*about), (frame, self.inputs[port]))
         self.clock.run(10**18)
         return frames
 

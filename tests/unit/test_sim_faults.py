@@ -9,6 +9,7 @@ from mrclab.sim.breakage import SimBreakage
 from mrclab.sim.clock import SECOND, Clock, ticks
 from mrclab.sim.faults import decider
 from mrclab.sim.frame import SimFrame
+from mrclab.sim.tap import Tap
 from mrclab.topo.cables.cablefaults import (
     EVERY_PACKET,
     Corrupt,
@@ -240,3 +241,23 @@ def test_a_copy_of_a_frame_is_like_it_in_everything():
     assert copy.behind is None  # it stands in no queue
     names = [name for name in SimFrame.__slots__ if name != "behind"]
     assert [getattr(copy, name) for name in names] == [getattr(frame, name) for name in names]
+
+
+def test_a_switch_counts_what_came_in_by_a_port_whoever_looks_at_its_cable_and_wherever_that_led_before():
+    sim = Sim(planes=1, t1s=1)
+    write = Write(sim, "h1", "h3", 100_000)
+    finish(sim, write)
+    t0 = sim.fabric.switches["t0-p1-1"]
+    before = t0.received()
+    assert before[1][0] >= 100_000 // 4096
+    assert before[1][1] > 100_000
+    way, seen = sim.fabric.cable("h1-p1").ways[0], []
+    far, port = way.end
+    way.lead_to(Tap(far, seen.append), port)
+    assert t0.received() == before
+    finish(sim, Write(sim, "h1", "h3", 100_000))
+    way.lead_to(far, port)
+    assert t0.received()[1][0] == before[1][0] + len(seen)
+    assert len(seen) > 20
+    t0.die()
+    assert t0.received() == {}

@@ -6,7 +6,6 @@ shows missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -147,14 +146,14 @@ class Feedback:
                 self._news.append(packet)
         known = packet.state is _ACKED
         if not known:
-            self._ack_all((packet,), now)
+            self._ack_all([packet], now)
             self._window.arrived(packet)
         if packet.sampled or not last_copy or not (ts or (self._unstamped and not known)):
             return None
         packet.sampled = True
         return now - packet.sent_at - (held * h.TS_UNIT if held <= self._held_at_most else 0.0)
 
-    def _ack_all(self, packets: Iterable[SentPacket], now: float) -> None:
+    def _ack_all(self, packets: list[SentPacket], now: float) -> None:
         """These have arrived, each by whichever of its copies."""
         stats, news, account = self._stats, self._news, self._account
         for packet in packets:
