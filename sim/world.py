@@ -17,6 +17,7 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 
 from mrclab.hosts.agent.host import RunningHost
+from mrclab.hosts.agent.sampling import KEPT
 from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS
 from mrclab.hosts.rdma.qp import AnyQueuePair
@@ -164,6 +165,7 @@ class SimWorld:
             began=self.now,
             secrets=secrets,
             codecs=WIRE if self._wire_format else OBJECTS,
+            samples=0 if self._is_large else KEPT,
         )
         self.hosts[name] = host
         self._controller.hosts[name] = host

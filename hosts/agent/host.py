@@ -13,7 +13,7 @@ from typing import Any
 
 from mrclab.hosts.agent.api import HostOperations, checked
 from mrclab.hosts.agent.ctl import CtlOperations
-from mrclab.hosts.agent.sampling import INTERVAL_S, Sampler
+from mrclab.hosts.agent.sampling import INTERVAL_S, KEPT, Sampler
 from mrclab.hosts.agent.verbs import VerbOperations
 from mrclab.hosts.mapper import Mapper
 from mrclab.hosts.memory.memory import Memory
@@ -32,7 +32,7 @@ class RunningHost:
 
     `record(t, record)` writes a record of that time into the history, tells listeners and returns it whole; `tell`
     tells listeners of what is not worth one. `began` is the time before there is a NIC that keeps it. Keys and first
-    PSNs are drawn from `secrets`, by default from `rng`.
+    PSNs are drawn from `secrets`, by default from `rng`. The newest `samples` are kept for who asks for them.
     """
 
     def __init__(
@@ -47,13 +47,14 @@ class RunningHost:
         began: float = 0.0,
         secrets: random.Random | None = None,
         codecs: Codecs = WIRE,
+        samples: int = KEPT,
     ) -> None:
         self.name = config.host.name
         self._write, self._tell_at, self._began = record, tell, began
         self.nic: Carrier | None = None
         self.transport = endpoint(config, rng, self._log, transport, secrets, codecs)
         nic = self.nic = make_nic(config, self.transport)
-        self.sampler = Sampler(nic, self.transport, self.record)
+        self.sampler = Sampler(nic, self.transport, self.record, samples)
         self._base = HostOperations(config, nic, self.sampler, self._use_config)
         self.operations = checked(self._parts(nic, memory, config.link.pace), self.transport, nic)
         nic.soon(self.sampler.take)  # counts are known to begin at 0, however soon there is traffic

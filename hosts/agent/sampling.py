@@ -31,24 +31,26 @@ class Changes:
 
     def __init__(self, *keys: str) -> None:
         self._keys = keys
-        self._told: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._shapes: dict[tuple[str, ...], tuple[str, ...]] = {}  # names of fields, as the one object for all rows
+        self._told: dict[tuple[Any, ...], tuple[tuple[str, ...], tuple[Any, ...]]] = {}  # names and values, by key
 
     def of(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The rows that moved, with their keys and what changed; a row that is new is told without its zeros."""
         found = []
         for row in rows:
-            key = tuple([row[name] for name in self._keys])
-            told = self._told.get(key)
-            if told == row:
+            key, names = tuple([row[name] for name in self._keys]), tuple(row)
+            told, now = self._told.get(key), (self._shapes.setdefault(names, names), tuple(row.values()))
+            if told == now:
                 continue
-            self._told[key] = row
+            self._told[key] = now
             if told is None:
                 changed = {name: value for name, value in row.items() if value or name in self._keys}
             else:
+                before = dict(zip(*told, strict=True))
                 changed = {
                     name: value
                     for name, value in row.items()
-                    if name in self._keys or name not in told or told[name] != value
+                    if name in self._keys or name not in before or before[name] != value
                 }
             found.append({name: round(v, 9) if v.__class__ is float else v for name, v in changed.items()})
         return found
@@ -58,13 +60,15 @@ _NOT_IN_HISTORY = ("last_placed",)  # moves with every packet, and `max_gap` say
 
 
 class Sampler:
-    """Takes samples of one host."""
+    """Takes samples of one host, and keeps the newest `kept`."""
 
-    def __init__(self, nic: Wire, transport: Sampled, record: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def __init__(
+        self, nic: Wire, transport: Sampled, record: Callable[[dict[str, Any]], dict[str, Any]], kept: int = KEPT
+    ) -> None:
         self._nic = nic
         self._transport = transport
         self._record = record
-        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._kept: deque[dict[str, Any]] = deque(maxlen=kept)
         self._qps, self._paths = Changes("qp"), Changes("qp", "ev", "plane", "uplink")
 
     def current(self) -> dict[str, Any]:

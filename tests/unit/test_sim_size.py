@@ -127,6 +127,7 @@ def test_the_samples_of_a_large_fabric_leave_out_what_is_zero(paper):
     paper.run(until=2 * paper.fabric.spec.sample_interval)
     samples = [record for record in map(json.loads, paper.history_since(0)) if record["kind"] == "sample"]
     assert samples
+    assert paper.call("h1", "samples") == {"samples": []}
     assert {tuple(port) for sample in samples[1:] for port in sample["ports"]} == {("port", "up")}
 
 
