@@ -9,27 +9,50 @@ def phrase(record: Record) -> str:
     """One line for the event log."""
     shape = _PHRASES.get(record.kind)
     if shape is not None:
-        return shape.format_map(_Fields(record.data)).rstrip()
+        return " ".join(shape.format_map(_Fields(record.data)).split())
     told = (f" {name}={value}" for name, value in record.data.items() if not isinstance(value, (dict, list)))
     return record.kind + "".join(told)
 
 
 class _Fields(dict[str, Any]):
-    """Fields of a record; one that is not there is empty."""
+    """Fields of a record as words; one that is not there is empty."""
 
-    def __missing__(self, name: str) -> str:
-        return ""
+    def __getitem__(self, name: str) -> Any:
+        value = self.get(name, "")
+        if name == "up":
+            return "is up" if value else "is down"
+        if name == "mask":
+            up = [str(bit + 1) for bit in range(int(value or 0).bit_length()) if int(value) >> bit & 1]
+            return ", ".join(up) or "none"
+        if name == "seconds" and isinstance(value, (int, float)):
+            return f"{value:.2g} s"
+        return "; ".join(map(str, value)) if isinstance(value, list) else value
 
 
 _PHRASES = {
-    "fault.begin": "{fault} strikes: {text}",
-    "fault.end": "{fault} healed",
-    "fault.edge": "{link} changes ({fault})",
-    "traffic.start": "{traffic} starts",
-    "traffic.end": "{traffic} ends",
+    "denied": "{element} is denied by {source} {reason}",
+    "drained": "{switch} is drained",
     "ev.state": "EV plane {plane} uplink {uplink}: {old} → {new} ({reason})",
-    "peer.ports": "{peer} has ports {mask:b} up",
+    "fault.begin": "{fault} strikes: {text}",
+    "fault.edge": "{link} {up} ({fault})",
+    "fault.end": "{fault} healed",
+    "faults.healed": "all faults are healed {problems}",
+    "flow.failed": "{flow} of {traffic} failed: {error}",
+    "lab.up": "the lab is up after {seconds}",
+    "link.failed": "cable {link} is {state}: {reason}",
+    "peer.ports": "NIC ports of {peer} that are up: {mask}",
+    "port.state": "NIC port {port} {up}",
+    "process.died": "{process} died {reason}",
     "qp.state": "QP {qp} {state} {reason}",
-    "switch.up": "{switch} connected",
+    "switch.answers": "{switch} answers again",
     "switch.down": "{switch} lost",
+    "switch.silent": "{switch} does not answer: {reason}",
+    "switch.up": "{switch} connected",
+    "traffic.end": "{traffic} ends",
+    "traffic.start": "{traffic} starts",
+    "undenied": "{element} is allowed again {reason}",
+    "undrained": "{switch} is back in service",
+    "verdict": "Clustermapper: {element} is {state}",
+    "verdict.over": "Clustermapper: {element} is well again",
+    "verified": "every cable was seen both ways after {seconds}",
 }

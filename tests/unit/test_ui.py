@@ -12,10 +12,11 @@ from starlette.testclient import TestClient
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.history import Record
 from mrclab.lab.run.wire.attach import store_fabric
-from mrclab.lab.ui import reel
+from mrclab.lab.ui import model, reel
 from mrclab.lab.ui.editor import EXAMPLE, Editor, checked
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
+from mrclab.lab.ui.phrases import phrase
 from mrclab.lab.ui.reel import Film, merge, patch
 from mrclab.lab.ui.server import LivePage
 from mrclab.lab.ui.shelf import Shelf
@@ -382,3 +383,17 @@ def test_the_editor_runs_what_it_holds_and_everybody_sees_it(tmp_path):
         assert web.get("/api/layout", headers=headers).json()["title"] == "x"
     finally:
         editor.close()
+
+
+def test_the_event_log_says_in_words_what_happened():
+    told = {
+        "port.state": ({"port": 2, "up": False}, "NIC port 2 is down"),
+        "peer.ports": ({"peer": "h3", "mask": 0b1101}, "NIC ports of h3 that are up: 1, 3, 4"),
+        "fault.edge": ({"link": CUT, "up": True, "fault": "flap"}, f"{CUT} is up (flap)"),
+        "denied": ({"element": "plane 1", "source": "operator", "reason": ""}, "plane 1 is denied by operator"),
+        "verdict": ({"element": CUT, "state": "dead", "rivals": []}, f"Clustermapper: {CUT} is dead"),
+    }
+    for kind, (fields, text) in told.items():
+        assert phrase(Record(1.0, "h1", kind, fields)) == text
+    for kind in model._TALK:
+        assert phrase(Record(1.0, "h1", kind, {})) != kind, "a kind in the log that has no words"
