@@ -1,9 +1,7 @@
 """The command `mrclab`. Known errors become one sentence on stderr and an exit status; nothing here does any work."""
 
-import contextlib
+import dataclasses
 import json
-import os
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,22 +19,17 @@ from mrclab.experiments.paper import page as paper
 from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
 from mrclab.experiments.worlds import cli as bothworlds
-from mrclab.lab.command import capture, execute, grade, held, operations, suitecli, ui, up, watched
+from mrclab.lab.command import capture, execute, grade, operations, send, suitecli, ui, up, watched
 from mrclab.lab.command import plan as planning
+from mrclab.lab.command.display import answer, sink, terminal
 from mrclab.lab.command.display import progress as progressbar
-from mrclab.lab.command.display import sink, terminal
 from mrclab.lab.command.worldoption import World
-from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
-from mrclab.lab.prompt import service
+from mrclab.lab.errors import Interrupted, LabError, ScenarioError
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import runner, suite, worlds
-from mrclab.lab.run.interrupts import deafen, guarded
-from mrclab.lab.run.transfer import Transfer
-from mrclab.lab.run.wire.attach import RUN_DIR, attach
-from mrclab.lab.run.world import NodeAccess, Progress
-from mrclab.lab.run.world import World as LiveWorld
+from mrclab.lab.run.interrupts import deafen
+from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.scenario import scenario
-from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric, UnknownName
@@ -76,6 +69,7 @@ app.add_typer(ui.app)
 app.add_typer(execute.app)
 app.add_typer(up.app)
 app.add_typer(grade.app)
+app.add_typer(send.app)
 out = Console(width=None if sys.stdout.isatty() else 120)
 err = Console(stderr=True)
 
@@ -126,6 +120,7 @@ def run(
         Path | None, typer.Option(help="virtual time: keep its history here while it runs, for `mrclab ui PLACE`")
     ] = None,
     force: Force = False,
+    as_json: answer.AsJson = False,
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: held, 1: failed or broke off, 3: machine too slow."""
     loaded = scenario.in_world(scenario.load(suite.find_one(path)), world)
@@ -135,8 +130,11 @@ def run(
         chosen = tuple(scenario.with_seed(one, seed) for one in chosen)
     worlds.check(*chosen)
     if dry_run:
-        for one in chosen:
-            planning.show(one.fabric, one.scenario, out)
+        if as_json:
+            answer.give("run", 0, dry_run=True, runs=[planning.as_json(one.fabric, one.scenario) for one in chosen])
+        else:
+            for one in chosen:
+                planning.show(one.fabric, one.scenario, out)
         _warn(worlds.check_size(*chosen, force=True))
         return
     _warn(worlds.check_machine(*chosen, force=force))
@@ -146,7 +144,9 @@ def run(
         with progressbar.shown(err) as progress:
             made = suite.Suite(results_dir, progress, progressbar.teller(progress), target, context.obj)
             result = suitereport.run(made, chosen, loaded.scenario.name, err)
-        suitereport.show(result, out)
+        suitereport.show(result, err if as_json else out)
+        if as_json:
+            answer.give("run", result.status, directory=str(result.directory), **suitereport.as_json(result))
         raise typer.Exit(result.status)
     watching = watched.Watched(context.obj, place, err, results_dir, ui=ui, browser=browser)
     with progressbar.shown(err) as progress, watching as shown:
@@ -154,10 +154,10 @@ def run(
             chosen[0], results_dir, progress, progressbar.teller(progress), target, context.obj, show=shown.show
         )
         progress.bar.stop()
-        _report(outcome)
+        status = _report("run", outcome, as_json)
         shown.linger()
-    if not outcome.ok:
-        raise typer.Exit(3 if outcome.state == "invalid" else 1)
+    if status:
+        raise typer.Exit(status)
 
 
 @app.command()
@@ -165,56 +165,17 @@ def plan(
     path: OptionalScenario = None,
     world: World = None,
     entries: Annotated[bool, typer.Option("--entries", help="list every table entry too")] = False,
+    as_json: answer.AsJson = False,
 ) -> None:
     """Print what would be built: nodes, addresses, uSIDs, cables, time line. Needs no root and starts nothing."""
-    if path is None:
-        planning.show(Fabric(FabricSpec()), None, out, entries)
-        return
-    loaded = scenario.in_world(scenario.load(suite.find_one(path)), world)
-    worlds.check(*loaded.runs)
-    planning.show(loaded.fabric, loaded.scenario, out, entries)
-
-
-@app.command()
-def send(
-    context: typer.Context,
-    source: Annotated[str, typer.Argument(help="a host, e.g. h1")],
-    destination: Annotated[str, typer.Argument(help="another host, e.g. h3")],
-    file: Annotated[Path, typer.Argument(help="the file to send")],
-    output: Annotated[Path | None, typer.Option(help="copy what arrived to this file")] = None,
-    target: Target = None,
-    world: World = None,
-    timeout: Annotated[float, typer.Option(min=1, help="seconds the transfer may take")] = 600.0,
-) -> None:
-    """Send a file from host to host, through the lab that is up, or one brought up for this."""
-    if not file.is_file():
-        raise LabError(f"there is no file {file}")
-    _check_output(output)
-    if world is None and target is None and (place := held.virtual(context.obj)) is not None:
-        if output is not None:
-            raise LabError(
-                "what arrives in virtual time stays there; leave --output out, or bring a lab up on the wire"
-            )
-        sys.stdout.write(
-            service.ask(place, "word", line=shlex.join(("send", source, destination, str(file.absolute()))))["text"]
-        )
-        return
-    where: worlds.WorldName = "sim" if world == "sim" else "wire"
-    worlds.check_machine_for(where)
-    running = attach(context.obj) if where == "wire" else None
-    fabric = running.fabric if running else Fabric(FabricSpec())
-    names = fabric.host(source).name, fabric.host(destination).name
-    if names[0] == names[1]:
-        raise LabError(f"{source} cannot send to itself; name two hosts")
-    with progressbar.shown(err) as progress:
-        if running:
-            with guarded():
-                _send(running, names, file, output, progress, timeout)
-        else:
-            with worlds.world_up(
-                where, fabric, progress, target=target, run_dir=context.obj, on_failure=_keep_logs
-            ) as lab:
-                _send(lab, names, file, output, progress, timeout)
+    loaded = scenario.in_world(scenario.load(suite.find_one(path)), world) if path else None
+    if loaded is not None:
+        worlds.check(*loaded.runs)
+    fabric, asked = (loaded.fabric, loaded.scenario) if loaded else (Fabric(FabricSpec()), None)
+    if as_json:
+        answer.give("plan", 0, **planning.as_json(fabric, asked, entries))
+    else:
+        planning.show(fabric, asked, out, entries)
 
 
 @app.command()
@@ -261,11 +222,14 @@ def bench(
 
 
 @app.command()
-def clean(context: typer.Context) -> None:
+def clean(context: typer.Context, as_json: answer.AsJson = False) -> None:
     """Remove what a killed lab left behind: processes, namespaces, cables, files. Nothing that is not the lab's."""
     from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it removes
 
     removed = state.clean(context.obj.parent)
+    if as_json:
+        answer.give("clean", 0, removed=list(removed))
+        return
     for phrase in removed:
         out.print(f"removed {escape(phrase)}", soft_wrap=True)
     if not removed:
@@ -276,15 +240,19 @@ def clean(context: typer.Context) -> None:
 def report(
     directory: Annotated[Path, typer.Argument(help="a result directory, or that of a suite")],
     more: Annotated[list[Path] | None, typer.Argument(help="further suites, for one page of all")] = None,
+    as_json: answer.AsJson = False,
 ) -> None:
     """Make the report of a result directory again and print it; of suites, the page that holds them to the paper."""
     if more or (directory / "suite.json").is_file():
-        out.print(f"The paper's figures: {paper.write(directory, *(more or []))[0]}", soft_wrap=True)
+        page = paper.write(directory, *(more or []))[0]
+        if as_json:
+            answer.give("report", 0, page=str(page))
+        else:
+            out.print(f"The paper's figures: {page}", soft_wrap=True)
         return
-    outcome = runner.finish(directory)
-    _report(outcome)
-    if not outcome.ok:
-        raise typer.Exit(3 if outcome.state == "invalid" else 1)
+    status = _report("report", runner.finish(directory), as_json)
+    if status:
+        raise typer.Exit(status)
 
 
 def main() -> None:
@@ -339,51 +307,21 @@ def _kept(error: BaseException) -> str:
     return f"its traceback is in {file.name}, for whoever mends it"
 
 
-def _send(
-    lab: NodeAccess, names: tuple[str, str], file: Path, output: Path | None, progress: Progress, timeout: float
-) -> None:
-    transfer = Transfer(lab, f"send-{file.name}", *names, file)
-    outcome = transfer.run(lambda share: progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000), timeout)
-    try:
-        if output is not None:
-            output.write_bytes(transfer.target.read_bytes())
-    except OSError as error:
-        raise RunError(f"{file} arrived, but {output} could not be written: {error.strerror}; see --output") from None
-    finally:
-        transfer.target.unlink()
-    if not outcome.intact:
-        raise RunError(f"{file} arrived damaged: {outcome.sent_sha256} was sent, {outcome.received_sha256} arrived")
-    rate = f" ({show_rate(transfer.size / outcome.seconds)})" if outcome.seconds and transfer.size else ""
-    out.print(
-        f"{show_bytes(transfer.size)} in {show_seconds(outcome.seconds)}{rate}, intact: {outcome.sent_sha256}",
-        soft_wrap=True,
-    )
-
-
-def _check_output(output: Path | None) -> None:
-    """LabError where a file could not be written, found out before anything is sent."""
-    if output is None:
-        return
-    place = output if output.exists() else output.absolute().parent
-    if output.is_dir() or not place.exists() or not os.access(place, os.W_OK):
-        why = "is a directory" if output.is_dir() else "cannot be written"
-        raise LabError(f"the output {output} {why}; name a file in a directory that is there and can be written")
-
-
-def _keep_logs(failed: LiveWorld, _error: Exception) -> None:
-    """Keep what a lab that did not come up wrote; a run keeps it with its results."""
-    with contextlib.suppress(OSError):
-        directory = Path(tempfile.mkdtemp(prefix="mrclab-logs-"))
-        failed.collect(directory)
-        err.print(f"the lab did not come up; all logs are in {directory / 'log'}", soft_wrap=True, highlight=False)
-
-
 def _warn(warnings: list[str]) -> None:
     for text in warnings:
         if text:
             err.print(f"mrclab: {escape(text)}", soft_wrap=True, highlight=False)
 
 
-def _report(outcome: runner.Outcome) -> None:
+def _report(command: str, outcome: runner.Outcome, as_json: bool) -> int:
+    """Say what came out; returns the exit status."""
+    status = 0 if outcome.ok else 3 if outcome.state == "invalid" else 1
     if outcome.facts:
-        terminal.show(outcome.facts, outcome.directory, out)
+        terminal.show(outcome.facts, outcome.directory, err if as_json else out)
+    if as_json:
+        verdicts = [dataclasses.asdict(verdict) for verdict in outcome.verdicts]
+        directory = str(outcome.directory)
+        answer.give(
+            command, status, state=outcome.state, directory=directory, trouble=outcome.trouble, expectations=verdicts
+        )
+    return status

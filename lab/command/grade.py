@@ -8,8 +8,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from mrclab.lab.command.display import answer
 from mrclab.lab.command.held import held_run_dir
-from mrclab.lab.lessons.grading import graded
+from mrclab.lab.lessons.grading import examined, graded
 from mrclab.lab.lessons.lessons import LESSONS
 
 app = typer.Typer()
@@ -23,9 +24,16 @@ def grade(
     file: Annotated[
         Path | None, typer.Argument(help="your file; for lessons 5 and 7 a result directory, else the running lab")
     ] = None,
+    as_json: answer.AsJson = False,
 ) -> None:
     """Check a lesson on your file or on the running lab, and say what is missing; exit status 1 where something is."""
-    lines, done = graded(number, file, held_run_dir(context.obj))
-    out.print(escape("\n".join(lines)), soft_wrap=True)
+    if as_json:
+        lesson, checks = examined(number, file, held_run_dir(context.obj))
+        done = all(check.ok for check in checks)
+        told = [{"ok": check.ok, "wanted": check.wanted, "missing": check.missing} for check in checks]
+        answer.give("grade", 0 if done else 1, lesson=number, title=lesson.title, checks=told)
+    else:
+        lines, done = graded(number, file, held_run_dir(context.obj))
+        out.print(escape("\n".join(lines)), soft_wrap=True)
     if not done:
         raise typer.Exit(1)

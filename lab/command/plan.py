@@ -1,7 +1,7 @@
 """The resolved plan of a fabric or scenario: what would be built and done. Needs no root, starts nothing."""
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich import box
 from rich.console import Console
@@ -44,6 +44,45 @@ def show(fabric: Fabric, scenario: Scenario | None, console: Console, tables: bo
             fields = expectation.model_dump(mode="json", exclude_none=True, exclude={"kind"})
             said = ", ".join(f"{name} {value}" for name, value in fields.items())
             console.print(f"  expect {expectation.kind}: {escape(said)}" if said else f"  expect {expectation.kind}")
+
+
+def as_json(fabric: Fabric, scenario: Scenario | None, tables: bool = False) -> dict[str, Any]:
+    """The same for programs, of long lists everything; `tables` adds the table entries of the switches."""
+    told: dict[str, Any] = {
+        "fabric": fabric.spec.model_dump(mode="json"),
+        "hosts": [
+            {"name": host.name, "group": host.group, "downlink": host.downlink, "address": host.address,
+             "ports": [port.interface for port in host.ports]}
+            for host in fabric.hosts
+        ],
+        "switches": [
+            {"name": switch.name, "device_id": switch.device_id, "usid": f"{switch.usid:04x}",
+             "ports": {port.number: port.peer.node for port in switch.ports}}
+            for switch in fabric.switches
+        ],
+        "cables": [{"name": link.name, "plane": link.plane} for link in fabric.links],
+    }  # fmt: skip
+    if tables:
+        told["entries"] = {
+            switch.name: [
+                {"table": entry.table, "entry": intent.describe(fabric, switch, entry)}
+                for entry in intent.entries(fabric, switch)
+            ]
+            for switch in fabric.switches
+        }
+    if scenario is not None:
+        told["scenario"] = scenario.model_dump(mode="json", exclude={"fabric"})
+        told["flows"] = [
+            {"name": flow.name, "source": flow.source, "destination": flow.destination, "bytes": flow.size,
+             "paths": len(fabric.paths(flow.source, flow.destination)),
+             "base_rtt": fabric.base_rtt(flow.source, flow.destination)}
+            for flow in scenario.flows(fabric)
+        ]  # fmt: skip
+        told["faults"] = [
+            {"name": fault.name, "kind": fault.kind, "what": fault.text(fabric), "at": str(fault.at)}
+            for fault in scenario.faults
+        ]
+    return told
 
 
 def _numbers(fabric: Fabric) -> Iterator[str]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from mrclab.experiments.paper import page as paper
-from mrclab.lab.command.display import progress
+from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.report import compare, suitereport
 from mrclab.lab.run import suite, worlds
@@ -41,11 +41,16 @@ def run_suite(
     name: Annotated[str, typer.Option(help="names the directory of the report")] = "suite",
     dry_run: Annotated[bool, typer.Option(help="list the runs and start nothing")] = False,
     force: Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")] = False,
+    as_json: answer.AsJson = False,
 ) -> None:
     """Run many scenarios in order, with one report; goes on after a failure. Exit status 0, 1 or 3 as for `run`."""
     loaded = [scenario.in_world(one, world) for one in suite.load_all(suite.find(words or []))]
     planned = suite.runs(loaded, suite.parse_seeds(seeds) if seeds else (), repeat, variant)
     worlds.check(*planned)
+    if dry_run and as_json:
+        told = [{"name": one.scenario.name, "seed": one.scenario.seed, "source": str(one.source)} for one in planned]
+        answer.give("suite", 0, dry_run=True, runs=told)
+        return
     if dry_run:
         for one in planned:
             out.print(f"{one.scenario.name}, seed {one.scenario.seed}: {one.source}", soft_wrap=True, highlight=False)
@@ -55,9 +60,12 @@ def run_suite(
     with progress.shown(err) as bar:
         made = suite.Suite(results_dir, bar, progress.teller(bar), target, context.obj, again)
         result = suitereport.run(made, planned, name, err)
-    suitereport.show(result, out)
+    people = err if as_json else out
+    suitereport.show(result, people)
     if paper.book_of(entry.name for entry in result.entries):
-        out.print(f"The paper's figures: {paper.write(result.directory)[0]}", soft_wrap=True)
+        people.print(f"The paper's figures: {paper.write(result.directory)[0]}", soft_wrap=True)
+    if as_json:
+        answer.give("suite", result.status, directory=str(result.directory), **suitereport.as_json(result))
     if result.status:
         raise typer.Exit(result.status)
 
@@ -69,13 +77,17 @@ def compare_runs(
     ],
     output: Annotated[Path, typer.Option(help="where the page and its pictures go")] = Path("results/compare"),
     title: Annotated[str, typer.Option(help="of the page")] = "Runs side by side",
+    as_json: answer.AsJson = False,
 ) -> None:
     """Make one page of several runs: what their expectations measured, goodput and completion times side by side."""
     members = [compare.read(directory) for directory in directories]
     page = compare.compare(members, output, title)
     for field in compare.unnamed(members):
         err.print(f"the runs also differ in {field}", soft_wrap=True, highlight=False)
-    out.print(f"Page: {page}", soft_wrap=True, highlight=False)
+    if as_json:
+        answer.give("compare", 0, page=str(page))
+    else:
+        out.print(f"Page: {page}", soft_wrap=True, highlight=False)
 
 
 @app.command(name="schema")

@@ -3,11 +3,22 @@
 from pathlib import Path
 
 from mrclab.lab.errors import LabError
+from mrclab.lab.lessons.base import Check, Lesson
 from mrclab.lab.lessons.lessons import LESSONS
 
 
 def graded(number: int, file: Path | None, run_dir: Path) -> tuple[list[str], bool]:
-    """Grade a lesson on a file, or where it needs none on the lab in `run_dir`: lines, and whether it is done.
+    """Grade a lesson as `examined` does: lines, and whether it is done."""
+    lesson, checks = examined(number, file, run_dir)
+    lines = [f"Lesson {number}: {lesson.title}"]
+    lines += [f"ok    {check.wanted}" if check.ok else f"no    {check.wanted}: {check.missing}" for check in checks]
+    missing = sum(not check.ok for check in checks)
+    lines.append(f"{missing} of {len(checks)} are missing" if missing else "done")
+    return lines, not missing
+
+
+def examined(number: int, file: Path | None, run_dir: Path) -> tuple[Lesson, list[Check]]:
+    """Look at a lesson on a file, or where it needs none on the lab in `run_dir`: the lesson, and what was checked.
 
     LabError where there is no such lesson, or nothing to grade.
     """
@@ -20,9 +31,4 @@ def graded(number: int, file: Path | None, run_dir: Path) -> tuple[list[str], bo
         raise LabError(f"lesson {number} looks at the running lab, and none is up; see docs/lessons")
     if file is not None and not file.exists():
         raise LabError(f"there is no {file}; name the file that you work on")
-    checks = lesson.grade(run_dir / "history" if file is None else file)
-    lines = [f"Lesson {number}: {lesson.title}"]
-    lines += [f"ok    {check.wanted}" if check.ok else f"no    {check.wanted}: {check.missing}" for check in checks]
-    missing = sum(not check.ok for check in checks)
-    lines.append(f"{missing} of {len(checks)} are missing" if missing else "done")
-    return lines, not missing
+    return lesson, list(lesson.grade(run_dir / "history" if file is None else file))

@@ -104,6 +104,7 @@ class PageModel:
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
+        self._names = {host.address: host.name for host in fabric.hosts}
         self._qps: dict[str, dict[int, _Qp]] = {}  # host → number →
         self._sent: dict[str, _SentLately] = {}
         self._loads: dict[str, list[float]] = {}  # as the last frame told them
@@ -162,7 +163,7 @@ class PageModel:
             handler = getattr(self, f"_on_{kind.replace('.', '_')}", None)
             if handler is not None:
                 handler(record)
-            self._events.append({"t": record.t, "node": record.node, "kind": kind, "text": phrase(record)})
+            self._events.append({"t": record.t, "node": record.node, "kind": kind, "text": phrase(record, self._names)})
 
     def frame(self, now: float) -> dict[str, Any]:
         """The state at `now`, and the events since the last frame. Loads are shares of full rate, rates bytes/s.

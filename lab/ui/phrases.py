@@ -1,15 +1,17 @@
 """Records of a history as one line each, for people who watch."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from mrclab.lab.history import Record
 
 
-def phrase(record: Record) -> str:
-    """One line for the event log."""
+def phrase(record: Record, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """One line for the event log; `names` are the hosts of addresses."""
     shape = _PHRASES.get(record.kind)
     if shape is not None:
-        return " ".join(shape.format_map(_Fields(record.data)).split())
+        return " ".join(shape.format_map(_Fields(record.data, names)).split())
     told = (f" {name}={value}" for name, value in record.data.items() if not isinstance(value, (dict, list)))
     return record.kind + "".join(told)
 
@@ -17,8 +19,14 @@ def phrase(record: Record) -> str:
 class _Fields(dict[str, Any]):
     """Fields of a record as words; one that is not there is empty."""
 
+    def __init__(self, fields: Mapping[str, Any], names: Mapping[str, str]) -> None:
+        super().__init__(fields)
+        self._names = names
+
     def __getitem__(self, name: str) -> Any:
         value = self.get(name, "")
+        if name == "peer":
+            return self._names.get(value, value)
         if name == "up":
             return "is up" if value else "is down"
         if name == "mask":

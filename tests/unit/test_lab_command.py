@@ -1,12 +1,14 @@
 """The command's own manners: output that nobody reads or that cannot be written, and errors that nobody foresaw."""
 
 import io
+import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from mrclab.lab.command import cli, operations
@@ -100,3 +102,58 @@ def test_the_run_directory_may_be_named_behind_the_command_too(tmp_path, monkeyp
     answer = CliRunner().invoke(cli.app, [word.replace("DIR", str(place)) for word in words])
     assert asked == [place], answer.output
     assert "no lab is running" in str(answer.exception)
+
+
+SHORT = """
+name: short
+world: sim
+fabric: {planes: 1, t0s: 2, t1s: 1, hosts_per_t0: 1, link: {rate_pps: 1000, delay: 1ms}}
+traffic:
+  - {name: file, kind: write, from: h1, to: h2, size: 64 KiB}
+expect:
+  - {kind: integrity}
+  - {kind: lost, at_most: -1}
+"""
+
+
+def answered(*words) -> dict:
+    """What a command with --json prints: one object alone, with its exit status in it."""
+    result = CliRunner().invoke(cli.app, [*map(str, words), "--json"])
+    assert result.stdout.startswith("{"), (result.stdout[:300], result.exception, result.stderr[-300:])
+    told = json.loads(result.stdout)
+    assert (told["command"], told["ok"], told["exit"]) == (words[0], result.exit_code == 0, result.exit_code)
+    return told
+
+
+def test_every_answer_for_programs_has_one_shape(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "short.yaml"
+    file.write_text(SHORT.replace("  - {kind: lost, at_most: -1}\n", ""))
+    ran = answered("run", file)
+    assert (ran["state"], [each["ok"] for each in ran["expectations"]]) == ("held", [True])
+    assert answered("report", ran["directory"])["state"] == "held"
+    file.write_text(SHORT.replace("kind: lost, at_most: -1", "kind: completion, traffic: file, at_most: 1us"))
+    assert answered("run", file)["state"] == "failed"
+    suite = answered("suite", file)
+    assert [run["state"] for run in suite["runs"]] == ["failed"]
+    planned = answered("plan", file, "--entries")
+    assert [flow["name"] for flow in planned["flows"]] == ["file/h1>h2"]
+    assert set(planned["entries"]) == {switch["name"] for switch in planned["switches"]}
+    assert len(answered("run", file, "--dry-run")["runs"]) == 1
+    assert answered("suite", file, "--dry-run")["runs"][0]["name"] == "short"
+    (tmp_path / "mine.p4").write_text("")
+    graded = answered("grade", 2, tmp_path / "mine.p4")
+    assert (graded["lesson"], graded["ok"], bool(graded["checks"])) == (2, False, True)
+    sent = answered("send", "h1", "h3", file, "--world", "sim")
+    assert sent["bytes"] == file.stat().st_size
+
+
+def test_every_command_that_tells_something_has_json():
+    without = {  # others' output, a prompt, a page, files; and long experiments, which write tables
+        "bench", "exec", "p4sh", "up", "ui", "capture", "schema", "campaign", "soak", "survey", "worlds",
+    }  # fmt: skip
+    commands = typer.main.get_command(cli.app).commands
+    lacking = {
+        name for name, command in commands.items() if not any("--json" in param.opts for param in command.params)
+    }
+    assert lacking == without

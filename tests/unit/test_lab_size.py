@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.lab.command import cli
+from mrclab.lab.command import send
 from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.run import size, worlds
 from mrclab.lab.run.size import Load, MachineCapacity
@@ -109,8 +109,8 @@ def test_this_machine_can_be_looked_at():
 
 
 def test_an_output_that_cannot_be_written_is_found_out_before_anything_is_sent(tmp_path):
-    cli._check_output(None)
-    cli._check_output(tmp_path / "new")
+    send._check_output(None)
+    send._check_output(tmp_path / "new")
     for wrong in (tmp_path / "none" / "x", tmp_path):
         with pytest.raises(LabError, match="name a file in a directory that is there"):
-            cli._check_output(wrong)
+            send._check_output(wrong)

@@ -1,0 +1,15 @@
+"""What `--json` prints: one object, with the same fields first whatever the command was."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="print what a program can read; lines for people to stderr")]
+
+
+def give(command: str, status: int, /, **fields: Any) -> None:
+    """Write the answer: `command`, `ok`, `exit` (the status that follows), then what the command has to tell."""
+    told = {"command": command, "ok": status == 0, "exit": status, **fields}
+    sys.stdout.write(json.dumps(told, indent=1, default=str) + "\n")

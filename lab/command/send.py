@@ -1,0 +1,121 @@
+"""The command `mrclab send`: a file from host to host, through the lab that is up or one of its own."""
+
+import contextlib
+import os
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from mrclab.lab.command import held
+from mrclab.lab.command.display import answer
+from mrclab.lab.command.display import progress as progressbar
+from mrclab.lab.command.worldoption import World
+from mrclab.lab.errors import LabError, RunError
+from mrclab.lab.prompt import service
+from mrclab.lab.run import worlds
+from mrclab.lab.run.interrupts import guarded
+from mrclab.lab.run.transfer import Transfer
+from mrclab.lab.run.wire.attach import attach
+from mrclab.lab.run.world import NodeAccess, Progress
+from mrclab.lab.run.world import World as LiveWorld
+from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+app = typer.Typer()
+out = Console(width=None if sys.stdout.isatty() else 120)
+err = Console(stderr=True)
+
+Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
+
+
+@app.command()
+def send(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(help="a host, e.g. h1")],
+    destination: Annotated[str, typer.Argument(help="another host, e.g. h3")],
+    file: Annotated[Path, typer.Argument(help="the file to send")],
+    output: Annotated[Path | None, typer.Option(help="copy what arrived to this file")] = None,
+    target: Target = None,
+    world: World = None,
+    timeout: Annotated[float, typer.Option(min=1, help="seconds the transfer may take")] = 600.0,
+    as_json: answer.AsJson = False,
+) -> None:
+    """Send a file from host to host, through the lab that is up, or one brought up for this."""
+    if not file.is_file():
+        raise LabError(f"there is no file {file}")
+    _check_output(output)
+    if world is None and target is None and (place := held.virtual(context.obj)) is not None:
+        if output is not None:
+            raise LabError(
+                "what arrives in virtual time stays there; leave --output out, or bring a lab up on the wire"
+            )
+        told = service.ask(place, "word", line=shlex.join(("send", source, destination, str(file.absolute()))))
+        if as_json:
+            answer.give("send", 0, **told["data"])
+        else:
+            sys.stdout.write(told["text"])
+        return
+    where: worlds.WorldName = "sim" if world == "sim" else "wire"
+    worlds.check_machine_for(where)
+    running = attach(context.obj) if where == "wire" else None
+    fabric = running.fabric if running else Fabric(FabricSpec())
+    names = fabric.host(source).name, fabric.host(destination).name
+    if names[0] == names[1]:
+        raise LabError(f"{source} cannot send to itself; name two hosts")
+    with progressbar.shown(err) as progress:
+        if running:
+            with guarded():
+                done = _send(running, names, file, output, progress, timeout)
+        else:
+            with worlds.world_up(
+                where, fabric, progress, target=target, run_dir=context.obj, on_failure=_keep_logs
+            ) as lab:
+                done = _send(lab, names, file, output, progress, timeout)
+    if as_json:
+        answer.give("send", 0, **done)
+        return
+    rate = f" ({show_rate(done['bytes'] / done['seconds'])})" if done["seconds"] and done["bytes"] else ""
+    size, seconds = show_bytes(done["bytes"]), show_seconds(done["seconds"])
+    out.print(f"{size} in {seconds}{rate}, intact: {done['sha256']}", soft_wrap=True)
+
+
+def _send(
+    lab: NodeAccess, names: tuple[str, str], file: Path, output: Path | None, progress: Progress, timeout: float
+) -> dict[str, Any]:
+    """Send, and say what arrived. RunError where that is not what was sent."""
+    transfer = Transfer(lab, f"send-{file.name}", *names, file)
+    outcome = transfer.run(lambda share: progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000), timeout)
+    try:
+        if output is not None:
+            output.write_bytes(transfer.target.read_bytes())
+    except OSError as error:
+        raise RunError(f"{file} arrived, but {output} could not be written: {error.strerror}; see --output") from None
+    finally:
+        transfer.target.unlink()
+    if not outcome.intact:
+        raise RunError(f"{file} arrived damaged: {outcome.sent_sha256} was sent, {outcome.received_sha256} arrived")
+    return {"bytes": transfer.size, "seconds": outcome.seconds, "sha256": outcome.sent_sha256}
+
+
+def _check_output(output: Path | None) -> None:
+    """LabError where a file could not be written, found out before anything is sent."""
+    if output is None:
+        return
+    place = output if output.exists() else output.absolute().parent
+    if output.is_dir() or not place.exists() or not os.access(place, os.W_OK):
+        why = "is a directory" if output.is_dir() else "cannot be written"
+        raise LabError(f"the output {output} {why}; name a file in a directory that is there and can be written")
+
+
+def _keep_logs(failed: LiveWorld, _error: Exception) -> None:
+    """Keep what a lab that did not come up wrote; a run keeps it with its results."""
+    with contextlib.suppress(OSError):
+        directory = Path(tempfile.mkdtemp(prefix="mrclab-logs-"))
+        failed.collect(directory)
+        err.print(f"the lab did not come up; all logs are in {directory / 'log'}", soft_wrap=True, highlight=False)
