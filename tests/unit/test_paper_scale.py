@@ -114,7 +114,7 @@ def test_the_runs_of_a_sweep_are_those_of_a_campaign_and_none_is_done_twice(tmp_
     said: list[str] = []
     (row,) = curves.run(sweep, tmp_path, 1, said.append)
     assert (row["state"], len(said)) == ("held", 1)
-    took = sweep.drawn.of(row)
+    took = sweep.told[0].of(row)
     assert took is not None
     assert 5 < took < 50  # µs; the links of the receiver take three for so many bytes
     assert [line["verdicts"] for line in curves.run(sweep, tmp_path, 1, said.append)] == [row["verdicts"]]
