@@ -237,3 +237,8 @@ def test_the_search_finds_blocks_marks_words_and_output(tmp_path, monkeypatch):
         ("mrclab deny x", [], ["mrclab: no"]),
     ]
     assert (second.mark, [line.text for line in second.lines]) == ("with 2 for 1000", ["mrclab soak --seeds 2"])
+
+
+def test_the_tutorials_scenario_is_the_file_beside_it():
+    page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    assert f"```yaml\n{(ROOT / 'docs' / 'tutorial' / 'mine.yaml').read_text(encoding='utf-8')}```" in page
