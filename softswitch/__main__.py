@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import logging
 import signal
@@ -33,8 +34,8 @@ class RuntimeServer(Protocol):
         """End it."""
 
 
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the command line. Target flags may stand behind `--`, as simple_switch_grpc wants them."""
+@functools.cache  # a megabyte of small objects, which forks need not make again
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="softswitch", description="A P4 v1model switch for BMv2 JSON.")
     add = parser.add_argument
     add("json", nargs="?", type=Path, help="p4c's BMv2 JSON; without it (or with --no-p4) a controller brings one")
@@ -56,7 +57,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--control-socket", type=Path, metavar="PATH")
     add("--realtime", action="store_true", help="forward with real-time priority (hardware does not wait for a core)")
     add("--thrift-port", type=int, metavar="N", help="serve simple_switch_CLI's queue commands on 127.0.0.1:N")
-    args = parser.parse_args([word for word in argv if word != "--"])
+    return parser
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the command line. Target flags may stand behind `--`, as simple_switch_grpc wants them."""
+    args = _parser().parse_args([word for word in argv if word != "--"])
     if args.json is None and not args.no_p4:
         args.no_p4 = True
     return args

@@ -52,18 +52,25 @@ def _varint(message: bytes, position: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class StoredConfig:
-    """The pipeline configuration as it was sent, kept compressed: it is large, and seldom asked for."""
+    """The pipeline configuration as it was sent, kept compressed: it is large, and seldom asked for.
+
+    `program` is the device config where the compiled program has the same bytes, which it keeps in any case.
+    """
 
     p4info: bytes
     device_config: bytes
+    program: bytes | None
     cookie: int | None
 
     @staticmethod
-    def of(config: p4r.ForwardingPipelineConfig) -> StoredConfig:
-        """Store `config`."""
+    def of(config: p4r.ForwardingPipelineConfig, program: str | bytes) -> StoredConfig:
+        """Store `config`, of which `program` was compiled."""
+        device_config = config.p4_device_config
+        same = isinstance(program, bytes) and program == device_config
         return StoredConfig(
             zlib.compress(config.p4info.SerializeToString()),
-            zlib.compress(config.p4_device_config),
+            b"" if same else zlib.compress(device_config),
+            program if isinstance(program, bytes) and same else None,
             config.cookie.cookie if config.HasField("cookie") else None,
         )
 
@@ -73,7 +80,7 @@ class StoredConfig:
         if p4info:
             config.p4info.CopyFrom(p4i.P4Info.FromString(zlib.decompress(self.p4info)))
         if device_config:
-            config.p4_device_config = zlib.decompress(self.device_config)
+            config.p4_device_config = zlib.decompress(self.device_config) if self.program is None else self.program
         if self.cookie is not None:
             config.cookie.cookie = self.cookie
         return config

@@ -66,7 +66,7 @@ def load_pipeline(config: p4r.ForwardingPipelineConfig, switch: SoftSwitch) -> F
     state = PipelineState(index, switch, profiles={profile_id: ActionProfileState() for profile_id in index.profiles})
     return ForwardingPipeline(
         compiled=compiled,
-        stored=StoredConfig.of(config),
+        stored=StoredConfig.of(config, compiled.config),
         state=state,
         handlers=make_handlers(state),
         packet_in=HeaderCodec(index.packet_in),
