@@ -1,7 +1,7 @@
 """What a run in virtual time takes of a machine's memory, reckoned from a scenario before anything is made.
 
 Nothing is made that nobody uses: what counts are hosts with traffic or probes, their QPs, and the ports and cables
-that packets cross. Bytes per object were measured with tracemalloc (docs/limitations.md), on 64-bit CPython 3.11.
+that packets cross. Bytes per object were measured with tracemalloc (docs/results/scale.md), on 64-bit CPython 3.11.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
 
 _BASE = 150 << 20  # the interpreter, with all that is imported
-_HOST, _HOST_PLANE = 22_000, 4_900  # with the NIC's port and the cable in each plane
-_QP, _QP_PLANE, _EV = 15_000, 1_000, 1_070
-_PORT, _CABLE = 750, 1_600  # of a switch; between switches
+_HOST, _HOST_PLANE = 16_500, 2_800  # with the NIC's port and the cable in each plane
+_QP, _QP_PLANE, _EV = 18_000, 1_000, 1_070  # a QP that has sent
+_PORT, _CABLE = 530, 440  # of a switch; between switches
 _SWITCH, _SWITCH_PORT = 3_000, 16  # with the counters of a port that nothing left by
 _HISTORY = 9_000  # of a host that takes part: its records, as text
-_PROBE = 700  # that Clustermapper remembers of one path
+_PROBE = 450  # that Clustermapper remembers of one path
+_CYCLES = 25  # of its probes, in which hosts that probe by turns come to ever more paths
 _ROOM = 0.9  # of what is free: the rest is for everybody else
 
 
@@ -47,7 +48,8 @@ def need(loaded: Loaded) -> VirtualNeed:
     if scenario.mapper is not None:
         agents = spec.t0s * min(scenario.mapper.agents or spec.hosts_per_t0, spec.hosts_per_t0)
         hosts = min(len(fabric.hosts), hosts + agents)
-        probes = agents * spec.planes * (1 + min(scenario.mapper.t1s or spec.t1s, spec.t1s))
+        at_once = min(scenario.mapper.t1s or spec.t1s, spec.t1s)
+        probes = agents * spec.planes * (1 + min(_CYCLES * at_once, spec.t1s))
     qps = sum(2 * len(found) * (entry.qps or scenario.transport.qps) for entry, found in flows)
     content = sum(len(found) * _content(loaded, entry) for entry, found in flows)
     packets = sum(-(-(flow.size or 1 << 40) // spec.path_mtu) for _, found in flows for flow in found)
