@@ -9,6 +9,7 @@ there are, and a heap of all events would cost more the more hosts there are.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
@@ -130,7 +131,19 @@ class Clock:
         waiting.insert(low, work)
 
     def run(self, until: int) -> None:
-        """Let everything happen that is due up to a time, which it is then; or less, where somebody set `halted`."""
+        """Let everything happen that is due up to a time, which it is then; or less, where somebody set `halted`.
+
+        Meanwhile no garbage is looked for: frames and events never refer to themselves, and there are many.
+        """
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            self._run(until)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _run(self, until: int) -> None:
         self.halted = False
         while self._open(until):
             waiting = self._open_bin

@@ -1,5 +1,7 @@
 """Hosts on simulated NICs: the lab's transport over the simulated fabric."""
 
+import gc
+
 import pytest
 from sim_pair import Sim, Write, finish
 
@@ -139,3 +141,17 @@ def test_a_frame_is_read_as_its_bytes_would_be(timestamps):
     assert write.received == write.sent
     wanted = {"WRITE_FIRST", "WRITE_MIDDLE", "WRITE_LAST", "WRITE_LAST_IMM", "SACK", "ACK"}
     assert {h.MrcOpcode[name] for name in wanted} <= set().union(*(reader.seen for reader in readers))
+
+
+def test_a_run_makes_no_garbage_that_only_the_collector_would_find():
+    sim = Sim()
+    writes = [Write(sim, name, "h4", 1 << 18) for name in ("h1", "h2", "h3")]
+    gc.collect()
+    gc.disable()
+    try:
+        sim.run(0.1)
+        sim.fabric.cable("h4-p2").set_carrier(False)
+        finish(sim, *writes)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
