@@ -1,5 +1,7 @@
 """What can go wrong for a person at the command line; every text is one sentence with the remedy."""
 
+from pathlib import Path
+
 from mrclab.topo.errors import MachineTooSlow, TopoError
 
 
@@ -43,3 +45,12 @@ def as_run_error(error: TopoError, what: str = "") -> RunError:
     """What a fabric's machine refused, as the lab says it: `what` went wrong (`x could not strike`), and why."""
     kind = TooSlow if isinstance(error, MachineTooSlow) else RunError
     return kind(f"{what}: {error}" if what else str(error))
+
+
+def no_result(directory: Path, error: Exception) -> str:
+    """One sentence on a directory that should have been a run's, and what to name instead."""
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        there = directory.is_dir()
+        why = f"it has no {Path(error.filename).name}" if there else "there is no such directory"
+        return f"{directory} is no result directory of a run that ended: {why}; name one that `mrclab run` printed"
+    return f"{directory} is no result directory of a run that ended: {error}; run its scenario again"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, no_result
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.intervals import Figure, summary
@@ -52,7 +52,9 @@ def read(directory: Path, label: str = "") -> Member:
         info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
         verdicts = [Verdict(**row) for row in result["verdicts"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LabError(f"{directory} holds no result: {error}; make it with mrclab report") from None
+        if (directory / "run.json").is_file():
+            raise LabError(f"{directory} holds no result yet; make it with `mrclab report {directory}`") from None
+        raise LabError(no_result(directory, error)) from None
     invalid = "; ".join(result.get("invalid", []))
     if result.get("state") == "broken":
         invalid = str(info.get("trouble") or "it broke off")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, no_result
 from mrclab.lab.scenario.scenario import Scenario, loads
 from mrclab.lab.scenario.variants import leaves
 
@@ -51,7 +51,7 @@ def _info(directory: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((directory / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise LabError(f"{directory} is no result directory: {error}") from None
+        raise LabError(no_result(directory, error)) from None
     return found
 
 

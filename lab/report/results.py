@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab import history
-from mrclab.lab.errors import LabError, RunError
+from mrclab.lab.errors import LabError, RunError, no_result
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import junit, page, summary
@@ -172,7 +172,7 @@ def _load(directory: Path) -> CollectedRun:
         text = (directory / "scenario.yaml").read_text(encoding="utf-8")
         records = history.load(directory / "history.jsonl")
     except (OSError, ValueError) as error:
-        raise LabError(f"{directory} is no result directory: {error}") from None
+        raise LabError(no_result(directory, error)) from None
     loaded = loads(text, str(directory / "scenario.yaml"))
     return CollectedRun(directory, loaded, Measures(records, loaded.scenario, loaded.fabric), info)
 

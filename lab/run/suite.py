@@ -1,6 +1,8 @@
 """Many scenarios in order, with one report: which there are, each run of each, and what repeated runs say together."""
 
 import datetime
+import difflib
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -106,14 +108,18 @@ def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
     for word in words:
         found = list(_files(word, home))
         if not found:
-            known = ", ".join(
-                sorted(
-                    {path.stem for path in _below(home)} | {place.name for place in home.iterdir() if place.is_dir()}
-                )
-            )
-            raise ScenarioError([f"{word} is no scenario file, and none of those in {home.name}: {known}"])
+            raise ScenarioError([f"{word} is no scenario file, and none of those in {home.name}{_meant(word, home)}"])
         paths += [path for path in found if path not in paths]
     return paths
+
+
+def _meant(word: str, home: Path) -> str:
+    """The scenario that somebody may have meant, else those to begin with."""
+    names = sorted({path.stem for path in _below(home)} | {place.name for place in home.iterdir() if place.is_dir()})
+    if near := difflib.get_close_matches(Path(word).stem, names, 1):
+        return f"; did you mean {near[0]}?"
+    first = sorted(path.stem for path in home.iterdir() if path.suffix in _SUFFIXES)
+    return f", such as {', '.join(first)}; `mrclab suite --dry-run` lists more"
 
 
 def find_one(word: Path, home: Path = SCENARIOS) -> Path:
@@ -134,7 +140,9 @@ def _files(word: str, home: Path) -> Iterable[Path]:
 
 
 def _below(directory: Path) -> list[Path]:
-    files = [path for path in directory.rglob("*") if path.suffix in _SUFFIXES and path.is_file()]
+    files = []
+    for place, _folders, names in os.walk(directory):  # what goes meanwhile, or may not be read, is passed over
+        files += [path for name in names if (path := Path(place, name)).suffix in _SUFFIXES and path.is_file()]
     return sorted(files, key=lambda path: (len(path.parts), str(path)))
 
 

@@ -53,7 +53,7 @@ def parse_size(value: object) -> object:
 def parse_percent(value: object) -> object:
     """`"90%"` → 0.9, and 0.9 itself; a number above 1 is refused, for 5 would be 500%."""
     if isinstance(value, (int, float)) and 1 < value < math.inf:
-        raise ValueError(f"{value:g} would be {value * 100:g}%; write {value:g}% or {value * 100:g}%")
+        raise ValueError(f"{value:g} would be {value * 100:g}%; write {value:g}% if that is meant")
     if not isinstance(value, str):
         return value
     match = _PERCENT.fullmatch(value)

@@ -67,7 +67,8 @@ class Document:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 1
             problem = str(error.problem or error.context or "cannot be read").splitlines()[0]
-            raise ScenarioError([f"{self.name}:{line}: this is no valid YAML: {problem}"]) from None
+            remedy = "; indent with spaces" if "\\t" in problem else ""
+            raise ScenarioError([f"{self.name}:{line}: this is no valid YAML: {problem}{remedy}"]) from None
         except YAMLError as error:
             raise ScenarioError([f"{self.name}: this is no valid YAML: {str(error).splitlines()[0]}"]) from None
         except RecursionError:

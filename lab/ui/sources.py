@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from mrclab.lab import history
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, no_result
 from mrclab.lab.history import Record
 from mrclab.lab.run.wire.attach import load_fabric
 from mrclab.lab.scenario import scenario
@@ -54,7 +54,7 @@ class Replay:
             records = history.load(directory / "history.jsonl").records
             self._outcome = json.loads((directory / "result.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise LabError(f"{directory} is no result directory of a run that ended: {error}") from None
+            raise LabError(no_result(directory, error)) from None
         self.title = directory.name
         page = PageModel(fabric)
         self._layout = page.layout()

@@ -88,7 +88,7 @@ ENTRIES = [
     ("kind: stall, window: start .. end, flow: a/h1>h9, max_rtts: 3", "did you mean 'a/h1>h3'?"),
     ("kind: stall, window: start .. end, max_rtts: .inf", "a finite number is expected"),
     ("kind: plane_balance, window: start .. end, planes: [1, 9]", "there is no plane 9"),
-    ("kind: plane_balance, window: start .. end, within: 5", "5 would be 500%; write 5% or 500%"),
+    ("kind: plane_balance, window: start .. end, within: 5", "5 would be 500%; write 5% if that is meant"),
     ("kind: path_share, window: start .. end, plane: 1, uplink: 9, at_most: 5%", "there is no uplink 9"),
     ("kind: jain, window: start .. end, at_least: 0.9, at_most: 0.5", "nothing is at least 0.9 and at most 0.5"),
     ("kind: drops, switch: t0-p9-1, at_most: 0", "no switch is called 't0-p9-1'; did you mean"),

@@ -1,0 +1,51 @@
+"""What the command says to the commonest mistakes: one sentence that names what is wrong, and the remedy."""
+
+import pytest
+from typer.testing import CliRunner
+
+from mrclab.lab.command import cli
+from mrclab.lab.errors import LabError
+from mrclab.lab.run import suite
+
+MISTAKES = {
+    "run link-failrue": "link-failrue is no scenario file, and none of those in scenarios; did you mean link-failure?",
+    "run xyzzy": "xyzzy is no scenario file, and none of those in scenarios, such as chaos, .*; `mrclab suite",
+    "campaign permutatoin": "did you mean permutation?",
+    "run tabs.yaml": "tabs.yaml:3: this is no valid YAML: .*; indent with spaces",
+    "report nothere": "nothere is no result directory of a run that ended: there is no such directory; name one",
+    "report .": r"\. is no result directory of a run that ended: it has no run.json; name one that",
+    "compare nothere": "nothere is no result directory .*; name one that `mrclab run` printed",
+    "compare half": "half holds no result yet; make it with `mrclab report half`",
+    "ui nothere": "nothere is no result directory .*: there is no such directory; name one",
+    "ui half": "half is no result directory .*: it has no fabric.yaml; name one",
+    "suite link-failure --seeds x": "--seeds x is no list of numbers; write for example --seeds 1,2,3",
+    "run link-failure --world sim --set fabric.t1s": "write a field and its value, for example --set fabric.t1s=4",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_is_answered_with_what_is_wrong_and_the_remedy(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tabs.yaml").write_text("name: x\ntraffic:\n\t- x\n")
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "run.json").write_text("{}")
+    result = CliRunner().invoke(cli.app, line.split())
+    assert isinstance(result.exception, LabError)
+    with pytest.raises(LabError, match=MISTAKES[line].replace("?", r"\?")):
+        raise result.exception
+    assert "Errno" not in str(result.exception)
+    assert len(str(result.exception)) < 300
+
+
+def test_a_folder_that_goes_while_it_is_searched_is_passed_over(tmp_path, monkeypatch):
+    (tmp_path / "kept.yaml").write_text("")
+    (tmp_path / "gone").mkdir()
+    walk = suite.os.walk
+
+    def losing(top):
+        for place, folders, names in walk(top):
+            (tmp_path / "gone").rmdir() if (tmp_path / "gone").exists() else None
+            yield place, folders, names
+
+    monkeypatch.setattr(suite.os, "walk", losing)
+    assert suite._below(tmp_path) == [tmp_path / "kept.yaml"]
