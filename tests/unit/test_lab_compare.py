@@ -104,7 +104,7 @@ def test_rows_hold_the_median_of_all_runs_of_a_variant():
 
 
 def test_a_directory_without_a_result_is_refused(tmp_path):
-    with pytest.raises(LabError, match="it has no result.json; name one"):
+    with pytest.raises(LabError, match=r"it has no result\.json; name one"):
         compare.read(tmp_path)
 
 

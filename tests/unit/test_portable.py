@@ -16,6 +16,7 @@ WIRE = (
     "hosts.memory.regions",
     "hosts.nic.nic",
     "hosts.scapy_mrc",
+    "hosts.wiredoc",
     "controller.api",
     "controller.app",
     "controller.fleet",
