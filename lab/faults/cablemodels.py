@@ -102,7 +102,7 @@ class Flap(CableFault):
     def text(self, fabric: Fabric) -> str:
         """What happens."""
         del fabric
-        rhythm = f"every {self.period:g} s" if self.period else f"{self.rate:g} times a second, at random,"
+        rhythm = f"every {show_seconds(self.period)}" if self.period else f"{self.rate:g} times a second, at random,"
         times = f", {self.count} times" if self.count else ""
         return f"{self.link} flaps {rhythm} for {show_seconds(self.down_seconds)}{times}"
 

@@ -187,7 +187,7 @@ def test_faults_are_struck_and_healed_at_the_prompt(tmp_path):
     lines = [line.removeprefix("mrclab> ") for line in said.splitlines()]
     told = lines[next(n for n, line in enumerate(lines) if line.startswith("loss.link: no cable is called")) :]
     assert told[1] == "gray: h1-p1/t0-p1-1 loses 1% of packets"
-    assert told[4:7] == [told[1], "fault-3: h1-p2/t0-p2-1 flaps every 0.1 s for 50 ms", "fault-4: t1-p2-1 crashes"]
+    assert told[4:7] == [told[1], "fault-3: h1-p2/t0-p2-1 flaps every 100 ms for 50 ms", "fault-4: t1-p2-1 crashes"]
     assert told[7].endswith("intact")
     assert told[8].startswith("gray: healed (seen ")
     assert told[9] == "no fault named 'grey' is in force; known here: fault-3, fault-4"
