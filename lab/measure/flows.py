@@ -61,6 +61,10 @@ class MeasuredFlows:
                 begin = max(record.t, begins.get(flow.name, record.t))  # a trigger may have let it begin later
                 found[flow.name] = replace(flow, begin=begin, end=end)
         self.all: tuple[MeasuredFlow, ...] = tuple(found.values())
+        self._by_name: dict[str, list[MeasuredFlow]] = {}
+        for each in self.all:
+            for name in dict.fromkeys((each.name, f"{each.traffic}/{each.source}>{each.destination}")):
+                self._by_name.setdefault(name, []).append(each)
         self.by_sender: dict[QpKey, MeasuredFlow] = {key: flow for flow in self.all for key in flow.senders}
         self.by_receiver: dict[QpKey, MeasuredFlow] = {key: flow for flow in self.all for key in flow.receivers}
 
@@ -72,7 +76,10 @@ class MeasuredFlows:
 
     def select(self, chosen: Selection) -> list[MeasuredFlow]:
         """The flows a selection means; KeyError where it means none."""
-        found = [flow for flow in self.all if _matches(flow, chosen)]
+        if chosen.flow:
+            found = list(self._by_name.get(chosen.flow, ()))
+        else:
+            found = [flow for flow in self.all if not chosen.traffic or flow.traffic == chosen.traffic]
         if not found:
             raise KeyError(chosen.flow or chosen.traffic or "any traffic")
         return found
@@ -93,12 +100,6 @@ class MeasuredFlows:
     def sinks(self) -> set[str]:
         """Hosts that receive."""
         return {flow.destination for flow in self.all}
-
-
-def _matches(flow: MeasuredFlow, chosen: Selection) -> bool:
-    if chosen.flow:
-        return chosen.flow in {flow.name, f"{flow.traffic}/{flow.source}>{flow.destination}"}
-    return not chosen.traffic or flow.traffic == chosen.traffic
 
 
 def _flows(record: Record) -> Iterator[MeasuredFlow]:

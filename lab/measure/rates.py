@@ -25,9 +25,10 @@ class Rates:
 
     def line(self, chosen: Selection = EVERYTHING, within: tuple[float, float] | None = None) -> float:
         """Payload rate of all NIC ports that the chosen flows can use at once, of those that ran in a window; or 0."""
-        flows = [flow for flow in self._flows if not chosen.traffic or flow.traffic == chosen.traffic]
         if chosen.flow:
             flows = self._flows.select(chosen)
+        else:
+            flows = [flow for flow in self._flows if not chosen.traffic or flow.traffic == chosen.traffic]
         if within:
             flows = [flow for flow in flows if flow.ran(*within)]
         spec = self._fabric.spec

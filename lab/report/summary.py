@@ -199,7 +199,7 @@ def _never(measures: Measures) -> list[Row]:
 def _flows(measures: Measures) -> list[Row]:
     """Goodput of each flow while its traffic ran, where there are several."""
     rows: list[Row] = []
-    for flow in measures.flows if len(measures.flows) > 1 else ():
+    for flow in measures.flows.all[:_MAX_FLOWS] if len(measures.flows) > 1 else ():
         begin = measures.times.get(flow.traffic, measures.start)
         end = measures.times.get(f"{flow.traffic}.end", measures.end)
         chosen = Selection(flow=flow.name)
@@ -211,7 +211,7 @@ def _flows(measures: Measures) -> list[Row]:
             {"flow": flow.name, "qps": len(flow.senders), "goodput": round(rate), "of_line": share}
             | {"sent": round(sent), "lost": round(lost)}
         )
-    return rows[:_MAX_FLOWS]
+    return rows
 
 
 def _completions(measures: Measures) -> list[Row]:

@@ -19,6 +19,7 @@ from mrclab.lab.command.display import terminal
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import judge_all
 from mrclab.lab.history import History, Record
+from mrclab.lab.measure import Selection
 from mrclab.lab.report import page, plots, results, summary
 from mrclab.lab.report.plots import evs, goodput
 from mrclab.lab.run import runner
@@ -138,6 +139,13 @@ def test_many_faults_are_drawn_too(tmp_path, count):
     assert len(m.strikes) == 2 * count + 2
     assert goodput.by_plane(m, tmp_path / "goodput.png")
     assert goodput.lanes_height(m)[0] < 5
+
+
+def test_one_flow_of_thousands_is_found_without_going_over_the_others():
+    flows = flows_measures().flows
+    (one, *_) = flows.all
+    flows.all = ()
+    assert flows.select(Selection(flow=one.name)) == [one]
 
 
 def test_flows_that_a_picture_has_no_rows_for_share_them():
