@@ -38,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seeds < 1:
         parser.error(f"--seeds {options.seeds}: at least one run is needed; give for example 3")
+    for name, path in (("--curve", options.curve), ("--page", options.page)):
+        if path is not None and not path.parent.is_dir():
+            parser.error(f"{name} {path}: there is no folder {path.parent}; make it first")
     loads = list(_curve(parser, options) if options.curve else _asked(parser, options))
     beside = not options.alone and htsim.program() is not None
     if not options.alone and not beside:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jinja2
 
+from mrclab import compiled
 from mrclab.bench.sim import table
 from mrclab.bench.sim.common import SimLoad
 from mrclab.bench.sim.table import SimRow
@@ -45,6 +46,7 @@ def text(rows: Sequence[SimRow], others: Sequence[tuple[str, SimRow]], seeds: in
         near=sum(table.within(here, there) for here, there in both),
         completions=_completions(both),
         others=_others(others) if others else "",
+        form=compiled.state().text,
         costs=table.markdown(_some(table.COLUMNS), [_some(row.cells()) for row in rows]),
     )
     return page

@@ -137,3 +137,10 @@ def test_a_picture_of_cost_against_size(tmp_path):
 def test_completion_times_are_near_those_of_uet_htsim(traffic, size):
     here, there = here_and_there(SimLoad(16, traffic, size), 1, beside=True)
     assert table.within(here, there), [row.times() for row in (here, there)]
+
+
+@pytest.mark.parametrize("option", ["--curve", "--page"])
+def test_a_file_that_could_not_be_written_is_refused_before_anything_runs(option, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["--hosts", "16", "--alone", option, str(tmp_path / "nowhere" / "file")])
+    assert f"there is no folder {tmp_path / 'nowhere'}; make it first" in capsys.readouterr().err
