@@ -32,8 +32,6 @@ class _Fields(dict[str, Any]):
         if name == "mask":
             up = [str(bit + 1) for bit in range(int(value or 0).bit_length()) if int(value) >> bit & 1]
             return ", ".join(up) or "none"
-        if name == "seconds" and isinstance(value, (int, float)):
-            return f"{value:.2g} s"
         return "; ".join(map(str, value)) if isinstance(value, list) else value
 
 
@@ -46,7 +44,7 @@ _PHRASES = {
     "fault.end": "{fault} healed",
     "faults.healed": "all faults are healed {problems}",
     "flow.failed": "{flow} of {traffic} failed: {error}",
-    "lab.up": "the lab is up after {seconds}",
+    "lab.up": "everything is ready",
     "link.failed": "cable {link} is {state}: {reason}",
     "peer.ports": "NIC ports of {peer} that are up: {mask}",
     "port.state": "NIC port {port} {up}",
@@ -62,5 +60,5 @@ _PHRASES = {
     "undrained": "{switch} is back in service",
     "verdict": "Clustermapper: {element} is {state}",
     "verdict.over": "Clustermapper: {element} is well again",
-    "verified": "every cable was seen both ways after {seconds}",
+    "verified": "every cable was seen both ways",
 }
