@@ -105,7 +105,7 @@ class TSETH(Packet):
         ShortField("tx_timestamp", 0),
         BitField("tsr", 1, 1),
         BitField("reserved", 0, 11),
-        BitField("ftype", 4, 4),
+        BitField("ftype", 1, 4),
     ]
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:  # noqa: ARG002
@@ -191,7 +191,7 @@ class PETH(Packet):
         ShortField("tx_timestamp", 0),
         BitField("tsr", 1, 1),
         BitField("reserved3", 0, 11),
-        BitField("ftype", 4, 4),
+        BitField("ftype", 1, 4),
     ]
 
 
@@ -207,7 +207,7 @@ class ERTH(Packet):
         ShortField("tx_timestamp", 0),
         BitField("tsr", 1, 1),
         BitField("reserved3", 0, 11),
-        BitField("ftype", 4, 4),
+        BitField("ftype", 1, 4),
     ]
 
 
@@ -225,7 +225,7 @@ class EETH(Packet):
         ShortField("tx_timestamp", 0),
         BitField("tsr", 1, 1),
         BitField("reserved4", 0, 11),
-        BitField("ftype", 4, 4),
+        BitField("ftype", 1, 4),
         IntField("service_time", 0),
     ]
 

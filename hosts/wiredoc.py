@@ -26,7 +26,7 @@ _LEGEND = {
 _STAMP = {
     "tx_timestamp": ("when the packet left, in the unit that `tsr` says, modulo 2¹⁶", REPORTED),
     "tsr": ("unit of the timestamp: 0: 128 ns, 1: 1 µs; the lab sends 1", REPORTED),
-    "ftype": ("type of the field; reported as 1, the lab sends 4; not looked at", OWN),
+    "ftype": ("type of the field, 1; not looked at", REPORTED),
 }
 _PDC = {
     "spdcid": ("source PDC, of UET; MRC has none", OPEN),

@@ -93,7 +93,7 @@ WRITE_PLAIN: Final[Struct] = Struct(">BBHII HH QII")
 WRITE_TS_BODY: Final[Struct] = Struct(">HH HH QII")
 WRITE_PLAIN_BODY: Final[Struct] = Struct(">HH QII")
 
-TSETH_TYPE: Final = 4
+TSETH_TYPE: Final = 1
 TS_MASK: Final = 0xFFFF
 TS_UNIT: Final = 1e-6  # seconds; tsr = 1 says 1 µs, 0 says 128 ns
 TSETH_WORD: Final = 1 << 15 | TSETH_TYPE  # tsr = 1
