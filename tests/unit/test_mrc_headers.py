@@ -75,7 +75,7 @@ def test_inner_header_carries_the_ev_in_flow_label_and_source_port():
 def test_write_packet_has_the_documented_layout():
     body = write_body(b"xy", psn=0xABCDEF, op=h.MrcOpcode.WRITE_LAST)
     assert body.hex(" ") == (
-        "c8 60 ff ff 00 00 01 23 10 ab cd ef  00 01 00 02  00 03 80 04  00 00 00 00 00 00 00 40 00 00 00 09 00 00 00 02"
+        "c8 60 ff ff 00 00 01 23 10 ab cd ef  00 01 00 02  00 03 80 01  00 00 00 00 00 00 00 40 00 00 00 09 00 00 00 02"
     ).replace("  ", " ")
 
 
@@ -109,7 +109,7 @@ def test_nack_probe_and_endpoint_headers_have_the_documented_offsets():
         b"\x11\x22",
     )
     probe = h.Probe(0xBEEF, 0x1122).pack()
-    assert (len(probe), probe[4:6], probe[12:14], probe[15]) == (16, b"\xbe\xef", b"\x11\x22", 4)
+    assert (len(probe), probe[4:6], probe[12:14], probe[15]) == (16, b"\xbe\xef", b"\x11\x22", 1)
     request = h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, 0b1011, 5).pack()
     assert (len(request), request[0], request[4:8]) == (16, 0, b"\0\0\0\x0b")
     response = h.EndpointResponse(h.EndpointOp.EV_PROBE, 0x01020304, 0xF, 5, 1000).pack()
