@@ -96,7 +96,7 @@ def test_no_committed_scenario_is_refused_on_two_cpus(monkeypatch):
 def test_the_largest_permutation_is_refused_on_a_small_machine_and_the_smallest_is_not(monkeypatch):
     monkeypatch.setattr(size, "here", lambda: SMALL)
     folder = Path(__file__).parents[2] / "scenarios" / "scale"
-    with pytest.raises(Refused, match=r"131,072 hosts .* need some 22\.4 GiB of memory in virtual time"):
+    with pytest.raises(Refused, match=r"131,072 hosts .* need some \d\d\.\d GiB of memory in virtual time"):
         worlds.check_size(load(folder / "nics-131k.yaml"))
     assert worlds.check_size(load(folder / "nics-1k.yaml")) == []
 
