@@ -227,6 +227,7 @@ def run_scenario(
         say(f"results could not go to {parent}; they are in {directory}")
     with guarded() as interrupts:
         try:
+            results.forget()  # the world: its history is read into the memory that it had
             outcome = finish(directory) if report else judged(directory)
         except OSError as error:
             moved = results.elsewhere(directory)

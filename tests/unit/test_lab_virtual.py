@@ -1,5 +1,6 @@
 """Scenarios in virtual time: the same runner, faults, expectations and report; no root, and the same run again."""
 
+import gc
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.scenario import scenario
 from mrclab.sim.clock import ticks
+from mrclab.sim.world import SimWorld
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -279,6 +281,17 @@ def test_a_signal_while_the_run_is_collected_or_judged_costs_nothing_that_was_do
     assert f"what was done until then is in {directory}" in said
     monkeypatch.undo()
     assert runner.finish(directory).measures.strikes
+
+
+def test_a_run_is_judged_in_the_memory_that_its_world_had(tmp_path, monkeypatch):
+    finish = runner.finish
+
+    def finish_alone(directory):
+        assert not [thing for thing in gc.get_objects() if isinstance(thing, SimWorld)]
+        return finish(directory)
+
+    monkeypatch.setattr(runner, "finish", finish_alone)
+    run(SMALL, tmp_path)
 
 
 def test_what_cannot_be_healed_does_not_hide_why_the_run_ended(tmp_path, monkeypatch):
