@@ -259,7 +259,7 @@ class Running:
     def _status(self, host: str) -> dict[str, Any]:
         """What a host's agent says of every flow; nothing where it is gone."""
         try:
-            if not self.over or any(state.error for state in self._flows.values()):
+            if not self.over or self._failed:
                 self._world.call(host, "stop_workload", name=self.name)
             return dict(self._world.call(host, "workload_status", name=self.name)["flows"])
         except RunError:

@@ -1,14 +1,20 @@
 """Somebody else's programs on a small real fabric: a C program of ours at both ends while a cable is cut, and exec."""
 
 import os
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from mrclab_command import Command
 from topo_helpers import run_dir
 
+from mrclab.lab.run.wire import programs
+from mrclab.lab.run.wire.attach import Lab
 from mrclab.topo.linux import state
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from verbs_ground import LIBMRC, PROGRAMS, build, compiled, needs_compiler
@@ -45,6 +51,30 @@ def mrclab(request):
     command = Command(run_dir(f"-{abs(hash(request.node.name)) % 10000}"))
     yield command
     state.clean(command.run_dir.parent)
+
+
+def test_programs_that_start_side_by_side_make_one_network(tmp_path):
+    """Eight hosts come at once, whoever is first: each has its address afterwards, and the one bridge has them all."""
+    lab = Lab(tmp_path, Fabric(FabricSpec(hosts_per_t0=4)))
+    cables = state.namespace(tmp_path.parent, "cables")
+    subprocess.run(["ip", "netns", "add", cables], check=True)
+    hosts = {}
+    try:
+        for host in lab.fabric.hosts:
+            argv = ["unshare", "--net", "sh", "-c", "echo; exec cat"]
+            hosts[host.name] = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            hosts[host.name].stdout.readline()  # it is in its namespace
+        with ThreadPoolExecutor(len(hosts)) as pool:
+            for joined in [pool.submit(programs._join, lab, name, process.pid) for name, process in hosts.items()]:
+                joined.result()
+        for name, process in hosts.items():
+            inside = ["nsenter", "-t", str(process.pid), "-n", "ip", "-brief", "address", "show", "oob"]
+            shown = subprocess.run(inside, check=True, capture_output=True, text=True).stdout
+            assert programs.address(lab.fabric.host(name).number) in shown
+    finally:
+        for process in hosts.values():
+            process.communicate()
+        subprocess.run(["ip", "netns", "del", cables], check=True)
 
 
 def test_a_program_of_somebody_else_runs_while_a_cable_is_cut_and_is_judged(mrclab, tmp_path):

@@ -4,6 +4,7 @@ Such programs find each other over TCP before they use RDMA, so the first one on
 network: a bridge in the cables' namespace, beside the fabric, with 10.77.0.0/16 on it. It goes with the lab.
 """
 
+import fcntl
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -60,6 +61,15 @@ def join(lab: Lab, host: str) -> None:
 
 
 def _join(lab: Lab, host: str, pid: int) -> None:
+    lock = os.open(lab.run_dir, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # programs that start side by side make one network
+        _connect(lab, host, pid)
+    finally:
+        os.close(lock)
+
+
+def _connect(lab: Lab, host: str, pid: int) -> None:
     if f"{_BRIDGE}:" in Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii"):
         return
     number = lab.fabric.host(host).number
