@@ -5,8 +5,23 @@
 import json
 import socket
 import sys
+import time
 
 from mrclab.hosts.libmrc.mrc import CQ, MR, PD, QP, Address, Context
+
+PATIENCE = 60.0  # seconds in which the other side may start
+
+
+def _connected(server: str, port: int) -> socket.socket:
+    """A connection to the side that listens, which may start later than this one."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return socket.create_connection((server, port), PATIENCE)
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
 
 
 def main() -> None:
@@ -15,8 +30,7 @@ def main() -> None:
     with Context() as context:
         pd, cq = PD(context), CQ(context, 16)
         mr, qp = MR(pd, 1 << 20), QP(pd, cq)
-        where = ("", int(port)) if role == "listen" else (server[0], int(port))
-        talk = socket.create_server(where).accept()[0] if role == "listen" else socket.create_connection(where)
+        talk = socket.create_server(("", int(port))).accept()[0] if role == "listen" else _connected(server[0], int(port))
         with talk.makefile("rw") as lines:
             lines.write(json.dumps([qp.address.as_dict(), mr.addr, mr.rkey]) + "\n")
             lines.flush()
