@@ -30,7 +30,9 @@ def main() -> None:
     with Context() as context:
         pd, cq = PD(context), CQ(context, 16)
         mr, qp = MR(pd, 1 << 20), QP(pd, cq)
-        talk = socket.create_server(("", int(port))).accept()[0] if role == "listen" else _connected(server[0], int(port))
+        talk = (
+            socket.create_server(("", int(port))).accept()[0] if role == "listen" else _connected(server[0], int(port))
+        )
         with talk.makefile("rw") as lines:
             lines.write(json.dumps([qp.address.as_dict(), mr.addr, mr.rkey]) + "\n")
             lines.flush()
