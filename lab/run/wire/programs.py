@@ -4,7 +4,6 @@ Such programs find each other over TCP before they use RDMA, so the first one on
 network: a bridge in the cables' namespace, beside the fabric, with 10.77.0.0/16 on it. It goes with the lab.
 """
 
-import fcntl
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -61,6 +60,8 @@ def join(lab: Lab, host: str) -> None:
 
 
 def _join(lab: Lab, host: str, pid: int) -> None:
+    import fcntl  # noqa: PLC0415 - programs of a world without Linux are asked about too
+
     lock = os.open(lab.run_dir, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)  # programs that start side by side make one network
