@@ -143,13 +143,18 @@ def _by_qp(measures: Measures, at: list[float]) -> dict[str, list[int]]:
 
 def _headline(measures: Measures, verdicts: Sequence[Verdict]) -> str:
     held = sum(verdict.ok for verdict in verdicts)
-    seconds = measures.end - measures.start
-    size = sum(flow.size for flow in measures.flows)
-    if measures.flows and ("end" not in measures.times or not all(flow.size for flow in measures.flows)):
-        size = round(measures.goodput(measures.start, measures.end) * seconds)
+    seconds, size = measures.end - measures.start, _carried(measures)
     rate = f" in {show_seconds(seconds)} ({show_rate(size / seconds)})" if size and seconds > 0 else ""
     lost = sum(loss.packets for loss in measures.paths.losses)
     return f"{held} of {len(verdicts)} expectations held; {show_bytes(size)}{rate}, {lost} packets lost"
+
+
+def _carried(measures: Measures) -> int:
+    """Bytes of all flows, as each tells at its end; where one does not, as far as hosts were sampled."""
+    told = [int(record["bytes"]) for record in measures.history.of("flow.end")]
+    if "end" in measures.times and all(told) and len(told) == len(measures.flows):
+        return sum(told)
+    return round(measures.goodput(measures.start, measures.end) * (measures.end - measures.start))
 
 
 def _fault(measures: Measures, strike: Strike) -> Row:

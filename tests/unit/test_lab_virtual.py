@@ -12,11 +12,14 @@ import pytest
 from mrclab import HOME
 from mrclab.lab.errors import Interrupted, RunError, ScenarioError
 from mrclab.lab.faults.timeline import TimeLine
-from mrclab.lab.report import results
+from mrclab.lab.history import History
+from mrclab.lab.measure import Measures
+from mrclab.lab.report import results, summary
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.units import show_bytes
 from mrclab.sim.clock import ticks
 from mrclab.sim.world import SimWorld
 from mrclab.topo.model import Fabric
@@ -292,6 +295,18 @@ def test_a_run_is_judged_in_the_memory_that_its_world_had(tmp_path, monkeypatch)
 
     monkeypatch.setattr(runner, "finish", finish_alone)
     run(SMALL, tmp_path)
+
+
+def test_the_headline_counts_what_flows_carried_however_seldom_hosts_were_sampled(tmp_path):
+    stream = "  - {name: mice, kind: stream, from: h1, to: h2, duration: 300ms, message: 4 KiB}\n"
+    outcome = run(SMALL.replace("faults:", stream + "faults:"), tmp_path)
+    rare = Measures(
+        History(r for r in outcome.measures.history.records if r.kind != "sample"),
+        outcome.measures.scenario,
+        outcome.measures.fabric,
+    )
+    carried = sum(record["bytes"] for record in outcome.measures.history.of("traffic.end"))
+    assert show_bytes(carried) in summary.summarize(rare, [], {}).headline
 
 
 def test_what_cannot_be_healed_does_not_hide_why_the_run_ended(tmp_path, monkeypatch):
