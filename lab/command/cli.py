@@ -209,7 +209,7 @@ def doctor(
 @app.command(context_settings={"ignore_unknown_options": True})
 def bench(
     part: Annotated[str, typer.Argument(help="host, controller, lab, switch, verbs or sim; all where left out")] = "",
-    options: Annotated[list[str] | None, typer.Argument(help="options of that benchmark, e.g. --help")] = None,
+    options: Annotated[list[str] | None, typer.Argument(help="options of that benchmark; -- --help lists them")] = None,
 ) -> None:
     """Measure how fast the parts of the lab are on this machine."""
     if part and part not in _BENCHMARKS:
