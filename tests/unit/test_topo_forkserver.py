@@ -138,17 +138,38 @@ def test_a_fork_that_is_killed_frozen_or_fails_is_known_as_one_of_subprocess_is(
     assert log.read_text().splitlines()[-1] == "RuntimeError: out of luck"
 
 
-def test_a_killed_fork_server_takes_nothing_with_it_and_starts_nothing_more(server, tmp_path):
-    log = tmp_path / "log"
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_killed_or_frozen_fork_server_takes_nothing_with_it_and_another_takes_its_place(
+    server, tmp_path, monkeypatch, how
+):
+    monkeypatch.setattr("mrclab.topo.linux.forked._SILENCE", 3600.0)  # it is not by the clock that it is given up
+    first, log = server.pid, tmp_path / "log"
     log.touch()
     with started(server, log, "wait") as process:
         reached(log, "waits")
-        assert server.serves(command("wait"))
-        os.kill(server.pid, signal.SIGKILL)
-        with log.open("ab") as output:
-            assert server.start("t0-p1-2", command("wait"), None, output) is None
-        assert not server.serves(command("wait"))
+        os.kill(first, how)
+        with started(server, tmp_path / "log2", "tell", "0") as second:
+            assert second.wait(60) == 0
+            assert server.pid != first
+            assert processes.start_time(first) is None  # it does not thaw later and start what was asked of it
+            assert server.serves(command("wait"))
         assert process.poll() is None
+
+
+def test_a_fork_server_that_does_nothing_at_all_is_given_up(tmp_path, monkeypatch):
+    package = tmp_path / "never_ready"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text("import signal; signal.pause()")
+    monkeypatch.setattr("mrclab.topo.linux.forked._SILENCE", 0.05)
+    server = ForkServer({"never_ready": ""}, {**os.environ, "PYTHONPATH": str(tmp_path)}, 0o022)
+    argv = [sys.executable, "-m", "never_ready"]
+    try:
+        with (tmp_path / "log").open("ab") as output:
+            assert server.start("t0-p1-1", argv, None, output) is None
+        assert not server.serves(argv)
+    finally:
+        server.close()
 
 
 def test_a_fork_server_that_cannot_import_starts_nothing(environment, tmp_path):

@@ -369,7 +369,10 @@ class Emulation:
         """Start a process in a node's namespaces, by a fork where that can be."""
         holder = None if node is None else self.pid(node)
         if self._fork_server is not None and self._fork_server.serves(argv):
+            server = self._fork_server.pid
             forked = self._fork_server.start(name, argv, holder, output)
+            if self._fork_server.pid != server:
+                state.add_process(self._fork_server.pid)
             if forked is not None:
                 return forked
         return subprocess.Popen(

@@ -9,13 +9,18 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
-from typing import IO, Protocol
+from pathlib import Path
+from typing import IO, Any, Protocol
 
 from mrclab.topo.linux import forkserver
 
 _MODULE = "mrclab.topo.linux.forkserver"
 _ANSWER_TIMEOUT = 60.0  # seconds; the first answer comes when all is imported, one or two seconds after the start
+_LOOK = 0.1  # seconds between two looks at a server that has not answered
+_SILENCE = 5.0  # seconds without any CPU time, and without wanting some, after which it will not answer
+_STOPPED, _WANTS_CPU = "T", "R"  # states of a process in /proc
 
 
 class Process(Protocol):
@@ -98,25 +103,31 @@ class Forked:
 class ForkServer:
     """A process that starts `python -m MODULE …` by a fork, for modules given as name → word for its `prepare`.
 
-    One that is killed takes nothing with it: what it started are children of this process.
+    One that is killed or frozen takes nothing with it, since what it started are children of this process; the next
+    start finds that out, and another takes its place. Safe to use from several threads.
     """
 
     def __init__(self, modules: Mapping[str, str], environment: Mapping[str, str], umask: int) -> None:
-        self._modules = modules
+        self._modules, self._environment, self._umask = modules, dict(environment), umask
         self._gone = False
+        self._silent = 0  # servers in a row that have not answered yet
         self._lock = threading.Lock()
+        self._launch()
+
+    def _launch(self) -> None:
+        self._silent += 1
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(_ANSWER_TIMEOUT)
         argv = [sys.executable, "-m", _MODULE, "--socket", str(theirs.fileno()), "--room", "." * forkserver.ROOM]
         with theirs:
             self._process = subprocess.Popen(
-                [*argv, *(f"{name}={word}" for name, word in modules.items())],
+                [*argv, *(f"{name}={word}" for name, word in self._modules.items())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=dict(environment),
+                env=self._environment,
                 start_new_session=True,
-                umask=umask,
+                umask=self._umask,
                 pass_fds=[theirs.fileno()],
             )
 
@@ -131,25 +142,60 @@ class ForkServer:
         return not self._gone and any(words == [sys.executable, "-m", module] for module in self._modules)
 
     def start(self, name: str, argv: Sequence[str], node: int | None, output: IO[bytes]) -> Forked | None:
-        """Start what it `serves` as `name`, in the namespaces of the process `node`; None where it cannot, or is gone.
+        """Start what it `serves` as `name`, in the namespaces of the process `node`; None where it cannot.
 
-        `output` becomes its standard output and error.
+        `output` becomes its standard output and error. `pid` is another afterwards where another server had to start.
         """
         request = json.dumps({"name": name, "argv": list(argv), "node": node}).encode()
         with self._lock:
-            try:
-                socket.send_fds(self._socket, [request], [output.fileno()])
-                told = json.loads(self._socket.recv(forkserver.MAX_REQUEST) or "{}")
-            except OSError:
-                told = {}
-        if "pid" in told:
-            return Forked(int(told["pid"]), argv)
-        self._gone = True
-        self._process.kill()
-        return None
+            told = self._ask(request, output)
+            if not told and self._silent < 2:
+                self.close()
+                self._launch()
+                told = self._ask(request, output)
+            if "pid" not in told:
+                self._gone = True
+                self._process.kill()
+                return None
+            self._silent = 0
+        return Forked(int(told["pid"]), argv)
+
+    def _ask(self, request: bytes, output: IO[bytes]) -> dict[str, Any]:
+        """What it answers; nothing where it is gone, and then it is."""
+        try:
+            socket.send_fds(self._socket, [request], [output.fileno()])
+            if not self._will_answer():
+                self._process.kill()
+                self._process.wait()  # what it said last can still be read
+            told: dict[str, Any] = json.loads(self._socket.recv(forkserver.MAX_REQUEST) or "{}")
+        except OSError:
+            return {}
+        return told
+
+    def _will_answer(self) -> bool:
+        """Wait until it has answered or hung up; False where it is stopped or does nothing at all."""
+        used, since, end = -1, 0.0, time.monotonic() + _ANSWER_TIMEOUT
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN)
+        while not poller.poll(_LOOK * 1000):
+            now, (state, nanoseconds) = time.monotonic(), _activity(self._process.pid)
+            if nanoseconds != used or state == _WANTS_CPU:
+                used, since = nanoseconds, now
+            if state == _STOPPED or now - since > _SILENCE or now > end:
+                return False
+        return True
 
     def close(self) -> None:
         """End it. What it started goes on."""
         self._socket.close()
         self._process.kill()
         self._process.wait()
+
+
+def _activity(pid: int) -> tuple[str, int]:
+    """A process's state, one letter, and the CPU time in ns that it has used."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        folder = Path(f"/proc/{pid}")
+        stat = (folder / "stat").read_text(encoding="ascii", errors="replace")
+        return stat.rpartition(")")[2].split()[0], int((folder / "schedstat").read_text(encoding="ascii").split()[0])
+    return "", 0
