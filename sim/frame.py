@@ -114,10 +114,10 @@ class SimFrame(Work):
         return self.path.pack(self)
 
     def copy(self) -> SimFrame:
-        """A second frame like it."""
+        """A second frame like it, on no way yet."""
         made = SimFrame()
         made.path, made.body, made.payload, made.raw = self.path, self.body, self.payload, self.raw
-        made.read, made.way, made.behind = self.read, self.way, None
+        made.read, made.behind = self.read, None
         made.size, made.dscp, made.ecn, made.ev = self.size, self.dscp, self.ecn, self.ev
         made.usids, made.at, made.hops, made.flow = self.usids, self.at, self.hops, self.flow
         made.fault, made.trimmable, made.trimmed = self.fault, self.trimmable, self.trimmed

@@ -157,6 +157,18 @@ def test_the_detour_draws_what_the_relay_would():
     assert lost > 0
 
 
+def test_damaged_frames_may_be_duplicated_too():
+    sim = Sim()
+    write = Write(sim, "h1", "h3", 1 << 19)
+    faults = broken(sim)
+    faults.inject([("h1-p1", Corrupt(0.3))], match=Match(min_length=300), direction="both")
+    detoured = faults.impair("h1-p1", Impairment(duplicate=0.5), direction="both", seed=3)
+    finish(sim, write)
+    detoured.heal()
+    assert write.received == write.sent
+    assert sum(detour.fate.counts.duplicated for detour in detoured.detours) > 0
+
+
 def test_frames_on_a_cable_that_is_cut_are_lost_also_when_it_comes_back_before_they_would_arrive():
     sim = Sim(planes=1, t1s=1, link={"rate_pps": 500, "delay": 0.1})
     cable = sim.fabric.cable("h1-p1")
@@ -239,7 +251,8 @@ def test_a_copy_of_a_frame_is_like_it_in_everything():
         setattr(frame, name, number)
     copy = frame.copy()
     assert copy.behind is None  # it stands in no queue
-    names = [name for name in SimFrame.__slots__ if name != "behind"]
+    assert not hasattr(copy, "way")
+    names = [name for name in SimFrame.__slots__ if name not in ("behind", "way")]
     assert [getattr(copy, name) for name in names] == [getattr(frame, name) for name in names]
 
 
