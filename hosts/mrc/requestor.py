@@ -390,9 +390,13 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._timer.arm(max(now, min(timeout, self._probe_at())))
 
     def _probe_at(self) -> float:
-        """When to ask for the tail: after a silence that doubles, up to the ACK timeout, until somebody answers."""
+        """When to ask for the tail: after a silence that doubles, up to the ACK timeout, until somebody answers.
+
+        Questions that wait longer in the queues than the data before them are asked as slowly as they are answered:
+        where ports count packets and not bytes they would fill the queue, and all data would be trimmed for ever.
+        """
         prober, settings = self.qp.prober, self.qp.settings
-        silence = settings.tail_probe_rtts * max(self.loss.rtt_base, self.feedback.srtt)
+        silence = settings.tail_probe_rtts * max(self.loss.rtt_base, self.feedback.srtt, prober.tail_rtt)
         longer = min(silence * prober.tail_backoff, max(silence, settings.ack_timeout))
         return max(self.last_progress + silence, prober.last_tail + longer)
 

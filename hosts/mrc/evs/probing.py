@@ -43,6 +43,7 @@ class Prober:
         self.last_tail = float("-inf")
         self.tail_backoff = 1  # doubles with each question that nothing answers
         self.tail_wanted = False
+        self.tail_rtt = 0.0  # of the last question that was answered, until data tells its round-trip time
         self._tail_plane = 0  # the plane that the question about the tail goes out in
         self.queued: dict[int, list[Ev]] = {}  # plane -> EVs whose probe waits for the port
         self._sent: dict[int, Outstanding] = {}
@@ -175,6 +176,8 @@ class Prober:
         self._qp.stats.probe_replies += 1
         if probe.path_test:
             self._judge(probe, probe_id, mark, now)
+        else:
+            self.tail_rtt = now - probe.sent_at
         return probe.sent_at
 
     def _judge(self, probe: Outstanding, probe_id: int, mark: int, now: float) -> None:

@@ -72,6 +72,7 @@ class Feedback:
             self._progress(now)
         if rtt is not None:
             self.srtt = rtt if not self.srtt else self.srtt + _SRTT_GAIN * (rtt - self.srtt)
+            qp.prober.tail_rtt = 0.0
         newly = self._account.received(sack.rcvd_units)
         qp.cc.on_sack(newly, sack.mark == _SKIP_ONCE, rtt, sack.penalty, sack.restore, now)
         if sack.mark:
