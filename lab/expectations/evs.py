@@ -37,7 +37,7 @@ class EvStateExpectation(BaseExpectation):
         healed = measures.times[f"{self.fault}.end"] if self.returns else measures.lasting(strike)[1]
         changes = [c for c in _changes_over(measures, strike) if c.t >= begin]
         took = [c for c in changes if c.new == self.state and c.t <= healed]
-        wanted = self._wanted(strike)
+        wanted = self._wanted(strike.where)
         if not took:
             return self.verdict(False, wanted, f"no EV went {self.state}")
         keys = {c.key for c in took}
@@ -54,8 +54,13 @@ class EvStateExpectation(BaseExpectation):
                 ok = ok and (self.returns_within is None or last <= self.returns_within)
         return self.verdict(ok, wanted, saw, when, first / measures.rtt, "RTT")
 
-    def _wanted(self, strike: Strike) -> str:
-        wanted = f"EVs over {strike.where} go {self.state}"
+    @property
+    def wish(self) -> str:
+        """What is wanted."""
+        return self._wanted(f"the cables of {self.fault}")
+
+    def _wanted(self, where: str) -> str:
+        wanted = f"EVs over {where} go {self.state}"
         wanted += f" within {self.by_rtts:g} RTT" if self.by_rtts else ""
         wanted += " and come back" if self.returns else ""
         return wanted + (f" within {show_seconds(self.returns_within)}" if self.returns_within else "")

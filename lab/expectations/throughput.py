@@ -28,11 +28,25 @@ if TYPE_CHECKING:
 _ONE_LEVEL = ("at_least", "at_most", "about")
 
 
-class Goodput(Selected):
+class _InWindow(Selected):
+    """An expectation of what was seen in a window, which says what it wants without a run too."""
+
+    window: KnownWindow
+
+    @property
+    def wish(self) -> str:
+        """What is wanted, and when."""
+        return f"{self._wanted}, {self.window}"
+
+    @property
+    def _wanted(self) -> str:
+        raise NotImplementedError
+
+
+class Goodput(_InWindow):
     """Mean goodput over a window, of everything, a traffic, a flow or a plane: a floor, a ceiling, or a level."""
 
     kind: Literal["goodput"]
-    window: KnownWindow
     plane: int | None = Field(default=None, ge=1)
     at_least: LevelField | None = None
     at_most: LevelField | None = None
@@ -62,21 +76,23 @@ class Goodput(Selected):
             _absolute(level, measures, chosen, (begin, end)) for level in (self.at_least, self.at_most, self.about)
         )
         held = Bounds(low, high, near, self.within)
-        said = [f"{sign} {level}" for sign, level in (("≥", self.at_least), ("≤", self.at_most)) if level]
-        said += [f"{self.about} ± {self.within * 100:g}%"] if self.about else []
-        what = f" of {chosen}" if str(chosen) else ""
         share, of = _share(got, levels[0], measures, chosen, (begin, end))
         saw = show_rate(got) + (f" = {share * 100:.1f}% of {of}" if of else "")
-        wanted = f"goodput{what} {', '.join(said)}"
-        when = span(measures, begin, end)
-        return self.verdict(held.hold(got), wanted, saw, when, share if of else got, f"of {of}" if of else "B/s")
+        when, value = span(measures, begin, end), share if of else got
+        return self.verdict(held.hold(got), self._wanted, saw, when, value, f"of {of}" if of else "B/s")
+
+    @property
+    def _wanted(self) -> str:
+        said = [f"{sign} {level}" for sign, level in (("≥", self.at_least), ("≤", self.at_most)) if level]
+        said += [f"{self.about} ± {self.within * 100:g}%"] if self.about else []
+        chosen = str(self.selection(self.plane))
+        return f"goodput{f' of {chosen}' if chosen else ''} {', '.join(said)}"
 
 
-class GoodputFloor(Selected):
+class GoodputFloor(_InWindow):
     """The lowest goodput of any sample of a window; `allow` samples may be lower."""
 
     kind: Literal["goodput_floor"]
-    window: KnownWindow
     plane: int | None = Field(default=None, ge=1)
     sample: Duration = Field(default=0.1, gt=0, description="seconds per sample")
     at_least: LevelField
@@ -85,11 +101,7 @@ class GoodputFloor(Selected):
     def judge(self, measures: "Measures") -> Verdict:
         """Goodput of every sample of the window."""
         begin, end = measures.window(self.window)
-        chosen = self.selection(self.plane)
-        what = f" of {chosen}" if str(chosen) else ""
-        wanted = f"every {show_seconds(self.sample)} sample of goodput{what} ≥ {self.at_least}"
-        if self.allow:
-            wanted += f", but for {self.allow}"
+        chosen, wanted = self.selection(self.plane), self._wanted
         if end < begin + self.sample:
             return self.verdict(False, wanted, "the window is shorter than a sample", span(measures, begin, end))
         arrived(measures, chosen, begin, end)
@@ -113,12 +125,18 @@ class GoodputFloor(Selected):
         value, unit = (_ratio(lowest, base), f"of {self.at_least.of}") if self.at_least.of else (lowest, "B/s")
         return self.verdict(below <= self.allow, wanted, saw, when, value, unit)
 
+    @property
+    def _wanted(self) -> str:
+        chosen = str(self.selection(self.plane))
+        what = f" of {chosen}" if chosen else ""
+        wanted = f"every {show_seconds(self.sample)} sample of goodput{what} ≥ {self.at_least}"
+        return wanted + (f", but for {self.allow}" if self.allow else "")
 
-class Stall(Selected):
+
+class Stall(_InWindow):
     """The longest time without new data at a receiver."""
 
     kind: Literal["stall"]
-    window: KnownWindow
     max_rtts: float | None = Field(default=None, gt=0)
     at_least_rtts: float | None = Field(default=None, gt=0)
 
@@ -129,16 +147,19 @@ class Stall(Selected):
         begin, end = measures.window(self.window)
         arrived(measures, self.selection(), begin, end)
         found = measures.stalls.between(begin, end, self.selection())
-        said = [f"no pause longer than {self.max_rtts:g} RTT"] if self.max_rtts else []
-        said += [f"a pause of at least {self.at_least_rtts:g} RTT"] if self.at_least_rtts else []
-        wanted = " and ".join(said) + (f" in {self.flow or self.traffic}" if self.subject else "")
         if not found:
-            return self.verdict(False, wanted, "no receiver was sampled in the window")
+            return self.verdict(False, self._wanted, "no receiver was sampled in the window")
         at, length = found[0]
         rtts = length / measures.rtt
         saw = f"{show_seconds(length)} = {rtts:.1f} RTT"
         ok = Bounds(self.at_least_rtts, self.max_rtts).hold(rtts)
-        return self.verdict(ok, wanted, saw, f"at {measures.said(at)}", rtts, "RTT")
+        return self.verdict(ok, self._wanted, saw, f"at {measures.said(at)}", rtts, "RTT")
+
+    @property
+    def _wanted(self) -> str:
+        said = [f"no pause longer than {self.max_rtts:g} RTT"] if self.max_rtts else []
+        said += [f"a pause of at least {self.at_least_rtts:g} RTT"] if self.at_least_rtts else []
+        return " and ".join(said) + (f" in {self.flow or self.traffic}" if self.subject else "")
 
 
 class Isolation(BaseExpectation):
