@@ -9,7 +9,7 @@ last one has come back or is late.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from mrclab.hosts.mrc.evs.paths import EvRoute
+from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame, cable_macs
@@ -141,9 +141,9 @@ class ProbePaths:
 
     def __init__(self, config: NodeConfig) -> None:
         host = config.host
-        self._own = srv6.from_text(host.address)
-        self._local = srv6.template_local(host.group, host.downlink)
-        self._cross = srv6.template_cross(host.group, host.group, host.downlink)
+        own = srv6.from_text(host.address)
+        self._local = Ends(srv6.template_local(host.group, host.downlink), own, own)
+        self._cross = Ends(srv6.template_cross(host.group, host.group, host.downlink), own, own)
         self._ports = {port.plane: port for port in config.ports}
         self._uplinks = {plane: config.uplinks(plane) for plane in self._ports}
         self._most = config.mapper.t1s if config.mapper is not None else 0
@@ -173,8 +173,7 @@ class ProbePaths:
         if found is None:
             port = self._ports[plane]
             entropy = srv6.ev(plane, uplink, srv6.ev_tag(uplink & srv6.MAX_TAG_INDEX))
-            template = self._cross if uplink else self._local
-            found = EvRoute(entropy, port.number, cable_macs(port), template, self._own, self._own)
+            found = EvRoute(entropy, port.number, cable_macs(port), self._cross if uplink else self._local)
             if not (self._most and uplink):
                 self._made[plane, uplink] = found
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mrclab.hosts.mrc.evs.paths import Content, EvRoute, control_body
+from mrclab.hosts.mrc.evs.paths import Content, Ends, EvRoute, control_body
 from mrclab.hosts.mrc.packets import codec as mrc
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.packet import MrcPacket, MrcParser
@@ -24,7 +24,8 @@ from mrclab.hosts.roce import headers as rh
 from mrclab.hosts.roce import packet as rp
 from mrclab.hosts.roce.path import PlainPath
 from mrclab.hosts.transports import Codecs
-from mrclab.sim.frame import Flow, SimFrame, usids_of
+from mrclab.sim.frame import Flow, SimFrame, usids_of, word
+from mrclab.topo import srv6
 from mrclab.topo.numbers import HOP_LIMIT
 
 _MRC_START: Final = h.BTH_AT  # bytes before BTH
@@ -39,6 +40,8 @@ _HOPS: Final = HOP_LIMIT
 _NOMINAL_REST: Final = 8 + wire.ICRC_LEN + 40  # UDP header, ICRC, and the inner IPv6 header
 _CONTROL_CLASS: Final = h.Dscp.CONTROL << 2
 _NOTHING: Final = memoryview(b"")
+_T1: Final = srv6.usid(srv6.UsidType.T1, 0, 0)
+_T1_MASK: Final = srv6.usid(srv6.UsidType.DOWNLINK, 0, 0)  # all bits of a type
 
 
 def _made(
@@ -67,12 +70,12 @@ class ObjectPath(EvRoute):
 
     __slots__ = ("entropy", "flow", "inner", "usids")
 
-    def __init__(self, value: int, port: int, macs: bytes, template: int, source: int, destination: int) -> None:
-        super().__init__(value, port, macs, template, source, destination)
-        self.usids = usids_of(self.destination) or ()
+    def __init__(self, value: int, port: int, macs: bytes, ends: Ends) -> None:
+        super().__init__(value, port, macs, ends)
+        self.usids = _usids(ends, self.plane, self.uplink)
         self.entropy = value
         self.flow: Flow | None = None
-        self.inner = self._addresses[16:]
+        self.inner = ends.destination
 
     def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> SimFrame:
         """A frame as an object."""
@@ -126,6 +129,19 @@ class ObjectPath(EvRoute):
         """The same frame in bytes."""
         body = frame.body if frame.read is None else _packed(frame.read)
         return super().frame(frame.dscp << 2 | frame.ecn, body, frame.payload)
+
+
+def _usids(ends: Ends, plane: int, uplink: int) -> tuple[int, ...]:
+    """The words of a path's outer address; ValueError where the template and the uplink do not fit.
+
+    All paths of a plane share theirs but the T1's, the second of those that cross one.
+    """
+    words = ends.words.get(plane)
+    if words is None or bool(uplink) != (words[1] & _T1_MASK == _T1):
+        words = ends.words[plane] = usids_of(srv6.address(ends.template, srv6.ev(plane, uplink, 0))) or ()
+    if not uplink:
+        return words
+    return (words[0], word(srv6.usid(srv6.UsidType.T1, plane, uplink)), *words[2:])
 
 
 class ObjectParser(MrcParser):

@@ -42,13 +42,13 @@ def usids_of(address: int) -> tuple[int, ...] | None:
     """The words behind the locator, padded with zeros; None for an address outside the locator."""
     if address >> 96 != _LOCATOR:
         return None
-    return (*(_word(address >> shift & 0xFFFF) for shift in _SHIFTS), 0, 0)
+    return (*(word(address >> shift & 0xFFFF) for shift in _SHIFTS), 0, 0)
 
 
 _words: dict[int, int] = {}
 
 
-def _word(value: int) -> int:
+def word(value: int) -> int:
     """The same number, as the one object that all paths share."""
     return _words.setdefault(value, value)
 

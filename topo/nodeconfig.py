@@ -12,7 +12,7 @@ import ipaddress
 import json
 import os
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -291,7 +291,7 @@ class NodeConfig(_Part):
 
     def template_for(self, destination: str) -> Template:
         """The template whose prefix holds the inner address `destination`; KeyError if no group does."""
-        address = _address(destination)
+        address = srv6.from_text(destination)
         if isinstance(self.templates, Made):
             group = address - srv6.group_prefix(0) >> 64
             if 1 <= group <= len(self.templates):
@@ -339,14 +339,8 @@ class NodeConfig(_Part):
         if not self.denylist:
             return False
         group = self.template_for(destination).group
-        downlink = _address(destination) & 0xFFFF
+        downlink = srv6.from_text(destination) & 0xFFFF
         return any(rule.covers(plane, uplink, group, downlink) for rule in self.denylist)
-
-
-@lru_cache(1 << 16)
-def _address(text: str) -> int:
-    """An IPv6 address as a number; the same few are asked for again and again."""
-    return int(ipaddress.IPv6Address(text))
 
 
 def _unique(field: str, values: Sequence[int | str]) -> None:

@@ -5,6 +5,7 @@ uSID and an EV split into fields is this lab's choice; it makes "copy plane and 
 two ORs. Addresses are 128-bit integers here; `to_bytes` and `text` turn them into what sockets and people want.
 """
 
+import functools
 from enum import IntEnum
 from ipaddress import IPv6Address
 from typing import NamedTuple
@@ -21,6 +22,8 @@ MAX_TAG = 0xFFFF
 
 TAG_FLAG = 0x8000  # keeps the UDP source port of an EV out of the well-known range
 MAX_TAG_INDEX = 0xFF
+
+_TEXTS = 4096  # addresses whose text is remembered: those at hand are written and read again and again
 
 _USID_AREA = 128 - LOCATOR_BITS
 _USID_AREA_MASK = (1 << _USID_AREA) - 1
@@ -88,9 +91,10 @@ def usid_route(value: int) -> int:
 
 def ev(plane: int, uplink: int, tag: int) -> int:
     """Pack plane(4) | uplink bits 7-0 (8) | 0(2) | uplink bits 9-8 (2) | tag(16)."""
-    _check("plane", plane, 1, MAX_PLANE)
-    _check("uplink", uplink, 0, MAX_INDEX)
-    _check("tag", tag, 0, MAX_TAG)
+    if not (1 <= plane <= MAX_PLANE and 0 <= uplink <= MAX_INDEX and 0 <= tag <= MAX_TAG):
+        _check("plane", plane, 1, MAX_PLANE)
+        _check("uplink", uplink, 0, MAX_INDEX)
+        _check("tag", tag, 0, MAX_TAG)
     high, low = uplink & ~_LOW, uplink & _LOW
     return plane << 28 | low << _UPLINK_SHIFT_IN_EV | high << _HIGH_SHIFT_IN_EV | tag
 
@@ -229,11 +233,13 @@ def from_bytes(raw: bytes | memoryview) -> int:
     return int.from_bytes(raw, "big")
 
 
+@functools.lru_cache(_TEXTS)
 def text(addr: int) -> str:
     """RFC 5952 text of an address."""
     return str(IPv6Address(addr))
 
 
+@functools.lru_cache(_TEXTS)
 def from_text(addr: str) -> int:
     """Inverse of `text`; ValueError on anything that is no IPv6 address."""
     return int(IPv6Address(addr))

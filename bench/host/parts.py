@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
-from mrclab.hosts.mrc.evs.paths import EvRoute
+from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.packet import MrcParser
 from mrclab.hosts.nic.packetsocket import PacketSocket
@@ -138,7 +138,7 @@ def codec(config: NodeConfig, packets: int) -> tuple[Cost, Cost]:
     port = config.ports[0]
     macs = cable_macs(port)
     template = srv6.template_local(config.host.group, config.host.downlink)
-    path = EvRoute(srv6.ev(port.plane, 0, srv6.ev_tag(0)), port.number, macs, template, own, own)
+    path = EvRoute(srv6.ev(port.plane, 0, srv6.ev_tag(0)), port.number, macs, Ends(template, own, own))
     payload = memoryview(bytearray(config.path_mtu))
     began = time.process_time()
     for psn in range(packets):

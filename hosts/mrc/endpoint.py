@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from mrclab.hosts.mrc.cc import Qpcc
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
-from mrclab.hosts.mrc.evs.ev import Denier
+from mrclab.hosts.mrc.evs.ev import Denier, EvSet
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.codec import WIRE, MrcCodec
 from mrclab.hosts.mrc.packets.controlpackets import ControlItem
 from mrclab.hosts.mrc.packets.outbox import MrcPort, Outbox
 from mrclab.hosts.mrc.packets.packet import MrcPacket
-from mrclab.hosts.mrc.peer import Peer, plane_mask
+from mrclab.hosts.mrc.peer import OwnSide, Peer, plane_mask
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.recovery.intake import intake_of
 from mrclab.hosts.mrc.requestor import Standing
@@ -55,7 +55,8 @@ class MrcEndpoint(MrcVerbs):
         codec: MrcCodec = WIRE,
     ) -> None:
         self.codec = codec
-        self._address = srv6.to_bytes(srv6.from_text(config.host.address))
+        self.own = OwnSide(config)
+        self._address = srv6.to_bytes(self.own.address)
         verifier = Verifier(self._address)
         self._ports: dict[int, MrcPort] = {}
         for port in config.ports:
@@ -282,7 +283,7 @@ class MrcEndpoint(MrcVerbs):
 
     def peer(self, address: str) -> Peer:
         """What is known of the host with this inner address; EINVAL if the node config has no template for it."""
-        made = Peer(self.config, address, self.rng, self.codec)
+        made = Peer(self.config, address, self.rng, self.codec, self.own)
         return self.known_peer(made.address_bytes) or made
 
     def known_peer(self, address: bytes) -> Peer | None:
@@ -290,7 +291,7 @@ class MrcEndpoint(MrcVerbs):
         found = self.peers.get(address) or self._strangers.get(address)
         if found is None:
             try:
-                found = Peer(self.config, srv6.text(srv6.from_bytes(address)), self.rng, self.codec)
+                found = Peer(self.config, srv6.text(srv6.from_bytes(address)), self.rng, self.codec, self.own)
             except VerbsError:
                 return None
             if len(self._strangers) >= _STRANGERS:
@@ -333,17 +334,26 @@ class MrcEndpoint(MrcVerbs):
     def update_config(self, config: NodeConfig, now: float) -> None:
         """A new node config: its denylist counts at once, the rest for QPs made from now on."""
         self.now = now
+        if config.denylist:
+            for qp in self.qps.values():
+                qp.evs.fill()  # what is denied is replaced as it would be in a set that is in use
         self.config = config
         self._strangers.clear()
         for peer in self.peers.values():
             peer.apply_denylist(config, self.rng)
         for qp in self.qps.values():
-            for ev in qp.evs.by_value.values():
-                if config.denied(ev.plane, ev.uplink, qp.peer.text):
-                    qp.evs.deny(ev, Denier.DENYLIST)
-                else:
-                    qp.evs.allow(ev, Denier.DENYLIST)
+            if qp.known_evs is not None:
+                _apply_denylist(config, qp.known_evs, qp.peer.text)
             qp.wake()
 
     def _paths_of(self, qp: MrcQueuePair) -> list[dict[str, Any]]:
         return qp.path_snapshots()
+
+
+def _apply_denylist(config: NodeConfig, evs: EvSet, peer: str) -> None:
+    """Deny and allow what the denylist says of the paths to a peer; those that take a denied one's place are new."""
+    for ev in list(evs.by_value.values()):
+        if config.denied(ev.plane, ev.uplink, peer):
+            evs.deny(ev, Denier.DENYLIST)
+        else:
+            evs.allow(ev, Denier.DENYLIST)

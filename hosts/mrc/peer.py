@@ -9,8 +9,8 @@ from math import inf
 from typing import Any, Final
 
 from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller
-from mrclab.hosts.mrc.evs.paths import EvRoute
-from mrclab.hosts.mrc.packets.codec import WIRE, MrcCodec
+from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
+from mrclab.hosts.mrc.packets.codec import MrcCodec
 from mrclab.hosts.mrc.settings import MrcQpSettings
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets.path import cable_macs
@@ -41,10 +41,27 @@ def _with_downlink(template: int, downlink: int) -> int:
 _LATELY_RTTS: Final = 2.0  # within which data must have come by a plane for it to be no doubt
 
 
+class OwnSide:
+    """What a host's paths to all its peers share."""
+
+    __slots__ = ("address", "macs", "planes")
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.address = srv6.from_text(config.host.address)
+        self.macs = {port.plane: (port.number, cable_macs(port)) for port in config.ports}  # by plane
+        self.planes = plane_mask(config)
+
+
 class Peer:
     """One destination host. Exists while a QP leads there."""
 
-    def __init__(self, config: NodeConfig, address: str, rng: random.Random, codec: MrcCodec = WIRE) -> None:
+    __slots__ = (
+        "_codec", "_config", "_control_paths", "_ends", "_own", "_windows", "address", "address_bytes", "allowed",
+        "control_turn", "heard", "heard_turn", "lately", "port_mask", "ports_at", "qps", "reverse", "reverse_probe_at",
+        "template", "text", "unheard", "update_at", "update_id", "updates_sent",
+    )  # fmt: skip
+
+    def __init__(self, config: NodeConfig, address: str, rng: random.Random, codec: MrcCodec, own: OwnSide) -> None:
         try:
             self.template: Template = config.template_for(address)
             _group, downlink = srv6.host_of_address(srv6.from_text(address))
@@ -53,9 +70,8 @@ class Peer:
                 "EINVAL", f"{address} is no host address that the node config has a template for"
             ) from None
         self.address = srv6.from_text(address)
-        self.address_bytes = srv6.to_bytes(self.address)
         self.text = srv6.text(self.address)
-        self.port_mask = plane_mask(config)  # bit n−1: its port in plane n is up; all, until it says otherwise
+        self.port_mask = own.planes  # bit n−1: its port in plane n is up; all, until it says otherwise
         self.ports_at = -inf  # when the last news of its ports came
         self.update_id = 0  # of the last Port Status Update that counted, and when it came
         self.update_at = -inf
@@ -63,9 +79,9 @@ class Peer:
         self.qps = 0
         self._config = config
         self._codec = codec
-        self._sr_template = _with_downlink(srv6.from_text(self.template.address), downlink)
-        self._own = srv6.from_text(config.host.address)
-        self._macs = {port.plane: (port.number, cable_macs(port)) for port in config.ports}
+        self._own = own
+        self._ends = Ends(_with_downlink(srv6.from_text(self.template.address), downlink), own.address, self.address)
+        self.address_bytes = self._ends.destination
         self._control_paths: dict[tuple[int, int], EvRoute] = {}  # by plane and uplink, once used
         self.reverse: dict[int, int] = {}  # plane → the uplink that control packets take
         self.allowed: dict[int, Sequence[int]] = {}  # plane → uplinks that nobody denies
@@ -90,9 +106,8 @@ class Peer:
 
     def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
         """The path of one EV, with this tag."""
-        port, macs = self._macs[plane]
-        value = srv6.ev(plane, uplink, tag)
-        return self._codec.path(value, port, macs, self._sr_template, self._own, self.address)
+        port, macs = self._own.macs[plane]
+        return self._codec.path(srv6.ev(plane, uplink, tag), port, macs, self._ends)
 
     def control_path(self, plane: int, uplink: int | None = None) -> EvRoute:
         """The path of control packets of a plane, or one by another uplink."""
@@ -105,11 +120,11 @@ class Peer:
 
     def reaches(self, plane: int) -> bool:
         """Whether this host has a port in this plane."""
-        return plane in self._macs
+        return plane in self._own.macs
 
     def apply_denylist(self, config: NodeConfig, rng: random.Random) -> None:
         """Control packets and probes keep off denied paths; a plane with none but denied ones is used all the same."""
-        for plane in self._macs:
+        for plane in self._own.macs:
             uplinks = self.uplinks(plane)
             allowed: Sequence[int] = uplinks
             if config.denylist:

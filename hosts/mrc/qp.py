@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
@@ -88,11 +89,16 @@ class MrcQueuePair(
         self.requestor.limit_window(peer["mpr"])
 
     def _begin(self) -> None:
-        self.evs = self._draw_evs()
+        self.known_evs: EvSet | None = None
+        self._paths_drawn = self._draw_paths()
+        if self._paths_drawn is None:
+            self.known_evs = self._draw_evs()
         self.requestor = MrcRequestor(self)
         self.responder = MrcResponder(self)
         self.prober = Prober(self)
-        self._apply_denials()
+        if self.known_evs is not None:
+            self.known_evs.fill()
+            self._apply_denials(self.known_evs)
         self.sync_planes(self.host.now, "port", requeue=False)
 
     def close(self) -> None:
@@ -113,12 +119,51 @@ class MrcQueuePair(
 
     # --- EV set -----------------------------------------------------------------------------------
 
+    @property
+    def evs(self) -> EvSet:
+        """The EV set. It is made when something is to be sent, or somebody asks: who only receives needs none."""
+        found = self.known_evs
+        return self._make_evs() if found is None else found
+
+    def _make_evs(self) -> EvSet:
+        """Make it of the paths that were drawn, and bring it in line with the ports."""
+        self.known_evs = made = self._draw_evs()
+        self._paths_drawn = None
+        made.fill()
+        self.sync_planes(self.host.now, "port", requeue=False)
+        return made
+
+    def _draw_paths(self) -> array[int] | None:
+        """The uplinks that make the set, plane after plane; None where the set has to be made with the QP.
+
+        Drawn with the QP, so that what its host draws later does not hang on when the set is made.
+        """
+        settings, peer, rng = self.settings, self.peer, self.host.rng
+        if self.ev_profile is not None or self.host.config.denylist or not settings.spray or settings.tell_siblings:
+            return None
+        count = settings.ev.ev_count
+        self._check_count(count)
+        drawn = array("H")
+        if self._has_many_paths:
+            drawn.extend([rng.choice(peer.uplinks(port.plane)) for port in self.host.config.ports])
+            return drawn
+        for port in self.host.config.ports:
+            uplinks = list(peer.uplinks(port.plane))
+            rng.shuffle(uplinks)
+            drawn.extend(uplinks[:count])
+        return drawn
+
+    @property
+    def _has_many_paths(self) -> bool:
+        """Whether the set is of few among many paths, which are drawn when they are first needed."""
+        return all(2 * self.settings.ev.ev_count <= count for count in self._path_counts())
+
     def _draw_evs(self) -> EvSet:
         """The set of the EV profile where the QP has one, else paths drawn at random."""
         policy = self.settings.ev
         profile = self.ev_profile
         if profile is None:
-            if self.settings.spray and all(2 * policy.ev_count <= count for count in self._path_counts()):
+            if self.settings.spray and self._has_many_paths:
                 return self._evs_on_demand(policy)
             evs = self._random_evs(policy.ev_count)
             active = policy.active_per_plane
@@ -129,14 +174,14 @@ class MrcQueuePair(
         evs = self._profile_evs(profile)
         return EvSet(evs, profile.ev_count, profile.ev_min_active, self.host.rng, self._ev_changed)
 
-    def _apply_denials(self) -> None:
+    def _apply_denials(self, evs: EvSet) -> None:
         """What the controller forbade, by the denylist or in the profile, counts for a set drawn anew as well."""
         config, profile = self.host.config, self.ev_profile
-        for ev in list(self.evs.by_value.values()):
+        for ev in list(evs.by_value.values()):
             if config.denied(ev.plane, ev.uplink, self.peer.text):
-                self.evs.deny(ev, Denier.DENYLIST)
+                evs.deny(ev, Denier.DENYLIST)
             if profile is not None and profile.denies(ev.path.port, ev.api_value):
-                self.evs.deny(ev)
+                evs.deny(ev)
 
     def _path_counts(self) -> list[int]:
         """Paths to the peer in each plane."""
@@ -158,8 +203,9 @@ class MrcQueuePair(
     def _evs_on_demand(self, policy: EvProfileConfig) -> EvSet:
         """Few of many paths: each is drawn and made when it is first needed."""
         self._check_count(policy.ev_count)
+        first = self._paths_drawn
         supplies = [
-            _Drawn(self, port.plane, policy.ev_count, place * policy.ev_count)
+            _Drawn(self, port.plane, policy.ev_count, place * policy.ev_count, first[place] if first else 0)
             for place, port in enumerate(self.host.config.ports)
         ]
         active, least = policy.active_per_plane, policy.ev_min_active
@@ -175,12 +221,17 @@ class MrcQueuePair(
         """An equal number of paths per plane, drawn at random; the first ones become active, the others backup."""
         evs: list[Ev] = []
         self._check_count(per_plane)
+        drawn, at = self._paths_drawn, 0
         for port in self.host.config.ports:
             uplinks = list(self.peer.uplinks(port.plane))
-            self.host.rng.shuffle(uplinks)
+            if drawn is None:
+                self.host.rng.shuffle(uplinks)
+            else:
+                count = min(per_plane, len(uplinks))
+                uplinks = drawn[at : at + count].tolist()
+                at += count
             evs += [
-                Ev(self.peer.path(port.plane, up, srv6.ev_tag(len(evs) + n)))
-                for n, up in enumerate(uplinks[:per_plane])
+                Ev(self.peer, port.plane, up, srv6.ev_tag(len(evs) + n)) for n, up in enumerate(uplinks[:per_plane])
             ]
         return evs
 
@@ -196,7 +247,7 @@ class MrcQueuePair(
                 plane = ports[entry.port]
                 value = entry.expanded or entry.value
                 uplink = uplink_of(profile.format, value, plane, self.peer.uplinks(plane), profile.hashed)
-                evs.append(Ev(self.peer.path(plane, uplink, srv6.ev_tag(len(evs)))))
+                evs.append(Ev(self.peer, plane, uplink, srv6.ev_tag(len(evs))))
         for ev, given in zip_longest(evs, profile.entries):
             ev.api_value = given.value if given else value_of(profile.format, ev.value, ev.path.destination)
         return evs
@@ -219,7 +270,7 @@ class MrcQueuePair(
 
     def sync_planes(self, now: float, reason: str, requeue: bool = True) -> None:
         """Bring the EV set in line with the ports here and at the peer."""
-        for number, plane in self.evs.planes.items():
+        for number, plane in self.known_evs.planes.items() if self.known_evs is not None else ():
             up = self.host.plane_up(number) and self.peer.plane_up(number)
             if up and not plane.up:
                 self.evs.plane_up(number, reason, shadow=self.settings.ack_timeout)
@@ -327,19 +378,24 @@ class MrcQueuePair(
 
     def pulse(self) -> tuple[Any, ...]:
         """With the EVs, whose counters move only where the QP's do."""
-        evs = self.evs
-        return (*super().pulse(), evs.changes, evs.skips_ignored, evs.floor_hits)
+        evs = self.known_evs
+        told = (0, 0, 0) if evs is None else (evs.changes, evs.skips_ignored, evs.floor_hits)
+        return (*super().pulse(), *told)
 
     def snapshot(self) -> dict[str, Any]:
         """Counters and state for a sample."""
+        evs = self.known_evs
         return {
             **super().snapshot(),
-            "skips_ignored": self.evs.skips_ignored,
-            "floor_hits": self.evs.floor_hits,
+            "skips_ignored": 0 if evs is None else evs.skips_ignored,
+            "floor_hits": 0 if evs is None else evs.floor_hits,
         }
 
     def path_snapshots(self) -> list[dict[str, Any]]:
-        """One entry per EV."""
+        """One entry per EV that is made."""
+        evs = self.known_evs
+        if evs is None:
+            return []
         return [
             {
                 "qp": self.qpn,
@@ -352,9 +408,9 @@ class MrcQueuePair(
                 "nacked_packets": ev.nacked,
                 "marked_packets": ev.marked,
                 "retx_packets": ev.retransmitted,
-                "state": ev.shown_state if self.evs.planes[ev.plane].up else "PORT_DOWN",
+                "state": ev.shown_state if evs.planes[ev.plane].up else "PORT_DOWN",
             }
-            for ev in self.evs.by_value.values()
+            for ev in evs.by_value.values()
         ]
 
 
@@ -376,25 +432,26 @@ _HANDLERS: Final[dict[int, Callable[[MrcQueuePair, MrcPacket, float], None]]] = 
 class _Drawn:
     """Paths of one plane to a QP's peer, in the order in which they are drawn: none twice."""
 
-    __slots__ = ("_first", "_qp", "_taken", "left", "plane")
+    __slots__ = ("_begin", "_first", "_qp", "_taken", "left", "plane")
 
-    def __init__(self, qp: MrcQueuePair, plane: int, count: int, first: int) -> None:
+    def __init__(self, qp: MrcQueuePair, plane: int, count: int, first: int, begin: int) -> None:
         self.plane = plane
         self.left = count
         self._qp = qp
         self._first = first  # index of the first EV in the QP's set
+        self._begin = begin  # the uplink that was drawn with the QP; 0: none was
         self._taken: list[int] = []
 
     def make(self) -> Ev:
         """The next EV."""
         qp, taken = self._qp, self._taken
         uplinks = qp.peer.uplinks(self.plane)
-        uplink = qp.host.rng.choice(uplinks)
+        uplink = self._begin if self._begin and not taken else qp.host.rng.choice(uplinks)
         while uplink in taken:
             uplink = qp.host.rng.choice(uplinks)
         taken.append(uplink)
         self.left -= 1
-        return Ev(qp.peer.path(self.plane, uplink, srv6.ev_tag(self._first + len(taken) - 1)))
+        return Ev(qp.peer, self.plane, uplink, srv6.ev_tag(self._first + len(taken) - 1))
 
 
 _EVENT_WORDS: Final = {

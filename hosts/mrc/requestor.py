@@ -11,7 +11,7 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
-from mrclab.hosts.mrc.evs.ev import Ev
+from mrclab.hosts.mrc.evs.ev import Ev, EvSet
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.account import Account
 from mrclab.hosts.mrc.recovery.feedback import Feedback
@@ -74,7 +74,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._flags = h.FLAG_TS if s.timestamps else 0  # of every packet
         self._stats = qp.stats
         self._cc = qp.cc
-        self._evs = qp.evs
+        self._evs: EvSet | None = None  # until something is posted
         self._class_new, self._class_retx = (_TC_DATA, _TC_RETX) if s.trimming else (_TC_NO_TRIM, _TC_NO_TRIM)
         self.first_psn = 0  # of the wire, set at RTS
         self.psn_window = s.mpr_psns - 1  # the responder takes [cack + 1, cack + MPR)
@@ -113,6 +113,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         message.sent = 0
         if self.incomplete is NOTHING:
             self.unsent, self.incomplete = deque(), deque()
+            self._evs = self.qp.evs
         self.unsent.append(message)
         self.incomplete.append(message)
         self.qp.stats.posted_bytes += message.length
@@ -197,7 +198,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             or not self._cc.allows(self._mtu)
         ):
             return None
-        ev = self._evs.take(plane)
+        evs = self._evs
+        ev = evs.take(plane) if evs is not None else None
         if ev is None:
             return None
         packet = window.take()

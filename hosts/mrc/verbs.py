@@ -12,7 +12,7 @@ from mrclab.hosts.mrc.evs.profiles import Profiles
 from mrclab.hosts.mrc.packets.codec import MrcCodec
 from mrclab.hosts.mrc.packets.controlpackets import ControlItem
 from mrclab.hosts.mrc.packets.outbox import MrcPort
-from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.mrc.peer import OwnSide, Peer
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.recovery.intake import Intake
 from mrclab.hosts.mrc.settings import qp_settings
@@ -28,6 +28,7 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
     transport = "MRC"
     of_peer = ("qpn", "psn", "mpr", "wimm")
     codec: MrcCodec
+    own: OwnSide
     urgent: bool
     intake: Intake | None
 
@@ -79,7 +80,7 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
 
         `ev_profile` is a name of the node config or the number of a profile made by Ctl, and so is `cc_profile`.
         """
-        entry = Peer(self.config, peer, self.rng, self.codec)
+        entry = Peer(self.config, peer, self.rng, self.codec, self.own)
         self._not_self(peer, entry.address)
         cc_profile = attributes.get("cc_profile")
         ev_profile, cc_config = self._profiles(attributes)

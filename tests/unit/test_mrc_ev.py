@@ -6,8 +6,14 @@ from collections import Counter
 import pytest
 
 from mrclab.hosts.mrc.evs.ev import Ev, EvSet, EvState
-from mrclab.hosts.mrc.evs.paths import EvRoute
+from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.topo import srv6
+
+
+class Ways:
+    def path(self, plane, uplink, tag):
+        ends = Ends(srv6.template_for(1, 2, 1), srv6.host_address(1, 1), srv6.host_address(2, 1))
+        return EvRoute(srv6.ev(plane, uplink, tag), plane, bytes(12), ends)
 
 
 def made(planes=2, uplinks=3, active=3, min_active=1, seed=1):
@@ -15,11 +21,7 @@ def made(planes=2, uplinks=3, active=3, min_active=1, seed=1):
     evs = []
     for plane in range(1, planes + 1):
         for uplink in range(1, uplinks + 1):
-            value = srv6.ev(plane, uplink, srv6.ev_tag(len(evs)))
-            path = EvRoute(
-                value, plane, bytes(12), srv6.template_for(1, 2, 1), srv6.host_address(1, 1), srv6.host_address(2, 1)
-            )
-            evs.append(Ev(path))
+            evs.append(Ev(Ways(), plane, uplink, srv6.ev_tag(len(evs))))
     ev_set = EvSet(
         evs,
         active,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scapy.contrib import roce
 from scapy.layers.inet6 import IPv6
 
-from mrclab.hosts.mrc.evs.paths import EvRoute
+from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.packet import MrcParser
 from mrclab.hosts.rdma.errors import DiscardError
@@ -25,7 +25,7 @@ ROUTE = srv6.nic_route(1, 1).to_bytes(6, "big")
 
 
 def path() -> EvRoute:
-    return EvRoute(EV, 1, MACS, srv6.template_for(1, 2, 1), SOURCE, DESTINATION)
+    return EvRoute(EV, 1, MACS, Ends(srv6.template_for(1, 2, 1), SOURCE, DESTINATION))
 
 
 def write_body(payload: bytes, psn: int = 7, op: int = h.MrcOpcode.WRITE_ONLY) -> bytes:

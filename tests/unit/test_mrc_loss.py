@@ -7,7 +7,6 @@ import pytest
 from mrc_sim import node_config
 
 from mrclab.hosts.mrc.evs.ev import Ev, EvSet
-from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.recovery.loss import LossDetector
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.settings import qp_settings
@@ -23,19 +22,7 @@ def detector(**changes):
 
 
 def evs(count):
-    made = [
-        Ev(
-            EvRoute(
-                srv6.ev(1, n, srv6.ev_tag(n)),
-                1,
-                bytes(12),
-                srv6.template_for(1, 2, 1),
-                srv6.host_address(1, 1),
-                srv6.host_address(2, 1),
-            )
-        )
-        for n in range(1, count + 1)
-    ]
+    made = [Ev(None, 1, n, srv6.ev_tag(n)) for n in range(1, count + 1)]
     EvSet(made, count, 1, random.Random(1), lambda *_: None)
     return made
 

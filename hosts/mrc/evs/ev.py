@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.rdma.timers import Timer
+from mrclab.topo import srv6
 
 
 class Denier(IntFlag):
@@ -49,20 +50,28 @@ class ProbeState:
         self.probe_id: int | None = None  # on its way
 
 
+class Paths(Protocol):
+    """Where the paths of EVs come from: what is known of their destination."""
+
+    def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
+        """The path by a T0 uplink in a plane, with this tag."""
+
+
 class Ev:
     """One entropy value: its path, state and counters (data packets only)."""
 
     __slots__ = (
+        "_api_value",
+        "_path",
+        "_paths",
         "acked",
         "active",
-        "api_value",
         "bad_since",
         "denied_by",
         "fifo",
         "lost",
         "marked",
         "nacked",
-        "path",
         "plane",
         "probing",
         "retransmitted",
@@ -73,12 +82,13 @@ class Ev:
         "value",
     )
 
-    def __init__(self, path: EvRoute) -> None:
-        self.path = path
-        self.value = path.value
-        self.api_value = path.value.to_bytes(4, "big")  # as the control interface knows it
-        self.plane = path.plane
-        self.uplink = path.uplink
+    def __init__(self, paths: Paths, plane: int, uplink: int, tag: int) -> None:
+        self._paths = paths
+        self._path: EvRoute | None = None
+        self._api_value: bytes | None = None
+        self.value = srv6.ev(plane, uplink, tag)
+        self.plane = plane
+        self.uplink = uplink
         self.state = EvState.GOOD
         self.active = False  # else a backup
         self.skip_until = 0.0  # no second SKIP before this time
@@ -87,6 +97,24 @@ class Ev:
         self.probing: ProbeState | None = None
         self.fifo: list[tuple[int, Any]] = []  # (transmission number, sent packet), oldest first; some at most
         self.sent = self.acked = self.lost = self.nacked = self.marked = self.retransmitted = 0
+
+    @property
+    def path(self) -> EvRoute:
+        """Made when the first packet takes it: of a set of many EVs a short transfer uses few."""
+        path = self._path
+        if path is None:
+            path = self._path = self._paths.path(self.plane, self.uplink, srv6.ev_fields(self.value).tag)
+        return path
+
+    @property
+    def api_value(self) -> bytes:
+        """As the control interface knows it."""
+        given = self._api_value
+        return self.value.to_bytes(4, "big") if given is None else given
+
+    @api_value.setter
+    def api_value(self, given: bytes) -> None:
+        self._api_value = given
 
     @property
     def shown_state(self) -> str:
@@ -180,8 +208,11 @@ class EvSet:
         for supply in supplies:
             plane = self.planes[supply.plane] = Plane(supply.plane, [], min(active_per_plane, supply.left), supply)
             self._plane_list.append(plane)
+
+    def fill(self) -> None:
+        """Have an EV in every plane that can have one."""
         for plane in self._plane_list:
-            if plane.supply is not None:
+            if not plane.active:
                 self._grow(plane)
 
     # --- selection --------------------------------------------------------------------------------

@@ -28,15 +28,24 @@ def control_body(op: int, qpn: int, psn: int, content: Content) -> bytes:
     return wire.BTH.pack(op, wire.MIGRATED, wire.P_KEY, qpn, psn) + content.pack()
 
 
+class Ends:
+    """What all paths from one host to another share: the outer header's template and the inner addresses."""
+
+    __slots__ = ("destination", "source", "template", "words")
+
+    def __init__(self, template: int, source: int, destination: int) -> None:
+        self.template = template
+        self.source = srv6.to_bytes(source)
+        self.destination = srv6.to_bytes(destination)
+        self.words: dict[int, tuple[int, ...]] = {}  # uSIDs by plane, for whoever keeps them so
+
+
 class EvRoute(Route):
     """One EV towards one peer, as bytes."""
 
     __slots__ = (
-        "_addresses",
-        "_flow",
         "_macs",
-        "_sport",
-        "destination",
+        "ends",
         "plane",
         "port",
         "source",
@@ -44,16 +53,19 @@ class EvRoute(Route):
         "value",
     )
 
-    def __init__(self, value: int, port: int, macs: bytes, template: int, source: int, destination: int) -> None:
+    def __init__(self, value: int, port: int, macs: bytes, ends: Ends) -> None:
         super().__init__()
         self.value = value
         self.plane, self.uplink, _ = srv6.ev_fields(value)
         self.port = port
-        self.source = srv6.to_bytes(source)
+        self.source = ends.source
         self._macs = macs  # destination and source
-        self.destination = srv6.address(template, value)  # of the outer header
-        self._addresses = self.source + srv6.to_bytes(destination)
-        self._sport, self._flow = srv6.ev_to_wire(value)
+        self.ends = ends
+
+    @property
+    def destination(self) -> int:
+        """Of the outer header."""
+        return srv6.address(self.ends.template, self.value)
 
     def write(
         self, traffic_class: int, packet: SentPacket, qpn: int, psn: int, flags: int, payload: memoryview | None
@@ -66,10 +78,11 @@ class EvRoute(Route):
         return self.frame(_CONTROL_CLASS, control_body(op, qpn, psn, content))
 
     def _prefix(self, traffic_class: int, udp_len: int) -> bytes:
-        word = 6 << 28 | traffic_class << 20 | self._flow
-        inner = wire.IPV6.pack(word, udp_len, wire.NEXT_UDP, wire.HOP_LIMIT, self._addresses[:16], self._addresses[16:])
+        sport, flow = srv6.ev_to_wire(self.value)
+        word = 6 << 28 | traffic_class << 20 | flow
+        inner = wire.IPV6.pack(word, udp_len, wire.NEXT_UDP, wire.HOP_LIMIT, self.source, self.ends.destination)
         outer = wire.IPV6.pack(
             word, udp_len + 40, h.NEXT_IPV6, wire.HOP_LIMIT, self.source, srv6.to_bytes(self.destination)
         )
-        udp = wire.UDP.pack(self._sport, wire.UDP_PORT, udp_len, 0)
+        udp = wire.UDP.pack(sport, wire.UDP_PORT, udp_len, 0)
         return self._macs + wire.ETHERTYPE_IPV6.to_bytes(2, "big") + outer + inner + udp

@@ -90,7 +90,8 @@ class Prober:
         self.tail_wanted = False
         self.queued.clear()
         self._sent.clear()
-        for ev in self._qp.evs.by_value.values():
+        evs = self._qp.known_evs
+        for ev in evs.by_value.values() if evs is not None else ():
             self.unwatch(ev)
 
     def _due(self, ev: Ev, now: float) -> None:

@@ -13,6 +13,7 @@ from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 _ACKED: Final = PacketState.ACKED
 _FIRST_RING: Final = 8
 _NEVER: Final = 1 << 61
+_UNUSED: Final = SentPacket()  # in every slot that no packet had yet: no seq is its
 
 
 class SendWindow:
@@ -25,10 +26,9 @@ class SendWindow:
 
     def __init__(self, window: int) -> None:
         self._largest = 1 << (2 * window - 1).bit_length()
-        size = min(_FIRST_RING, self._largest)
-        self._mask = size - 1
-        self._grow_at = size // 2  # packets outstanding
-        self._slots = [SentPacket() for _ in range(size)]
+        self._mask = 0
+        self._grow_at = 0  # packets outstanding
+        self._slots: list[SentPacket] = [_UNUSED]
         self.una = 0  # oldest seq that is missing
         self.next = 0  # next new seq
         self.sacked = 0  # bit i: una + i has arrived
@@ -40,6 +40,8 @@ class SendWindow:
         if seq - self.una >= self._grow_at:
             self._grow()
         packet = self._slots[seq & self._mask]
+        if packet is _UNUSED:
+            packet = self._slots[seq & self._mask] = SentPacket()
         packet.seq = seq
         packet.sends = 0
         packet.lost_ev = None
@@ -106,12 +108,15 @@ class SendWindow:
         """Twice as many records; each that is known keeps its own."""
         slots = self._slots
         size = len(slots)
+        if size == 1:
+            size = min(_FIRST_RING, self._largest) // 2
+            slots = [_UNUSED] * size
         if 2 * size > self._largest:
             self._grow_at = _NEVER
             return
-        grown = slots + [SentPacket() for _ in range(size)]
+        grown = slots + [_UNUSED] * size
         for at, packet in enumerate(slots):
-            if packet.seq & size:  # also those that were never used: their seq is −1
+            if packet.seq & size:
                 grown[at], grown[at + size] = grown[at + size], packet
         self._slots = grown
         self._mask = 2 * size - 1
