@@ -24,7 +24,7 @@ help:
 	@echo "make pictures     make the pictures of the live page in docs/ again (needs Chromium, and playwright in .venv)"
 	@echo "make compiled     compile transport and simulator, which runs them faster (needs a C compiler and Python's headers)"
 	@echo "make test-compiled  the same, and test that a compiled run is the same run"
-	@echo "make setup        only set up; make lock rewrites requirements.lock"
+	@echo "make setup        only set up; make lock rewrites requirements.lock and requirements-ray.txt"
 
 setup: installed
 
@@ -46,6 +46,7 @@ lint: installed
 	$(BIN)/mypy
 
 test: lint
+	@setup/ray.sh
 	$(BIN)/pytest $(ARGS)
 	@setup/pythons.sh $(PYTHONS)
 

@@ -47,7 +47,7 @@ def campaign(
     """
     loaded = scenario.load(suite.find_one(path))
     planned = plan.make(loaded, plan.parse_seeds(seeds), plan.parse_sweeps(sets or []), variant)
-    worlds.check(*(scenario.loads(text, planned.source) for _, _, text in planned.settings))
+    worlds.check(*(setting.loaded() for setting in planned.settings))
     if len(planned) >= ASK_FROM and not yes:
         _ask(len(planned))
     table = journal.Journal(out_dir)

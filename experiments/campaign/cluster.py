@@ -1,5 +1,6 @@
 """Workers of a Ray cluster: the same runs as tasks that Ray places. One that dies costs no row here either."""
 
+import importlib
 import importlib.util
 import logging
 import re
@@ -39,14 +40,12 @@ def _connected(address: str) -> ModuleType:
             socket.create_connection((match["host"], int(match["port"])), _HEARD_WITHIN).close()
         except (OSError, OverflowError) as error:
             raise Refused(f"--ray {address}: no cluster answers there ({error}); `ray status` knows it") from None
-    import ray  # noqa: PLC0415 - an extra, and slow to load
-
+    ray = importlib.import_module("ray")  # an extra, and slow to load
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise Refused(f"--ray {address}: {' '.join(str(error).split())}") from None
-    module: ModuleType = ray
-    return module
+    return ray
 
 
 def _once(ray: ModuleType, jobs: Iterable[Job], most: int, do: Do) -> Iterator[tuple[Job, Row | None]]:

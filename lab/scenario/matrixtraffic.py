@@ -30,17 +30,13 @@ class MatrixFile:
 
 
 def read_matrix(value: object, info: ValidationInfo) -> object:
-    """A path, relative to the scenario's folder → what the file says."""
+    """A path, relative to the scenario's folder, or the name of a file that came with the scenario → what it says."""
     if not isinstance(value, str):
         return value
     context = info.context or {}
-    path = Path(context.get("folder", ".")) / value
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}; name a file beside the scenario") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text; name a connection matrix such as permutation.cm") from None
+    text = (context.get("files") or {}).get(value)
+    if text is None:
+        text = _text_of(Path(context.get("folder", ".")) / value)
     found = MatrixFile(value, text, matrix.read(text, value))
     fabric = context.get("fabric")
     if isinstance(fabric, Fabric) and found.matrix.nodes > len(fabric.hosts):
@@ -49,6 +45,15 @@ def read_matrix(value: object, info: ValidationInfo) -> object:
             " raise fabric.t0s or hosts_per_t0"
         )
     return found
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}; name a file beside the scenario") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text; name a connection matrix such as permutation.cm") from None
 
 
 MatrixField = Annotated[

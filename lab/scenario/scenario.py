@@ -20,6 +20,7 @@ from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario import consistency, variants, yamlfile
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
 from mrclab.lab.scenario.traffic import Flow, all_flows
 from mrclab.lab.scenario.traffics import Traffic
 from mrclab.lab.scenario.transport import ScenarioTransport
@@ -157,9 +158,9 @@ def load(path: Path) -> Loaded:
     return check(yamlfile.read(path))
 
 
-def loads(text: str, name: str = "scenario") -> Loaded:
-    """The same from text."""
-    return check(yamlfile.Document(text, name))
+def loads(text: str, name: str = "scenario", files: Mapping[str, str] | None = None) -> Loaded:
+    """The same from text; `files` are the texts of those that it names, others are sought beside `name`."""
+    return check(yamlfile.Document(text, name), files)
 
 
 def from_data(data: Mapping[str, Any], name: str) -> Loaded:
@@ -223,6 +224,12 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     return replace(loaded, scenario=scenario, fabric=fabric, text=_text(data), named=(*loaded.named, *values))
 
 
+def files_of(loaded: Loaded) -> dict[str, str]:
+    """The texts of the files that a scenario names, by the names that it gives them."""
+    matrices = [entry for entry in loaded.scenario.traffic if isinstance(entry, ConnectionMatrix)]
+    return {entry.file.name: entry.file.text for entry in matrices}
+
+
 def with_matrices(loaded: Loaded, files: Mapping[str, str]) -> str:
     """A scenario's text in which traffics, given by name, have their matrices in these files."""
     if not files:
@@ -243,13 +250,13 @@ def _with(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     return replace(loaded, scenario=scenario, text=_text(data), variants=others)
 
 
-def check(document: yamlfile.Document) -> Loaded:
-    """Validate a document against the models and the fabric it describes."""
-    scenario, fabric, errors = _validate(document.data, document.name)
+def check(document: yamlfile.Document, files: Mapping[str, str] | None = None) -> Loaded:
+    """Validate a document against the models and the fabric it describes; `files` as in `loads`."""
+    scenario, fabric, errors = _validate(document.data, document.name, files)
     mistakes = [(location, document.at(location, message)) for location, message in errors]
     others: list[Loaded] = []
     for index in range(len(_entries(document.data, "variants"))):
-        found, trouble = _variant(document, index, {message for _, message in errors})
+        found, trouble = _variant(document, index, {message for _, message in errors}, files)
         mistakes += trouble
         others += [found] if found else []
     if mistakes or scenario is None or fabric is None:
@@ -257,13 +264,16 @@ def check(document: yamlfile.Document) -> Loaded:
     return Loaded(scenario, fabric, document.text, document.name, variants=tuple(others))
 
 
-def _validate(data: Mapping[str, Any], source: str) -> tuple[Scenario | None, Fabric | None, Mistakes]:
-    """The models of one scenario, and everything that is wrong with it; files it names are sought beside `source`."""
+def _validate(
+    data: Mapping[str, Any], source: str, files: Mapping[str, str] | None = None
+) -> tuple[Scenario | None, Fabric | None, Mistakes]:
+    """The models of one scenario, and everything that is wrong with it."""
     whole = {**data, "fabric": _fabric_data(data)}
     fabric, mistakes = _fabric(whole["fabric"])
     context = {
         "fabric": fabric,
         "folder": Path(source).parent,
+        "files": files,
         "traffic": _names(data, "traffic"),
         "faults": _names(data, "faults"),
         "goodput": _names(data, "expect"),
@@ -277,7 +287,9 @@ def _validate(data: Mapping[str, Any], source: str) -> tuple[Scenario | None, Fa
         return None, fabric, [*found, *mistakes]
 
 
-def _variant(document: yamlfile.Document, index: int, said: set[str]) -> tuple[Loaded | None, Mistakes]:
+def _variant(
+    document: yamlfile.Document, index: int, said: set[str], files: Mapping[str, str] | None
+) -> tuple[Loaded | None, Mistakes]:
     """One variant as a scenario of its own; mistakes that the file has without it are not said again."""
     try:
         variant = Variant.model_validate(document.data["variants"][index])
@@ -288,7 +300,7 @@ def _variant(document: yamlfile.Document, index: int, said: set[str]) -> tuple[L
     except variants.UnknownPlace as error:
         wrong = ("variants", index, error.field, error.path)
         return None, [(wrong, document.at(wrong, str(error)))]
-    scenario, fabric, errors = _validate(data, document.name)
+    scenario, fabric, errors = _validate(data, document.name, files)
     mistakes: Mistakes = []
     for location, message in errors:
         if message not in said:

@@ -1,5 +1,6 @@
 """Campaigns: every combination is run once, whatever dies meanwhile, and the page says which field matters."""
 
+import dataclasses
 import gc
 import html
 import json
@@ -100,6 +101,31 @@ def test_a_row_says_what_the_run_alone_says(file, tmp_path):
     assert row["state"] == outcome.state
     assert [verdict["value"] for verdict in row["verdicts"].values()] == [verdict.value for verdict in outcome.verdicts]
     assert row["verdicts"]["goodput"]["value"] > 0.5
+
+
+def test_files_that_a_scenario_names_travel_with_its_runs_and_are_part_of_the_campaign(file, tmp_path, monkeypatch):
+    (tmp_path / "pairs.cm").write_text("Nodes 2\nConnections 1\n0->1 start 0 size 20000\n", encoding="utf-8")
+    text = SCENARIO.replace("kind: permutation, duration: 500ms", "kind: matrix, file: pairs.cm")
+    file.write_text(text[: text.index("  - {kind: goodput")], encoding="utf-8")
+    first = planned(file, "1", [])
+    journal.Journal(tmp_path / "out").open(first)
+    (tmp_path / "pairs.cm").write_text("Nodes 2\nConnections 1\n0->1 start 0 size 30000\n", encoding="utf-8")
+    with pytest.raises(LabError, match=r"pairs.cm as it was then; .*--out"):
+        journal.Journal(tmp_path / "out").open(planned(file, "1", []))
+    (tmp_path / "pairs.cm").unlink()
+    monkeypatch.chdir("/")
+    (job,) = first
+    row = work.run(job)
+    assert (row["state"], row["trouble"]) == ("held", "")
+
+
+def test_a_run_that_cannot_begin_is_a_row_that_says_why(file):
+    job = next(iter(planned(file)))
+    lost = dataclasses.replace(job.setting, text="traffic: [{kind: matrix, file: gone.cm}]")
+    row = work.run(dataclasses.replace(job, setting=lost))
+    assert row["state"] == "broken"
+    assert "gone.cm cannot be read" in row["trouble"]
+    assert "\n" not in row["trouble"]
 
 
 def test_nothing_stays_of_a_run_but_its_row(file):
