@@ -51,6 +51,11 @@ class DcqcnState:
     increase_due: float = _NEVER
     cuts: int = 0
 
+    @property
+    def limit(self) -> float | None:
+        """The current rate; None where the limiter is released."""
+        return self.rate if self.limited else None
+
 
 def parameters(config: DcqcnSection, line_rate: float, base_rtt: float) -> DcqcnParameters:
     """The constants of a node config for a line rate (bytes per second) and base RTT (seconds)."""
@@ -135,10 +140,9 @@ class Dcqcn:
     def rate(self, now: float) -> float | None:
         """Bytes per second that the QP may send now; None for as fast as the port goes."""
         s = self.state
-        if not s.limited:
-            return None
-        advance(s, self.parameters, now)
-        return s.rate if s.limited else None
+        if s.limited:
+            advance(s, self.parameters, now)
+        return s.limit  # asked anew, and elsewhere: mypyc takes what was true before a call for true after it
 
     def on_sent(self, size: int, now: float) -> None:
         """A packet of `size` bytes leaves."""

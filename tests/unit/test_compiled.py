@@ -32,6 +32,7 @@ _ALSO_COMPILED = (
     "test_mrc_loss",
     "test_mrc_properties",
     "test_mrc_shared_window",
+    "test_roce_dcqcn",
     "test_sim_clock",
 )
 

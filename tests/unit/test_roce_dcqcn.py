@@ -115,6 +115,13 @@ def test_the_limiter_is_released_at_line_rate_and_never_exceeds_it():
     assert control.snapshot()["rate"] == 1000
 
 
+def test_a_limiter_that_time_alone_releases_lets_the_next_packet_go_as_fast_as_the_port():
+    control = Dcqcn(P)
+    control.on_cnp(0.0)
+    assert control.rate(0.0) == pytest.approx(P.line_rate / 2)
+    assert control.rate(1e6) is None
+
+
 def test_the_rate_has_a_floor():
     s = start(P)
     for _ in range(40):
