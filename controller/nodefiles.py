@@ -173,15 +173,22 @@ def template(fabric: Fabric, own: int, group: int) -> Template:
     local = group == own
     uplinks = () if local else _counted(fabric.uplinks)
     links = 2 if local else 4
-    return Template(
+    made = Template.model_construct(
         group=group,
         prefix=f"{srv6.text(srv6.group_prefix(group))}/64",
         scope="t0-local" if local else "cross-t1",
         address=srv6.text(srv6.template_for(own, group, 0)),
-        uplinks=dict.fromkeys(range(1, fabric.planes + 1), uplinks),
+        uplinks=_of_planes(fabric.planes, uplinks),
         base_rtt=base_rtt(fabric, links),
         links=links,
     )
+    return _lean(made)
+
+
+@functools.cache
+def _of_planes(planes: int, uplinks: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
+    """The same uplinks in every plane, the same object every time."""
+    return dict.fromkeys(range(1, planes + 1), uplinks)
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import codec as mrc
+from mrclab.hosts.rdma.keys import Secrets, SeededSecrets
 from mrclab.hosts.roce import codec as roce
 from mrclab.hosts.roce.endpoint import RoceEndpoint
 from mrclab.topo.nodeconfig import NodeConfig
@@ -23,14 +24,13 @@ class Codecs(NamedTuple):
 WIRE = Codecs(mrc.WIRE, roce.WIRE)
 
 
-def draws(seed: int, host: str, repeatable: bool) -> tuple[random.Random, random.Random]:
+def draws(seed: int, host: str, repeatable: bool) -> tuple[random.Random, Secrets]:
     """What a host draws EVs and source ports from, and what keys and first PSNs: the system, or, repeatable, the seed.
 
     They are two, so that the same seed gives the same EVs whether or not keys are secret.
     """
-    return random.Random(f"{seed}/{host}"), random.Random(
-        f"{seed}/{host}/keys"
-    ) if repeatable else random.SystemRandom()
+    secrets = SeededSecrets(f"{seed}/{host}/keys") if repeatable else random.SystemRandom()
+    return random.Random(f"{seed}/{host}"), secrets
 
 
 def endpoint(
@@ -38,7 +38,7 @@ def endpoint(
     rng: random.Random,
     log: Callable[[dict[str, Any]], None],
     kind: str | None = None,
-    secrets: random.Random | None = None,
+    secrets: Secrets | None = None,
     codecs: Codecs = WIRE,
 ) -> Endpoint:
     """The transport that a node config asks for, or `kind`: "mrc" or "roce".

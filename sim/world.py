@@ -29,6 +29,7 @@ from mrclab.sim.codec import OBJECTS
 from mrclab.sim.controller import SimController
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.fleet import MOST_TOLD
+from mrclab.sim.lines import Lines
 from mrclab.sim.nic import SimNic
 from mrclab.sim.operations import operations
 from mrclab.topo import nodeconfig
@@ -79,7 +80,7 @@ class SimWorld:
         self._depths_every = ticks(DEPTHS_S * fabric.spec.looks)
         self._clock = Clock()
         self._is_large = len(fabric.links) > MOST_TOLD
-        self._lines: list[tuple[float, str]] = []
+        self._lines = Lines()
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
         self._told: list[tuple[str, dict[str, Any]]] = []
         self._last_words: dict[str, str] = {}
@@ -274,7 +275,7 @@ class SimWorld:
 
     def _write(self, node: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
         whole = {"t": round(t, _DIGITS), "node": node, **record}
-        self._lines.append((whole["t"], self._encode(whole)))
+        self._lines.append(whole["t"], self._encode(whole))
         return whole
 
     def _host_record(self, name: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
@@ -333,12 +334,12 @@ class SimWorld:
 
     def history_since(self, number: int) -> list[str]:
         """The records that were written after the first `number`, as JSON lines, in the order of writing."""
-        return [line for _, line in self._lines[number:]]
+        return self._lines.since(number)
 
     def collect(self, directory: Path) -> None:
         """Write what it was made of and what happened, once: the history is forgotten then."""
         self.snapshot(directory)
-        self._lines.clear()  # it can be hundreds of megabytes, and whoever reads the file makes more of it
+        self._lines.clear()  # whoever reads the file makes more of it
 
     def snapshot(self, directory: Path) -> None:
         """Write what it is made of and what has happened: fabric.yaml, node/, log/, history.jsonl."""
@@ -350,7 +351,7 @@ class SimWorld:
         for name in self.fabric.host_names if few else self._used[:MOST_CONFIGS]:
             nodeconfig.store(self._controller.configs[name], directory / "node" / f"{name}.json")
         with (directory / "history.jsonl").open("w", encoding="utf-8") as history:
-            history.writelines(line + "\n" for _, line in sorted(self._lines, key=lambda line: line[0]))
+            history.writelines(line + "\n" for line in self._lines.by_time())
 
 
 def _counted(port: dict[str, Any]) -> dict[str, Any]:

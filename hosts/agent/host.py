@@ -19,6 +19,7 @@ from mrclab.hosts.mapper import Mapper
 from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.nic.seam import Carrier, Transport
+from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.transports import WIRE, Codecs, endpoint
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.rpc.errors import RpcError
@@ -45,7 +46,7 @@ class RunningHost:
         tell: Callable[[float, Record], None],
         transport: str | None = None,
         began: float = 0.0,
-        secrets: random.Random | None = None,
+        secrets: Secrets | None = None,
         codecs: Codecs = WIRE,
         samples: int = KEPT,
     ) -> None:

@@ -68,7 +68,7 @@ class Sampler:
         self._nic = nic
         self._transport = transport
         self._record = record
-        self._kept: deque[dict[str, Any]] = deque(maxlen=kept)
+        self._kept: deque[dict[str, Any]] | None = deque(maxlen=kept) if kept else None
         self._qps, self._paths = Changes("qp"), Changes("qp", "ev", "plane", "uplink")
 
     def current(self) -> dict[str, Any]:
@@ -89,8 +89,10 @@ class Sampler:
             for name in _NOT_IN_HISTORY:
                 row.pop(name, None)
         lean = {"qps": self._qps.of(sample["qps"]), "paths": self._paths.of(sample.get("paths", []))}
-        self._kept.append(self._record({"kind": "sample", **sample, **lean, **lateness}))
+        taken = self._record({"kind": "sample", **sample, **lean, **lateness})
+        if self._kept is not None:
+            self._kept.append(taken)
 
     def since(self, t: float) -> list[dict[str, Any]]:
         """Return the kept samples taken after `t`."""
-        return [sample for sample in self._kept if sample["t"] > t]
+        return [sample for sample in self._kept or () if sample["t"] > t]

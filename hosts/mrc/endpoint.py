@@ -26,6 +26,7 @@ from mrclab.hosts.mrc.recovery.intake import intake_of
 from mrclab.hosts.mrc.requestor import Standing
 from mrclab.hosts.mrc.verbs import MrcVerbs
 from mrclab.hosts.rdma.errors import DiscardError, VerbsError
+from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.topo import srv6
@@ -51,7 +52,7 @@ class MrcEndpoint(MrcVerbs):
         config: NodeConfig,
         rng: random.Random,
         log: Callable[[dict[str, Any]], None],
-        secrets: random.Random | None = None,
+        secrets: Secrets | None = None,
         codec: MrcCodec = WIRE,
     ) -> None:
         self.codec = codec

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Final
 
-from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller
+from mrclab.hosts.mrc.cc import Qpcc, controller, path_facts
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.packets.codec import MrcCodec
 from mrclab.hosts.mrc.settings import MrcQpSettings
@@ -167,14 +167,14 @@ class Peer:
         if found is None:
             rate = self._config.link.rate_pps
             mtu = self._config.path_mtu + HEADER_BYTES  # of the link: QPs of smaller packets share the window
-            facts = PathFacts(
-                base_rtt=settings.base_rtt,
-                bdp=rate * len(self._config.ports) * settings.base_rtt * mtu,
-                mtu=mtu,
-                trimming=settings.trimming,
-                drop_threshold=self._config.transport.drop_threshold,
-                plane_bdp_packets=rate * settings.base_rtt,
-                longest_rtt=self._config.longest_rtt,
+            facts = path_facts(
+                settings.base_rtt,
+                rate * len(self._config.ports) * settings.base_rtt * mtu,
+                mtu,
+                settings.trimming,
+                self._config.transport.drop_threshold,
+                rate * settings.base_rtt,
+                self._config.longest_rtt,
             )
             found = self._windows[key] = Qpcc(controller(settings.cc_profile, facts, now, **config))
         return found

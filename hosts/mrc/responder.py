@@ -40,6 +40,13 @@ _ERROR: Final = QpState.ERROR
 class MrcResponder(ReceiveHalf):
     """Receive window of one QP."""
 
+    __slots__ = (
+        "_ack_due", "_all_at", "_asked", "_condemn_after", "_delivered", "_echo", "_ends", "_gap_at", "_held",
+        "_held_entropy", "_held_seq", "_held_since", "_held_timestamp", "_idle", "_idle_after", "_intake", "_memory",
+        "_pd", "_penalised", "_quiet", "_receiving", "_restoring_until", "_stats", "_streaks", "_threshold", "_turn",
+        "_units", "_unreported", "_waiting", "base", "bits", "highest", "qp", "rcvd_bytes", "window",
+    )  # fmt: skip
+
     def __init__(self, qp: MrcQueuePair) -> None:
         super().__init__()
         self.qp = qp

@@ -53,6 +53,23 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Mrc
 
     EINVAL for a name that does not exist and for a value that the node config could not hold either.
     """
+    if overrides:
+        return _made(config, template, overrides)
+    key = id(config.transport), id(config.ev_profiles), config.path_mtu, template.base_rtt
+    known = _SHARED.get(key)
+    if known is None:
+        if len(_SHARED) >= _MOST_SHARED:
+            _SHARED.clear()
+        known = _SHARED[key] = config.transport, config.ev_profiles, _made(config, template, overrides)
+    return known[2]
+
+
+_MOST_SHARED: Final = 64
+_SHARED: Final[dict[tuple[int, int, int, float], tuple[Any, Any, MrcQpSettings]]] = {}
+"""What QPs have that ask for nothing of their own, with the parts of the node config that an id stands for."""
+
+
+def _made(config: NodeConfig, template: Template, overrides: dict[str, Any]) -> MrcQpSettings:
     rc.check_names(overrides, _CALLER_MAY_SET)
     path_mtu = overrides.pop("path_mtu", config.path_mtu)
     if not isinstance(path_mtu, int) or not _LEAST_MTU <= path_mtu <= config.path_mtu:

@@ -19,6 +19,7 @@ from mrclab.hosts.mrc.settings import qp_settings
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.keys import Secrets
 from mrclab.topo.nodeconfig import NodeConfig
 
 
@@ -37,7 +38,7 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
         config: NodeConfig,
         rng: random.Random,
         log: Callable[[dict[str, Any]], None],
-        secrets: random.Random | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
         super().__init__(config, rng, log, secrets)
         self.peers: dict[bytes, Peer] = {}

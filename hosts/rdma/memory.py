@@ -6,11 +6,11 @@ the right key, stay inside the bounds, and come by a QP of the same protection d
 
 from __future__ import annotations
 
-import random
 from enum import IntFlag
 from typing import Any, Final, NamedTuple
 
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.packets.wire import Syndrome
 
 _VA_ALIGN: Final = 1 << 20
@@ -55,7 +55,7 @@ class Refusal(NamedTuple):
 class MemoryTable:
     """All regions and protection domains of one host."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: Secrets) -> None:
         self._rng = rng
         self._regions: dict[int, MemoryRegion] = {}
         self._pds: dict[int, int] = {}  # handle -> objects that use it

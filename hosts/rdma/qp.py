@@ -101,6 +101,8 @@ class SendHalf(Generic[M, Q]):
 class ReceiveHalf:
     """What a QP receives."""
 
+    __slots__ = ("first_psn", "last_placed", "max_gap", "msn", "receives")
+
     def __init__(self) -> None:
         self.first_psn = 0
         self.msn = 0  # messages received completely, in order

@@ -7,13 +7,13 @@ with their errno.
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from mrclab.hosts.nic.seam import Transport
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.memory import Access, MemoryRegion, MemoryTable
 from mrclab.hosts.rdma.timers import Timers
 from mrclab.topo.nodeconfig import NodeConfig
@@ -25,6 +25,7 @@ MAX_RECV_WR: Final = 4096
 MAX_CQE: Final = 1 << 20
 FIRST_QPN: Final = 0x100
 _DEFAULT_CQE: Final = 8192
+_MOST_EVENTS: Final = 1024  # that wait to be asked for; the oldest are forgotten
 
 Cq = TypeVar("Cq", bound=CompletionQueue)
 
@@ -43,7 +44,7 @@ class Resources(Transport):
         config: NodeConfig,
         rng: random.Random,
         log: Callable[[dict[str, Any]], None],
-        secrets: random.Random | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
         self.config = config
         self.rng = rng
@@ -54,7 +55,7 @@ class Resources(Transport):
         self.secrets = secrets or rng  # of keys and first PSNs: who guesses them can write to memory or end a QP
         self.memory = MemoryTable(self.secrets)
         self._cqs: dict[int, CompletionQueue] = {}
-        self._events: deque[dict[str, Any]] = deque(maxlen=1024)
+        self._events: list[dict[str, Any]] = []
         self.on_async: Callable[[dict[str, Any]], None] | None = None  # told of each asynchronous event as it happens
         self._next_cq = 1
         self.default_pd = self.memory.alloc_pd()
@@ -64,6 +65,8 @@ class Resources(Transport):
 
     def async_event(self, event: dict[str, Any]) -> None:
         """Keep an event for poll_async and log it."""
+        if len(self._events) >= _MOST_EVENTS:
+            del self._events[0]
         self._events.append(event)
         self.log({"kind": "async", **event})
         if self.on_async is not None:
@@ -71,8 +74,7 @@ class Resources(Transport):
 
     def poll_async(self) -> list[dict[str, Any]]:
         """Take all asynchronous events so far."""
-        events = list(self._events)
-        self._events.clear()
+        events, self._events = self._events, []
         return events
 
     # --- protection domains, memory ---------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.memory import MemoryRegion
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.rdma.qp import AnyQueuePair
@@ -45,7 +46,7 @@ class Verbs(Resources, Generic[Qp]):
         config: NodeConfig,
         rng: random.Random,
         log: Callable[[dict[str, Any]], None],
-        secrets: random.Random | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
         super().__init__(config, rng, log, secrets)
         self.qps: dict[int, Qp] = {}

@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from mrclab.hosts.rdma.errors import DiscardError
+from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.roce.codec import WIRE, RoceCodec
@@ -31,7 +32,7 @@ class RoceEndpoint(RoceVerbs):
         config: NodeConfig,
         rng: random.Random,
         log: Callable[[dict[str, Any]], None],
-        secrets: random.Random | None = None,
+        secrets: Secrets | None = None,
         codec: RoceCodec = WIRE,
     ) -> None:
         self.codec = codec

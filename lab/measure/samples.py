@@ -5,6 +5,7 @@ left out is as it was.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mrclab.lab.history import History, Record
@@ -16,9 +17,14 @@ QP_COUNTS = frozenset(
 QP_GAUGES = frozenset(("cwnd", "inflight", "rtt", "rate"))
 PATH_COUNTS = ("sent_packets", "acked_packets", "lost_packets", "marked_packets")
 
+_Row = tuple[float, float, tuple[Any, ...], str]
+"""Of an EV: the time, that of the sample before, the counts as far as they were told, and the state."""
+
 
 class QpSeries:
     """One QP of one host."""
+
+    __slots__ = ("counts", "gaps", "gauges")
 
     def __init__(self) -> None:
         self.counts: dict[str, CountSeries] = {}
@@ -45,6 +51,8 @@ class QpSeries:
 class PathSeries:
     """One EV of one QP."""
 
+    __slots__ = ("counts", "path", "states")
+
     def __init__(self, plane: int, uplink: int) -> None:
         self.path = (plane, uplink)
         self.counts: dict[str, CountSeries] = {}
@@ -54,14 +62,44 @@ class PathSeries:
         """A count over time; an empty one where the path never had it."""
         return self.counts.get(name, _NOTHING)
 
-    def read(self, t: float, before: float, row: dict[str, Any]) -> None:
+    def read(self, row: _Row) -> None:
         """Take a row of a sample."""
-        for name in PATH_COUNTS:
-            if value := row.get(name):
+        t, before, counts, state = row
+        for name, value in zip(PATH_COUNTS, counts, strict=True):
+            if value:
                 _grow(self.counts, name, t, before, value)
-        state = row.get("state", "")
         if state and (not self.states or self.states[-1][1] != state):
             self.states.append((t, state))
+
+
+class PathTable(Mapping[tuple[str, int, int], PathSeries]):
+    """The series of all EVs by host, QP and EV, each made when it is asked for: a large fabric has millions of them."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, int, int], tuple[tuple[int, int], list[_Row]]] = {}  # with the path
+        self._counts: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # each as the one object for all rows
+
+    def add(self, host: str, t: float, before: float, row: dict[str, Any]) -> None:
+        """Take a row of a sample; `before` is the time of the host's sample before this one."""
+        key = host, row["qp"], row["ev"]
+        found = self._rows.get(key)
+        if found is None:
+            found = self._rows[key] = (row["plane"], row["uplink"]), []
+        counts = tuple([row.get(name) for name in PATH_COUNTS])
+        found[1].append((t, before, self._counts.setdefault(counts, counts), row.get("state", "")))
+
+    def __getitem__(self, key: tuple[str, int, int]) -> PathSeries:
+        path, rows = self._rows[key]
+        made = PathSeries(*path)
+        for row in rows:
+            made.read(row)
+        return made
+
+    def __iter__(self) -> Iterator[tuple[str, int, int]]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 class Samples:
@@ -69,7 +107,7 @@ class Samples:
 
     def __init__(self, history: History) -> None:
         self.qps: dict[tuple[str, int], QpSeries] = defaultdict(QpSeries)
-        self.paths: dict[tuple[str, int, int], PathSeries] = {}  # host, QP, EV
+        self.paths = PathTable()
         self.placed: dict[tuple[str, int], CountSeries] = defaultdict(CountSeries)  # host, plane
         self.socket_drops: dict[str, int] = {}  # by NIC port
         self.late: list[tuple[float, str, float]] = []  # seconds, host, time
@@ -78,24 +116,20 @@ class Samples:
             self._read(record)
 
     def _read(self, record: Record) -> None:
-        host, t = record.node, record.t
+        host, t, data = record.node, record.t, record.data
         taken = self.times[host]
         before = taken[-1] if taken else t
         taken.append(t)
-        for row in record.get("qps", ()):
+        for row in data.get("qps", ()):
             self.qps[host, row["qp"]].read(t, before, row)
-        for row in record.get("paths", ()):
-            key = host, row["qp"], row["ev"]
-            series = self.paths.get(key)
-            if series is None:
-                series = self.paths[key] = PathSeries(row["plane"], row["uplink"])
-            series.read(t, before, row)
-        for row in record.get("ports", ()):
+        for row in data.get("paths", ()):
+            self.paths.add(host, t, before, row)
+        for row in data.get("ports", ()):
             self.placed[host, row["port"]].add(t, row.get("placed_bytes", 0))
             if dropped := row.get("socket_drops", 0):
                 name = f"{host}-p{row['port']}"
                 self.socket_drops[name] = max(self.socket_drops.get(name, 0), int(dropped))
-        late = max(float(record.get("late", 0)), float(record.get("receive_late", 0)))
+        late = max(float(data.get("late", 0)), float(data.get("receive_late", 0)))
         self.late.append((late, host, t))
 
 

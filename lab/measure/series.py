@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 
-@dataclass
+@dataclass(slots=True)
 class CountSeries:
     """A count that only grows, known at some times; between two of them it is taken to grow evenly."""
 
@@ -68,7 +68,7 @@ class CountSeries:
         return self.grew(begin, end) / (end - begin) if end > begin else 0.0
 
 
-@dataclass
+@dataclass(slots=True)
 class Gauge:
     """A number that goes up and down, known at some times."""
 

@@ -167,7 +167,11 @@ class VirtualWorld:
     def collect(self, directory: Path) -> None:
         """Write what it was made of and what happened; `facts` then has the digest of the history."""
         self._sim.collect(directory)
-        self._digest = hashlib.sha256((directory / "history.jsonl").read_bytes()).hexdigest()
+        digest = hashlib.sha256()
+        with (directory / "history.jsonl").open("rb") as file:
+            while part := file.read(1 << 20):
+                digest.update(part)
+        self._digest = digest.hexdigest()
 
     def snapshot(self, directory: Path) -> None:
         """Write what it is made of and what has happened, and go on."""

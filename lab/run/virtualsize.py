@@ -6,6 +6,7 @@ that packets cross. Bytes per object were measured with tracemalloc (docs/result
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,16 +14,21 @@ from typing import TYPE_CHECKING
 from mrclab.controller import nodefiles
 from mrclab.lab.errors import Refused
 from mrclab.lab.run import size
+from mrclab.sim.fleet import MOST_TOLD
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
+    from mrclab.lab.scenario.traffic import Flow, TrafficBase
 
 _BASE = 150 << 20  # the interpreter, with all that is imported
-_HOST, _HOST_PLANE = 16_500, 2_800  # with the NIC's port and the cable in each plane
-_QP, _QP_PLANE, _EV = 18_000, 1_000, 1_070  # a QP that has sent
+_HOST, _HOST_PLANE = 12_000, 3_400  # with the NIC's port and the cable in each plane
+_QP, _QP_PLANE = 5_500, 150  # before it sends or receives
+_SENT, _RECEIVED, _CONTROL_PATH = 5_000, 3_000, 700  # what comes with that: ring, completions, what samples told
+_EV, _EV_USED = 550, 700  # of a QP that sends: each that is made, and what comes with its first packet
 _PORT, _CABLE = 530, 440  # of a switch; between switches
 _SWITCH, _SWITCH_PORT = 3_000, 16  # with the counters of a port that nothing left by
-_HISTORY = 9_000  # of a host that takes part: its records, as text
+_HISTORY = 1_000  # of a host that takes part: its records, packed
+_SAMPLE_PLANE, _SAMPLES = 420, 30  # of a host in a fabric that keeps samples: a port's row, and how many there are
 _PROBE = 450  # that Clustermapper remembers of one path
 _CYCLES = 25  # of its probes, in which hosts that probe by turns come to ever more paths
 _ROOM = 0.9  # of what is free: the rest is for everybody else
@@ -58,18 +64,33 @@ def need(loaded: Loaded) -> VirtualNeed:
     down = spec.planes * min(len(fabric.hosts), max(hosts, 1))
     ports = min(crossed, 2 * above + down)
     memory = _BASE + hosts * (_HOST + _HOST_PLANE * spec.planes + _HISTORY) + probes * _PROBE + content
-    memory += qps * (_QP + _QP_PLANE * spec.planes + _EV * _evs(loaded))
+    memory += of_samples(loaded, hosts)
+    memory += qps * (_QP + _QP_PLANE * spec.planes) + of_traffic(loaded, flows)
     memory += ports * _PORT + min(above, crossed) * _CABLE
     memory += min(len(fabric.switches), crossed) * (_SWITCH + _SWITCH_PORT * (spec.hosts_per_t0 + spec.t1s))
     return VirtualNeed(hosts, qps, ports, memory)
 
 
-def _evs(loaded: Loaded) -> int:
-    """EVs that a QP makes: all of a small set, of few among many paths those that its packets use."""
+def of_samples(loaded: Loaded, hosts: int) -> int:
+    """Bytes of the samples that hosts keep for who asks for them; those of a large fabric keep none."""
+    fabric = loaded.fabric
+    return hosts * _SAMPLES * _SAMPLE_PLANE * fabric.planes if len(fabric.links) <= MOST_TOLD else 0
+
+
+def of_traffic(loaded: Loaded, flows: Sequence[tuple[TrafficBase, Sequence[Flow]]]) -> int:
+    """Bytes that come with the first packets of QPs: EVs and paths of who sends, paths of answers."""
     spec = loaded.fabric.spec
     profile = loaded.scenario.transport.profile(nodefiles.default_profile(loaded.fabric))
     every = spec.planes * min(profile.ev_count, spec.t1s)
-    return every if 2 * profile.ev_count > spec.t1s else min(every, 2 * spec.planes)
+    on_demand = 2 * profile.ev_count <= spec.t1s
+    memory = 0
+    for entry, found in flows:
+        qps = entry.qps or loaded.scenario.transport.qps
+        for flow in found:
+            used = min(every, max(spec.planes, -(-(flow.size or 1 << 40) // spec.path_mtu // qps)))
+            evs = (used if on_demand else every) * _EV + used * _EV_USED
+            memory += qps * (_SENT + _RECEIVED + spec.planes * _CONTROL_PATH + evs)
+    return memory
 
 
 def _content(loaded: Loaded, entry: object) -> int:

@@ -59,6 +59,16 @@ def test_histories_of_several_processes_merge_by_time(tmp_path):
     assert history.load(tmp_path / "all.json").records == merged.records
 
 
+def test_samples_are_read_as_they_were_written_and_a_torn_one_is_passed_over(tmp_path):
+    rows = [{"t": 0.5 * n, "node": "h1", "kind": "sample", "qps": [{"qp": n}], "late": 0.0} for n in range(1200)]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "h1.jsonl").write_text(text + json.dumps(rows[0])[:-3], encoding="utf-8")
+    found = list(history.load(tmp_path).of("sample"))
+    assert [(r.t, r.node, r["qps"], r.data) for r in found] == [
+        (row["t"], "h1", row["qps"], {"qps": row["qps"], "late": 0.0}) for row in rows
+    ]
+
+
 def test_a_line_cut_off_by_a_kill_is_passed_over(tmp_path):
     (tmp_path / "h1.jsonl").write_text('{"t": 1, "node": "h1", "kind": "a", "x": 5}\n{"t": 2, "node": "h1", "ki')
     assert [(r.kind, r["x"]) for r in history.load(tmp_path).records] == [("a", 5)]

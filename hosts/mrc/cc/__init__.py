@@ -5,6 +5,7 @@ The names of the profiles follow the OCP headers ("uet-1.0-nscc"); "none" leaves
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ class PathFacts:
     drop_threshold: int = 0  # packets queued at which a port drops
     plane_bdp_packets: float = 1.0  # BDP of one plane in packets
     longest_rtt: float = 0.0  # seconds, idle, to the farthest host; 0: this path is as long as any
+
+
+path_facts: Final = functools.lru_cache(256)(PathFacts)
+"""The same, as the one object for all ways that are alike."""
 
 
 class CongestionController:

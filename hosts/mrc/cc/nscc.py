@@ -10,6 +10,7 @@ functions below are the algorithm and look at nothing else. `Nscc` puts them beh
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
@@ -59,7 +60,7 @@ _LIMITS: Final = {
 }
 
 
-@dataclass
+@dataclass(slots=True)
 class NsccState:
     """What one controller remembers. `cwnd` and `inflight` in bytes."""
 
@@ -83,6 +84,15 @@ class NsccState:
 
 def parameters(facts: PathFacts, **config: Any) -> NsccParameters:
     """The defaults for a path, with `config` over them; EINVAL for a field that does not exist."""
+    return _parameters(facts, config) if config else _defaults(facts)
+
+
+@functools.lru_cache(256)
+def _defaults(facts: PathFacts) -> NsccParameters:
+    return _parameters(facts, {})
+
+
+def _parameters(facts: PathFacts, config: dict[str, Any]) -> NsccParameters:
     for name, value in config.items():
         _check(name, value)
     base_rtt = config.get("base_rtt", facts.longest_rtt or facts.base_rtt)

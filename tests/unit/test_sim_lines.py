@@ -1,0 +1,38 @@
+"""The history of a run in virtual time, packed while it grows."""
+
+from mrclab.sim.lines import Lines
+
+
+def written(count):
+    lines = Lines()
+    for number in range(count):
+        lines.append(number // 3 if number % 7 else 0.0, f'{{"n":{number},"text":"é"}}')
+    return lines, [f'{{"n":{number},"text":"é"}}' for number in range(count)]
+
+
+def test_lines_come_back_as_they_were_however_many_there_are():
+    for count in (0, 1, 511, 512, 513, 2000):
+        lines, wanted = written(count)
+        assert lines.since(0) == wanted
+        assert lines.since(max(0, count - 3)) == wanted[-3:]
+        assert len(lines) == count
+
+
+def test_lines_of_one_time_stay_in_the_order_of_writing():
+    lines, wanted = written(2000)
+    times = [number // 3 if number % 7 else 0.0 for number in range(2000)]
+    assert list(lines.by_time()) == [line for _, line in sorted(zip(times, wanted, strict=True), key=lambda x: x[0])]
+
+
+def test_lines_that_are_much_alike_take_a_fraction_of_their_length():
+    lines = Lines()
+    for number in range(4096):
+        lines.append(number, f'{{"t":{number},"node":"h{number}","kind":"sample","qps":[],"paths":[],"ports":[]}}')
+    assert sum(map(len, lines._blocks)) < sum(map(len, lines.since(0))) / 4
+
+
+def test_what_is_forgotten_is_gone_and_new_lines_begin_anew():
+    lines, _ = written(600)
+    lines.clear()
+    lines.append(1.0, "x")
+    assert lines.since(0) == ["x"]
