@@ -1,5 +1,7 @@
 """What can go wrong for a person at the command line; every text is one sentence with the remedy."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mrclab.topo.errors import MachineTooSlow, TopoError
@@ -21,6 +23,10 @@ class ScenarioError(LabError):
     def __init__(self, mistakes: list[str]) -> None:
         super().__init__("\n".join(mistakes))
         self.mistakes = mistakes
+
+
+class NoRoom(LabError):  # noqa: N818 - the sentence is the error
+    """The place where results go is full."""
 
 
 class Interrupted(LabError):  # noqa: N818 - the sentence is the error
@@ -54,3 +60,13 @@ def no_result(directory: Path, error: Exception) -> str:
         why = f"it has no {Path(error.filename).name}" if there else "there is no such directory"
         return f"{directory} is no result directory of a run that ended: {why}; name one that `mrclab run` printed"
     return f"{directory} is no result directory of a run that ended: {error}; run its scenario again"
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What cannot be written is named: an OSError of a full disk says which, not where."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from mrclab.experiments.campaign import cluster, journal, page, plan, processes
+from mrclab.experiments.campaign import cluster, journal, page, plan, processes, work
 from mrclab.experiments.campaign.plan import CampaignPlan, Job
-from mrclab.lab.command.display import progress
-from mrclab.lab.errors import Interrupted, Refused
+from mrclab.lab.command.display import answer, progress
+from mrclab.lab.errors import Interrupted, Refused, RunError, naming
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
 
@@ -40,6 +41,7 @@ def campaign(
     ] = "",
     out_dir: Annotated[Path, typer.Option("--out", help="where the table and the page go")] = Path("results/campaign"),
     yes: Annotated[bool, typer.Option("--yes", help="do not ask, however many runs")] = False,
+    as_json: answer.AsJson = False,
 ) -> None:
     """Run every seed with every combination of values in virtual time; the same command goes on where it was ended.
 
@@ -56,7 +58,7 @@ def campaign(
         _work(planned, table, workers, ray)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; {len(table.rows)} runs are kept, and the same command goes on") from None
-    raise typer.Exit(_conclude(planned, table))
+    raise typer.Exit(_conclude(planned, table, as_json))
 
 
 def _ask(runs: int) -> None:
@@ -79,6 +81,8 @@ def _work(planned: CampaignPlan, table: journal.Journal, workers: int | None, ra
     with progress.shown(err) as bar, contextlib.closing(rows):
         say = progress.teller(bar)
         for number, (job, row) in enumerate(rows, 1):
+            if row["state"] == work.UNWELL:
+                raise RunError(f"{row['trouble']}; {job.replay} is no row, and the same command goes on with it")
             table.append(row)
             if row["state"] != "held":
                 failed += 1
@@ -92,20 +96,43 @@ def _left(planned: CampaignPlan, done: set[str]) -> Iterator[Job]:
     return (job for job in planned if job.key not in done)
 
 
-def _conclude(planned: CampaignPlan, table: journal.Journal) -> int:
+def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int:
     """Write page and Parquet file, say what there is; returns the exit status."""
+    people = err if as_json else out
     rows = {journal.key_of(row): row for row in table.rows}
     mine = [(rows[job.key], job.replay) for job in planned]
     failing = [(row, replay) for row, replay in mine if row["state"] != "held"]
     written = table.directory / "index.html"
     title = f"{planned.source}: {len(planned)} runs"
     html = page.render(title, [row for row, _ in mine], planned.fields, failing, len(planned))
-    written.write_text(html, encoding="utf-8")
-    for one in page.summaries([row for row, _ in mine], planned.fields):
-        moved = [f"{s.field} {100 * s.explained:.0f} %" for s in one.sensitivity if s.explained is not None]
+    with naming(written):
+        written.write_text(html, encoding="utf-8")
+    states = Counter(row["state"] for row, _ in mine)
+    people.print(f"{len(mine)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}", highlight=False)
+    summaries = page.summaries([row for row, _ in mine], planned.fields)
+    for one in summaries:
+        moved = [_moved(field) for field in one.sensitivity if field.explained is not None]
         because = f"; variance explained by {', '.join(moved)}" if moved else ""
-        out.print(f"{escape(one.name)}: held {one.held} of {one.runs}{because}", highlight=False, soft_wrap=True)
+        people.print(f"{escape(one.name)}: held {one.held} of {one.runs}{because}", highlight=False, soft_wrap=True)
     parquet = journal.write_parquet(table.directory)
-    table_at = parquet or f"{table.directory / journal.ROWS} (Parquet: pip install 'mrclab[campaign]')"
-    out.print(f"Page: {written}\nTable: {table_at}", highlight=False, soft_wrap=True, markup=False)
-    return 1 if failing else 0
+    rows_at = table.directory / journal.ROWS
+    table_at = parquet or f"{rows_at} (Parquet: pip install 'mrclab[campaign]')"
+    people.print(f"Page: {written}\nTable: {table_at}", highlight=False, soft_wrap=True, markup=False)
+    status = 1 if failing else 0
+    if as_json:
+        again = [
+            {key: row[key] for key in ("variant", "values", "seed", "state", "trouble")} | {"replay": replay}
+            for row, replay in failing[: page.SHOWN]
+        ]
+        answer.give(
+            "campaign", status, directory=str(table.directory), page=str(written), rows=str(rows_at),
+            parquet=str(parquet) if parquet else None, runs=len(mine), states=dict(states),
+            expectations=[page.as_json(one) for one in summaries], not_held=again,
+        )  # fmt: skip
+    return status
+
+
+def _moved(field: page.Sensitivity) -> str:
+    """How much a field explains, in words."""
+    assert field.explained is not None
+    return f"{escape(field.field)} {100 * field.explained:.0f} %" + (" (chance)" if field.chance else "")

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.experiments.campaign.plan import CampaignPlan, key
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, naming
 
 ROWS, ABOUT, PARQUET = "runs.jsonl", "campaign.json", "runs.parquet"
 
 Row = dict[str, Any]
+
+_KINDS = {"variant": str, "values": dict, "seed": int, "state": str, "trouble": str, "seconds": float | int}
+_VERDICT = {"ok", "value", "unit", "wanted", "saw"}
 
 
 class Journal:
@@ -29,7 +32,7 @@ class Journal:
         self.rows: list[Row] = []
 
     def open(self, plan: CampaignPlan) -> None:
-        """Read what is there; LabError where it is of another scenario or other fields."""
+        """Read what is there; LabError where it is of another scenario, other fields or other files."""
         self.directory.mkdir(parents=True, exist_ok=True)
         about = {"scenario": plan.source, "digest": plan.digest, "fields": sorted(plan.fields), "files": {**plan.files}}
         path = self.directory / ABOUT
@@ -42,8 +45,11 @@ class Journal:
                     " name another directory with --out"
                 )
             about["files"] = self._files(known.get("files") or {}, plan.files)
+        elif self._path.exists():
+            raise LabError(f"{self.directory} holds a {ROWS} and no {ABOUT}; name another directory with --out")
         part = path.with_suffix(".part")
-        part.write_text(json.dumps(about) + "\n", encoding="utf-8")
+        with naming(path):
+            part.write_text(json.dumps(about) + "\n", encoding="utf-8")
         part.replace(path)
         self._drop_torn_line()
         self.rows = list(read(self.directory))
@@ -63,7 +69,7 @@ class Journal:
 
     def append(self, row: Row) -> None:
         """Add a finished run; it is on the disk when this returns."""
-        with self._path.open("ab") as file:
+        with naming(self._path), self._path.open("ab") as file:
             file.write(json.dumps(row).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -78,19 +84,24 @@ class Journal:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        known = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise LabError(f"{path} is damaged ({error}); name another directory with --out") from None
+    if not isinstance(known, dict) or not {"digest", "fields", "scenario"} <= known.keys():
+        raise LabError(f"{path} is not of a campaign; name another directory with --out")
+    return known
 
 
 def read(directory: Path) -> Iterator[Row]:
     """The rows of a campaign, each run once; LabError where a line is no row."""
     path = directory / ROWS
     seen = set()
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.exists() else (), 1):
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
         try:
             row = json.loads(line)
             name = key_of(row)
+            if not _is_whole(row):
+                raise ValueError
         except (ValueError, KeyError, TypeError):
             raise LabError(
                 f"{path}, line {number} is no row of a campaign; remove it, and its run is done again"
@@ -98,6 +109,14 @@ def read(directory: Path) -> Iterator[Row]:
         if name not in seen:
             seen.add(name)
             yield row
+
+
+def _is_whole(row: Mapping[str, Any]) -> bool:
+    """Whether a row has all that the page and the table need."""
+    verdicts = row["verdicts"].values() if isinstance(row["verdicts"], dict) else [None]
+    return all(isinstance(row[key], kind) for key, kind in _KINDS.items()) and all(
+        isinstance(verdict, dict) and verdict.keys() >= _VERDICT for verdict in verdicts
+    )
 
 
 def key_of(row: Mapping[str, Any]) -> str:
@@ -131,7 +150,8 @@ def write_parquet(directory: Path) -> Path | None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: _column([row.get(name) for row in rows]) for name in names}
     part = directory / f".{PARQUET}.part"
-    parquet.write_table(pyarrow.table(columns), part)
+    with naming(part):
+        parquet.write_table(pyarrow.table(columns), part)
     return part.replace(directory / PARQUET)
 
 

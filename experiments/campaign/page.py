@@ -1,9 +1,10 @@
 """What a campaign's table says: how each expectation came out, and which swept field moves its figure. Pure."""
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from mrclab.experiments.campaign.journal import Row
 from mrclab.lab.measure.intervals import Figure, summary
 
 _BINS = 24
-_SHOWN = 1000  # runs that did not hold; a page of more would be no page
+SHOWN = 1000  # runs that did not hold; a page of more would be no page
 _RESULTS = ("held", "failed")  # states of runs that say something about the network
+ENDED = "came to its end"
+"""What the page has before the expectations where some runs are no result: their figures leave those out."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,13 @@ class Sensitivity:
     """What one field is to one expectation.
 
     `explained`: its share of the variance (η²) of the figure, or where there is none of whether it held; None where
-    that is the same in all runs.
+    that is the same in all runs, or where only one of its values has some. `chance`: no more than a field without
+    influence may have.
     """
 
     field: str
     explained: float | None
+    chance: bool
     groups: Sequence[ValueGroup]
 
     @property
@@ -63,21 +68,41 @@ class Summary:
     sensitivity: Sequence[Sensitivity]
 
 
+@dataclass(frozen=True)
+class _Swept:
+    """A field, its value in a row, and all of them in the order in which they were given."""
+
+    field: str
+    of: Callable[[Row], str]
+    values: Sequence[str]
+
+
 def summaries(rows: Sequence[Row], fields: Sequence[str]) -> list[Summary]:
-    """All expectations over all runs that are a result, in the order in which they stand in the scenario."""
-    rows = [row for row in rows if row["state"] in _RESULTS]
-    names = list(dict.fromkeys(name for row in rows for name in row["verdicts"]))
+    """All expectations over all runs that are a result, in the order in which they stand in the scenario.
+
+    Before them whether runs came to their end, where some did not.
+    """
+    results = [row for row in rows if row["state"] in _RESULTS]
+    names = list(dict.fromkeys(name for row in results for name in row["verdicts"]))
     ways: list[tuple[str, Callable[[Row], str]]] = [("variant", lambda row: str(row["variant"]))]
     ways += [(field, _value_of(field)) for field in fields]
-    swept = [(field, of) for field, of in ways if len({of(row) for row in rows}) > 1]
-    return [_summary(name, [row for row in rows if name in row["verdicts"]], swept) for name in names]
+    every = [_Swept(field, of, list(dict.fromkeys(map(of, rows)))) for field, of in ways]
+    swept = [one for one in every if len(one.values) > 1]
+    made = [_summary(name, [row for row in results if name in row["verdicts"]], swept) for name in names]
+    return made if len(results) == len(rows) else [_summary(ENDED, [_as_ended(row) for row in rows], swept), *made]
+
+
+def _as_ended(row: Row) -> Row:
+    """A row whose one verdict is whether its run is a result."""
+    verdict = {"ok": row["state"] in _RESULTS, "value": None, "unit": "", "wanted": "a run is a result, whatever it is"}
+    return {**row, "verdicts": {ENDED: verdict}}
 
 
 def _value_of(field: str) -> Callable[[Row], str]:
     return lambda row: str(row["values"].get(field))
 
 
-def _summary(name: str, rows: Sequence[Row], swept: Iterable[tuple[str, Callable[[Row], str]]]) -> Summary:
+def _summary(name: str, rows: Sequence[Row], swept: Iterable[_Swept]) -> Summary:
     verdicts = [row["verdicts"][name] for row in rows]
     values = _values(name, rows)
     cuts = statistics.quantiles(values, n=20, method="inclusive") if len(values) > 1 else []
@@ -91,7 +116,7 @@ def _summary(name: str, rows: Sequence[Row], swept: Iterable[tuple[str, Callable
         cuts[0] if cuts else None,
         cuts[-1] if cuts else None,
         _histogram(values, values),
-        [_sensitivity(name, rows, values, field, of) for field, of in swept],
+        [_sensitivity(name, rows, values, one) for one in swept],
     )
 
 
@@ -110,31 +135,64 @@ def _histogram(values: Sequence[float], whole: Sequence[float]) -> list[int]:
     return bars
 
 
-def _sensitivity(
-    name: str, rows: Sequence[Row], whole: Sequence[float], field: str, of: Callable[[Row], str]
-) -> Sensitivity:
+def _sensitivity(name: str, rows: Sequence[Row], whole: Sequence[float], swept: _Swept) -> Sensitivity:
     parts: Mapping[str, list[Row]] = defaultdict(list)
     for row in rows:
-        parts[of(row)].append(row)
+        parts[swept.of(row)].append(row)
     groups, measured = [], []
-    for value, members in parts.items():
+    for value in filter(parts.__contains__, swept.values):
+        members = parts[value]
         figures, held = _values(name, members), [float(row["verdicts"][name]["ok"]) for row in members]
         measured.append(figures if whole else held)
         shown = summary(figures) if figures else None
         groups.append(ValueGroup(value, int(sum(held)), len(members), shown, _histogram(figures, whole)))
-    return Sensitivity(field, explained(measured), groups)
+    share = explained(measured)
+    chance = share is not None and by_chance(share, len(parts), sum(map(len, measured)))
+    return Sensitivity(swept.field, share, chance, groups)
 
 
 def explained(groups: Iterable[Sequence[float]]) -> float | None:
-    """Share of all values' variance that lies between groups, 0…1; None where they do not vary or are too few."""
+    """Share of all values' variance that lies between groups, 0…1; None where they do not vary or one group has all."""
     filled = [group for group in groups if group]
     values = [value for group in filled for value in group]
-    if len(values) < 2:
+    if len(filled) < 2:
         return None
     mean = statistics.fmean(values)
     whole = sum((value - mean) ** 2 for value in values)
     between = sum(len(group) * (statistics.fmean(group) - mean) ** 2 for group in filled)
     return min(1.0, between / whole) if whole else None
+
+
+def by_chance(share: float, groups: int, values: int) -> bool:
+    """Whether 19 of 20 fields without any influence explain less: F by its cube root (Paulson 1942)."""
+    between, within = groups - 1, values - groups
+    if within < 1 or share > 1 - 1e-9:
+        return within < 1
+    root = math.pow(share / (1 - share) * within / between, 1 / 3)
+    low, high = 2 / (9 * between), 2 / (9 * within)
+    return (1 - high) * root - (1 - low) <= 1.645 * math.sqrt(high * root**2 + low)
+
+
+def as_json(one: Summary) -> dict[str, Any]:
+    """A summary for programs: no pictures, and per field and value what held and the figure's place."""
+    fields = [
+        {
+            "field": field.field,
+            "explained": field.explained,
+            "chance": field.chance,
+            "values": [
+                {"value": group.value, "held": group.held, "runs": group.runs, "figure": _figure_json(group.figure)}
+                for group in field.groups
+            ],
+        }
+        for field in one.sensitivity
+    ]
+    told = {"name": one.name, "wanted": one.wanted, "unit": one.unit, "held": one.held, "runs": one.runs}
+    return {**told, "figure": _figure_json(one.figure), "fields": fields}
+
+
+def _figure_json(figure: Figure | None) -> dict[str, Any] | None:
+    return None if figure is None else asdict(figure)
 
 
 def render(title: str, rows: Sequence[Row], fields: Sequence[str], failing: Sequence[tuple[Row, str]], of: int) -> str:
@@ -148,7 +206,8 @@ def render(title: str, rows: Sequence[Row], fields: Sequence[str], failing: Sequ
     seen = {field: {_value_of(field)(row) for row in rows} for field in fields}
     same = {field: next(iter(values)) for field, values in seen.items() if len(values) == 1}
     context: dict[str, Any] = {"title": title, "rows": len(rows), "of": of, "states": dict(states), "same": same}
-    context |= {"summaries": summaries(rows, fields), "failing": failing[:_SHOWN], "failed": len(failing)}
+    context["broken"] = any(state not in _RESULTS for state in states)
+    context |= {"summaries": summaries(rows, fields), "failing": failing[:SHOWN], "failed": len(failing)}
     return env.get_template("campaign.html.j2").render(context)
 
 

@@ -1,5 +1,6 @@
 """A run, and the rows of many: where they are run, a worker that dies costs no row."""
 
+import errno
 import math
 import sys
 import tempfile
@@ -9,13 +10,18 @@ from pathlib import Path
 
 from mrclab.experiments.campaign.journal import Row
 from mrclab.experiments.campaign.plan import Job
-from mrclab.lab.errors import Interrupted, LabError
+from mrclab.lab.errors import Interrupted, LabError, NoRoom
 from mrclab.lab.report import results
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.topo.errors import TopoError
 
 Do = Callable[[Job], Row]
+
+UNWELL = "unwell"
+"""The state of a row that the machine, not the network, kept from being one: it is not kept, and nor does it go on."""
+
+_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 Once = Callable[[Iterable[Job], int], Iterator[tuple[Job, Row | None]]]
 """Workers: does every job, at most so many at a time; gives each with its row, or without one where its worker died."""
@@ -38,6 +44,11 @@ def _ran(job: Job) -> Row:
             outcome = runner.run_scenario(loaded, Path(folder), _unseen, _unheard, report=False)
     except Interrupted:
         raise
+    except OSError as error:
+        row["state"] = UNWELL if error.errno in _MACHINE else "broken"
+        row["trouble"] = f"{error.filename or tempfile.gettempdir()}: {error.strerror or error}"
+    except NoRoom as error:
+        row["state"], row["trouble"] = UNWELL, str(error).replace("--results", "TMPDIR")
     except (LabError, TopoError) as error:
         row["trouble"] = "; ".join(str(error).splitlines())
     except Exception as error:  # whatever it is: the row names the run that replays it

@@ -5,14 +5,15 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from mrclab.experiments.soak.plan import draw
 from mrclab.experiments.soak.run import run_plan
-from mrclab.lab.command.display import progress
+from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Refused
 
@@ -38,6 +39,15 @@ def _results(seeds: Iterable[int], jobs: int) -> Iterator[tuple[int, list[str]]]
         yield from pool.map(judged, seeds, chunksize=4)
 
 
+def _again(seed: int) -> str:
+    return f"mrclab soak --seed {seed}"
+
+
+def _not_held(seed: int, trouble: list[str]) -> list[dict[str, Any]]:
+    """A seed for programs, where it did not hold."""
+    return [{"seed": seed, "trouble": trouble, "replay": _again(seed)}] if trouble else []
+
+
 @app.command()
 def soak(
     seeds: Annotated[int, typer.Option(min=1, help="how many")] = 100,
@@ -45,6 +55,7 @@ def soak(
     seed: Annotated[int | None, typer.Option(min=0, help="this one alone, with what it holds")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="worker processes")] = 1,
     world: World = None,
+    as_json: answer.AsJson = False,
 ) -> None:
     """Random fabrics, traffic and faults in virtual time: nothing may be lost, doubled, misplaced, stuck or left over.
 
@@ -52,25 +63,28 @@ def soak(
     """
     if world == "wire":
         raise Refused("soak needs virtual time: the same seed must give the same run; leave --world out or say sim")
+    people = err if as_json else out
     if seed is not None:
-        _replay(seed)
-        return
-    began, failed = time.monotonic(), 0
+        raise typer.Exit(_replay(seed, people, as_json))
+    began = time.monotonic()
+    failed: list[dict[str, Any]] = []
     with progress.shown(err) as bar:
         for done, (number, trouble) in enumerate(_results(range(first, first + seeds), jobs), 1):
             bar("seeds", done, seeds)
             if trouble:
-                failed += 1
-                out.print(f"seed {number}: {trouble[0]}", soft_wrap=True, highlight=False)
-                out.print(f"  replay it: mrclab soak --seed {number}", soft_wrap=True, highlight=False)
-    seconds = time.monotonic() - began
-    out.print(f"{seeds - failed} of {seeds} seeds held, in {seconds:.0f} s", soft_wrap=True, highlight=False)
-    if failed:
-        raise typer.Exit(1)
+                failed += _not_held(number, trouble)
+                people.print(f"seed {number}: {escape(trouble[0])}", soft_wrap=True, highlight=False)
+                people.print(f"  replay it: {_again(number)}", soft_wrap=True, highlight=False)
+    seconds, status = time.monotonic() - began, 1 if failed else 0
+    held = seeds - len(failed)
+    people.print(f"{held} of {seeds} seeds held, in {seconds:.0f} s", soft_wrap=True, highlight=False)
+    if as_json:
+        answer.give("soak", status, first=first, seeds=seeds, held=held, seconds=round(seconds, 1), not_held=failed)
+    raise typer.Exit(status)
 
 
-def _replay(seed: int) -> None:
-    """One seed in words."""
+def _replay(seed: int, people: Console, as_json: bool) -> int:
+    """One seed in words; returns the exit status."""
     plan = draw(seed)
     spec = plan.fabric.spec
     link = f"{spec.link.rate_pps} packets/s, {spec.link.delay:g} s"
@@ -79,11 +93,12 @@ def _replay(seed: int) -> None:
     lines += [f"  {f.start:9.6f} s  {f.source} to {f.destination}: {f.messages} {f.attributes}" for f in plan.flows]
     lines += [f"  {b.at:9.6f} to {b.until:.6f} s  {b.kind} {b.fields}" for b in plan.blows]
     lines += [f"  {at:9.6f} s  {host} starts anew" for at, host in plan.restarts]
-    for line in lines:
-        out.print(line, soft_wrap=True, highlight=False)
     _, trouble = judged(seed)
-    for line in trouble:
-        out.print(line, soft_wrap=True, highlight=False)
-    if trouble:
-        raise typer.Exit(1)
-    out.print("held")
+    for line in [*lines, *trouble]:
+        people.print(escape(line), soft_wrap=True, highlight=False)
+    if not trouble:
+        people.print("held")
+    status = 1 if trouble else 0
+    if as_json:
+        answer.give("soak", status, first=seed, seeds=1, held=1 - status, plan=lines, not_held=_not_held(seed, trouble))
+    return status

@@ -8,7 +8,9 @@ from rich.console import Console
 
 from mrclab.experiments.survey import page, record
 from mrclab.experiments.survey.command import Survey
+from mrclab.lab.command.display import answer
 from mrclab.lab.command.worldoption import World
+from mrclab.lab.errors import naming
 from mrclab.lab.run import worlds
 
 app = typer.Typer()
@@ -28,18 +30,27 @@ def survey(
     seconds: Annotated[float, typer.Option(min=1, help="end after about so long; the same command goes on")] = 7200.0,
     out: Annotated[Path, typer.Option(help="where the records go, in one folder per target")] = Path("results/survey"),
     write: Annotated[Path | None, typer.Option(help="only write the page of all records so far to this file")] = None,
+    as_json: answer.AsJson = False,
 ) -> None:
     """Try Clustermapper on many seeded faults and say what it found; exit status 3 while a part is left to do."""
     if write is not None:
         surveys = [record.read(folder) for folder in sorted(out.iterdir())] if out.is_dir() else []
-        write.write_text(page.render(surveys, str(write)), encoding="utf-8")
+        with naming(write):
+            write.write_text(page.render(surveys, str(write)), encoding="utf-8")
+        if as_json:
+            answer.give("survey", 0, page=str(write), records=sum(map(len, surveys)))
         return
     where: worlds.WorldName = "sim" if world == "sim" else "wire"
     worlds.check_machine_for(where)
-    work = Survey(out / _name(where, target), seed, singles, doubles, target, context.obj, lambda *_: None, where)
-    if not work.work(seconds, lambda text: err.print(text, markup=False, soft_wrap=True)):
+    folder = out / _name(where, target)
+    work = Survey(folder, seed, singles, doubles, target, context.obj, lambda *_: None, where)
+    done = work.work(seconds, lambda text: err.print(text, markup=False, soft_wrap=True))
+    status = 0 if done else 3
+    if as_json:
+        answer.give("survey", status, done=done, directory=str(folder), **page.as_json(record.read(folder)))
+    if not done:
         err.print("there is more to do; the same command goes on where this one ended")
-        raise typer.Exit(3)
+        raise typer.Exit(status)
 
 
 def _name(world: worlds.WorldName, target: str | None) -> str:

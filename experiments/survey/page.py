@@ -53,6 +53,16 @@ def verdict_shares(records: Iterable[Record]) -> tuple[int, int, int]:
     return total, right, slandered
 
 
+def as_json(records: Sequence[Record]) -> dict[str, Any]:
+    """What the records of one survey come to, for programs."""
+    cases = _of(records, "case")
+    total, right, slandered = verdict_shares(cases)
+    named = sum(bool(case["complete"]) for case in cases)
+    kinds = sorted({str(record["kind"]) for record in records})
+    told = {"cases": len(cases), "named": named, "verdicts": total, "right": right, "healthy_called_down": slandered}
+    return {"records": len(records), "parts": kinds, **told}
+
+
 def _circumstances(surveys: Sequence[Sequence[Record]]) -> str:
     rows = []
     for records in surveys:

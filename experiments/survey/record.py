@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, naming
 
 FILE = "survey.jsonl"
 
@@ -30,7 +30,8 @@ def read(directory: Path) -> list[Record]:
 def append(directory: Path, record: Record) -> None:
     """Add one record."""
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / FILE).open("a", encoding="utf-8") as file:
+    path = directory / FILE
+    with naming(path), path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
 
 

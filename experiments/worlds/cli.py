@@ -9,9 +9,9 @@ from rich.markup import escape
 
 from mrclab.experiments.worlds import page, work
 from mrclab.experiments.worlds.kept import Store
-from mrclab.lab.command.display import progress
+from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.worldoption import World
-from mrclab.lab.errors import ScenarioError
+from mrclab.lab.errors import ScenarioError, naming
 from mrclab.lab.run import suite, worlds
 
 app = typer.Typer()
@@ -37,6 +37,7 @@ def compare_worlds(
     ] = None,
     only_page: Annotated[bool, typer.Option("--only-page", help="run nothing")] = False,
     note: Annotated[str, typer.Option(help="a sentence for the page, such as what else the machine did")] = "",
+    as_json: answer.AsJson = False,
 ) -> None:
     """Run scenarios on the wire and in virtual time, and write one page that holds both side by side.
 
@@ -46,16 +47,21 @@ def compare_worlds(
     runs = work.comparable(suite.load_all(suite.find(words or [])))
     if not runs:
         raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
-    numbers = suite.parse_seeds(seeds)
+    numbers, people = suite.parse_seeds(seeds), err if as_json else out
     store = Store(results_dir)
     if not only_page:
         _work(work.plan(runs, numbers, world), store, target, context.obj)
     made = page.chapters(runs, store, numbers)
     if written:
         command = " ".join(["mrclab worlds", *(words or []), "--seeds", seeds])
-        written.write_text(page.render(made, command, note), encoding="utf-8")
-        out.print(f"Page: {written}", soft_wrap=True, highlight=False, markup=False)
-    raise typer.Exit(_tell(made))
+        with naming(written):
+            written.write_text(page.render(made, command, note), encoding="utf-8")
+        people.print(f"Page: {written}", soft_wrap=True, highlight=False, markup=False)
+    status = _tell(made, people)
+    if as_json:
+        told = [page.as_json(chapter) for chapter in made]
+        answer.give("worlds", status, directory=str(results_dir), page=str(written) if written else None, runs=told)
+    raise typer.Exit(status)
 
 
 def _work(jobs: list[work.WorldsJob], store: Store, target: str | None, run_dir: Path) -> None:
@@ -67,14 +73,14 @@ def _work(jobs: list[work.WorldsJob], store: Store, target: str | None, run_dir:
         work.work(jobs, store, work.runs_into(store.directory, bar, say, target, run_dir), say)
 
 
-def _tell(made: list[page.BothWorlds]) -> int:
+def _tell(made: list[page.BothWorlds], people: Console) -> int:
     """Say what differs; returns the exit status."""
     for chapter in made:
         said = ", ".join(f"{count} {state}" for state, count in sorted(chapter.counts.items())) or "nothing to compare"
         verdict = f"wire {page.verdicts(chapter.wire)}, sim {page.verdicts(chapter.sim)}"
-        out.print(f"{chapter.label}: {verdict}: {said}", soft_wrap=True, highlight=False, markup=False)
+        people.print(f"{chapter.label}: {verdict}: {said}", soft_wrap=True, highlight=False, markup=False)
         for row in chapter.rows:
             if row.state == "beyond":
                 told = f"wire {page.side(row.wire, row)}, sim {page.side(row.sim, row)}"
-                out.print(f"  {row.name}: {told}", soft_wrap=True, highlight=False, markup=False)
+                people.print(f"  {row.name}: {told}", soft_wrap=True, highlight=False, markup=False)
     return 1 if any(chapter.counts["beyond"] for chapter in made) else 0

@@ -3,7 +3,8 @@
 import datetime
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -81,6 +82,25 @@ def render(made: Sequence[BothWorlds], command: str, note: str = "") -> str:
         within=f"{hold.WITHIN:.0%}".replace("%", " %"),
         least_rtts=LEAST_RTTS,
     )
+
+
+def as_json(chapter: BothWorlds) -> dict[str, Any]:
+    """A scenario in both worlds for programs: every figure, with the range of its seeds."""
+    states = {
+        world: dict(Counter(k.state for k in kept)) for world, kept in (("wire", chapter.wire), ("sim", chapter.sim))
+    }
+    rows = [
+        {
+            "figure": row.name,
+            "unit": row.unit,
+            "state": row.state,
+            "because": row.because,
+            "wire": row.wire and asdict(row.wire),
+            "sim": row.sim and asdict(row.sim),
+        }
+        for row in chapter.rows
+    ]
+    return {"run": chapter.label, "states": states, "counts": dict(chapter.counts), "figures": rows}
 
 
 def _figures(runs: Sequence[Kept]) -> hold.Runs:

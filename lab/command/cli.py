@@ -1,6 +1,7 @@
 """The command `mrclab`. Known errors become one sentence on stderr and an exit status; nothing here does any work."""
 
 import dataclasses
+import errno
 import json
 import subprocess
 import sys
@@ -89,6 +90,13 @@ _BENCHMARKS = {
     "verbs": "mrclab.bench.verbs",
     "sim": "mrclab.bench.sim",
 }
+_REMEDIES = (
+    ({errno.ENOSPC, errno.EDQUOT}, "free some space there, and do it again"),
+    ({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}, "name another file or folder"),
+    ({errno.EROFS}, "name a place that can be written"),
+    ({errno.EMFILE, errno.ENFILE}, "allow more open files, as by `ulimit -n 65536`"),
+    ({errno.ENOENT}, "name another place; `mrclab doctor` says which programs this machine lacks"),
+)
 _KNOWN = (LabError, TopoError, SpecError, UnknownName, RpcError)
 
 
@@ -287,13 +295,20 @@ def _say(error: BaseException) -> int:
         text, status = f"{error.filename}: permission denied; run the same command with sudo", 2
     elif isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
-        text, status = f"{place}{error.strerror or error}; `mrclab doctor` looks at this machine", 1
+        text, status = f"{place}{error.strerror or error}; {_remedy(error)}", 1
     elif isinstance(error, KeyboardInterrupt):
         text, status = "interrupted", Interrupted.status
     else:
         text, status = f"a mistake of the lab's own: {type(error).__name__}: {error}; {_kept(error)}", 1
     err.print(f"mrclab: {escape(text)}", soft_wrap=True, highlight=False)
     return status
+
+
+def _remedy(error: OSError) -> str:
+    """What a person can do about an error of the machine's."""
+    return next(
+        (remedy for numbers, remedy in _REMEDIES if error.errno in numbers), "`mrclab doctor` looks at this machine"
+    )
 
 
 def _kept(error: BaseException) -> str:

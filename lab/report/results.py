@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab import history
-from mrclab.lab.errors import LabError, RunError, no_result
+from mrclab.lab.errors import LabError, NoRoom, RunError, no_result
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import junit, page, summary
@@ -72,7 +72,7 @@ def check_parent(parent: Path) -> None:
         ) from None
     if free < _LEAST_ROOM:
         room = f"{there} has room for {free >> 10} KiB, of {_LEAST_ROOM >> 20} MiB at least"
-        raise LabError(f"results cannot go to {parent}: {room}; make room, or see --results")
+        raise NoRoom(f"results cannot go to {parent}: {room}; make room, or see --results")
 
 
 def snapshot(world: World, loaded: Loaded, parent: Path) -> Path:

@@ -1,6 +1,7 @@
 """Campaigns: every combination is run once, whatever dies meanwhile, and the page says which field matters."""
 
 import dataclasses
+import errno
 import gc
 import html
 import json
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 
 from mrclab.experiments.campaign import cli, journal, page, plan, processes, work
 from mrclab.lab.command.cli import app
-from mrclab.lab.errors import LabError, Refused, ScenarioError
+from mrclab.lab.errors import LabError, Refused, RunError, ScenarioError
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.sim.world import SimWorld
@@ -35,6 +36,7 @@ expect:
   - {kind: integrity}
   - {kind: goodput, window: start + 100ms .. start + 300ms, at_least: 50% of line}
 """
+ROW = {"variant": "", "seed": 1, "values": {}, "state": "held", "trouble": "", "seconds": 1.0, "verdicts": {}}
 SWEPT = ["fabric.link.rate_pps=200,400", "fabric.trimming=true,false"]
 
 
@@ -202,6 +204,45 @@ def test_a_directory_of_another_campaign_is_refused(file, tmp_path):
         journal.Journal(tmp_path / "out").open(planned(file))
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("runs.jsonl", b"hi\n", "no campaign.json"),
+        ("campaign.json", b"hi\n", "damaged"),
+        ("campaign.json", b"[]\n", "is not of a campaign"),
+        ("campaign.json", b"{}\n", "is not of a campaign"),
+    ],
+)
+def test_a_directory_of_something_else_is_refused(file, tmp_path, name, content, said):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_bytes(content)
+    with pytest.raises(LabError, match=f"{said}.*--out"):
+        journal.Journal(tmp_path / "out").open(planned(file))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"\xbe\xff", b"[]", b'{"variant": "", "values": {}, "seed": 1}', json.dumps(dict(ROW, verdicts={"a": 1})).encode(),
+     json.dumps(dict(ROW, values=3)).encode()],
+)  # fmt: skip
+def test_a_line_that_is_no_row_is_named(tmp_path, line):
+    (tmp_path / journal.ROWS).write_bytes(json.dumps(ROW).encode() + b"\n" + line + b"\n")
+    with pytest.raises(LabError, match="line 2 is no row of a campaign"):
+        list(journal.read(tmp_path))
+
+
+def test_a_run_that_the_machine_kept_from_its_end_is_no_row(file, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(runner, "run_scenario", full)
+    monkeypatch.setattr(processes, "rows", lambda left, _: ((job, work.run(job)) for job in left))
+    told = CliRunner().invoke(app, arguments(file, tmp_path / "out"))
+    assert isinstance(told.exception, RunError)
+    assert "No space left on device" in str(told.exception)
+    assert not rows_of(tmp_path / "out")
+
+
 def test_more_seeds_go_into_the_same_table(file, tmp_path):
     assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1")).exit_code == 0
     assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1,2")).exit_code == 0
@@ -245,6 +286,29 @@ def test_the_share_of_variance_that_a_field_explains():
     assert page.explained([[1.0, 3.0], [1.0, 3.0]]) == 0
     assert page.explained([[0.0, 2.0], [2.0, 4.0]]) == pytest.approx(0.5)
     assert page.explained([[2.0, 2.0], [2.0]]) is None
+    assert page.explained([[2.0, 3.0], []]) is None  # nothing to compare with
+
+
+def test_a_field_without_influence_is_told_from_one_with_some():
+    rows = [made_up(seed, rate, seed + 3 * rate) for seed in range(10) for rate in (1, 2)]
+    for row in rows:
+        row["values"]["idle"] = f"{row['seed'] // 2 % 2 + 8}"
+    (one,) = page.summaries(rows, ["rate", "idle"])
+    assert [(field.field, field.chance) for field in one.sensitivity] == [("rate", False), ("idle", True)]
+    shown = page.render("x", rows, ["rate", "idle"], [], 20)
+    assert shown.count("(chance)</span>") == 1
+    f = 2.467  # the 95 % point of F with 4 and 96 degrees of freedom
+    critical = f * 4 / (f * 4 + 96)
+    assert [page.by_chance(share * critical, 5, 101) for share in (0.98, 1.02)] == [True, False]
+    assert not page.by_chance(1.0, 2, 4)
+
+
+def test_runs_without_a_result_stand_before_what_leaves_them_out():
+    rows = [made_up(seed, rate, 1.0 + seed, "broken" if rate == 1 else "held") for seed in range(4) for rate in (1, 2)]
+    ended, limit = page.summaries(rows, ["rate"])
+    assert (ended.name, ended.held, ended.runs) == (page.ENDED, 4, 8)
+    assert [(group.value, group.held) for group in ended.sensitivity[0].groups] == [("1", 0), ("2", 4)]
+    assert (limit.sensitivity[0].explained, len(limit.sensitivity[0].groups)) == (None, 1)
 
 
 def made_up(seed, rate, value, state="held"):
@@ -255,7 +319,7 @@ def made_up(seed, rate, value, state="held"):
 
 def test_distributions_leave_out_runs_that_are_no_result():
     rows = [made_up(seed, rate, rate + seed % 2) for seed in range(10) for rate in (1.0, 2.0)]
-    (one,) = page.summaries([*rows, made_up(99, 1.0, 1000.0, "broken")], ["rate"])
+    _, one = page.summaries([*rows, made_up(99, 1.0, 1000.0, "broken")], ["rate"])
     assert (one.runs, one.held) == (20, 20)
     assert one.figure.most == 3.0
     assert sum(one.bars) == 20

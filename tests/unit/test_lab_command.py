@@ -148,10 +148,29 @@ def test_every_answer_for_programs_has_one_shape(tmp_path, monkeypatch):
     assert sent["bytes"] == file.stat().st_size
 
 
+def test_experiments_answer_programs_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "short.yaml"
+    file.write_text(SHORT.replace("kind: lost, at_most: -1", "kind: completion, traffic: file, at_most: 80ms"))
+    made = answered("campaign", file, "--seeds", "1,2", "--set", "fabric.link.delay=1ms,40ms", "--workers", "1")
+    assert (made["exit"], made["runs"], made["states"]) == (1, 4, {"held": 2, "failed": 2})
+    ((delay,),) = [each["fields"] for each in made["expectations"] if each["name"] == "completion"]
+    assert (delay["chance"], [value["held"] for value in delay["values"]]) == (False, [2, 0])
+    assert [each["values"] for each in made["not_held"]] == [{"fabric.link.delay": "40ms"}] * 2
+    assert len(Path(made["rows"]).read_text(encoding="utf-8").splitlines()) == 4
+    soaked = answered("soak", "--seeds", "1", "--from", "3")
+    assert (soaked["held"], soaked["not_held"]) == (1, [])
+    assert answered("soak", "--seed", "3")["plan"]
+    surveyed = answered("survey", "--world", "sim", "--singles", "1", "--doubles", "0", "--seconds", "1")
+    assert (surveyed["done"], surveyed["exit"], surveyed["cases"]) == (False, 3, 1)
+    assert answered("survey", "--write", "page.md")["records"] == surveyed["records"]
+    file.write_text(file.read_text().replace("world: sim\n", ""))
+    both = answered("worlds", file, "--seeds", "1", "--world", "sim", "--results", "worlds")
+    assert [(each["run"], each["states"]["sim"]) for each in both["runs"]] == [("short", {"held": 1})]
+
+
 def test_every_command_that_tells_something_has_json():
-    without = {  # others' output, a prompt, a page, files; and long experiments, which write tables
-        "bench", "exec", "p4sh", "up", "ui", "capture", "schema", "campaign", "soak", "survey", "worlds",
-    }  # fmt: skip
+    without = {"bench", "exec", "p4sh", "up", "ui", "capture", "schema"}  # others' output, a prompt, a page, files
     commands = typer.main.get_command(cli.app).commands
     lacking = {
         name for name, command in commands.items() if not any("--json" in param.opts for param in command.params)
