@@ -182,7 +182,9 @@ class Instance:
             profile = self.profiles[table.profile] if table.profile is not None else None
             if profile is not None:
                 profile.use_by(table)
-            self.tables[table.name] = RuntimeTable(program, table, profile, clock, seconds)
+            self.tables[table.name] = RuntimeTable(
+                program, table, self.info.tables[table.name], profile, clock, seconds
+            )
         self.packets = {c.name: [0] * c.size for c in program.counters.values() if not c.direct}
         self.bytes = {c.name: [0] * c.size for c in program.counters.values() if not c.direct}
         self.meters = {m.name: MeterArray(m.size, m.packets, clock) for m in program.meters.values() if not m.direct}

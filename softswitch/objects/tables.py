@@ -216,6 +216,7 @@ class RuntimeTable:
         self,
         program: p4.Program,
         table: p4.Table,
+        info: TableInfo,
         profile: RuntimeProfile | None,
         clock: Callable[[], int],
         monotonic: Callable[[], float],
@@ -223,7 +224,7 @@ class RuntimeTable:
         self.program = program
         self.table = table
         self.profile = profile
-        self.info = table_info(program, table)
+        self.info = info
         self._clock = clock
         self._monotonic = monotonic
         self._actions = {program.actions[number].name: program.actions[number] for number in table.action_ids}

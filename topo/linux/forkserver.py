@@ -24,6 +24,8 @@ from types import ModuleType
 from typing import NoReturn
 
 ROOM = 8192  # bytes of a command line that a fork can have
+GAP_BYTES = 60_000  # what the half-empty pages of each size of objects take at most
+LARGEST_OBJECT, OBJECT_STEP = 512, 16  # bytes: what Python puts on pages of one size each (Objects/obmalloc.c)
 MAX_REQUEST = 1 << 16  # bytes
 
 _SYS_CLONE3 = 435  # the same number on every architecture
@@ -124,6 +126,13 @@ def _prepare(wanted: Sequence[str]) -> dict[str, ModuleType]:
     return modules
 
 
+def _gap_fillers() -> list[bytes]:
+    """Objects for the gaps that imports left: what a fork makes lies on pages of its own then, and copies fewer."""
+    least = sys.getsizeof(b"")
+    sizes = range(least // OBJECT_STEP * OBJECT_STEP + OBJECT_STEP, LARGEST_OBJECT + 1, OBJECT_STEP)
+    return [bytes(size - least) for size in sizes for _ in range(GAP_BYTES // size)]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until the lab hangs up; return the exit status."""
     parser = argparse.ArgumentParser(prog="mrclab.topo.linux.forkserver")
@@ -135,6 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.disable()
     modules = _prepare(options.modules)
     gc.collect()
+    _fillers = _gap_fillers()  # they stay as long as this call, in forks too
     gc.freeze()  # a collection in a fork would write to all that is shared
     gc.enable()
     with socket.socket(fileno=options.socket) as requests:
