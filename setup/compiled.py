@@ -108,6 +108,8 @@ def work(target: str, *paths: str) -> None:
     from setuptools import setup  # noqa: PLC0415
 
     made = Path(target)
+    # calls between functions of the one library are direct ones then
+    os.environ["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -fno-semantic-interposition -fvisibility=hidden"
     group = compiled.LIBRARY.removesuffix("__mypyc")
     extensions = mypycify(
         ["--config-file=pyproject.toml", f"--cache-dir={made / 'mypy'}", *paths],

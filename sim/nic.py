@@ -15,6 +15,7 @@ from mrclab.hosts.nic.seam import PortCounters, Taker, Transport, full_size
 from mrclab.sim.cable import Cable, Way
 from mrclab.sim.clock import NEVER, SECOND, Clock, Work, ticks
 from mrclab.sim.frame import LINK_CHECK, SimFrame, of_bytes
+from mrclab.sim.port import takes
 from mrclab.topo.linkcheck import LinkCheckError, answer
 from mrclab.topo.model import mac_bytes
 from mrclab.topo.nodeconfig import NicPortConfig, NodeConfig
@@ -89,7 +90,10 @@ class SimNic:
         self._wire_format = wire_format
         self._set_rate(config)
         self.ports = tuple(SimNicPort(self, port, *cables(port)) for port in config.ports)
-        self._by_number = {port.number: port for port in self.ports}
+        # by number: a place in a list is found sooner than a key
+        self._by_number: list[SimNicPort | None] = [None] * (1 + max([port.number for port in self.ports], default=0))
+        for port in self.ports:
+            self._by_number[port.number] = port
         self._up: tuple[SimNicPort, ...] = ()
         self._soon: list[Callable[[float], None]] = []
         self._taker: Taker | None = None
@@ -100,7 +104,8 @@ class SimNic:
 
     def _set_rate(self, config: NodeConfig) -> None:
         link = config.link
-        self._bytes_per_second = round(link.rate_pps * full_size(config) if link.rate is None else link.rate / 8)
+        bytes_per_second = round(link.rate_pps * full_size(config) if link.rate is None else link.rate / 8)
+        self._bits_per_second = 8 * bytes_per_second
         self._stores = link.rate is not None  # a frame is on its way when its last bit is
 
     def _listener(self, port: SimNicPort) -> Callable[[bool], None]:
@@ -189,7 +194,7 @@ class SimNic:
 
     def inject(self, port: int, frame: seam.Frame) -> None:
         """Send a frame before the next of the transport's, if the port is up."""
-        known = self._by_number.get(port)
+        known = self._by_number[port] if 0 <= port < len(self._by_number) else None
         if known is not None and known.up:
             known.injected.append(frame)
 
@@ -219,6 +224,7 @@ class SimNic:
         if not self._on:
             return
         entry = self._by_number[port]
+        assert entry is not None
         entry.rx_packets += 1
         entry.rx_bytes += frame.size
         now = self._clock.now / SECOND
@@ -280,7 +286,7 @@ class SimNic:
         size = frame.size
         port.tx_packets += 1
         port.tx_bytes += size
-        port.free_at = now + size * SECOND // self._bytes_per_second
+        port.free_at = now + takes(size, self._bits_per_second)
         port.way.enter(frame, port.free_at if self._stores else now)
 
     def is_free(self) -> None:

@@ -16,6 +16,8 @@ from mrclab.sim.clock import NEVER, SECOND
 from mrclab.topo.numbers import Dscp
 
 if TYPE_CHECKING:
+    from mypy_extensions import i64
+
     from mrclab.sim.cable import Way
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
@@ -38,6 +40,13 @@ for _dscp, _class in (
     (Dscp.TRIMMED, TRIMMED), (Dscp.TRIMMED_LASTHOP, TRIMMED_LASTHOP), (Dscp.CONTROL, CONTROL),
 ):  # fmt: skip
     _CLASSES[_dscp] = _class
+
+
+def takes(size: int, bits_per_second: int) -> int:
+    """Ticks that so many bytes take. Machine's own numbers, compiled: a product beyond 2^31 is Python's else."""
+    bits: i64 = size * 8
+    rate: i64 = bits_per_second
+    return bits * SECOND // rate
 
 
 @lru_cache
@@ -103,7 +112,7 @@ class SimSwitchPort:
         else:
             rate = self._bits_per_second
             busy_until = self._last
-            leave = max(now, busy_until) + frame.size * 8 * SECOND // rate if rate else busy_until + self._interval
+            leave = max(now, busy_until) + takes(frame.size, rate) if rate else busy_until + self._interval
             if leave <= now:
                 leave = now
                 self.register = 0
@@ -139,9 +148,9 @@ class SimSwitchPort:
 
         Data that is queued already keeps its time; data that comes later waits longer by what the frame took.
         """
-        takes = frame.size * 8 * SECOND // self._bits_per_second
-        self._control_free = max(now, self._control_free) + takes
-        self._last = max(now, self._last) + takes
+        ticks = takes(frame.size, self._bits_per_second)
+        self._control_free = max(now, self._control_free) + ticks
+        self._last = max(now, self._last) + ticks
         return self._control_free
 
     def send_of_cpu(self, frame: SimFrame) -> None:

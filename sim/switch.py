@@ -29,6 +29,9 @@ REASONS: Final = {
 _hash = hashing.make("crc16")
 _NO_USID: Final = -1
 _GROUP_SHIFT: Final = 64
+_LOW: Final = 0xFF  # of a uSID: the index, up to 255
+_KIND: Final = 13  # the bit that tells the uSIDs of a T0's ports apart: T1s and downlinks
+_ALIKE: Final = 0xDF00  # all other bits
 _FLOW_WIDTHS: Final = (128, 128, 20, 8, 16, 16)
 
 
@@ -42,13 +45,13 @@ class Controlled(Protocol):
 class SimSwitch(CableEnd):
     """One T0 or T1. `ports` are in the model's order, each made when it is first used.
 
-    Routes that the fabric wants are found by arithmetic when a frame first asks for them; `_usids` has those, and
-    `_wrong` what the switch holds in their place: another port's number, or 0 for none.
+    Routes that the fabric wants are found by arithmetic when a frame first asks for them; `_near` has those by a place
+    that the uSID says, and `_wrong` what the switch holds in their place: another port's number, or 0 for none.
     """
 
     __slots__ = (
-        "_earlier", "_fabric", "_home", "_inputs", "_plain", "_usids", "_wrong", "alive", "cpu_in", "cpu_out", "drops",
-        "evs", "frozen", "model", "ports", "unserved", "usid",
+        "_alike", "_earlier", "_fabric", "_home", "_inputs", "_near", "_plain", "_wrong", "alive", "cpu_in", "cpu_out",
+        "drops", "evs", "frozen", "model", "ports", "unserved", "usid",
     )  # fmt: skip
 
     def __init__(self, fabric: Fabric, model: Switch, ports: Made[SimSwitchPort], home: Controlled) -> None:
@@ -62,7 +65,9 @@ class SimSwitch(CableEnd):
         self._inputs: dict[int, Way] = {}  # by number of the port that they lead to
         self._clear_counters()
         self.usid = _NO_USID
-        self._usids: dict[int, SimSwitchPort] = {}
+        self._near: list[SimSwitchPort | None] = []
+        kinds = srv6.UsidType.DOWNLINK if model.tier == "t0" else srv6.UsidType.T0
+        self._alike = srv6.usid(kinds, model.plane, 0) & _ALIKE  # what all uSIDs that `_near` knows have in common
         self._wrong: dict[int, int] = {}
         self._plain: dict[int, tuple[SimSwitchPort, ...]] | None = None
         self.evs: dict[int, list[int]] = {}  # watched EV → packets and bytes that left
@@ -73,7 +78,7 @@ class SimSwitch(CableEnd):
     def provision(self) -> None:
         """Write every entry that the fabric wants."""
         self.usid = self.model.usid
-        self._usids = {}
+        self._near = []
         self._wrong = {}
         self._plain = None
         self.watch(self._home.watched)
@@ -81,7 +86,7 @@ class SimSwitch(CableEnd):
     def erase(self) -> None:
         """Lose every entry."""
         self.usid = _NO_USID
-        self._usids = {}
+        self._near = []
         self._wrong = {}
         self._plain = {}
         self.evs.clear()
@@ -100,7 +105,7 @@ class SimSwitch(CableEnd):
 
     def route(self, usid: int, port: int | None) -> None:
         """Write one uSID route, right or wrong; None removes it."""
-        self._usids.pop(usid, None)
+        self._near = []
         self._wrong[usid] = port or 0
         if port == self._wanted(usid):
             del self._wrong[usid]
@@ -133,7 +138,11 @@ class SimSwitch(CableEnd):
             number = self._wanted(usid)
         if not number:
             return None
-        found = self._usids[usid] = self.ports[number - 1]
+        found = self.ports[number - 1]
+        if usid & _ALIKE == self._alike:
+            place = _place(usid)
+            self._near += [None] * (place + 1 - len(self._near))
+            self._near[place] = found
         return found
 
     def _plain_routes(self) -> dict[int, tuple[SimSwitchPort, ...]]:
@@ -196,9 +205,11 @@ class SimSwitch(CableEnd):
             self.drops[UNKNOWN_USID] += 1
             return
         frame.at = at = at + 1
-        out = self._usids.get(usids[at])
+        usid = usids[at]
+        near, place = self._near, _place(usid)
+        out = near[place] if usid & _ALIKE == self._alike and place < len(near) else None
         if out is None:
-            out = self._find(usids[at])
+            out = self._find(usid)
             if out is None:
                 self.drops[USID_MISS] += 1
                 return
@@ -268,6 +279,11 @@ class SimSwitch(CableEnd):
     def revive(self) -> None:
         """A new process, empty."""
         self.alive = True
+
+
+def _place(usid: int) -> int:
+    """Where a switch finds the port of a uSID of its own plane: downlinks and T1s by turns."""
+    return (usid & _LOW) << 1 | usid >> _KIND & 1
 
 
 def flow_hash(flow: Flow) -> int:

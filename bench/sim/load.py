@@ -100,6 +100,7 @@ def _finish(clock: Clock, endpoints: dict[str, Any], pending: dict[str, int]) ->
 def main() -> None:
     """Say what came of the load that the words name."""
     sys.stdout.write(json.dumps(simulate(SimLoad(**json.loads(sys.argv[1])))) + "\n")
+    gc.freeze()  # the process ends: nobody need look through all that is left for what refers to itself
 
 
 if __name__ == "__main__":

@@ -65,6 +65,8 @@ class MrcEndpoint(MrcVerbs):
             route = srv6.nic_route(port.plane, config.host.downlink).to_bytes(6, "big")
             parser = codec.parser(port.number, route, self._address, verifier)
             self._ports[port.number] = MrcPort(port.number, port.plane, parser, len(self._ports))
+        # by number: a place in a list is found sooner than a key
+        self._by_number: list[MrcPort | None] = [self._ports.get(n) for n in range(1 + max(self._ports, default=0))]
         self.outbox = Outbox(self._ports)
         self._by_plane = {port.plane: port for port in self._ports.values()}
         self._active: list[MrcQueuePair] = []  # in turn; few, as those that only wait are not among them
@@ -79,7 +81,8 @@ class MrcEndpoint(MrcVerbs):
     def receive(self, port: int, frame: Any, now: float) -> None:
         """Take a whole Ethernet frame. No reference to it is kept."""
         self.now = now
-        entry = self._ports[port]
+        entry = self._by_number[port]
+        assert entry is not None
         try:
             packet = entry.parser.parse(frame)
             qp = self.qps.get(packet.dqpn)
@@ -123,8 +126,8 @@ class MrcEndpoint(MrcVerbs):
     def has_work(self, port: int, now: float) -> bool:
         """Whether next_frame for this port may find something: True where only its plane's turn could be in the way."""
         del now
-        entry = self._ports[port]
-        if not entry.up:
+        entry = self._by_number[port]
+        if entry is None or not entry.up:
             return False
         if entry.control:
             return True
@@ -136,8 +139,8 @@ class MrcEndpoint(MrcVerbs):
     def next_frame(self, port: int, now: float) -> Frame | None:
         """The frame that this port should send now, or None."""
         self.now = now
-        entry = self._ports[port]
-        if not entry.up:
+        entry = self._by_number[port]
+        if entry is None or not entry.up:
             return None
         if entry.control:
             return entry.control_frame(now)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from mrclab.hosts.mrc.evs.ev import Ev, EvSet, EvState
+from mrclab.hosts.mrc.evs.ev import Ev, EvSet, EvState, shuffle
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.topo import srv6
 
@@ -285,3 +285,12 @@ def test_a_denial_of_the_last_good_path_tries_a_bad_one_too_and_nothing_where_al
     assert pick(ev_set, 1) == 1
     ev_set.plane_down(1, 2.0, "port")
     assert ev_set.active_count() == 0
+
+
+def test_a_pass_over_the_evs_draws_what_the_generator_s_own_shuffle_draws():
+    for count in range(1, 40):
+        evs, same = list(range(count)), list(range(count))
+        ours, its = random.Random(count), random.Random(count)
+        shuffle(evs, ours)
+        its.shuffle(same)
+        assert (evs, ours.random()) == (same, its.random())

@@ -56,6 +56,19 @@ def test_events_that_bring_more_events_happen_by_time_and_then_as_they_were_aske
     assert (clock.waiting, clock.next_due()) == (0, None)
 
 
+def test_what_was_asked_for_from_afar_comes_before_what_was_asked_for_shortly_before():
+    clock, seen, due = Clock(), [], 1 << 24
+    clock.expect(1e12)  # bins of a few dozen picoseconds
+    clock.at(due, seen.append, "from afar")
+    clock.at(due - 1000, lambda _about: clock.at(due, seen.append, "shortly before"))
+    assert (clock.waiting, clock.next_due()) == (2, due - 1000)
+    clock.run(due - 1)
+    assert (clock.waiting, clock.next_due()) == (2, due)
+    clock.expect(1e6)  # bins anew
+    clock.run(due)
+    assert seen == ["from afar", "shortly before"]
+
+
 def test_the_past_is_refused():
     clock = Clock()
     clock.run(7)
