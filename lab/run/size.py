@@ -14,7 +14,7 @@ from mrclab.lab.errors import Refused
 from mrclab.topo.spec import FabricSpec
 
 _MIB = 1 << 20
-_SWITCH, _AGENT, _SHELL = 27 * _MIB, 28 * _MIB, _MIB // 2  # bytes each
+_SWITCH, _AGENT, _SHELL = 16 * _MIB, 28 * _MIB, _MIB // 2  # bytes each; of a switch some 4 MiB are rings of its ports
 _REST = 200 * _MIB  # the lab's own process, the controller, files of the run
 _PER_CABLE = 40 << 10  # bytes of the kernel's for a cable's interfaces and rules
 _SWITCH_THREADS = 11
