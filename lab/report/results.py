@@ -6,6 +6,7 @@ result.json  series.json  junit.xml         what it amounts to: expectations, nu
 report.html  *.png                          the same for people
 """
 
+import ctypes
 import datetime
 import gc
 import importlib.metadata
@@ -13,6 +14,7 @@ import json
 import os
 import platform
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -148,9 +150,14 @@ def load(directory: Path) -> CollectedRun:
 
 
 def forget() -> None:
-    """Free runs that nobody holds: their parts hold each other, and `load` took them from the collector's sight."""
+    """Free runs that nobody holds: their parts hold each other, and `load` took them from the collector's sight.
+
+    Pages that are free in the midst of the heap go back to the kernel where the C library can do that.
+    """
     gc.unfreeze()
     gc.collect()
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
 
 
 @contextmanager

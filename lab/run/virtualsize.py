@@ -31,6 +31,7 @@ _HISTORY = 1_000  # of a host that takes part: its records, packed
 _SAMPLE_PLANE, _SAMPLES = 420, 30  # of a host in a fabric that keeps samples: a port's row, and how many there are
 _PROBE = 450  # that Clustermapper remembers of one path
 _CYCLES = 25  # of its probes, in which hosts that probe by turns come to ever more paths
+_REPORT, _REPORT_HOST = 170 << 20, 20_000  # judging and pictures, beyond the memory that the world leaves them
 _ROOM = 0.9  # of what is free: the rest is for everybody else
 
 
@@ -63,7 +64,8 @@ def need(loaded: Loaded) -> VirtualNeed:
     above = spec.planes * spec.t0s * spec.t1s
     down = spec.planes * min(len(fabric.hosts), max(hosts, 1))
     ports = min(crossed, 2 * above + down)
-    memory = _BASE + hosts * (_HOST + _HOST_PLANE * spec.planes + _HISTORY) + probes * _PROBE + content
+    memory = _BASE + _REPORT + hosts * _REPORT_HOST + content
+    memory += hosts * (_HOST + _HOST_PLANE * spec.planes + _HISTORY) + probes * _PROBE
     memory += of_samples(loaded, hosts)
     memory += qps * (_QP + _QP_PLANE * spec.planes) + of_traffic(loaded, flows)
     memory += ports * _PORT + min(above, crossed) * _CABLE

@@ -43,7 +43,8 @@ def test_the_estimate_is_within_a_factor_of_two_of_what_hosts_and_qps_take(shape
     later = virtualsize.of_traffic(loaded, [(entry, entry.flows(loaded.fabric, 1))])  # nothing is sent here
     later += virtualsize.of_samples(loaded, wanted.hosts)
     crossing = wanted.ports * virtualsize._PORT + 2 * wanted.hosts * virtualsize._HISTORY
-    reckoned = wanted.memory - virtualsize._BASE - crossing - later
+    report = virtualsize._REPORT + wanted.hosts * virtualsize._REPORT_HOST
+    reckoned = wanted.memory - virtualsize._BASE - report - crossing - later
     assert 0.5 < reckoned / taken < 2
 
 
