@@ -22,17 +22,19 @@ help:
 	@echo "make docs         the documentation as a site in build/site, all links checked"
 	@echo "make p4           compile p4src/ (needs p4c)"
 	@echo "make pictures     make the pictures of the live page in docs/ again (needs Chromium, and playwright in .venv)"
-	@echo "make compiled     compile transport and simulator, which runs them faster (needs a C compiler and Python's headers)"
+	@echo "make setup        only set up; where a C compiler and Python's headers are, compile transport and simulator, which makes them faster"
+	@echo "make compiled     the same, also after it failed; an error where it cannot be"
 	@echo "make test-compiled  the same, and test that a compiled run is the same run"
-	@echo "make setup        only set up; make lock rewrites requirements.lock and requirements-ray.txt"
+	@echo "make lock         rewrite requirements.lock and requirements-ray.txt"
 
 setup: installed
+	@$(BIN)/python setup/compiled.py
 
 installed:
 	@setup/install.sh
 
 compiled: installed
-	@$(BIN)/python setup/compiled.py
+	@$(BIN)/python setup/compiled.py --strict
 
 demo: installed
 	@$(BIN)/mrclab run scenarios/link-failure.yaml $(target_flag) $(ARGS)
@@ -45,13 +47,14 @@ lint: installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+# Compiling beside lint, since that has one core busy only.
+test: installed
+	@$(MAKE) --no-print-directory -j2 lint setup
 	@setup/ray.sh
 	$(BIN)/pytest $(ARGS)
 	@setup/pythons.sh $(PYTHONS)
 
-test-compiled: installed
-	@$(BIN)/python setup/compiled.py --strict
+test-compiled: compiled
 	@$(BIN)/pytest tests/unit/test_compiled.py $(ARGS)
 
 test-pythons: installed
@@ -66,10 +69,10 @@ vm-check:
 paper: installed
 	@$(BIN)/mrclab suite paper --name paper --again 3 $(target_flag) $(ARGS)
 
-paper-scale: installed
+paper-scale: setup
 	@$(BIN)/python -m mrclab.experiments.paperscale $(ARGS)
 
-bench: installed
+bench: setup
 	@$(BIN)/mrclab bench
 
 libmrc:

@@ -1,7 +1,7 @@
-"""The compiled form of transport and simulator: extension modules that `make compiled` made of these very sources.
+"""The compiled form of transport and simulator: extension modules that `make setup` made of these very sources.
 
-A build lies beside the sources, in build/compiled/TAG for one kind of Python; its manifest names the digest of every
-source that it was made of. Where one of them has changed since, or the extension modules do not load, all of the build
+A build lies beside the sources, in build/compiled/TAG for one kind of Python and machine; its manifest names the digest
+of every source that it was made of. Where one of them has changed since, or the library does not load, all of the build
 is left alone and the sources run as they are. So a process has either all modules of the list compiled or none.
 MRCLAB_COMPILED=0 leaves a build alone; MRCLAB_COMPILED=1 refuses to run without.
 """
@@ -12,7 +12,9 @@ import hashlib
 import importlib.util
 import json
 import os
+import shutil
 import sys
+import sysconfig
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
@@ -22,6 +24,8 @@ from typing import NamedTuple
 VARIABLE = "MRCLAB_COMPILED"
 LIBRARY = "mrclab_compiled__mypyc"
 """Module that holds the code of all others."""
+
+MANIFEST = "manifest.json"
 
 _HOME = Path(__file__).parent
 TREE = _HOME.parent
@@ -36,14 +40,19 @@ class State(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a build was made of (file below the tree, SHA-256) and what it made (module, file below the build)."""
+    """What a build was made of (file below the tree, SHA-256) and what it made (module, file below `folder`).
+
+    `size` is the library's in bytes; `trouble` says why there are no modules of these sources.
+    """
 
     sources: dict[str, str]
     modules: dict[str, str]
+    size: int
+    trouble: str = ""
 
 
 def folder(tree: Path = TREE) -> Path:
-    """Where the build for this Python lies."""
+    """Where the builds for this Python lie, and the manifest of the one that counts."""
     return tree / "build" / "compiled" / EXTENSION_SUFFIXES[0].strip(".").split(".")[0]
 
 
@@ -52,23 +61,46 @@ def digest(source: Path) -> str:
     return hashlib.sha256(source.read_bytes()).hexdigest()
 
 
+def read(file: Path) -> Manifest | None:
+    """A manifest, if this is one."""
+    try:
+        return Manifest(**json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def obstacle() -> str:
+    """Why nothing can be compiled here, or nothing."""
+    compiler = str(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if not shutil.which(compiler):
+        return f"there is no C compiler ({compiler}; package gcc)"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        return "the headers of Python are not there (package python3-dev)"
+    if importlib.util.find_spec("mypyc") is None or importlib.util.find_spec("setuptools") is None:
+        return "mypyc and setuptools are not there (pip install 'mrclab[dev]')"
+    return ""
+
+
 class Finder:
     """Finds the modules of a build. Whether it may is looked up once, when the first of them is wanted."""
 
-    def __init__(self, tree: Path = TREE) -> None:
+    def __init__(self, tree: Path = TREE, manifest: Path | None = None) -> None:
         self._tree = tree
-        self._build = folder(tree)
+        self.manifest = manifest or folder(tree) / MANIFEST
         self._state: State | None = None
-        self._modules: dict[str, str] | None = None
+        self._known: Manifest | None = None
+        self._was_read = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The extension module of this name, if there is one and the build counts."""
         del path, target
-        if not name.startswith("mrclab") or name not in (listed := self._listed()) or not self.state().runs:
+        if not name.startswith("mrclab") or (known := self._read()) is None or name not in known.modules:
             return None
-        file = self._build / listed[name]
+        if not self.state().runs:
+            return None
+        file = folder(self._tree) / known.modules[name]
         inside = [str(self._tree.joinpath(*name.split(".")))] if file.stem.startswith("__init__.") else None
         return importlib.util.spec_from_file_location(name, file, submodule_search_locations=inside)
 
@@ -80,38 +112,35 @@ class Finder:
                 raise RuntimeError(f"{VARIABLE} is 1, but what runs is {self._state.text}")
         return self._state
 
-    def _listed(self) -> dict[str, str]:
-        if self._modules is None:
-            manifest = _read(self._build)
-            self._modules = {} if manifest is None else manifest.modules
-        return self._modules
+    def _read(self) -> Manifest | None:
+        """The manifest as it was when it was first asked for: another may take its place meanwhile."""
+        if not self._was_read:
+            self._known, self._was_read = read(self.manifest), True
+        return self._known
 
     def _look(self) -> State:
         if os.environ.get(VARIABLE) == "0":
             return State(False, f"plain Python, as {VARIABLE} is 0")
-        manifest = _read(self._build)
-        if manifest is None:
-            return State(False, "plain Python; `make compiled` makes it faster where a C compiler is")
-        changed = [name for name, known in manifest.sources.items() if not _is(self._tree / name, known)]
+        known = self._read()
+        if known is None:
+            return State(False, "plain Python, as nothing is compiled")
+        changed = [name for name, digest_then in known.sources.items() if not _is(self._tree / name, digest_then)]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            return State(False, f"plain Python, as {changed[0]}{more} changed since `make compiled`")
+            return State(False, f"plain Python, as {changed[0]}{more} changed since `make setup`")
+        if known.trouble:
+            return State(False, f"plain Python, as {known.trouble}")
         try:
-            _load(self._build / manifest.modules.get(LIBRARY, "no library"))
-        except ImportError as error:
-            return State(False, f"plain Python, as the compiled modules do not load ({error}); run `make compiled`")
+            _load(folder(self._tree) / known.modules.get(LIBRARY, "no library"), known.size)
+        except (ImportError, OSError) as error:
+            return State(False, f"plain Python, as the compiled modules do not load ({error})")
         return State(True, "compiled")
 
 
-def _read(build: Path) -> Manifest | None:
-    try:
-        return Manifest(**json.loads((build / "manifest.json").read_bytes()))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _load(library: Path) -> None:
+def _load(library: Path, size: int) -> None:
     """Load what the extension modules refer to by its name."""
+    if library.stat().st_size != size:  # the loader would map what is not there, which ends the process
+        raise ImportError(f"{library.name} is not whole")
     spec = importlib.util.spec_from_file_location(LIBRARY, library)
     if spec is None or spec.loader is None:
         raise ImportError("there is no library")
@@ -133,6 +162,30 @@ _finder = Finder()
 def state() -> State:
     """What runs in this process."""
     return _finder.state()
+
+
+def remedy() -> str:
+    """What makes the compiled form run where it does not, in words."""
+    if os.environ.get(VARIABLE) == "0":
+        return f"unset {VARIABLE}"
+    if not (TREE / "setup" / "compiled.py").is_file():
+        return "what pip installs is plain Python; `make setup` compiles it in a checkout"
+    missing = obstacle()
+    return f"{missing}; `make setup` then compiles it" if missing else "`make setup` compiles it"
+
+
+def runs(sources: dict[str, str]) -> bool:
+    """Whether there is a build of these sources that would run here."""
+    known = read(folder() / MANIFEST)
+    if known is None or known.sources != sources or known.trouble or LIBRARY not in known.modules:
+        return False
+    library = folder() / known.modules[LIBRARY]
+    return library.is_file() and library.stat().st_size == known.size
+
+
+def take(manifest: Path) -> None:
+    """Have the build of another manifest found, before anything was."""
+    _finder.manifest = manifest
 
 
 def offer() -> None:

@@ -1,13 +1,15 @@
-"""Compiles transport and simulator with mypyc into build/compiled: `make compiled`. Quick where nothing changed.
+"""Compiles transport and simulator with mypyc into build/compiled: part of `make setup`. Quick where nothing changed.
 
 Whatever is in the way (no C compiler, no headers of Python, a compiler's error) is one line, and plain Python runs on.
-With `--strict` it is the exit status too.
+With `--strict` it is the exit status too. Every build has a folder of its own, and counts when the manifest names it,
+which happens last: who runs meanwhile keeps what it has.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib.util
+import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -15,7 +17,9 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 TREE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TREE))
@@ -32,7 +36,14 @@ LEFT_OUT = {
 
 LOG = "compile.log"
 
+FLAGS = ("-fvisibility=hidden", "-fno-plt", "-w")
+"""For compilers that know them: calls within the library are direct; what one warns of another does not."""
+
 _RUN = """
+import pathlib
+import sys
+from mrclab import compiled
+compiled.take(pathlib.Path(sys.argv[1]))
 from mrclab.bench.sim import load
 from mrclab.bench.sim.common import SimLoad
 for traffic in ("permutation", "incast"):
@@ -81,25 +92,14 @@ def _imports(path: Path) -> Iterator[Path]:
                         yield file
 
 
-def obstacle() -> str:
-    """Why nothing can be compiled here, or nothing."""
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    if not (shutil.which(compiler) or shutil.which("cc")):
-        return f"there is no C compiler ({compiler})"
-    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
-        return "the headers of Python are not there (python3-dev)"
-    if importlib.util.find_spec("mypyc") is None or importlib.util.find_spec("setuptools") is None:
-        return "mypyc and setuptools are not there (pip install 'mrclab[dev]')"
-    return ""
-
-
-def build(paths: list[Path], target: Path) -> str:
-    """Compile into a folder; returns what went wrong, or nothing."""
-    target.mkdir(parents=True, exist_ok=True)
+def build(paths: list[Path], target: Path, lock: int) -> str:
+    """Compile into a folder; returns what went wrong, or nothing. Whoever still compiles holds the lock."""
+    target.mkdir(parents=True)
     program = [sys.executable, __file__, "--worker", str(target), *(f"mrclab/{path.as_posix()}" for path in paths)]
-    with (target / LOG).open("w", encoding="utf-8") as log:
-        done = subprocess.run(program, cwd=TREE, stdout=log, stderr=subprocess.STDOUT, check=False)
-    return "" if done.returncode == 0 else f"compiling failed; see {target / LOG}"
+    log = target.parent / LOG
+    with log.open("w", encoding="utf-8") as written:
+        done = subprocess.run(program, cwd=TREE, stdout=written, stderr=subprocess.STDOUT, check=False, pass_fds=[lock])
+    return "" if done.returncode == 0 else f"compiling failed; see {log.relative_to(TREE)}"
 
 
 def work(target: str, *paths: str) -> None:
@@ -111,30 +111,63 @@ def work(target: str, *paths: str) -> None:
     # calls between functions of the one library are direct ones then
     os.environ["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -fno-semantic-interposition -fvisibility=hidden"
     group = compiled.LIBRARY.removesuffix("__mypyc")
+    # One C file for each source: gcc takes as long for all in one, and but one of the cores.
     extensions = mypycify(
         ["--config-file=pyproject.toml", f"--cache-dir={made / 'mypy'}", *paths],
-        opt_level="2", debug_level="0", target_dir=str(made / "c"), group_name=group,
+        opt_level="2", debug_level="0", multi_file=True, target_dir=str(made / "c"), group_name=group,
     )  # fmt: skip
-    where = ["--build-lib", str(made / "lib"), "--build-temp", str(made / "o"), "--parallel", "2"]
-    setup(name=group, packages=[], ext_modules=extensions, script_args=["-q", "build_ext", *where])
+    where = ["--build-lib", str(made / "lib"), "--build-temp", str(made / "o")]
+    words = ["-q", "build_ext", *where]
+    setup(name=group, packages=[], ext_modules=extensions, cmdclass={"build_ext": _side_by_side()}, script_args=words)
+    for rest in ("mypy", "c", "o"):
+        shutil.rmtree(made / rest)
 
 
-def manifest(paths: list[Path], target: Path, sources: dict[str, str]) -> None:
-    """Say what the build holds; it counts from now on."""
+def _side_by_side() -> type[Any]:
+    """The command of setuptools that compiles, with all C files of all extensions handed to as many cores as there are.
+
+    Its own `--parallel` does so with extensions, of which one has nearly all the work.
+    """
+    from setuptools.command.build_ext import build_ext  # noqa: PLC0415
+
+    class SideBySide(build_ext):
+        def build_extensions(self) -> None:
+            jobs = [(extension, source) for extension in self.extensions for source in extension.sources]
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                objects = list(pool.map(lambda job: self._object(*job), jobs))
+                list(pool.map(lambda extension: self._link(extension, jobs, objects), self.extensions))
+
+        def _object(self, extension: Any, source: str) -> str:
+            flags = FLAGS if self.compiler.compiler_type == "unix" else ()
+            arguments = [*extension.extra_compile_args, *flags]
+            made = self.compiler.compile(
+                [source], self.build_temp, include_dirs=extension.include_dirs, extra_postargs=arguments
+            )
+            return str(made[0])
+
+        def _link(self, extension: Any, jobs: list[tuple[Any, str]], objects: list[str]) -> None:
+            mine = [made for (whose, _), made in zip(jobs, objects, strict=True) if whose is extension]
+            file = self.get_ext_fullpath(extension.name)
+            self.compiler.link_shared_object(mine, file, export_symbols=self.get_export_symbols(extension))
+
+    return SideBySide
+
+
+def manifest(paths: list[Path], target: Path, sources: dict[str, str]) -> compiled.Manifest:
+    """What the build in this folder holds."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    modules = {compiled.LIBRARY: f"lib/{compiled.LIBRARY}{suffix}"}
+    modules = {compiled.LIBRARY: f"{target.name}/lib/{compiled.LIBRARY}{suffix}"}
     for path in paths:
-        modules[name_of(path)] = f"lib/mrclab/{path.with_suffix('').as_posix()}{suffix}"
-    whole = {"sources": sources, "modules": modules}
-    (target / "manifest.json").write_text(json.dumps(whole, indent=1), encoding="utf-8")
+        modules[name_of(path)] = f"{target.name}/lib/mrclab/{path.with_suffix('').as_posix()}{suffix}"
+    return compiled.Manifest(sources, modules, (target.parent / modules[compiled.LIBRARY]).stat().st_size)
 
 
-def compare() -> str:
-    """Run the same traffic over the build and over the sources; returns what is wrong with the build, or nothing."""
+def compare(known: Path) -> str:
+    """Run the same traffic over this build and over the sources; returns what is wrong with it, or nothing."""
     said = []
     for use in ("0", "1"):
         done = subprocess.run(
-            [sys.executable, "-c", _RUN],
+            [sys.executable, "-c", _RUN, str(known)],
             cwd=TREE, env={**os.environ, compiled.VARIABLE: use}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
@@ -143,33 +176,76 @@ def compare() -> str:
     return "" if said[0] == said[1] else "a run over the build is another than over the sources"
 
 
+def make(paths: list[Path], sources: dict[str, str], home: Path, lock: int) -> str:
+    """Make, try and name a build; returns what is in the way, or nothing. The one before it stays for who runs it."""
+    target = home / hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
+    before = compiled.read(home / compiled.MANIFEST)
+    keep = {Path(name).parts[0] for name in before.modules.values()} if before else set()
+    for folder in home.iterdir():
+        if folder.is_dir() and (folder.name not in keep or folder == target):
+            shutil.rmtree(folder)
+    tried = target / compiled.MANIFEST
+    trouble = build(paths, target, lock)
+    if not trouble:
+        write(tried, manifest(paths, target, sources))
+        trouble = compare(tried)
+    if trouble:
+        shutil.rmtree(target)
+        write(home / compiled.MANIFEST, compiled.Manifest(sources, {}, 0, trouble))
+    else:
+        tried.replace(home / compiled.MANIFEST)
+    return trouble
+
+
+def write(file: Path, what: compiled.Manifest) -> None:
+    """Put a manifest in the place of another, at once."""
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(what._asdict(), indent=1), encoding="utf-8")
+    fresh.replace(file)
+
+
 def main(words: list[str]) -> int:
     """Compile what is not compiled yet."""
     if words[:1] == ["--worker"]:
         work(*words[1:])
         return 0
-    paths, target = chosen(), compiled.folder()
+    strict = "--strict" in words
+    if os.environ.get(compiled.VARIABLE) == "0" and not strict:
+        return 0
+    try:
+        trouble = wanted(strict)
+    except OSError as error:
+        trouble = f"nothing can be compiled into {compiled.folder().relative_to(TREE)} ({error.strerror})"
+    except KeyboardInterrupt:
+        trouble, strict = "compiling was interrupted", True
+    if trouble:
+        sys.stdout.write(f"setup: transport and simulator run as plain Python, as {trouble}\n")
+    return int(bool(trouble) and strict)
+
+
+def wanted(again: bool) -> str:
+    """See to a build of the sources as they are; returns what is in the way. `again`: also after a failure."""
+    paths, home = chosen(), compiled.folder()
     sources = reached(paths)
     sources["setup/compiled.py"] = compiled.digest(Path(__file__))
-    known = target / "manifest.json"
-    if known.exists() and json.loads(known.read_bytes())["sources"] == sources:
-        return 0
-    trouble = obstacle()
-    if not trouble:
-        sys.stdout.write("setup: compiling transport and simulator (a minute or two)\n")
+    if compiled.runs(sources):
+        return ""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        known = compiled.read(home / compiled.MANIFEST)
+        if compiled.runs(sources):  # whoever had the lock made it
+            return ""
+        if trouble := compiled.obstacle():
+            return trouble
+        if known and known.sources == sources and known.trouble and not again:
+            return f"{known.trouble} (`make compiled` tries again)"
+        sys.stdout.write(
+            "setup: compiling transport and simulator, which makes them faster (a minute of CPU time; "
+            f"{compiled.VARIABLE}=0 leaves it out)\n"
+        )
         sys.stdout.flush()
-        fresh = target.with_name(f"{target.name}.new")
-        shutil.rmtree(fresh, ignore_errors=True)
-        trouble = build(paths, fresh)
-    if not trouble:
-        manifest(paths, fresh, sources)
-        shutil.rmtree(target, ignore_errors=True)
-        fresh.rename(target)
-        trouble = compare()
-    if trouble:
-        shutil.rmtree(target, ignore_errors=True)
-        sys.stdout.write(f"setup: transport and simulator run as plain Python, as {trouble}\n")
-    return int(bool(trouble) and "--strict" in words)
+        return make(paths, sources, home, lock.fileno())
 
 
 if __name__ == "__main__":

@@ -96,7 +96,8 @@ def _python() -> MachineCheck:
 
 def _compiled() -> MachineCheck:
     runs, text = compiled.state()
-    return MachineCheck("transport and simulator", runs, text, "none needed: plain Python does the same, slower", False)
+    remedy = "" if runs else f"none needed, as plain Python does the same, slower; {compiled.remedy()}"
+    return MachineCheck("transport and simulator", runs, text, remedy, False)
 
 
 def _root() -> MachineCheck:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,22 +56,27 @@ def built() -> None:
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch) -> Path:
-    """A tree with one source and a build of it whose library does not exist."""
+    """A tree with one source and a build of it whose library is none."""
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
     source = tmp_path / "sim" / "clock.py"
     source.parent.mkdir()
     source.write_text("SECOND = 1\n")
     build = compiled.folder(tmp_path)
     build.mkdir(parents=True)
-    manifest = {"sources": {"sim/clock.py": compiled.digest(source)}, "modules": {"mrclab.sim.clock": "lib/clock.so"}}
-    (build / "manifest.json").write_text(json.dumps(manifest))
+    modules = {"mrclab.sim.clock": "lib/clock.so", compiled.LIBRARY: "library.so"}
+    known = compiled.Manifest({"sim/clock.py": compiled.digest(source)}, modules, len(_GARBAGE))
+    (build / "library.so").write_bytes(_GARBAGE)
+    (build / compiled.MANIFEST).write_text(json.dumps(known._asdict()))
     return tmp_path
+
+
+_GARBAGE = b"\x7fELF of another machine"
 
 
 def test_without_a_build_the_sources_run(tmp_path, monkeypatch):
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
     finder = compiled.Finder(tmp_path)
-    assert finder.state() == (False, "plain Python; `make compiled` makes it faster where a C compiler is")
+    assert finder.state() == (False, "plain Python, as nothing is compiled")
     assert finder.find_spec("mrclab.sim.clock") is None
 
 
@@ -78,18 +84,33 @@ def test_a_build_of_other_sources_is_left_alone(tree):
     (tree / "sim" / "clock.py").write_text("SECOND = 2\n")
     finder = compiled.Finder(tree)
     assert finder.find_spec("mrclab.sim.clock") is None
-    assert finder.state() == (False, "plain Python, as sim/clock.py changed since `make compiled`")
+    assert finder.state() == (False, "plain Python, as sim/clock.py changed since `make setup`")
 
 
 def test_a_build_that_does_not_load_is_left_alone(tree):
     assert "do not load" in compiled.Finder(tree).state().text
-    compiled.folder(tree).joinpath("manifest.json").write_text("half of it")
+    compiled.folder(tree).joinpath("library.so").unlink()
+    assert "do not load" in compiled.Finder(tree).state().text
+    compiled.folder(tree).joinpath(compiled.MANIFEST).write_text("half of it")
     assert compiled.Finder(tree).state() == compiled.Finder(tree.parent).state()
+
+
+def test_half_a_library_is_not_handed_to_the_loader(tree):
+    compiled.folder(tree).joinpath("library.so").write_bytes(_GARBAGE[:-1])
+    text = "plain Python, as the compiled modules do not load (library.so is not whole)"
+    assert compiled.Finder(tree).state() == (False, text)
+
+
+def test_a_build_for_another_python_is_not_looked_at(tree):
+    build = compiled.folder(tree)
+    build.rename(build.with_name("cpython-27m-pdp11"))
+    assert compiled.Finder(tree).state() == (False, "plain Python, as nothing is compiled")
 
 
 def test_the_environment_says_whether_it_may_and_whether_it_must(tree, monkeypatch):
     monkeypatch.setenv(compiled.VARIABLE, "0")
     assert compiled.Finder(tree).state() == (False, "plain Python, as MRCLAB_COMPILED is 0")
+    assert compiled.remedy() == "unset MRCLAB_COMPILED"
     monkeypatch.setenv(compiled.VARIABLE, "1")
     with pytest.raises(RuntimeError, match="MRCLAB_COMPILED is 1, but what runs is plain Python, as"):
         compiled.Finder(tree).state()
@@ -99,6 +120,89 @@ def test_doctor_says_what_runs(monkeypatch):
     monkeypatch.setattr(doctor, "_BUSY_S", 0.0001)
     said = next(check for check in doctor.examine() if check.name == "transport and simulator")
     assert (said.found, said.needed) == (compiled.state().text, False)
+    assert said.remedy.endswith("" if said.ok else compiled.remedy())
+
+
+# --- how one is made --------------------------------------------------------------------------------------------------
+
+_SMALL = {
+    "pyproject.toml": "[tool.mypy]\nstrict = true\n",
+    "hosts/nic/seam.py": '"""What the script wants to be there."""\n\nPORTS = 4\n',
+    "sim/ticks.py": "def twice(ticks: int) -> int:\n    return 2 * ticks\n",
+    "bench/sim/common.py": "def SimLoad(*load): return load\n",
+    "bench/sim/load.py": """
+from mrclab import compiled
+from mrclab.sim import ticks
+
+def simulate(load):
+    return {"packets": ticks.twice(load[0]), "again": compiled.state().runs, "completions": []}
+""",
+}
+
+
+@pytest.fixture
+def small(tmp_path) -> Path:
+    """A tree with two sources to compile, where what is run tells the two forms apart."""
+    for name in ("mrclab/__init__.py", "mrclab/compiled.py", "setup/compiled.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    for name, text in _SMALL.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for folder in ("hosts", "hosts/nic", "sim", "bench", "bench/sim"):
+        (tmp_path / folder / "__init__.py").touch()
+    for folder in ("hosts", "sim", "bench"):
+        (tmp_path / "mrclab" / folder).symlink_to(f"../{folder}")
+    return tmp_path
+
+
+def _make(tree: Path, *words: str, times: int = 1, **environment: str) -> list[tuple[int, list[str]]]:
+    """Status and lines of the script that compiles, started so many times at once."""
+    inherited = {name: value for name, value in os.environ.items() if name not in {compiled.VARIABLE, "CC"}}
+    argv = [sys.executable, "setup/compiled.py", *words]
+    started = [
+        subprocess.Popen(argv, cwd=tree, env={**inherited, **environment}, stdout=subprocess.PIPE, text=True)
+        for _ in range(times)
+    ]
+    said = [process.communicate()[0].splitlines() for process in started]
+    return [(process.returncode, lines) for process, lines in zip(started, said, strict=True)]
+
+
+_PLAIN = "setup: transport and simulator run as plain Python, as"
+
+
+def test_without_a_compiler_setup_goes_on_after_one_line(small):
+    said = [f"{_PLAIN} there is no C compiler (no-such-cc; package gcc)"]
+    assert _make(small, CC="no-such-cc") == [(0, said)]
+    assert _make(small, "--strict", CC="no-such-cc") == [(1, said)]
+    assert _make(small, MRCLAB_COMPILED="0") == [(0, [])]
+
+
+needs_compiler = pytest.mark.skipif(bool(compiled.obstacle()), reason=compiled.obstacle())
+
+
+@needs_compiler
+def test_a_build_that_failed_is_said_in_one_line_and_not_tried_again_by_itself_not_even_by_who_waited(small):
+    log = compiled.folder(small).relative_to(small) / "compile.log"
+    trouble = f"{_PLAIN} compiling failed; see {log}"
+    waited, tried = sorted(_make(small, CC="false", times=2), key=lambda one: len(one[1]))
+    assert (tried[0], tried[1][1:]) == (0, [trouble])
+    assert waited == (0, [f"{trouble} (`make compiled` tries again)"])
+    assert "non-zero exit status 1" in (small / log).read_text()
+    assert not [path for path in compiled.folder(small).iterdir() if path.is_dir()]
+    (small / "sim" / "ticks.py").write_text(_SMALL["sim/ticks.py"] + "\n\nSECOND = 1\n")
+    assert len(_make(small, CC="false")[0][1]) == 2
+
+
+@needs_compiler
+def test_a_build_whose_run_is_another_is_removed_before_anybody_can_have_it(small):
+    trouble = "a run over the build is another than over the sources"
+    ((status, said),) = _make(small)
+    assert (status, said[1:]) == (0, [f"{_PLAIN} {trouble}"])
+    assert compiled.Finder(small).find_spec("mrclab.sim.ticks") is None
+    known = compiled.read(compiled.folder(small) / compiled.MANIFEST)
+    assert (known.modules, known.trouble) == ({}, trouble)
+    assert not [path for path in compiled.folder(small).iterdir() if path.is_dir()]
 
 
 # --- what it does -----------------------------------------------------------------------------------------------------
