@@ -1,6 +1,6 @@
 """What an RPC costs that does nothing: grpc's own server in Python, below which no switch in Python can answer.
 
-``python -m mrclab.bench.switch.rpcfloor SOCKET`` is such a server, scheduled as softswitch is.
+``python -m mrclab.bench.switch.rpcfloor SOCKET`` is such a server, scheduled and set as softswitch is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import grpc
 
 from mrclab.bench.switch.wire import BenchError
+from mrclab.softswitch.p4runtime.messages.lean import EXPERIMENTS
 from mrclab.softswitch.process.realtime import be_realtime
 
 _SERVICE, _METHOD = "bench.Floor", "Nothing"
@@ -28,7 +29,7 @@ def rpc_floor(directory: Path, cpu: int | None, rpcs: int) -> float:
     path = directory / "floor.sock"
     argv = [sys.executable, "-m", "mrclab.bench.switch.rpcfloor", str(path)]
     pin = {cpu} if cpu is not None else os.sched_getaffinity(0)
-    with subprocess.Popen(argv, stdin=subprocess.PIPE) as server:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, env={**os.environ, **dict([EXPERIMENTS])}) as server:
         os.sched_setaffinity(server.pid, pin)
         try:
             with grpc.insecure_channel(f"unix:{path}") as channel:
