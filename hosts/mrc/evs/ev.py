@@ -52,7 +52,7 @@ class ProbeState:
         self.probe_id: int | None = None  # on its way
 
 
-class Paths(Protocol):
+class PathSource(Protocol):
     """Where the paths of EVs come from: what is known of their destination."""
 
     def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
@@ -84,7 +84,7 @@ class Ev:
         "value",
     )
 
-    def __init__(self, paths: Paths, plane: int, uplink: int, tag: int) -> None:
+    def __init__(self, paths: PathSource, plane: int, uplink: int, tag: int) -> None:
         self._paths = paths
         self._path: EvRoute | None = None
         self._api_value: bytes | None = None
