@@ -82,6 +82,7 @@ class SimFabric:
         self._seed = seed
         self._delay = ticks(model.spec.link.delay)
         self._behind_switch = self._delay + ticks(model.spec.latency)
+        self._nic = ticks(model.spec.nic_latency)
         self._cables: dict[int, Cable] = {}
         self._plugs: dict[int, Plug] = {}
         self.switches = SimSwitches(model, self._make_switch)
@@ -104,9 +105,11 @@ class SimFabric:
         for way, (far, port) in zip(made.ways, reversed(self._ends(index)), strict=True):
             way.lead_to(far, port)
         up, down = made.ways
-        down.delay = self._behind_switch
-        if not self.model.is_nic_link(index):
-            up.delay = self._behind_switch
+        if self.model.is_nic_link(index):
+            up.delay += self._nic
+            down.delay = self._behind_switch + self._nic
+        else:
+            up.delay = down.delay = self._behind_switch
         return made
 
     def _ends(self, index: int) -> list[tuple[CableEnd, int]]:

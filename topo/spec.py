@@ -162,6 +162,13 @@ class FabricSpec(_Strict):
         description="seconds that a switch takes for a packet on its way, part of the base RTT; default 300us, which is"
         " what a switch process takes, or 500ns where link.rate is given",
     )
+    nic_latency: Delay = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="seconds that a NIC and the host behind it take for a packet, sending and receiving alike; part of"
+        " the base RTT. Virtual time only",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "FabricSpec":
@@ -202,12 +209,12 @@ class FabricSpec(_Strict):
         return self.switch_latency
 
     def base_rtt(self, links: int) -> float:
-        """Seconds over `links` links and back on an idle fabric.
+        """Seconds over `links` links and back on an idle fabric, what NICs take at both ends included.
 
         At a rate in bits, for a full packet and its SACK, what switches take and what links take for the bytes
         included; else without, since switches and hosts then are processes that take what they take.
         """
-        there_and_back = 2 * links * self.link.delay
+        there_and_back = 2 * links * self.link.delay + 4 * self.nic_latency
         if self.link.rate is None:
             return there_and_back
         bits = 8 * (self.path_mtu + FULL_HEADER_BYTES + SACK_BYTES)

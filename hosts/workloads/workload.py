@@ -21,7 +21,6 @@ from mrclab.hosts.workloads.ring import Ring, chunk
 from mrclab.hosts.workloads.rounds import Rounds
 from mrclab.hosts.workloads.stream import StreamPlan, StreamSender
 
-RING_SLOTS = 4  # chunks that the left neighbour may be ahead, as far as memory goes
 _BATCH = 64  # messages in one record
 Record = dict[str, Any]
 
@@ -57,6 +56,7 @@ class WorkloadSpec(BaseModel):
     iterations: int | None = Field(default=1, ge=1)  # of a collective; None: `duration` ends it
     rank: int = 0
     ranks: int = 1
+    ahead: int = Field(default=4, ge=1)  # of a ring: steps of a host that may be without acknowledgement at once
     seed: str = ""  # of the contents
     counted: bool = False  # of a stream: all flows of the process share their bytes, which nobody digests
 
@@ -104,7 +104,7 @@ class Workload:
         spec, size = self.spec, self.spec.size or 0
         if spec.kind == "ring":
             largest = max(chunk(size, spec.ranks, place)[1] for place in range(spec.ranks))
-            return Slots(RING_SLOTS, largest, split=True)
+            return Slots(spec.ahead, largest, split=True)
         if spec.kind in {"write", "rounds"}:
             return Slots(1, size, split=True, digest=spec.kind == "rounds")
         return Slots(spec.depth, spec.message, split=False, digest=not spec.counted)

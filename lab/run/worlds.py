@@ -128,6 +128,11 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
             yield f"{what} is for virtual time; leave it out, or run it with --world sim"
     if spec.beyond_p4:
         yield f"{loaded.source}: fabric: {spec.beyond_p4}"
+    if spec.nic_latency:
+        yield (
+            f"{loaded.source}: fabric.nic_latency: NICs of the wire are processes that take what they take; leave it"
+            " out, or run it with --world sim"
+        )
     if spec.link.rate_pps > WIRE_MOST_PPS:
         most = WIRE_MOST_PPS * (spec.path_mtu + FULL_HEADER_BYTES) * 8
         yield (

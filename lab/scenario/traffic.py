@@ -360,6 +360,9 @@ class RingAllReduce(_Collective):
     """All hosts reduce buffers of `size` bytes in 2(N−1) steps; each waits for the left neighbour's chunk."""
 
     kind: Literal["ring_all_reduce"]
+    ahead: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=4, description="steps of a host that may be without acknowledgement at once; 1: each waits for its ACK"
+    )
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """One flow per host, to its right neighbour."""
@@ -368,7 +371,7 @@ class RingAllReduce(_Collective):
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """The steps of one rank."""
-        ranks = {"rank": self.hosts.index(host), "ranks": len(self.hosts)}
+        ranks = {"rank": self.hosts.index(host), "ranks": len(self.hosts), "ahead": self.ahead}
         return {**super().workload(fabric, host, qps), "kind": "ring", **ranks}
 
     def sent_by(self, rank: int) -> int:

@@ -254,6 +254,12 @@ def test_the_wire_refuses_a_line_rate_that_it_cannot_carry_and_says_what_it_coul
     worlds.check(scenario.in_world(scenario.loads(slower), "wire"))
 
 
+def test_the_wire_refuses_nics_that_take_a_time_of_the_model_s():
+    slow = TRUE_SPEED.replace("100 Gb/s", "5 Mb/s").replace("600 ns}", "5ms}, nic_latency: 2us")
+    with pytest.raises(ScenarioError, match=r"fabric\.nic_latency: .*leave it out, or run it with --world sim"):
+        worlds.check(scenario.in_world(scenario.loads(slow), "wire"))
+
+
 def test_what_is_due_at_a_time_that_no_float_meets_happens_all_the_same(tmp_path):
     starts = ["0.01", "0.15", "0.16", "0.17", "0.21", "0.22", "0.23", "0.99"]  # (0.017 + 0.15) - 0.017 < 0.15
     traffic = [

@@ -21,6 +21,21 @@ def test_a_transfer_fills_all_planes_and_arrives_whole():
     assert write.stats.retx_packets == 0
 
 
+@pytest.mark.parametrize(("destination", "links"), [("h2", 2), ("h3", 4)])
+@pytest.mark.parametrize("nic_latency", [0.0, 2e-6])
+def test_a_packet_and_its_sack_take_the_base_rtt_what_nics_take_included(destination, links, nic_latency):
+    sim = Sim(link={"rate": "100 Gb/s", "delay": "225ns"}, nic_latency=nic_latency)
+    write = Write(sim, "h1", destination, 4096)
+    while not write.done():
+        sim.run(20e-9)
+    wanted = 2 * (links * 225e-9 + (links - 1) * 500e-9) + 4 * nic_latency + links * 360e-9
+    assert sim.model.spec.base_rtt(links) == pytest.approx(wanted, rel=0.02)
+    assert sim.hosts["h1"].transport.config.template_for(
+        sim.hosts[destination].transport.config.host.address
+    ).base_rtt == (sim.model.spec.base_rtt(links))
+    assert sim.clock.seconds == pytest.approx(wanted, rel=0.02)
+
+
 def test_three_senders_share_a_receivers_port_without_tail_drops():
     sim = Sim()
     writes = [Write(sim, name, "h4", 3 << 20) for name in ("h1", "h2", "h3")]

@@ -200,6 +200,17 @@ def test_ring_steps_wait_for_the_neighbour_s_chunk():
     assert all(len(steps) == 6 for steps in sent.values())
 
 
+def test_a_ring_that_may_not_be_ahead_waits_for_the_ack_of_every_step():
+    hosts = Hosts((1, 2))
+    ranks = {"h1": {"rank": 0}, "h2": {"rank": 1}}
+    spec = {"kind": "ring", "size": 4000, "ranks": 2, "iterations": 3, "ahead": 1}
+    hosts.prepare("r", spec, [("h1", "h2"), ("h2", "h1")], ranks)
+    hosts.run("r")
+    for record in hosts.of("messages"):
+        steps = record["done"]
+        assert all(later[0] >= earlier[1] for earlier, later in itertools.pairwise(steps))
+
+
 def test_all_to_all_rounds_begin_when_everything_came_and_was_acknowledged():
     hosts = Hosts((1, 2, 3))
     flows = [(a, b) for a in hosts.names for b in hosts.names if a != b]
