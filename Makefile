@@ -14,7 +14,7 @@ help:
 	@echo "sudo make test-debian13  set up, demo and unit tests on a bare Debian 13 in a folder (needs mmdebstrap)"
 	@echo "sudo make vm-check  boot the Vagrantfile's machine, emulated, and use the lab in it (half an hour; needs vagrant-libvirt)"
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
-	@echo "make paper-scale  the paper's experiments at its own speed, in virtual time, and curves of what it could not try (a quarter of an hour of one core)"
+	@echo "make paper-scale  the paper's experiments at its own speed, in virtual time, what sets them apart, and curves of what it could not try (some ten minutes of one core after make compiled)"
 	@echo "sudo make drill   kill, stop, fill, remove and flood the parts of a running lab, fifty times (half an hour)"
 	@echo "make lint         ruff and mypy only"
 	@echo "sudo make bench   how fast the parts are on this machine"

@@ -38,6 +38,7 @@ class Appendix:
     rows: Sequence[Sequence[str]]
 
 
+_VARIED, _BEYOND = "What sets E9 and E10 apart from the paper", "What the paper could not try"
 _TOLD = (("agrees", {"pass"}), ("differs", {"fail"}), ("judged", {"pass", "fail"}))
 
 MINIATURE = Book("paper", FILE, "paper.md.j2", "paper.html.j2")
@@ -50,8 +51,13 @@ def book_of(names: Iterable[str]) -> Book | None:
     return next((book for book in (MINIATURE, AT_ITS_SPEED) if {e.scenario for e in load(book.figures)} & wanted), None)
 
 
-def write(directory: Path, *more: Path, appendices: Sequence[Appendix] = ()) -> tuple[Path, list[Chapter]]:
-    """Make the comparison out of suites' directories: a page, and its pictures, in a directory below the first."""
+def write(
+    directory: Path, *more: Path, appendices: Sequence[Appendix] = (), varied: Sequence[Appendix] = ()
+) -> tuple[Path, list[Chapter]]:
+    """Make the comparison out of suites' directories: a page, and its pictures, in a directory below the first.
+
+    `varied` shows why figures differ, `appendices` what the paper could not try.
+    """
     from mrclab.experiments.paper import pictures  # noqa: PLC0415 - Matplotlib takes a second to load and wants a home directory
 
     runs, facts = read_runs(directory)
@@ -71,7 +77,7 @@ def write(directory: Path, *more: Path, appendices: Sequence[Appendix] = ()) -> 
         "seeds": sorted({run.seed for run in runs}),
         "machine": _plain(facts["machine"]),
         "versions": {name: version for name, version in facts["versions"].items() if name != "kernel"},
-        "appendices": appendices,
+        "parts": [(head, parts) for head, parts in ((_VARIED, varied), (_BEYOND, appendices)) if parts],
         **{name: sum(line.state in states for chapter in chapters for line in chapter.lines) for name, states in _TOLD},
     }
     text = _environment(autoescape=False).get_template(book.text).render(**words)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mrclab.experiments.paper import page
-from mrclab.experiments.paperscale import curves, flapping, table
+from mrclab.experiments.paperscale import causes, curves, flapping, table
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -31,9 +31,12 @@ def main(words: Sequence[str] | None = None) -> int:
     sweeps = () if asked.names else curves.SWEEPS
     rows = [curves.run(sweep, directory / "curves", asked.workers, _say) for sweep in sweeps]
     made = [curves.appendix(sweep, mine, place) for sweep, mine in zip(sweeps, rows, strict=True)]
+    varied: list[page.Appendix] = []
     if not asked.names:
         made.append(flapping.appendix(flapping.run(directory, _say), place))
-    written, chapters = page.write(directory, appendices=made)
+        found = causes.run(directory, _say)
+        varied = [causes.appendix(one, found, place) for one in causes.CAUSES]
+    written, chapters = page.write(directory, appendices=made, varied=varied)
     if asked.page:
         shutil.copytree(place, asked.page, dirs_exist_ok=True)
     _say(f"Page: {written}")

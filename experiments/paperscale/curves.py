@@ -109,8 +109,7 @@ SWEEPS = (
         "EV count against detection and memory",
         "One QP of 8 × 100 Gb/s; eight of the 32 T0–T1 links of its first plane lose carrier, which only losses "
         "tell. With more EVs each has its turn more seldom, so that the last dead one is found later, but no "
-        "later than four round trips. Memory is what the transport holds for a QP at one end, measured; a QP that "
-        "may use more than half of the paths makes all of them at once.",
+        "later than four round trips. Memory is what the transport holds for a QP at one end, measured.",
         {"transport.ev_profile.active_per_plane": [4, 8, 12, 16, 24, 32]},
         lambda values: 8.0 * values["transport.ev_profile.active_per_plane"],
         "EVs of the QP, in eight planes",
@@ -151,7 +150,8 @@ SWEEPS = (
         "What Clustermapper adds before a job starts",
         "Some of 128 T0–T1 cables, drawn at random, lose everything with their carrier up; 2 ms later four NICs of 4 × "
         "200 Gb/s start 32 QPs at once (Figure 4). Without a denylist every QP loses a packet on each bad path that "
-        "it tries; with Clustermapper's, bad paths are denied before the first packet.",
+        "it tries; with Clustermapper's, bad paths are denied before the first packet. Where a tenth of the cables and "
+        "more are silent, it blames one to three healthy elements besides.",
         {"faults": [_silent(cables(4, 2, 16)[:n]) for n in (1, 4, 13, 26)], "mapper.deny": [False, "all"]},
         _count("faults"),
         "silent T0–T1 cables, of 128",

@@ -24,7 +24,8 @@ _TOLD = (
 _SAID = (
     "Four NICs of 4 × 100 Gb/s send to another T0 group at 70 % of their rate. From 300 µs to 1.3 ms some of the 96 "
     "T0–T1 links flap, each about every 200 µs for some 80 µs, a million times as often as links do. An EV that failed "
-    "returns after some answered probes, waits the longer for them each time, and so stays out while its link flaps."
+    "returns after some answered probes, waits the longer for them each time, and so stays out while its link flaps: "
+    "goodput does not feel it."
 )
 
 

@@ -1,12 +1,18 @@
-"""What a QP takes of memory with so many EVs, measured: the objects that its host's transport made for it."""
+"""What a QP takes of memory with so many EVs, measured: the objects that its host's transport made for it.
 
+In a process of its own, in which the sources run as they are: what compiled modules take is not told from the rest.
+"""
+
+import os
+import subprocess
+import sys
 import tempfile
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mrclab import compiled
+from mrclab import HOME, compiled
 from mrclab.sim.nic import SimNic
 from mrclab.sim.world import SimWorld
 from mrclab.topo.model import Fabric
@@ -19,15 +25,19 @@ _BYTES = 2 << 20  # that each QP sends: twice as many packets as it can have EVs
 _TRANSPORT = (tracemalloc.Filter(True, "*/hosts/mrc/*"), tracemalloc.Filter(True, "*/hosts/rdma/*"))
 
 
-def of_a_qp(values: Mapping[str, Any]) -> float | None:
-    """KiB of a QP and its EVs at one end, the mean of both ends, once it has used all EVs that are active.
+_FIELD = "transport.ev_profile.active_per_plane"
 
-    None where compiled modules run: what they take is not to be told from the rest.
-    """
-    if compiled.state().runs:
-        return None
-    name = "transport.ev_profile.active_per_plane"
-    profile = {"active_per_plane": values[name], "backup_per_plane": 0, "ev_min_active": 1}
+
+def of_a_qp(values: Mapping[str, Any]) -> float:
+    """KiB of a QP and its EVs at one end, the mean of both ends, once it has used all EVs that are active."""
+    path = os.pathsep.join([str(HOME.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, compiled.VARIABLE: "0", "PYTHONPATH": path}
+    argv = [sys.executable, "-m", __name__, str(values[_FIELD])]
+    return float(subprocess.run(argv, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def _measured(active: int) -> float:
+    profile = {"active_per_plane": active, "backup_per_plane": 0, "ev_min_active": 1}
     with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
         fabric = Fabric(load(_FABRIC))
         transport = TransportSpec.model_validate({"ev_profile": profile})
@@ -50,3 +60,7 @@ def of_a_qp(values: Mapping[str, Any]) -> float | None:
         finally:
             tracemalloc.stop()
     return sum(trace.size for trace in traces) / (2 * _QPS) / 1024
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{_measured(int(sys.argv[1]))}\n")

@@ -31,6 +31,11 @@ class BothWorlds:
     rows: list[Row]
 
     @property
+    def name(self) -> str:
+        """The label for people."""
+        return self.label.replace("[", "– ").rstrip("]")
+
+    @property
     def anchor(self) -> str:
         """Of its heading."""
         return "".join(c if c.isalnum() or c == "-" else "-" for c in self.label.replace(" [", "-").rstrip("]"))
@@ -39,11 +44,6 @@ class BothWorlds:
     def counts(self) -> Counter[str]:
         """How many rows came out how."""
         return Counter(row.state for row in self.rows)
-
-    @property
-    def reasons(self) -> list[str]:
-        """What is known of the rows that differ, each once."""
-        return list(dict.fromkeys(row.because for row in self.rows if row.because))
 
     @property
     def missed(self) -> list[str]:
@@ -69,10 +69,12 @@ def render(made: Sequence[BothWorlds], command: str, note: str = "") -> str:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(side=side, difference=difference, verdicts=verdicts, seeds=_seeds)
+    environment.filters.update(side=side, both=both, difference=difference, verdicts=verdicts, seeds=_seeds)
     counts: Counter[str] = sum((chapter.counts for chapter in made), Counter())
     return environment.get_template("worlds.md.j2").render(
         chapters=made,
+        unexplained=[(chapter, row) for chapter in made for row in chapter.rows if row.state == "beyond"],
+        explained=_by_reason(made),
         counts={state: counts[state] for state in ("within", "spread", "explained", "beyond")},
         figures=sum(counts.values()),
         command=command,
@@ -101,6 +103,16 @@ def as_json(chapter: BothWorlds) -> dict[str, Any]:
         for row in chapter.rows
     ]
     return {"run": chapter.label, "states": states, "counts": dict(chapter.counts), "figures": rows}
+
+
+def _by_reason(made: Sequence[BothWorlds]) -> list[tuple[str, list[tuple[BothWorlds, list[Row]]]]]:
+    """Rows that differ for a known reason: reason → scenarios with theirs, as they come first."""
+    found: dict[str, dict[str, tuple[BothWorlds, list[Row]]]] = {}
+    for chapter in made:
+        for row in chapter.rows:
+            if row.because:
+                found.setdefault(row.because, {}).setdefault(chapter.label, (chapter, []))[1].append(row)
+    return [(because, list(chapters.values())) for because, chapters in found.items()]
 
 
 def _figures(runs: Sequence[Kept]) -> hold.Runs:
@@ -142,6 +154,13 @@ def side(found: Side | None, row: Row) -> str:
         return "–"
     spread = f" ({_number(found.least, row)} … {_number(found.most, row)})" if found.seeds > 1 else ""
     return f"{_number(found.median, row)}{spread}{_unit(row)}"
+
+
+def both(row: Row) -> str:
+    """A figure of both worlds in a few words."""
+    apart = difference(row)
+    told = f" ({apart})" if row.because and apart != "–" else ""
+    return f"{row.name}: {side(row.wire, row)} → {side(row.sim, row)}{told}"
 
 
 def _number(value: float, row: Row) -> str:

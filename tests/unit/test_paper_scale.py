@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mrclab import compiled
 from mrclab.experiments.campaign import plan
 from mrclab.experiments.paper import page
 from mrclab.experiments.paper.book import Chapter
-from mrclab.experiments.paperscale import curves, memory, table
+from mrclab.experiments.paperscale import causes, curves, memory, table
+from mrclab.lab.expectations import Verdict
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import runner
 from mrclab.lab.run.suite import SuiteEntry, SuiteResult
@@ -68,14 +68,14 @@ def test_the_page_tells_what_a_stored_history_holds(stored: SuiteEntry, tmp_path
 
 def test_what_differs_stands_there_with_its_reason(stored: SuiteEntry, tmp_path: Path) -> None:
     rate = next(verdict for verdict in stored.verdicts if verdict.kind == "goodput (alone)")
-    told = [("latency (local-latency)", 1.72e-6, "s"), ("goodput (local-rate)", rate.value, "B/s")]
+    told = [("goodput (left-1)", 23.875e9, "B/s"), ("goodput (before)", 191.5e9, "B/s")]
     verdicts = tuple(type(rate)(kind, True, "", "", "", value, unit) for kind, value, unit in told)
-    entry = SuiteEntry("e01-point-to-point-at-speed", "qp1", 1, "held", 0.0, stored.directory, verdicts)
+    entry = SuiteEntry("e02-staircase-at-speed", "at-once", 1, "held", 0.0, stored.directory, verdicts)
     suitereport.write_json(SuiteResult(tmp_path, [entry]))
     written, chapters = page.write(tmp_path)
     text = written.read_text(encoding="utf-8")
-    assert "| latency of 2 bytes, T0-local | 5.09 µs | 1.72 µs | 0.338 | 5.09 ± 15 % | differs |" in text
-    assert "* latency of 2 bytes, T0-local: links and a switch are all that takes time here" in text
+    assert "| one | 100 Gb/s | 191 Gb/s | 1.91 | 100 ± 10 % | differs |" in text
+    assert "* one: one link carries 96 Gb/s in each direction" in text
     assert not any(line.unexplained for line in chapter(chapters, entry.name).lines)
 
 
@@ -130,10 +130,34 @@ def test_every_sweep_is_a_campaign_of_its_scenario() -> None:
         assert len({sweep.x(job.values) for job in plan.make(loaded, sweep.seeds, sweep.swept)}) > 2
 
 
-@pytest.mark.skipif(compiled.state().runs, reason="what compiled modules take of memory is not told apart")
-def test_a_qp_with_more_evs_takes_more_memory() -> None:
+def test_what_is_varied_stands_beside_the_run_of_the_page_and_the_paper(tmp_path: Path) -> None:
+    one = causes.CAUSES[0]
+
+    def entry(name: str, variant: str, kind: str, seconds: float) -> tuple[str, SuiteEntry]:
+        verdict = Verdict(kind, True, "", "", "", seconds, "s")
+        return f"{name}/{variant}", SuiteEntry(name, variant, 1, "held", 0.0, verdicts=(verdict,))
+
+    told = [
+        entry("e09-ring-all-reduce-at-speed", "mrc-64", "completion (s2-time)", 1e-3),
+        entry("e09-ring-all-reduce-at-speed", "mrc-64-loss01", "completion (s2-time)", 2e-3),
+        entry("ring", "mrc-262", "completion (time)", 4e-3),
+    ]
+    made = causes.appendix(one, dict(told), tmp_path)
+    rows = {row[0]: list(row[1:]) for row in made.rows}
+    assert rows["the paper"] == ["24", "8", "4"]
+    assert rows["as in E9"] == ["33", "16.5", "–"]
+    assert rows["timeout of 262 µs"] == ["8.26", "–", "–"]
+    assert made.picture.stat().st_size > 1000
+
+
+def test_every_series_of_a_cause_has_its_runs() -> None:
+    files = [*sorted((table.SCENARIOS / "causes").glob("*.yaml")), *sorted(table.SCENARIOS.glob("e*.yaml"))]
+    runs = {f"{job.base_name}/{job.variant}" for path in files for job in scenario.load(path).runs}
+    asked = {f"{series}{end}" for one in causes.CAUSES for series in one.series.values() for end in causes.LOSSES}
+    assert asked <= runs
+
+
+def test_a_qp_with_more_evs_takes_more_memory_whether_or_not_compiled_modules_run() -> None:
     name = "transport.ev_profile.active_per_plane"
     few, many = memory.of_a_qp({name: 2}), memory.of_a_qp({name: 16})
-    assert few is not None
-    assert many is not None
     assert 20 < few < many < 400  # KiB

@@ -227,8 +227,10 @@ def test_the_page_names_what_differs_and_the_command_fails(run, file, tmp_path):
     put(run, kept, "wire", "wire")
     agreed = invoke(file, kept, "--only-page", "--page", str(written))
     assert agreed.exit_code == 0, agreed.output
-    assert "| goodput, start → cut | 9" in written.read_text(encoding="utf-8")
-    assert "**beyond** |" not in written.read_text(encoding="utf-8")
+    text = written.read_text(encoding="utf-8")
+    assert "goodput, start → cut: 9" in text[text.index("## What agrees") :]
+    assert "## What nobody explains yet" not in text
+    assert "**beyond** |" not in text
 
     shutil.rmtree(kept / "wire")
     put(run, kept, "wire", "wire", goodput=0.9)
@@ -237,7 +239,18 @@ def test_the_page_names_what_differs_and_the_command_fails(run, file, tmp_path):
     assert "goodput, start → cut: wire 8" in differs.output
     text = written.read_text(encoding="utf-8")
     assert "+11.1 % | **beyond** |" in text
+    assert "goodput, start → cut" not in text[text.index("## What agrees") :]
     assert "The machine was shared." in text
+
+
+def test_figures_that_differ_for_one_reason_stand_together_below_it():
+    known = [Explanation(figure="gap", because="It is drawn.")]
+    figure = {1: {"gap": RunFigure("gap", "time", 1.0, "s")}}, {1: {"gap": RunFigure("gap", "time", 2.0, "s")}}
+    made = [page.BothWorlds(name, "", [], [], hold.rows(name, *figure, known)) for name in ("one", "two [a]")]
+    text = page.render(made, "mrclab worlds")
+    assert text.count("It is drawn.") == 1
+    assert "| one | gap: 1000 ms → 2000 ms (+100.0 %) |" in text
+    assert "| two – a | gap: 1000 ms → 2000 ms (+100.0 %) |" in text
 
 
 def test_scenarios_of_one_world_alone_are_left_out(file, tmp_path):
