@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import IntFlag
 from typing import Any, Final, NamedTuple
 
+from typing_extensions import override
+
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.packets.wire import Syndrome
@@ -24,7 +26,21 @@ class Access(IntFlag):
     REMOTE_WRITE = 2
 
 
-class MemoryRegion:
+class Held:
+    """Memory that a message uses until it is over: a region, or several as one."""
+
+    __slots__ = ()
+
+    def use(self, more: int) -> None:
+        """So many messages more use it, or fewer."""
+        raise NotImplementedError
+
+    def gone(self) -> str:
+        """Why the memory behind it is gone, where it is."""
+        raise NotImplementedError
+
+
+class MemoryRegion(Held):
     """A registered buffer. `users` counts work requests that still need it."""
 
     __slots__ = ("access", "fault", "length", "lkey", "pd", "remote_write", "rkey", "users", "va", "view")
@@ -43,6 +59,35 @@ class MemoryRegion:
     def lose(self, what: str) -> None:
         """The memory behind it is gone: QPs that touch it fail, and say so."""
         self.fault = f"{what} was cut short while it was registered as memory: its bytes are gone"
+
+    @override
+    def use(self, more: int) -> None:
+        self.users += more
+
+    @override
+    def gone(self) -> str:
+        return self.fault
+
+
+class Regions(Held):
+    """The regions of a scatter list, as one that a message uses."""
+
+    __slots__ = ("_regions",)
+
+    def __init__(self, regions: list[MemoryRegion]) -> None:
+        self._regions = regions
+
+    @override
+    def use(self, more: int) -> None:
+        for region in self._regions:
+            region.use(more)
+
+    @override
+    def gone(self) -> str:
+        for region in self._regions:
+            if region.fault:
+                return region.fault
+        return ""
 
 
 class Refusal(NamedTuple):

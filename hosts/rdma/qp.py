@@ -73,9 +73,9 @@ class SendHalf(Generic[M, Q]):
     def region_gone(self, message: M) -> bool:
         """Whether the bytes of a message are gone, as reading them showed; the QP has failed then."""
         region = message.region
-        if region is None or not region.fault:
+        if region is None or not region.gone():
             return False
-        self.qp.fail("LOC_PROT_ERR", region.fault)
+        self.qp.fail("LOC_PROT_ERR", region.gone())
         return True
 
     def flush(self, status: str, rest: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.keys import Secrets
-from mrclab.hosts.rdma.memory import MemoryRegion
+from mrclab.hosts.rdma.memory import Held
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.rdma.resources import (
@@ -232,7 +232,7 @@ class Verbs(Resources, Generic[Qp]):
         number: int,
         wr_id: int,
         opcode: str,
-        region: MemoryRegion | None,
+        region: Held | None,
         view: Any,
         remote_va: int,
         rkey: int,
@@ -252,7 +252,7 @@ class Verbs(Resources, Generic[Qp]):
             )
         requestor.post(requestor.message_class(wr_id, opcode, region, view, remote_va, rkey, imm))
         if region is not None:
-            region.users += 1
+            region.use(1)
         self.wake(qp)
 
     def post_recv(self, number: int, wr_id: int) -> None:

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mrclab.hosts.rdma.errors import VerbsError
-
-if TYPE_CHECKING:
-    from mrclab.hosts.rdma.memory import MemoryRegion
+from mrclab.hosts.rdma.memory import MemoryRegion, Regions
 
 _TOP = 1 << 47  # of a program's addresses
 
@@ -114,30 +112,6 @@ class Gathered:
 
     def release(self) -> None:
         """Nothing is held."""
-
-
-class Regions:
-    """The regions of a scatter list, as one that a message uses."""
-
-    def __init__(self, regions: list[MemoryRegion]) -> None:
-        self._regions = regions
-        self._users = 0
-
-    @property
-    def users(self) -> int:
-        """How many messages use them: one at most."""
-        return self._users
-
-    @users.setter
-    def users(self, users: int) -> None:
-        for region in self._regions:
-            region.users += users - self._users
-        self._users = users
-
-    @property
-    def fault(self) -> str:
-        """Why the memory of one of them is gone."""
-        return next((region.fault for region in self._regions if region.fault), "")
 
 
 def gather(parts: list[tuple[MemoryRegion, Any]]) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mrclab.hosts.rdma.memory import MemoryRegion
+    from mrclab.hosts.rdma.memory import Held
 
 
 class PostedWrite:
@@ -19,7 +19,7 @@ class PostedWrite:
         self,
         wr_id: int,
         opcode: str,
-        region: MemoryRegion | None,
+        region: Held | None,
         view: memoryview,
         remote_va: int,
         rkey: int,
@@ -38,6 +38,6 @@ class PostedWrite:
     def release(self) -> None:
         """The message is over: neither its region nor the buffer behind it is needed any more."""
         if self.region is not None:
-            self.region.users -= 1
+            self.region.use(-1)
             self.region = None
         self.view.release()
