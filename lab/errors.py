@@ -59,7 +59,8 @@ def no_result(directory: Path, error: Exception) -> str:
         there = directory.is_dir()
         why = f"it has no {Path(error.filename).name}" if there else "there is no such directory"
         return f"{directory} is no result directory of a run that ended: {why}; name one that `mrclab run` printed"
-    return f"{directory} is no result directory of a run that ended: {error}; run its scenario again"
+    why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+    return f"{directory} is no result directory of a run that ended: {why}; run its scenario again"
 
 
 @contextmanager

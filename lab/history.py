@@ -4,6 +4,7 @@ Each process appends JSON lines to a file of its own, `<node>.jsonl`, with `t` (
 `kind`. Here they are read, merged by time, and stored again as one file.
 """
 
+import hashlib
 import heapq
 import json
 import re
@@ -87,17 +88,21 @@ def _line(record: Record) -> str:
 
 def parse(lines: Iterable[str]) -> Iterator[Record]:
     """Records of a history file. A last line that a killed process left half written is passed over."""
-    for line in lines:
-        try:
-            data = json.loads(line)
-            node, kind = sys.intern(str(data.pop("node"))), sys.intern(str(data.pop("kind")))
-            yield Record(float(data.pop("t")), node, kind, data)
-        except (ValueError, KeyError, AttributeError):
-            continue
+    return filter(None, map(_record, lines))
+
+
+def _record(line: str) -> Record | None:
+    """What a line says; None where it is no record."""
+    try:
+        data = json.loads(line)
+        node, kind = sys.intern(str(data.pop("node"))), sys.intern(str(data.pop("kind")))
+        return Record(float(data.pop("t")), node, kind, data)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def load(path: Path) -> History:
-    """Read one file, or all `*.jsonl` of a directory."""
+    """Read one file, or all `*.jsonl` of a directory; ValueError names a line that is no record, but a last one cut."""
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     return History(record for file in files for record in _stored(file))
 
@@ -109,13 +114,25 @@ def _stored(path: Path) -> Iterator[Record]:
     """Records of a file, samples packed."""
     samples = Lines()
     with path.open(encoding="utf-8") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             head = _STORED.fullmatch(line)
             if head is None:
-                yield from parse([line])
+                if record := _record(line):
+                    yield record
+                elif line.endswith("\n"):
+                    raise ValueError(f"{path.name}, line {number} is no record")
             else:
                 samples.append(0.0, line[:-1])
                 yield _StoredSample(float(head[1]), sys.intern(head[2]), samples, len(samples) - 1)
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    made = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            made.update(part)
+    return made.hexdigest()
 
 
 def merge(directory: Path, path: Path) -> None:

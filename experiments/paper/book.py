@@ -81,14 +81,20 @@ class Chapter:
         return sorted({run.seed for run in self.runs if run.counts})
 
 
+_REMEDY = "make one with `mrclab suite paper`"
+
+
 def read_runs(directory: Path) -> tuple[list[SuiteRun], dict[str, Any]]:
     """The runs of a suite's directory, and versions and machine; LabError where it is none."""
     try:
         told = json.loads((directory / "suite.json").read_text(encoding="utf-8"))
         runs = [_run(directory, entry) for entry in told["runs"]]
-    except (OSError, ValueError, KeyError) as error:
-        raise LabError(f"{directory} is no directory of a suite: {error}; make one with mrclab suite paper") from None
-    return runs, {"versions": told.get("versions", {}), "machine": told.get("machine", {})}
+        about = {"versions": dict(told["versions"]), "machine": dict(told["machine"])}
+    except OSError as error:
+        raise LabError(f"{directory} is no directory of a suite: {error.strerror}; {_REMEDY}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise LabError(f"{directory / 'suite.json'} is not what a suite writes; {_REMEDY}") from None
+    return runs, about
 
 
 def _run(directory: Path, entry: dict[str, Any]) -> SuiteRun:

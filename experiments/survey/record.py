@@ -22,9 +22,19 @@ def read(directory: Path) -> list[Record]:
     if not path.exists():
         return []
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except ValueError as error:
         raise LabError(f"{path} is damaged ({error}); name another directory with --out") from None
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict) or not _fields(record) <= record.keys():
+            raise LabError(f"{path}, line {number} is no record of a survey; name another directory with --out")
+    return records
+
+
+def _fields(record: Record) -> set[str]:
+    """What a record of its kind has."""
+    own = {"case", "injuries", "verdicts", "alarms", "named", "complete", "cycle", "controller_cpu"}
+    return {"kind", "seed", "target", "versions", "machine"} | (own if record.get("kind") == "case" else set())
 
 
 def append(directory: Path, record: Record) -> None:

@@ -64,7 +64,8 @@ def capture(
         target.mkdir(parents=True, exist_ok=True)
         taps = Taps(lab.run_dir, links)
     except OSError as error:
-        raise LabError(f"cannot capture: {error}; it needs root and a place to write") from None
+        why = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        raise LabError(f"cannot capture: {why}; it needs root and a place to write") from None
     faults = Faults(lab.run_dir / "history" / "lab.jsonl")
     err.print(f"capturing on {len(links)} cables; Ctrl-C ends it")
     try:

@@ -46,8 +46,12 @@ def read(path: Path) -> str:
     """The learner's file; LabError where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabError(f"cannot read {path}: {error}; name the file that you work on") from None
+    except OSError as error:
+        raise LabError(f"cannot read {path}: {error.strerror}; name the file that you work on") from None
+    except UnicodeDecodeError as error:
+        raise LabError(
+            f"cannot read {path}: byte {error.start + 1} is not UTF-8; name the file that you work on"
+        ) from None
 
 
 def mapping(path: Path) -> dict[str, object]:

@@ -174,10 +174,15 @@ def _without_collection() -> Iterator[None]:
 
 
 def _load(directory: Path) -> CollectedRun:
+    file = directory / "history.jsonl"
     try:
         info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
         text = (directory / "scenario.yaml").read_text(encoding="utf-8")
-        records = history.load(directory / "history.jsonl")
+        if not isinstance(info, dict) or "scenario" not in info:
+            raise ValueError("run.json is not what a run writes")
+        if info.get("history_sha256", "") not in {"", history.digest(file)}:
+            raise ValueError(f"{file.name} is not the one that the run wrote")
+        records = history.load(file)
     except (OSError, ValueError) as error:
         raise LabError(no_result(directory, error)) from None
     loaded = loads(text, str(directory / "scenario.yaml"))

@@ -4,7 +4,6 @@ What happens in it is `mrclab.sim`'s; here are events for who listens, refusals 
 is heard between two events and never within one.
 """
 
-import hashlib
 import tempfile
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mrclab.lab import history
 from mrclab.lab.capture.virtual import VirtualTaps
 from mrclab.lab.errors import Interrupted, RunError
 from mrclab.lab.faults.action import Breakage
@@ -167,11 +167,7 @@ class VirtualWorld:
     def collect(self, directory: Path) -> None:
         """Write what it was made of and what happened; `facts` then has the digest of the history."""
         self._sim.collect(directory)
-        digest = hashlib.sha256()
-        with (directory / "history.jsonl").open("rb") as file:
-            while part := file.read(1 << 20):
-                digest.update(part)
-        self._digest = digest.hexdigest()
+        self._digest = history.digest(directory / "history.jsonl")
 
     def snapshot(self, directory: Path) -> None:
         """Write what it is made of and what has happened, and go on."""

@@ -31,8 +31,10 @@ class MatrixFile:
 
 def read_matrix(value: object, info: ValidationInfo) -> object:
     """A path, relative to the scenario's folder, or the name of a file that came with the scenario → what it says."""
-    if not isinstance(value, str):
+    if isinstance(value, MatrixFile):
         return value
+    if not isinstance(value, str):
+        raise ValueError("this is no name of a file; name a connection matrix such as permutation.cm")
     context = info.context or {}
     text = (context.get("files") or {}).get(value)
     if text is None:

@@ -1,11 +1,11 @@
 """A lab that is up, seen from outside: its fabric, its agents and its controller, reached over their Unix sockets."""
 
-import contextlib
 import time
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from mrclab.lab.errors import Refused, RunError, as_run_error
 from mrclab.rpc.client import Client
@@ -88,8 +88,11 @@ def store_fabric(spec: FabricSpec, path: Path) -> None:
 
 
 def load_fabric(path: Path) -> Fabric:
-    """Read a resolved fabric description."""
-    return Fabric(FabricSpec.model_validate(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))))
+    """Read a resolved fabric description; ValueError where it is none."""
+    try:
+        return Fabric(FabricSpec.model_validate(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))))
+    except (YAMLError, ValueError):
+        raise ValueError(f"{path.name} is not what a lab writes") from None
 
 
 def attach(run_dir: Path = RUN_DIR) -> Lab | None:
@@ -100,6 +103,10 @@ def attach(run_dir: Path = RUN_DIR) -> Lab | None:
     if pid is None:
         return None
     fabric_file = run_dir / "fabric.yaml"
-    with contextlib.suppress(OSError):
+    try:
         return Lab(run_dir, load_fabric(fabric_file))
+    except OSError:
+        pass  # it is not there yet, or no longer
+    except ValueError as error:
+        raise Refused(f"{error}: {fabric_file}; end the lab (process {pid}) and bring it up again") from None
     raise Refused(f"a lab is coming up or going down (process {pid}); try again in a moment")
