@@ -17,6 +17,7 @@ from mrclab.bench.sim.turns import here_and_there
 from mrclab.lab.scenario.units import parse_size
 
 _SIZES = {"permutation": 2_000_000, "incast": 500_000, "all-to-all": 32_768}  # bytes of a transfer
+_LARGEST_SIZE = 1_000_000  # bytes of a transfer of the one load beside these
 _LEAST, _MOST = 16, 32_768  # hosts
 _CURVE = (128, 512, 2048, 8192, 32_768)
 _CURVE_WORK = 256_000_000  # bytes of all hosts together, where that is 64 KiB each at least
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="mrclab bench sim", description=__doc__)
     parser.add_argument("--hosts", help="16 to 32768, e.g. 128,1024,8192 (default: 128; of a curve 128 to 32768)")
     parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: all)")
+    parser.add_argument("--largest", metavar="HOSTS", help="besides, a permutation of 1 MB on so many, e.g. 8192")
     parser.add_argument("--size", type=parse_size, help="of each transfer, e.g. 2MiB (default: it depends)")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs of each, from seeds 1 to N")
     parser.add_argument("--alone", action="store_true", help="leave uet-htsim out")
@@ -54,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.page and rows:
         picture = options.page.with_suffix(".png").exists()
         spread = page.spread(options.seeds) if beside else []
-        options.page.write_text(page.text(rows, spread, options.seeds, picture=picture), encoding="utf-8")
+        options.page.write_text(
+            page.text(rows, spread, options.seeds, largest=options.largest or "", picture=picture), encoding="utf-8"
+        )
     return 1 if failed else 0
 
 
@@ -64,6 +68,8 @@ def _asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
             if traffic not in TRAFFIC:
                 parser.error(f"--traffic {traffic!r} is unknown; there are {', '.join(TRAFFIC)}")
             yield SimLoad(hosts, traffic, options.size or _SIZES[traffic])
+    for hosts in _sizes(parser, options.largest) if options.largest else ():
+        yield SimLoad(hosts, "permutation", options.size or _LARGEST_SIZE)
 
 
 def _sizes(parser: argparse.ArgumentParser, words: str) -> Iterator[int]:

@@ -34,12 +34,17 @@ def spread(seeds: int) -> list[tuple[str, SimRow]]:
     return found
 
 
-def text(rows: Sequence[SimRow], others: Sequence[tuple[str, SimRow]], seeds: int, *, picture: bool) -> str:
-    """The page; with `picture` it shows htsim.png, which stands beside it."""
+def text(
+    rows: Sequence[SimRow], others: Sequence[tuple[str, SimRow]], seeds: int, *, largest: str, picture: bool
+) -> str:
+    """The page; `largest` as the command had it, and with `picture` it shows htsim.png, which stands beside it."""
     both = table.pairs(rows)
     source = (Path(__file__).parent / "htsim.md.j2").read_text(encoding="utf-8")
     page: str = jinja2.Template(source, keep_trailing_newline=True).render(
-        hosts=",".join(dict.fromkeys(str(row.load.hosts) for row in rows)),
+        hosts=",".join(
+            dict.fromkeys(str(row.load.hosts) for row in rows if str(row.load.hosts) not in largest.split(","))
+        ),
+        largest=largest,
         seeds=seeds,
         picture=picture,
         loads=len(both),

@@ -126,6 +126,15 @@ def test_the_page_counts_what_is_near(stand_in, tmp_path, monkeypatch):
     assert "within 10 % of each other on 0 of 1 loads" in (tmp_path / "page.md").read_text()
 
 
+def test_the_largest_fabric_is_one_permutation_beside_the_others(monkeypatch, capsys):
+    monkeypatch.setitem(command._SIZES, "permutation", 20_000)
+    monkeypatch.setattr(command, "_LARGEST_SIZE", 10_000)
+    words = ["--hosts", "16", "--traffic", "permutation", "--largest", "32", "--alone", "--json"]
+    assert command.main(words) == 0
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["hosts"], one["size"]) for one in said] == [(16, 20_000), (32, 10_000)]
+
+
 def test_a_picture_of_cost_against_size(tmp_path):
     rows = here_and_there(SMALL, 1, beside=False)
     table.picture(rows, tmp_path / "cost.png")
