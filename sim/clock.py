@@ -136,7 +136,15 @@ class Clock:
 
     def _squeeze_in(self, work: Work, when: int) -> None:
         """Into the bin that is being worked off, behind all that is due by then."""
-        _insert(self._open_bin, work, when)
+        waiting = self._open_bin
+        low, high = 0, len(waiting)
+        while low < high:
+            middle = low + high >> 1
+            if waiting[middle].due <= when:
+                high = middle
+            else:
+                low = middle + 1
+        waiting.insert(low, work)
 
     def run(self, until: int) -> None:
         """Let everything happen that is due up to a time, which it is then; or less, where somebody set `halted`.
@@ -178,7 +186,7 @@ class Clock:
             return False
         self._bin = heappop(ahead)
         found = self._taken(self._bin)
-        self._open_bin = _in_order(found) if _COMPILED else _sorted(found)
+        self._open_bin = _in_order(found, self._bin << self._shift) if _COMPILED else _sorted(found)
         return True
 
     def clear(self) -> None:
@@ -208,24 +216,18 @@ class Clock:
         return max(at, self.now)
 
 
-def _insert(waiting: list[Work], work: Work, when: int) -> None:
-    """Into a list whose last is due first, behind all that is due by then."""
-    low, high = 0, len(waiting)
-    while low < high:
-        middle = low + high >> 1
-        if waiting[middle].due <= when:
-            high = middle
-        else:
-            low = middle + 1
-    waiting.insert(low, work)
+def _in_order(found: list[Work], begin: int) -> list[Work]:
+    """A bin that begins then, first asked for first, as a list whose last happens first.
 
-
-def _in_order(found: list[Work]) -> list[Work]:
-    """A bin as such a list: compiled, this takes a third of what sorting by a key does."""
-    ordered: list[Work] = []
+    Compiled, small numbers that say time and place are sorted in less than half the time that a key for each takes.
+    """
+    bits = len(found).bit_length()
+    keys: list[int] = []
     for work in found:
-        _insert(ordered, work, work.due)
-    return ordered
+        keys.append(work.due - begin << bits | len(keys))
+    keys.sort(reverse=True)
+    mask = (1 << bits) - 1
+    return [found[key & mask] for key in keys]
 
 
 def _sorted(found: list[Work]) -> list[Work]:
