@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+from mrclab import compiled
+
 # How long an example takes says nothing about what is tested: a busy machine stops it anywhere.
 hypothesis.settings.register_profile(
     "any-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -46,9 +48,10 @@ def signals_as_before() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `root` are skipped, with the reason, where nobody is root."""
-    if os.geteuid() == 0:
-        return
+    """Skips tests marked `root` where nobody is root, and those of the sources where the compiled form runs."""
+    is_compiled = compiled.state().runs
     for item in items:
-        if item.get_closest_marker("root"):
+        if is_compiled and item.get_closest_marker("sources"):
+            item.add_marker(pytest.mark.skip(reason="compiled classes do not let it"))
+        if os.geteuid() != 0 and item.get_closest_marker("root"):
             item.add_marker(pytest.mark.skip(reason="network namespaces need root"))

@@ -11,6 +11,7 @@ def reasons(sim, name):
     return [event["reason"] for event in sim.hosts[name].poll_async() if event["event"] == "QP_FATAL"]
 
 
+@pytest.mark.sources
 @pytest.mark.parametrize("simulation", [Simulation, RoceSimulation])
 @pytest.mark.parametrize("packet", [50, 199])  # in the middle of a message, and the last one
 def test_what_is_received_into_goes_and_the_qp_with_it_before_the_message_completes(simulation, packet):

@@ -117,6 +117,7 @@ def check(sim: Simulation, work: list[Work]) -> None:
         assert (window.account.packets, window.account.bytes) == (0, 0)
 
 
+@pytest.mark.sources
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + RUNS))
 def test_nothing_is_lost_doubled_or_stuck(seed):
     rng = random.Random(seed)

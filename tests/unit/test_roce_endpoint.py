@@ -63,6 +63,7 @@ def test_every_fourth_packet_and_the_last_of_a_message_draw_an_ack():
     assert one.stats().acks_received == len(asking)
 
 
+@pytest.mark.sources
 def test_a_slow_sender_asks_for_an_ack_once_per_round_trip():
     sim = Simulation()
     sim.keep_sent = True
@@ -436,6 +437,7 @@ def test_marks_draw_one_cnp_per_interval():
     assert sim.hosts["h3"].qps[one.qb].stats.ecn_packets == 2000
 
 
+@pytest.mark.sources
 def test_a_limited_qp_is_paced_and_leaves_the_port_to_others():
     sim = Simulation()
     slow, fast = transfer(sim, 400), transfer(sim, 400)

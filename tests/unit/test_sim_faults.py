@@ -245,6 +245,7 @@ def test_under_faults_of_every_kind_packing_each_frame_still_gives_the_same_run(
     assert digests[0] == digests[1]
 
 
+@pytest.mark.sources
 def test_a_copy_of_a_frame_is_like_it_in_everything():
     frame = SimFrame.__new__(SimFrame)
     for number, name in enumerate(SimFrame.__slots__):

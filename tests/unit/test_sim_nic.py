@@ -137,6 +137,7 @@ class BothWays:
         return frame
 
 
+@pytest.mark.sources
 @pytest.mark.parametrize("timestamps", [True, False])
 def test_a_frame_is_read_as_its_bytes_would_be(timestamps):
     sim = Sim()

@@ -40,6 +40,7 @@ def test_two_rates_that_differ_and_one_without_unit_are_refused_by_name():
         load({"link": {"rate": "100 G"}})
 
 
+@pytest.mark.sources
 def test_a_packet_takes_every_link_for_its_bytes_and_every_switch_for_its_latency():
     sim = Sim(planes=1, t1s=1, link=FAST)
     arrived = []

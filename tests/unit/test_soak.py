@@ -26,6 +26,7 @@ def found(seeds=range(40)):
     return [text for seed in seeds if draw(seed).transport == "mrc" for text in soak.run(seed)]
 
 
+@pytest.mark.sources
 def test_a_responder_that_forgets_a_packet_is_found(monkeypatch):
     place = MemoryTable.place
     calls = []
@@ -45,6 +46,7 @@ def test_what_is_not_over_when_it_should_be_is_found(monkeypatch):
     assert any("a timer is left" in text for text in texts)
 
 
+@pytest.mark.sources
 def test_a_completion_that_is_lost_is_found(monkeypatch):
     monkeypatch.setattr(soak, "LIMIT_S", 20.0)
     advance = MrcResponder._advance
