@@ -26,7 +26,7 @@ _MODULE = "mrclab.bench.host"
 log = logging.getLogger(_MODULE)
 
 SIZES = (64, 1000, PATH_MTU + 142)
-GOAL = 0.25
+GOAL = 0.5
 """Share of the bare rate at full size that a sender and a receiver shall reach."""
 
 PACED_RATES = (100, 400)

@@ -7,6 +7,7 @@ from mrclab.lab.measure import Measures, Selection
 from mrclab.lab.measure.measures import COARSE
 
 _SHORTEST = 2  # round trips: what is shorter is no phase
+_MOST_OF_LINE = 1.1  # what is above tells of samples, not of links
 
 
 class _Moment(NamedTuple):
@@ -23,13 +24,18 @@ def moment(measures: Measures, t: float) -> float:
 
 
 def phases(measures: Measures) -> list[dict[str, Any]]:
-    """Goodput between every two moments at which something happened."""
-    rows = []
+    """Goodput between every two moments at which something happened.
+
+    None where more seems to have arrived than links carry: hosts that are sampled seldom cannot tell phases apart.
+    """
+    rows: list[dict[str, Any]] = []
     for before, after in itertools.pairwise(_moments(measures)):
         begin, end = before.last, after.first
         if end - begin < _SHORTEST * measures.rtt or end > measures.end or begin < measures.start:
             continue
         total, line = measures.goodput(begin, end), measures.rates.line(Selection(), (begin, end))
+        if total > _MOST_OF_LINE * line > 0:
+            return []
         rates = {plane: measures.goodput(begin, end, Selection(plane=plane)) for plane in measures.rates.by_plane}
         rows.append(
             {

@@ -21,6 +21,7 @@ from mrclab.lab.expectations import judge_all
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure import Selection
 from mrclab.lab.report import page, plots, results, summary
+from mrclab.lab.report.phases import phases
 from mrclab.lab.report.plots import evs, goodput
 from mrclab.lab.run import runner
 
@@ -103,6 +104,17 @@ def test_a_history_without_any_traffic_still_gives_a_report(directory):
     History([Record(1.0, "lab", "lab.up", {"seconds": 1.0})]).store(directory / "history.jsonl")
     assert not runner.finish(directory).ok
     assert "never came" in (directory / "report.html").read_text()
+
+
+def test_phases_are_not_told_where_samples_say_that_more_arrived_than_links_carry():
+    def doubled(found):
+        for record in found:
+            for port in record.data.get("ports", []) if record.kind == "sample" else []:
+                port["placed_bytes"] *= 2
+        return found
+
+    assert len(phases(measures())) == 4
+    assert phases(measures(change=doubled)) == []
 
 
 def test_a_folder_that_is_no_result_is_refused(tmp_path):
