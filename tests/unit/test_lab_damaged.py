@@ -12,8 +12,10 @@ from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
 from mrclab.lab.run import runner
+from mrclab.lab.run.wire.attach import load_fabric, store_fabric
 from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.sources import Replay
+from mrclab.topo.spec import FabricSpec
 
 SCENARIO = """
 name: short
@@ -96,3 +98,18 @@ def test_what_is_no_run_is_none_in_the_comparison_of_worlds(whole, tmp_path, nam
     assert len(Store(tmp_path).of(found, "sim", [1])) == 1
     (tmp_path / "run" / name).write_text("[]", encoding="utf-8")
     assert Store(tmp_path).of(found, "sim", [1]) == []
+
+
+def test_a_fabric_that_others_wait_for_is_there_whole_or_not_at_all(tmp_path):
+    path, seen = tmp_path / "fabric.yaml", []
+
+    class Watching(FabricSpec):
+        def model_dump(self, **options):
+            seen.append(path.exists())
+            return super().model_dump(**options)
+
+    spec = Watching(planes=2)
+    store_fabric(spec, path)
+    assert seen == [False]
+    assert load_fabric(path).spec.planes == 2
+    assert list(tmp_path.iterdir()) == [path]

@@ -82,9 +82,11 @@ class Lab:
 
 
 def store_fabric(spec: FabricSpec, path: Path) -> None:
-    """Write the resolved fabric description."""
-    with path.open("w", encoding="utf-8") as file:
+    """Write the resolved fabric description: it is there whole, or not at all, since others wait for it."""
+    draft = path.with_name(path.name + ".new")
+    with draft.open("w", encoding="utf-8") as file:
         YAML(typ="safe", pure=True).dump(spec.model_dump(mode="json"), file)
+    draft.replace(path)
 
 
 def load_fabric(path: Path) -> Fabric:
