@@ -10,6 +10,8 @@ from mrclab.bench.sim.children import SimCost, measure
 from mrclab.bench.sim.common import SimLoad
 
 NAME = "uet-htsim"
+MOST_HOSTS = 8192
+"""A switch there has 128 ports: of two tiers, with as many uplinks as hosts at a T0, this is the largest."""
 _FINISHED = re.compile(r"^Flow .* finished at ([\d.e+]+)", re.MULTILINE)
 _SENT = re.compile(r"^New: (\d+) Rtx: (\d+)", re.MULTILINE)
 

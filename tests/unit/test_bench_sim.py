@@ -135,6 +135,13 @@ def test_the_largest_fabric_is_one_permutation_beside_the_others(monkeypatch, ca
     assert [(one["hosts"], one["size"]) for one in said] == [(16, 20_000), (32, 10_000)]
 
 
+def test_what_uet_htsim_cannot_hold_is_run_without_it(monkeypatch, capsys):
+    monkeypatch.setattr(htsim, "MOST_HOSTS", 8)
+    rows, failed = command.run([SimLoad(16, "permutation", 65_536)], 1, beside=True, as_json=False)
+    assert ([row.cost.simulator for row in rows], failed) == (["MRC Lab"], False)
+    assert "16 hosts: uet-htsim is left out" in capsys.readouterr().err
+
+
 def test_a_picture_of_cost_against_size(tmp_path):
     rows = here_and_there(SMALL, 1, beside=False)
     table.picture(rows, tmp_path / "cost.png")
