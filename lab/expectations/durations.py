@@ -56,7 +56,7 @@ class CompletionExpectation(_Duration):
     traffic: TrafficName
     flow: FlowName | None = None
     of: Literal["messages", "iterations", "flows"] = "messages"
-    percentile: Annotated[float, Field(ge=0, le=100)] | Literal["mean"] = Field(default=99, description="or mean")
+    percentile: Annotated[float, Field(ge=0, le=100)] | Literal["mean"] = Field(default=99.0, description="or mean")
     window: KnownWindow | None = Field(
         default=None, description="in which they were done; iterations: from begin to end"
     )

@@ -41,7 +41,7 @@ def test_the_share_is_the_ratio_of_the_two_rates(result):
 
 def test_the_table_names_both_ends_and_the_goal(result):
     text = bench.table(result)
-    assert all(word in text for word in ("sender", "receiver", "goal 25%", "4238 B frames", "400 packets/s each"))
+    assert all(word in text for word in ("sender", "receiver", "goal 50%", "4238 B frames", "400 packets/s each"))
 
 
 def test_nothing_is_left(result):

@@ -199,6 +199,14 @@ def test_all_committed_scenarios_are_valid_and_described():
         assert loaded.scenario.expect or all(one.scenario.expect for one in loaded.runs), f"{path} expects nothing"
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("percentile", ["", ", percentile: mean", ", percentile: 50"])
+def test_what_was_read_can_be_said_again_without_a_warning(percentile):
+    expect = f"expect: [{{kind: completion, traffic: perm, at_most: 1s{percentile}}}]\n"
+    said = loads(TEXT + expect, "x.yaml").scenario.expect[0].model_dump(mode="json")
+    assert said["percentile"] in {99, "mean", 50}
+
+
 def test_the_schema_in_docs_is_that_of_the_models():
     assert json.loads(schema.FILE.read_text()) == json.loads(json.dumps(schema.build())), (
         "docs/scenario.schema.json is not current; run python -m mrclab.lab.scenario.schema"
