@@ -57,8 +57,8 @@ class Peer:
 
     __slots__ = (
         "_codec", "_config", "_control_paths", "_ends", "_own", "_windows", "address", "address_bytes", "allowed",
-        "control_turn", "heard", "heard_turn", "lately", "port_mask", "ports_at", "qps", "reverse", "reverse_probe_at",
-        "template", "text", "unheard", "update_at", "update_id", "updates_sent",
+        "byte_time", "control_turn", "heard", "heard_turn", "lately", "port_mask", "ports_at", "qps", "reverse",
+        "reverse_probe_at", "template", "text", "unheard", "update_at", "update_id", "updates_sent",
     )  # fmt: skip
 
     def __init__(self, config: NodeConfig, address: str, rng: random.Random, codec: MrcCodec, own: OwnSide) -> None:
@@ -90,9 +90,17 @@ class Peer:
         self.heard_turn = 0  # the same among those that its data lately came by
         self.heard = [0.0] * len(config.ports)  # by port in their order: when data last came by it
         self.lately = _LATELY_RTTS * self.template.base_rtt
+        link = config.link
+        # serialization delay of one byte over all links of a path, seconds; 0 where links count packets
+        self.byte_time = 0.0 if link.rate is None else 8 * self.template.links / link.rate
         self.unheard = False  # the last packet that found its port silent took it all the same
         self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
         self._windows: dict[tuple[str, bool, str], Qpcc] = {}
+
+    @property
+    def full_nominal(self) -> int:
+        """Nominal bytes of the link's full packet, which the base RTT is of."""
+        return self._config.path_mtu + HEADER_BYTES
 
     def plane_up(self, plane: int) -> bool:
         """Whether its port in this plane is up, as far as is known here."""

@@ -40,6 +40,8 @@ class Feedback:
         self._stats = requestor.qp.stats
         self._news: list[SentPacket] = []  # whose last copy the SACK at hand proves to have arrived
         self._unstamped = not requestor.qp.settings.timestamps
+        self._byte_time = requestor.qp.peer.byte_time
+        self._full_nominal = requestor.qp.peer.full_nominal
         self._held_at_most = int(IDLE_RTTS * requestor.qp.settings.base_rtt * 1e6) + _SLACK
         self.srtt = 0.0
         self.answered_from = inf  # what was sent earlier may have come before the peer took anything
@@ -106,7 +108,8 @@ class Feedback:
             return  # acknowledged, or already declared lost, or the NACK is about an older copy
         self._r.heard()
         trimmed = nack.reason in _TRIM_REASONS
-        rtt = now - packet.sent_at if trimmed and packet.sends == 1 else None
+        # where links take packets for their bytes, a trimmed one was too quick to tell anything of a full one
+        rtt = now - packet.sent_at if trimmed and packet.sends == 1 and not self._byte_time else None
         size = self._r.declare_lost(packet, "nack", now)
         packet.ev.nacked += 1
         qp.cc.on_nack(size, trimmed, rtt, now)
@@ -124,7 +127,10 @@ class Feedback:
         self._r.last_progress = now
 
     def _trigger(self, seq: int, ts: int, now: float) -> float | None:
-        """The packet that made the peer send this SACK; its round-trip time where it is known which copy arrived.
+        """Take in the packet that triggered a SACK; return its round-trip time where it is known which copy arrived.
+
+        It is normalised to a full packet, as the base RTT is: a small packet's round trip is shorter, and taken as it
+        is it would lower the base RTT, and with it the window, for good.
 
         The reflected timestamp tells the copies of a packet apart: its last one proves its path, an earlier one that
         its loss was an error. It is later than what was sent by the time that the peer held the SACK. A packet gives
@@ -152,7 +158,11 @@ class Feedback:
         if packet.sampled or not last_copy or not (ts or (self._unstamped and not known)):
             return None
         packet.sampled = True
-        return now - packet.sent_at - (held * h.TS_UNIT if held <= self._held_at_most else 0.0)
+        return now - packet.sent_at + self._lead(packet) - (held * h.TS_UNIT if held <= self._held_at_most else 0.0)
+
+    def _lead(self, packet: SentPacket) -> float:
+        """Seconds by which the round trip of a packet is shorter than that of the link's full one, without queues."""
+        return self._byte_time * (self._full_nominal - packet.nominal)
 
     def _ack_all(self, packets: list[SentPacket], now: float) -> None:
         """These have arrived, each by whichever of its copies."""
@@ -162,7 +172,9 @@ class Feedback:
                 account.packets -= 1  # its bytes go when the receiver's count tells
                 if packet.sends == 1:
                     news.append(packet)
-                elif not packet.settled and now - packet.sent_at < TOO_SOON * self._loss.rtt_base:
+                elif not packet.settled and now - packet.sent_at < TOO_SOON * (
+                    self._loss.rtt_base - self._lead(packet)
+                ):
                     self._spurious(packet)  # the answer came sooner than the last copy can have arrived
             elif packet.state is _LOST:
                 self._late(packet)
