@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mrclab.topo.errors import MachineTooSlow, TopoError
+from mrclab.topo.errors import MachineTooSlow, ProcessStopped, TopoError
 
 
 class LabError(Exception):
@@ -41,15 +41,24 @@ class RunError(LabError):
     status = 1
 
 
-class TooSlow(RunError):  # noqa: N818 - the sentence is the error
-    """The machine, and not the network, kept something from happening in time: no result."""
+class NoResult(RunError):  # noqa: N818 - the sentence is the error
+    """Something that is none of the network's kept something from happening in time."""
 
     status = 3
 
 
+class TooSlow(NoResult):
+    """The machine was too slow."""
+
+
+class Stopped(NoResult):
+    """A signal had stopped a process of the lab."""
+
+
 def as_run_error(error: TopoError, what: str = "") -> RunError:
     """What a fabric's machine refused, as the lab says it: `what` went wrong (`x could not strike`), and why."""
-    kind = TooSlow if isinstance(error, MachineTooSlow) else RunError
+    known = {MachineTooSlow: TooSlow, ProcessStopped: Stopped}
+    kind = next((made for cause, made in known.items() if isinstance(error, cause)), RunError)
     return kind(f"{what}: {error}" if what else str(error))
 
 

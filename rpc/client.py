@@ -1,41 +1,48 @@
 """The blocking client: calls with a timeout, and events as an iterator."""
 
 import contextlib
+import math
 import select
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mrclab.rpc.errors import FramingError, RpcError, RpcTimeout, RpcUnavailable
+from mrclab.rpc import peers
+from mrclab.rpc.errors import FramingError, RpcError, RpcStopped, RpcTimeout, RpcUnavailable
 from mrclab.rpc.framing import LineSplitter, decode, encode
 from mrclab.rpc.paths import check_length
 
 DEFAULT_TIMEOUT_S = 10.0
+_LOOK_S = 0.25  # seconds between two looks whether the server's process is stopped
 
 
 class Client:
     """One connection to one server; connects when made. Not for use by two threads at once.
 
-    `timeout` (seconds) bounds each call. Raises RpcUnavailable when nobody serves `path`.
+    `timeout` (seconds) bounds each call; math.inf: no bound. `may_stop` tells whether the server's process is stopped
+    on purpose. Raises RpcUnavailable when nobody serves `path`.
     """
 
-    def __init__(self, path: str | Path, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(
+        self, path: str | Path, timeout: float = DEFAULT_TIMEOUT_S, may_stop: Callable[[], bool] = lambda: False
+    ) -> None:
         self.path = check_length(path)
-        self._timeout = timeout
+        self._timeout, self._may_stop = timeout, may_stop
         self._splitter = LineSplitter()
         self._lines: deque[bytes] = deque()
         self._events: deque[dict[str, Any]] = deque()
         self._next_id = 1
         self._socket = self._connect()
+        self.pid = peers.peer_pid(self._socket)  # of the server
 
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(self._timeout)
+            connection.settimeout(min(self._timeout, DEFAULT_TIMEOUT_S))
             connection.connect(self.path)
             connection.setblocking(False)
         except FileNotFoundError as error:
@@ -44,6 +51,9 @@ class Client:
         except ConnectionRefusedError as error:
             connection.close()
             raise RpcUnavailable("ECONNREFUSED", f"nobody serves {self.path}: its process has died") from error
+        except BlockingIOError as error:
+            connection.close()
+            raise RpcUnavailable("EAGAIN", f"{self.path} takes no more connections: its process hangs") from error
         except OSError as error:
             connection.close()
             raise RpcUnavailable("EIO", f"cannot connect to {self.path}: {error}") from error
@@ -65,21 +75,35 @@ class Client:
         """Return the answer to one request.
 
         Raises RpcError with the server's code and message, RpcTimeout after `rpc_timeout` seconds (default: the
-        client's), RpcUnavailable when the server goes away. Events that arrive meanwhile are kept for `events`.
+        client's), RpcStopped where a signal stops the server's process, RpcUnavailable when the server goes away.
+        Events that arrive meanwhile are kept for `events`.
         """
         deadline = time.monotonic() + (self._timeout if rpc_timeout is None else rpc_timeout)
         request_id = self._next_id
         self._next_id += 1
         self._send(encode({"id": request_id, "op": op, **arguments}), op, deadline)
+        stopped_since = None
         while True:
-            message = self._next_message(deadline)
+            message = self._next_message(min(deadline, time.monotonic() + _LOOK_S))
             if message is None:
-                self.close()
-                raise RpcTimeout("ETIMEDOUT", f"{self.path} did not answer {op} in time")
-            if "event" in message:
+                stopped_since = self._stands_still(stopped_since)
+                if time.monotonic() >= deadline:
+                    self.close()
+                    raise RpcTimeout("ETIMEDOUT", f"{self.path} did not answer {op} in time")
+            elif "event" in message:
                 self._events.append(message["event"])
             elif message.get("id") == request_id:
                 return self._outcome(message)
+
+    def _stands_still(self, since: float | None) -> float | None:
+        """Time since which the server's process is known to be stopped; RpcStopped after `STOPPED_S` of it."""
+        if not peers.is_stopped(self.pid) or self._may_stop():
+            return None
+        assert self.pid is not None
+        if since is not None and time.monotonic() - since >= peers.STOPPED_S:
+            self.close()
+            raise RpcStopped(f"the process that serves {self.path} {peers.stopped_text(self.pid)}", self.pid)
+        return since or time.monotonic()
 
     def subscribe(self, kinds: Sequence[str] | None = None) -> None:
         """Ask for the server's events from now on, all or those of some kinds; a second call replaces the first."""
@@ -151,7 +175,8 @@ class Client:
             raise RpcUnavailable("EBADF", f"the connection to {self.path} is closed")
         poller = select.poll()
         poller.register(self._socket, mask)
-        wait_ms = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
+        left = math.inf if deadline is None else deadline - time.monotonic()
+        wait_ms = None if left == math.inf else max(0.0, left * 1000)
         return bool(poller.poll(wait_ms))
 
     def fileno(self) -> int:

@@ -18,6 +18,14 @@ class RpcTimeout(RpcUnavailable):
     """The server did not answer in time; the connection is closed, since its answer may still be under way."""
 
 
+class RpcStopped(RpcTimeout):
+    """A signal has stopped the server's process, `pid`; the connection is closed, since it may still answer."""
+
+    def __init__(self, message: str, pid: int) -> None:
+        super().__init__("ESTOPPED", message)
+        self.pid = pid
+
+
 class FramingError(RpcError):
     """A line is too long, no JSON, or no object."""
 

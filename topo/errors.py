@@ -17,6 +17,10 @@ class MachineTooSlow(EmulationError):  # noqa: N818 - reads as the state it repo
     """What was waited for did not happen in time, and the machine was the reason: no result of the network's."""
 
 
+class ProcessStopped(EmulationError):  # noqa: N818 - reads as the state it reports
+    """What was waited for did not happen because a signal had stopped the process: no result of the network's."""
+
+
 class LabRunning(TopoError):  # noqa: N818 - reads as the state it reports
     """Another lab holds the lock; `pid` is its process (0 where it cannot be told)."""
 

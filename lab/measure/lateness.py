@@ -1,13 +1,15 @@
-"""How late the lab's own processes were: the one that strikes faults, the switches, the controller.
+"""How late the lab's own processes were: the one that strikes faults, the switches, the controller, helpers on cables.
 
 Hosts tell by their samples how late their NICs woke up (`machine`). Here is what the others tell: `lab.late` and the
 field `lab_late` of `cpu` (the lab's own process, woken later than it asked for), `late` and `silent` of `depths` (a
-switch; of one that cannot tell, `waited` of `cpu`), and the controller's `pulse`, four a second. What a fault stops on
-purpose is not late.
+switch; of one that cannot tell, `waited` of `cpu`), the controller's `pulse`, four a second, `helper.late` (a relay or
+a background sender, when it ends), and `process.stopped` with `process.resumed` (any process, in state T). What a fault
+stops on purpose is not late.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure.faults import Strike
@@ -18,6 +20,8 @@ PULSE_S = 0.25  # seconds between two records in which the controller tells how 
 CONTROLLER_S = 0.25  # seconds that it may be late where something depends on it
 SILENT_S = 1.0  # seconds for which a switch may give no answer
 _RESTART_S = 3.0  # seconds after a fault in which what it stopped may still be slow
+_LOOK_S = 0.25  # seconds by which the ends of a stop are known
+_EXPLAINS_S = 0.5  # seconds of a stop that need no other word on the same process
 _AFTER_S = 0.1  # seconds after the lab's process woke up in which it does what was due meanwhile
 _NEEDS_CONTROLLER = ("switch_crash", "switch_reboot", "wrong_entry", "controller_")  # beginnings of kinds of faults
 
@@ -41,7 +45,7 @@ class Lateness:
     def worst(self) -> dict[str, float]:
         """The longest of each that told of any, seconds."""
         found: dict[str, float] = {}
-        for late in (*self._of_lab(), *self._of_switches(), *self._of_controller()):
+        for late in (*self._of_lab(), *self._of_switches(), *self._of_controller(), *self._of_helpers(), *self._stops):
             found[late.who] = max(late.seconds, found.get(late.who, 0.0))
         return found
 
@@ -57,10 +61,54 @@ class Lateness:
         still = max(self._silent(), key=lambda late: late.seconds, default=None)
         if still is not None and still.seconds > SILENT_S:
             yield f"switch {still.who} gave no answer for {show_seconds(still.seconds)} until {self._time(still.at)}"
+        helper = max(self._of_helpers(), key=lambda late: late.seconds, default=None)
+        if helper is not None and helper.seconds > most:
+            yield f"the process {helper.who} was {show_seconds(helper.seconds)} late at {self._time(helper.at)}"
         slow = max(self._of_controller(), key=lambda late: late.seconds, default=None)
-        depends = controlled or any(strike.kind.startswith(_NEEDS_CONTROLLER) for strike in self._strikes)
-        if slow is not None and depends and slow.seconds > CONTROLLER_S:
+        if slow is not None and self._depends(controlled) and slow.seconds > CONTROLLER_S:
             yield f"the controller was {show_seconds(slow.seconds)} late at {self._time(slow.at)}"
+
+    def stops(self, most: float, controlled: bool, unused: Collection[str] = ()) -> Iterator[str]:
+        """Why the run is no result, where a signal stopped a process for more than `most` seconds; one line for each.
+
+        `unused` are processes that the traffic does not need.
+        """
+        for stop in self._stops:
+            seconds = min(stop.at, self._end) - max(stop.at - stop.seconds, self._start)
+            needed = stop.who not in unused and (stop.who != CONTROLLER or self._depends(controlled))
+            if needed and seconds > (CONTROLLER_S if stop.who == CONTROLLER else most):
+                since = self._time(stop.at - stop.seconds)
+                yield f"a signal stopped {stop.who} (state T) for {show_seconds(stop.seconds)} from {since} on"
+
+    def was_stopped(self, who: str, since: float, until: float) -> bool:
+        """Return True if a signal stopped a process at some time between two, give or take a look."""
+        return any(
+            stop.who == who and stop.at - stop.seconds - _LOOK_S <= until and since <= stop.at + _LOOK_S
+            for stop in self._stops
+            if stop.seconds >= _EXPLAINS_S
+        )
+
+    def _depends(self, controlled: bool) -> bool:
+        return controlled or any(strike.kind.startswith(_NEEDS_CONTROLLER) for strike in self._strikes)
+
+    @cached_property
+    def _stops(self) -> list[Late]:
+        """Stops, each told at its end; one that never ended lasts to the end of the traffic."""
+        begun: dict[str, float] = {}
+        found = []
+        for record in self._history.of("process.stopped", "process.resumed", "process.died", "process.ended"):
+            who = record["process"]
+            since = begun.pop(who, None)
+            if record.kind == "process.stopped":
+                begun[who] = record.t
+            elif since is not None:
+                found.append(Late(record.t - since, who, record.t))
+        return found + [Late(max(self._end - since, 0.0), who, self._end) for who, since in begun.items()]
+
+    def _of_helpers(self) -> list[Late]:
+        told = [Late(r["late"], r["process"], r["at"]) for r in self._history.of("helper.late")]
+        met = [late for late in told if self._start <= late.at and late.at - late.seconds <= self._end]
+        return [late for late in met if not self.was_stopped(late.who, late.at - late.seconds, late.at)]
 
     def _time(self, t: float) -> str:
         return f"{t - self._start:.2f} s"
@@ -121,6 +169,8 @@ class Lateness:
         return (record for record in self._history.of(kind) if self._start <= record.t <= self._end)
 
     def _stopped(self, who: str, since: float, until: float) -> bool:
-        """Whether a fault stopped it at some time between two, or it had just begun anew."""
+        """Whether a fault, or a signal, stopped it at some time between two, or it had just begun anew."""
+        if self.was_stopped(who, since, until):
+            return True
         times = [strike.during(self._end) for strike in self._strikes if who in strike.stops]
         return any(begin <= until and since <= end + _RESTART_S for begin, end in times)

@@ -130,7 +130,9 @@ class MachineLoad:
 
     @cached_property
     def _late(self) -> list[tuple[float, str, float]]:
-        return [late for late in self._samples.late if late[1] in self._hosts and self._start <= late[2] <= self._end]
+        """Of a host that a signal stopped, the stop itself is told (`lateness`)."""
+        every = [late for late in self._samples.late if late[1] in self._hosts and self._start <= late[2] <= self._end]
+        return [each for each in every if not self.lateness.was_stopped(each[1], each[2] - each[0], each[2])]
 
     @cached_property
     def died(self) -> list[str]:
@@ -179,6 +181,8 @@ class MachineLoad:
     def invalid(self) -> list[str]:
         """Why the run says nothing about the network; empty where the machine kept up with it."""
         found = [str(record["why"]) for record in self._history.of("machine.slow")]
+        unused = set(self._samples.times) - self._hosts
+        found += self.lateness.stops(self._max_wait, self._controlled, unused)
         found += [f"{port} lost {count} frames in its socket" for port, count in self.socket_drops.items()]
         found += [
             f"{process.name} used {process.peak * 100:.0f}% of a core for a second"

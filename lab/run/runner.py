@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.lab.errors import Interrupted, LabError, RunError, TooSlow
+from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.faults.base import several
 from mrclab.lab.faults.timeline import TimeLine
@@ -267,12 +267,13 @@ def _collected(
             repeatable=asked.repeatable,
             on_failure=lambda failed, error: say(_keep(failed, loaded, parent, error)),
         ) as world:
+            world.on_notice(say)
             say(world.greeting)
             world.record("scenario", text=loaded.text)
             show(world)
             try:
                 Run(world, loaded, say, progress).go()
-            except TooSlow as error:
+            except NoResult as error:
                 world.record("machine.slow", why=str(error))
                 say(str(error))
             except (RunError, TopoError, OSError) as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mrclab import HOME
-from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError, TooSlow
+from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import results
@@ -223,7 +223,7 @@ class Suite:
             raise
         except (RunError, TopoError) as error:
             seconds = time.monotonic() - began
-            state = "invalid" if isinstance(error, TooSlow) else "broken"
+            state = "invalid" if isinstance(error, NoResult) else "broken"
             return SuiteEntry(loaded.base_name, loaded.variant, asked.seed, state, seconds, None, (), str(error))
         invalid = "; ".join(outcome.measures.invalid) if outcome.state == "invalid" else ""
         return SuiteEntry(

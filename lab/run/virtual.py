@@ -6,7 +6,7 @@ is heard between two events and never within one.
 
 import tempfile
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,9 @@ class VirtualWorld:
     def deafen(self, hearing: "_Hearing") -> None:
         """Somebody wants to hear no more."""
         self._hearings = [other for other in self._hearings if other is not hearing]
+
+    def on_notice(self, say: Callable[[str], None]) -> None:
+        """No process of its own can be stopped."""
 
     def last_words(self, node: str) -> str:
         """What a node that ended said last."""

@@ -77,6 +77,9 @@ class World(Ground, Protocol):
     def hear(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> Hearing:
         """Hear what some hosts, or the `controller`, tell of these kinds from now on."""
 
+    def on_notice(self, say: Callable[[str], None]) -> None:
+        """Have said what nobody asked for, as it happens: a process that a signal has stopped."""
+
     def last_words(self, node: str) -> str:
         """What a node that ended said last."""
 

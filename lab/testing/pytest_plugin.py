@@ -67,7 +67,7 @@ class ScenarioItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run it; ScenarioFailed where it did not hold."""
-        from mrclab.lab.errors import Interrupted, TooSlow  # noqa: PLC0415
+        from mrclab.lab.errors import Interrupted, NoResult  # noqa: PLC0415
         from mrclab.lab.run import runner, worlds  # noqa: PLC0415
 
         _need_root(self._loaded.scenario.world)
@@ -78,7 +78,7 @@ class ScenarioItem(pytest.Item):
             outcome = runner.run_scenario(self._loaded, parent, _silent, _quiet, target, _run_dir(self.config))
         except Interrupted as error:  # it ends the session, as Ctrl-C does, and not this test alone
             pytest.exit(str(error), returncode=error.status)
-        except TooSlow as error:
+        except NoResult as error:
             pytest.skip(str(error))
         self.user_properties.append(("report", str(outcome.directory / "report.html")))
         if outcome.state == "invalid":

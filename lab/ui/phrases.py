@@ -48,6 +48,8 @@ _PHRASES = {
     "link.failed": "cable {link} is {state}: {reason}",
     "peer.ports": "NIC ports of {peer} that are up: {mask}",
     "port.state": "NIC port {port} {up}",
+    "process.stopped": "{process} is stopped by a signal (state T)",
+    "process.resumed": "{process} goes on after {seconds} s",
     "process.died": "{process} died {reason}",
     "qp.state": "QP {qp} {state} {reason}",
     "switch.answers": "{switch} answers again",

@@ -3,13 +3,14 @@
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from typing import Any
 
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import processes
-from mrclab.topo.linux.emulation import Emulation, ending
+from mrclab.topo.linux.emulation import Emulation, ending, last_line
 from mrclab.topo.linux.patience import Patience
 
 START_TIMEOUT = 20.0  # seconds for a helper to load its program; it takes some tenths
@@ -39,7 +40,7 @@ class Helper:
         if helper._said(START_TIMEOUT, "get ready", upto=_READY) != _READY:
             process.kill()
             process.wait()
-            raise EmulationError(f"{name} did not start; see {helper._log}")
+            raise EmulationError(f"{name} did not start; {helper._last_words}")
         processes.to_real_time(process.pid)
         return helper
 
@@ -58,16 +59,19 @@ class Helper:
         if self.finished:
             return None
         self._process.terminate()
+        self._process.send_signal(signal.SIGCONT)  # one that somebody stopped would never hear of it
         output = self._said(END_TIMEOUT, "end")
         assert self._process.stdout is not None
         self._process.stdout.close()
         if status := self._process.wait():
-            raise EmulationError(f"{self.name} {ending(status)}; see {self._log}")
+            raise EmulationError(f"{self.name} {ending(status)}; {self._last_words}")
         return json.loads(output)
 
     @property
-    def _log(self) -> str:
-        return str(self._lab.run_dir / "log" / f"{self.name}.log")
+    def _last_words(self) -> str:
+        """What it wrote last, since its log may be gone before anybody looks."""
+        last = last_line(self._lab.run_dir / "log" / f"{self.name}.log")
+        return f"its last words were: {last} (its log is log/{self.name}.log)"
 
     def _said(self, seconds: float, what: str, upto: bytes = b"") -> bytes:
         """What it writes until it says `upto`, or closes its output; one that stands still is killed."""
@@ -86,5 +90,5 @@ class Helper:
                 self._process.kill()
                 self._process.wait()
                 self._process.stdout.close()
-                raise patience.error(self.name, f"{what}; see {self._log}")
+                raise patience.error(self.name, f"{what}; {self._last_words}")
         return said

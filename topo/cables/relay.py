@@ -3,7 +3,7 @@
 For kernels without netem, and for what netem cannot do: the same seed gives the same fate to packet number n. The
 cable's nftables rules send a direction's frames to a veth whose other end this process reads; it writes them, when
 their time has come, into the far end. `python -m mrclab.topo.cables.relay` takes one JSON object (see `main`), says
-`ready` when it listens, and on SIGTERM lets out what it holds, prints its counts and ends.
+`ready` when it listens, and on SIGTERM lets out what it holds, prints its counts and how late it was, and ends.
 Good for some thousand frames per second.
 """
 
@@ -17,6 +17,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 
+from mrclab.topo.cables.beat import Beat
 from mrclab.topo.cables.impairment import Fate, Impairment
 
 _ETH_P_ALL = 3
@@ -69,21 +70,24 @@ def main(argument: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.send(b"x"))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    _relay(directions, wake)
-    sys.stdout.write(json.dumps([asdict(direction.fate.counts) for direction in directions]) + "\n")
+    beat = _relay(directions, wake)
+    counts = [asdict(direction.fate.counts) for direction in directions]
+    sys.stdout.write(json.dumps({"counts": counts, **beat.told()}) + "\n")
 
 
-def _relay(directions: list[_Direction], wake: socket.socket) -> None:
+def _relay(directions: list[_Direction], wake: socket.socket) -> Beat:
     sources = [direction.source for direction in directions]
-    stopping = False
+    stopping, beat = False, Beat(time.monotonic())
     while not stopping or any(direction.waiting for direction in directions):
         due = min((direction.waiting[0][0] for direction in directions if direction.waiting), default=None)
-        wait = None if due is None else max(0.0, due - time.monotonic())
+        wait = beat.wait(due, time.monotonic())
         readable, _, _ = select.select(sources if stopping else [*sources, wake], [], [], wait)
+        beat.woken(time.monotonic())
         stopping = stopping or wake in readable
         for direction in directions:
             direction.take()
             direction.give()
+    return beat
 
 
 def _packet_socket(interface: str, protocol: int) -> socket.socket:

@@ -15,6 +15,7 @@ class Relayed:
     def __init__(self, lab: Emulation, link: Link, direction: Direction, relay: Helper) -> None:
         self.link = link
         self.name = relay.name  # of its process in the lab
+        self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `heal`
         self._lab, self._direction, self._relay = lab, direction, relay
 
     @property
@@ -30,7 +31,9 @@ class Relayed:
         if self._relay.finished:
             return []
         self._lab.cables.use_detour(self.link, self._direction, use=False)
-        return [Counts(**entry) for entry in self._relay.finish() or []]
+        done = self._relay.finish()
+        self.late = done["late"], done["at"]
+        return [Counts(**entry) for entry in done["counts"]]
 
 
 def impair(

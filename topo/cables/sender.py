@@ -1,7 +1,7 @@
 """Sends one frame again and again at a steady rate: traffic that nobody asked for. A process in a host's namespace.
 
 `python -m mrclab.topo.cables.sender` takes one JSON object (see `main`), says `ready` before it begins, and
-on SIGTERM prints how many frames it sent and how many the interface refused, and ends.
+on SIGTERM prints how many frames it sent, how many the interface refused and how late it was, and ends.
 """
 
 import json
@@ -10,6 +10,9 @@ import signal
 import socket
 import sys
 import time
+from typing import Any
+
+from mrclab.topo.cables.beat import Beat
 
 _SO_SNDBUFFORCE = 32
 _SEND_BUFFER = 4 << 20  # bytes
@@ -28,15 +31,16 @@ def main(argument: str) -> None:
         signal.signal(signal.SIGTERM, lambda *_: stop.send(b"x"))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        sent, refused = _send(opened, frame, wanted["number_at"], 1 / wanted["rate_pps"], wake)
-    sys.stdout.write(json.dumps({"sent": sent, "refused": refused}) + "\n")
+        done = _send(opened, frame, wanted["number_at"], 1 / wanted["rate_pps"], wake)
+    sys.stdout.write(json.dumps(done) + "\n")
 
 
 def _send(
     opened: socket.socket, frame: bytearray, number_at: int, interval: float, wake: socket.socket
-) -> tuple[int, int]:
+) -> dict[str, Any]:
     sent = refused = 0
     due = time.monotonic()
+    beat = Beat(due)
     while True:
         now = time.monotonic()
         due = max(due, now - _MOST_AT_ONCE * interval)
@@ -48,9 +52,10 @@ def _send(
                 sent += 1
             except OSError:  # no carrier, as on any cable that was pulled
                 refused += 1
-        readable, _, _ = select.select([wake], [], [], max(0.0, due - time.monotonic()))
+        readable, _, _ = select.select([wake], [], [], beat.wait(due, time.monotonic()))
+        beat.woken(time.monotonic())
         if readable:
-            return sent, refused
+            return {"sent": sent, "refused": refused, **beat.told()}
 
 
 if __name__ == "__main__":

@@ -20,11 +20,16 @@ class FrameSender:
 
     def __init__(self, helper: Helper) -> None:
         self.name = helper.name  # of its process in the lab
+        self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `heal`
         self._helper = helper
 
     def heal(self) -> SentFrames:
         """End it; returns what it did. One that was ended already did nothing."""
-        return SentFrames(**self._helper.finish() or {})
+        done = self._helper.finish()
+        if done is None:
+            return SentFrames()
+        self.late = done["late"], done["at"]
+        return SentFrames(done["sent"], done["refused"])
 
 
 def send(

@@ -64,6 +64,7 @@ class Emulation:
         self._fork_server: ForkServer | None = None
         self._switches: dict[str, Process] = {}
         self._others: dict[str, Process] = {}
+        self._frozen: set[str] = set()  # processes that `freeze` has stopped
         self._lock = threading.RLock()
 
     def __enter__(self) -> "Emulation":
@@ -249,6 +250,7 @@ class Emulation:
             process.kill()
             now = time.monotonic()
             process.wait()
+        self._frozen.discard(name)
         return now
 
     def terminate(self, name: str, grace: float = _GRACE) -> None:
@@ -263,8 +265,18 @@ class Emulation:
         except subprocess.TimeoutExpired:
             self.kill(name)
 
+    def is_frozen(self, name: str) -> bool:
+        """Return True between `freeze` and `thaw`."""
+        return name in self._frozen
+
+    def stopped(self) -> dict[str, int]:
+        """Return name → pid of the processes that somebody else has stopped (state T)."""
+        running = self.processes()
+        return {name: pid for name, pid in running.items() if name not in self._frozen and processes.is_stopped(pid)}
+
     def freeze(self, name: str) -> float:
         """SIGSTOP: ports of a switch stay up, nothing is forwarded. Returns the monotonic time at which it stands."""
+        self._frozen.add(name)
         process = self._signal(name, signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # a signal takes effect a little later
         return time.monotonic()
@@ -272,7 +284,9 @@ class Emulation:
     def thaw(self, name: str) -> float:
         """SIGCONT after `freeze`. Returns the monotonic time."""
         self._signal(name, signal.SIGCONT)
-        return time.monotonic()
+        now = time.monotonic()
+        self._frozen.discard(name)
+        return now
 
     def restart(self, switch: str) -> None:
         """Start a switch process anew, empty as after power-on (whatever ran is killed), and wait until it answers."""
@@ -390,16 +404,19 @@ class Emulation:
         waiting = dict(launches)
         patience = Patience(_READY_TIMEOUT, self.pace)
         while waiting:
+            patience.waited_for = {f"switch {name}": self._switches[name].pid for name in waiting}
             for name, launch in launches.items():
                 if (status := self._switches[name].poll()) is not None:
-                    last = f"its last words were: {_last_line(launch.log)} (its log is log/{launch.log.name})"
+                    last = f"its last words were: {last_line(launch.log)} (its log is log/{launch.log.name})"
                     raise EmulationError(f"switch {name} {ending(status)} at start: {last}")
             for name, launch in list(waiting.items()):
                 if self.target.answers(launch, self._namespaces[name]):
                     del waiting[name]
                     yield name
             if waiting and patience.over:
-                raise patience.error(", ".join(waiting), f"answer; see {self.run_dir / 'log'}")
+                first = next(iter(waiting))
+                last = f"the last words of {first} were: {last_line(launches[first].log)}"
+                raise patience.error(", ".join(waiting), f"answer; {last} (its log is log/{first}.log)")
             if waiting:
                 _wait_for_end(self._switches[name] for name in waiting)
 
@@ -455,7 +472,8 @@ def _wait_for_end(running: Iterable[Process]) -> None:
         os.close(descriptor)
 
 
-def _last_line(log: Path) -> str:
+def last_line(log: Path) -> str:
+    """Return the last line of a log."""
     lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
     return lines[-1] if lines else "it wrote nothing"
 

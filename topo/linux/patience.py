@@ -2,7 +2,8 @@
 
 Limits are written down for a small, quiet machine. Each stretches by how slowly this one started its first processes
 (`Pace`), and while the CPUs are wanted all the time, or a hypervisor takes them (`Patience`). A limit that strikes even
-so says which it was: the machine is too slow, or what is waited for stands still.
+so says which it was: the machine is too slow, or what is waited for stands still. A process that a signal has stopped
+is named as such, and not waited for to the end.
 """
 
 import os
@@ -10,11 +11,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from mrclab.topo.errors import EmulationError, MachineTooSlow
+from mrclab.topo.errors import EmulationError, MachineTooSlow, ProcessStopped
+from mrclab.topo.linux import processes
 
 _MOST = 20.0  # times that a limit may stretch for a machine that was slow from the beginning
 _MORE = 4.0  # times that it may stretch while the machine, or the process, works all the time
 _BUSY = 0.7  # of the CPUs' time, or of a process's own: beyond it the machine was what took so long
+_STOPPED_S = 3.0  # seconds for which a process may be stopped; it may go on in a moment
 _SLOW = 3.0  # times the usual seconds for the first processes: such a machine needs no other excuse
 
 
@@ -41,10 +44,13 @@ class Glance:
 
 class Patience:
     """One wait, from now on: of `seconds`, stretched by `pace`, and further while the machine works all the time, or
-    the process `pid` that is waited for does.
+    the process `pid` that is waited for does. `waited_for` holds the processes that must not be stopped meanwhile, by
+    name; with `pid` it is that one.
     """
 
     def __init__(self, seconds: float, pace: Pace | None = None, pid: int | None = None) -> None:
+        self.waited_for = {"": pid} if pid else {}
+        self._stopped_since: float | None = None
         self._stretch = pace.stretch if pace else 1.0
         self._seconds, self._pid = seconds, pid
         self._began = time.monotonic()
@@ -54,8 +60,12 @@ class Patience:
     @property
     def over(self) -> bool:
         """Whether waiting any longer makes no sense."""
-        waited = time.monotonic() - self._began
+        now = time.monotonic()
+        waited = now - self._began
         limit = self._seconds * self._stretch
+        self._stopped_since = (self._stopped_since or now) if self._stopped() else None
+        if self._stopped_since is not None and now - self._stopped_since >= _STOPPED_S:
+            return True
         if waited < limit:
             return False
         self._trouble = self._hindrance(waited)
@@ -63,13 +73,19 @@ class Patience:
 
     def error(self, who: str, what: str) -> EmulationError:
         """Why the wait for `who` (`h1`) to do `what` (`make its socket: …`) was given up; MachineTooSlow where the
-        machine was the reason.
+        machine was the reason, ProcessStopped where a signal was.
         """
+        if stopped := self._stopped():
+            name, pid = next(iter(stopped.items()))
+            return ProcessStopped(f"{name or who} {processes.stopped_text(pid)}; it was to {what}")
         waited = time.monotonic() - self._began
         text = f"{who} took more than {waited:.3g} s to {what}"
         if trouble := self._trouble or self._hindrance(waited):
             return MachineTooSlow(f"the machine is too slow: {text} ({trouble})")
         return EmulationError(f"{text}, though the machine had CPU to spare")
+
+    def _stopped(self) -> dict[str, int]:
+        return {name: pid for name, pid in self.waited_for.items() if processes.is_stopped(pid)}
 
     def _hindrance(self, waited: float) -> str:
         """What about the machine explains the wait; empty where nothing does."""

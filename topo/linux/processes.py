@@ -28,6 +28,19 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in {"Z", "X"} else int(fields[_STARTTIME_FIELD])
 
 
+def is_stopped(pid: int) -> bool:
+    """Return True if a signal has stopped the process (state T in proc(5))."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
+
+
+def stopped_text(pid: int) -> str:
+    """Say of a stopped process what stopped it and what lets it go on; the sentence lacks its subject."""
+    return f"is stopped (process {pid}, state T: SIGSTOP or the like); `kill -CONT {pid}` lets it go on"
+
+
 def with_token(token: str) -> set[int]:
     """All processes whose environment carries this run's token."""
     needle = f"{TOKEN_VARIABLE}={token}".encode()

@@ -1,5 +1,6 @@
 """A lab that is up, seen from outside: its fabric, its agents and its controller, reached over their Unix sockets."""
 
+import functools
 import time
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from mrclab.lab.errors import Refused, RunError, as_run_error
+from mrclab.lab.errors import Refused, RunError, Stopped, as_run_error
+from mrclab.lab.run.wire.vigil import spoken
 from mrclab.rpc.client import Client
-from mrclab.rpc.errors import RpcError, RpcTimeout
+from mrclab.rpc.errors import RpcError, RpcStopped, RpcTimeout
+from mrclab.rpc.peers import is_stopped, server_pid, stopped_text
 from mrclab.topo.linux.paths import BASE
 from mrclab.topo.linux.patience import Pace, Patience
 from mrclab.topo.model import Fabric
@@ -27,6 +30,7 @@ class Lab:
         self.fabric = fabric
         self.pace = Pace()
         self._clients: dict[str, Client] = {}
+        self._pids: dict[str, int] = {}  # of who serves the sockets
 
     @property
     def files(self) -> Path:
@@ -46,7 +50,7 @@ class Lab:
         """Ask an agent (`h1`) or the `controller`; RunError says which of them refused what.
 
         An operation that is given a `timeout` (seconds) may take that long, and then has to answer. TooSlow where no
-        answer came in time because of the machine.
+        answer came in time because of the machine, Stopped where a signal has stopped who was to answer.
         """
         if "timeout" in arguments:
             arguments["timeout"] *= self.pace.stretch
@@ -54,14 +58,33 @@ class Lab:
         limit = arguments.get("timeout", 0.0) + ANSWER_TIMEOUT * self.pace.stretch
         try:
             if node not in self._clients:
-                self._clients[node] = Client(self.run_dir / f"{node}.sock")
+                path = self.run_dir / f"{node}.sock"
+                self._clients[node] = Client(path, may_stop=functools.partial(self._may_stop, node))
             return self._clients[node].call(op, rpc_timeout=limit, **arguments)
+        except RpcStopped as error:
+            self.forget(node)
+            raise Stopped(f"{spoken(self.fabric, node)} {stopped_text(error.pid)}; it was to answer {op}") from None
         except RpcTimeout:
             self.forget(node)
             raise as_run_error(patience.error(node, f"answer {op}")) from None
         except RpcError as error:
             self.forget(node)
             raise RunError(f"{node} could not {op}: {error.message}") from None
+
+    def stopped(self) -> dict[str, int]:
+        """Return name → pid of the agents, the controller and the switches that a signal has stopped."""
+        if not self._pids:
+            nodes = ["controller", *(host.name for host in self.fabric.hosts)]
+            paths = {node: self.run_dir / f"{node}.sock" for node in nodes}
+            paths |= {each.name: self.run_dir / f"{each.name}.p4rt.sock" for each in self.fabric.switches}
+            found = {name: server_pid(path) for name, path in paths.items()}
+            self._pids = {name: pid for name, pid in found.items() if pid is not None}
+        return {name: pid for name, pid in self._pids.items() if is_stopped(pid)}
+
+    def _may_stop(self, node: str) -> bool:
+        """Return True if a fault has stopped a node on purpose."""
+        del node
+        return False
 
     def check(self) -> None:
         """RunError where something ended that nobody ended, as far as this side can know; here it cannot."""

@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab import history
-from mrclab.lab.errors import Interrupted, Refused, RunError, as_run_error
+from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.wire.attach import RUN_DIR, Lab, store_fabric
 from mrclab.lab.run.wire.listener import Listener
-from mrclab.lab.run.wire.vigil import Vigil, deleted_files
+from mrclab.lab.run.wire.vigil import Stops, Vigil, deleted_files
 from mrclab.lab.run.wire.watch import Watch
 from mrclab.lab.run.wire.wirebreakage import WireBreakage
 from mrclab.lab.run.world import KINDS, Progress
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
+from mrclab.rpc.peers import STOPPED_S
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.patience import Patience
@@ -73,7 +74,8 @@ class LabSession(Lab):
         self.bring_up_seconds = 0.0
         self.log: history.HistoryWriter | None = None
         self._watch: Watch | None = None
-        self._vigil = Vigil(fabric, run_dir, self.emulation.endings)
+        self._vigil = Vigil(fabric, run_dir, self.emulation.endings, self._look_for_stops)
+        self._stops = Stops(fabric, self._record_stop, lambda _line: None)
         self.forgiving = False  # what ends unasked is said once, and the lab goes on
         self._rescued: dict[str, bytes] = {}  # files of a run directory that was removed
 
@@ -121,6 +123,25 @@ class LabSession(Lab):
             raise RunError(f"the run directory {self.run_dir} takes no more records: {error.strerror}") from None
 
     # --- what nobody asked for --------------------------------------------------------------------------------------
+
+    def on_notice(self, say: Callable[[str], None]) -> None:
+        """Have processes said that a signal stops, as it happens; `say` is called in another thread."""
+        self._stops.say = say
+
+    def stopped(self) -> dict[str, int]:
+        """Return name → pid of the processes that a signal has stopped and no fault did."""
+        return self.emulation.stopped()
+
+    def _look_for_stops(self) -> None:
+        self._stops.look(time.monotonic(), self.emulation.stopped())
+
+    def _record_stop(self, kind: str, t: float | None = None, **fields: object) -> None:
+        with contextlib.suppress(OSError, ValueError):  # what is full, or closed, is said elsewhere
+            if self.log is not None:
+                self.log.add(kind, t, **fields)
+
+    def _may_stop(self, node: str) -> bool:
+        return self.emulation.is_frozen(node)
 
     def check(self) -> None:
         """RunError where something of the lab ended that nobody ended; each time, unless a person is at the prompt."""
@@ -306,6 +327,8 @@ class LabSession(Lab):
                 progress("cables verified", status.get("links_verified", 0), status["links"])
             if state == "verified":
                 return
+            if standing := self._stops.standing(STOPPED_S):
+                raise Stopped(f"the fabric was not verified: {standing}")
             if state == "failed" or patience.over:
                 answer = self.call("controller", "wait_verified", timeout=0.0)
                 trouble = answer.get("problems") or answer.get("failed") or answer.get("not_ready") or []

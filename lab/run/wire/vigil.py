@@ -1,27 +1,89 @@
 """Sees at once when something ends that nobody ended: a process of the lab, or the directory that all of them write to.
 
 The first such thing is what a run ends with. It is said with all that is known of it: how the process ended, its last
-words, where its log is, what to try.
+words, where its log is, what to try. A process that a signal has stopped is not the end: it is said while it stands.
 """
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from mrclab.topo.linux.processes import stopped_text
 from mrclab.topo.model import Fabric
 
 _INTERVAL = 0.1  # seconds between two looks
 _FULL = 65_536  # bytes that are left of a file system on which nothing can be written any more
 _WORDS = 300  # characters of a process's last words
+_TELL = 1.0  # seconds for which a process stands still before it is worth a line
 _CONTROLLER = "controller"
 
 
-class Vigil:
-    """A thread that looks after the processes of a lab. `endings` gives how each that ended did (`was killed by …`)."""
+def spoken(fabric: Fabric, process: str) -> str:
+    """Return the name of a process as a sentence has it: `the agent of h1`."""
+    if fabric.has_host(process):
+        return f"the agent of {process}"
+    if fabric.has_switch(process):
+        return f"switch {process}"
+    return "the controller" if process == _CONTROLLER else f"the process {process}"
 
-    def __init__(self, fabric: Fabric, run_dir: Path, endings: Callable[[], Mapping[str, str]]) -> None:
-        self._fabric, self._run_dir, self._endings = fabric, run_dir, endings
+
+class Stops:
+    """Processes that a signal has stopped: each is recorded, and said once if it stands for a while.
+
+    `record` gets `process.stopped` and `process.resumed` with their fields, `say` one line per stop. The times of
+    records are monotonic, of the first and the last look at which the process stood.
+    """
+
+    def __init__(self, fabric: Fabric, record: Callable[..., object], say: Callable[[str], None]) -> None:
+        self._fabric, self._record, self.say = fabric, record, say
+        self._since: dict[str, tuple[float, int]] = {}
+        self._recorded: set[str] = set()
+        self._said: set[str] = set()
+
+    def look(self, now: float, stopped: Mapping[str, int]) -> None:
+        """Take in which processes (name → pid) stand still now."""
+        for name in set(self._since) - set(stopped):
+            since, _ = self._since.pop(name)
+            if name in self._recorded:
+                self._record("process.resumed", process=name, seconds=round(now - since, 3))
+            if name in self._said:
+                self.say(f"{spoken(self._fabric, name)} goes on after {now - since:.1f} s")
+            self._recorded.discard(name)
+            self._said.discard(name)
+        for name, pid in stopped.items():
+            since, _ = self._since.setdefault(name, (now, pid))
+            if (
+                now > since and name not in self._recorded
+            ):  # one that was let go on a moment ago stands at one look only
+                self._recorded.add(name)
+                self._record("process.stopped", since, process=name, pid=pid)
+            if now - since >= _TELL and name not in self._said:
+                self._said.add(name)
+                self.say(f"{spoken(self._fabric, name)} {stopped_text(pid)}")
+
+    def standing(self, seconds: float) -> str:
+        """Return the line on the first that has stood for so long; empty where none has."""
+        now = time.monotonic()
+        every = list(self._since.items())
+        found = [(name, pid) for name, (since, pid) in every if now - since >= seconds]
+        return f"{spoken(self._fabric, found[0][0])} {stopped_text(found[0][1])}" if found else ""
+
+
+class Vigil:
+    """A thread that looks after the processes of a lab. `endings` gives how each that ended did (`was killed by …`),
+    `look_beside` is called at every look.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        run_dir: Path,
+        endings: Callable[[], Mapping[str, str]],
+        look_beside: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._fabric, self._run_dir, self._endings, self._look_beside = fabric, run_dir, endings, look_beside
         self._excused: set[str] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -66,6 +128,7 @@ class Vigil:
 
     def _run(self) -> None:
         while not self._stopped.wait(_INTERVAL):
+            self._look_beside()
             trouble = self.look()
             if trouble != self._woken:
                 self._woken = trouble
@@ -86,14 +149,7 @@ class Vigil:
         more = f"; so did {len(ended) - 1} more" if len(ended) > 1 else ""
         hint = "; the kernel does that when memory runs out (`dmesg`), else somebody did" if "SIGKILL" in how else ""
         log = f"its log is log/{name}.log" if (self._run_dir / "log" / f"{name}.log").exists() else "it has no log"
-        return f"{self._spoken(name)} {how}{more}: its last words were: {self.last_words(name)} ({log}{hint})"
-
-    def _spoken(self, name: str) -> str:
-        if self._fabric.has_host(name):
-            return f"the agent of {name}"
-        if self._fabric.has_switch(name):
-            return f"switch {name}"
-        return "the controller" if name == _CONTROLLER else f"the process {name}"
+        return f"{spoken(self._fabric, name)} {how}{more}: its last words were: {self.last_words(name)} ({log}{hint})"
 
     def last_words(self, process: str) -> str:
         """The last line of a process's log."""

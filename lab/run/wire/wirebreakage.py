@@ -29,6 +29,9 @@ class Supervisor(Protocol):
     def forget(self, node: str) -> None:
         """Close the connection to a node."""
 
+    def record(self, kind: str, t: float | None = None, **fields: object) -> float:
+        """Write a record of the lab's own into the history."""
+
 
 class _WireInjected:
     def __init__(self, made: cables.Cables, faults: Sequence[cables.AppliedFault]) -> None:
@@ -46,6 +49,7 @@ class _WireImpaired:
     def heal(self) -> tuple[int, int, int]:
         self._supervisor.excuse(self._relayed.name)
         counts = self._relayed.heal()
+        _record_late(self._supervisor, self._relayed.name, self._relayed.late)
         return sum(c.received for c in counts), sum(c.lost for c in counts), sum(c.sent for c in counts)
 
 
@@ -56,7 +60,12 @@ class _Sending:
     def heal(self) -> tuple[int, int]:
         self._supervisor.excuse(self._sender.name)
         done = self._sender.heal()
+        _record_late(self._supervisor, self._sender.name, self._sender.late)
         return done.sent, done.refused
+
+
+def _record_late(supervisor: Supervisor, name: str, late: tuple[float, float]) -> None:
+    supervisor.record("helper.late", process=name, late=late[0], at=late[1])
 
 
 class WireBreakage:
