@@ -16,6 +16,7 @@ from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.account import Account
 from mrclab.hosts.mrc.recovery.feedback import Feedback
 from mrclab.hosts.mrc.recovery.loss import LossDetector
+from mrclab.hosts.mrc.recovery.rnr import RnrBackoff
 from mrclab.hosts.mrc.recovery.sent import INFERRED, MrcMessage, PacketState, SentPacket
 from mrclab.hosts.mrc.recovery.window import SendWindow
 from mrclab.hosts.rdma.errors import VerbsError
@@ -85,6 +86,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.unsent: deque[MrcMessage] = NOTHING
         self.incomplete: deque[MrcMessage] = NOTHING  # all that are posted and not completed, in order
         self.lost: list[int] = []  # heap of seqs that wait for retransmission; may hold some that do not any more
+        self.rnr: RnrBackoff | None = None  # once the peer lacked a receive
         self.wimm_in_flight = 0
         self.last_progress = 0.0
         self.last_sent = float("-inf")
@@ -158,7 +160,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if self.silent:
             return _READY if self.has_lost() else _RESTS
         window = self.window
-        if not (self.unsent and window.next - window.una < self.psn_window) and not self._next_lost():
+        may_send_new = self.unsent and window.next - window.una < self.psn_window and not self._awaits_receive()
+        if not may_send_new and not self._next_lost():
             return _RESTS
         return _READY if self._cc.allows(self._mtu) else _PENDING
 
@@ -196,6 +199,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             or window.next - window.una >= self.psn_window
             or self.silent
             or not self._cc.allows(self._mtu)
+            or (self.rnr is not None and self._awaits_receive())
         ):
             return None
         evs = self._evs
@@ -207,6 +211,13 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             self.last_progress = now  # nothing was in flight: silence starts now
         self._fill(packet)
         return self._transmit(packet, ev, now, self._class_new, 0)
+
+    def _awaits_receive(self) -> bool:
+        """Whether the next new packet carries an immediate that the peer would refuse for want of a receive."""
+        if self.rnr is None or not self.rnr.active:
+            return False
+        message = self.unsent[0]
+        return message.imm is not None and message.sent == message.packets - 1
 
     def _fill(self, packet: SentPacket) -> None:
         """Give a new packet the next piece of the send queue."""
@@ -283,10 +294,18 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
 
     # --- losses -----------------------------------------------------------------------------------
 
-    def declare_lost(self, packet: SentPacket, reason: str, now: float) -> int:
+    def refuse(self, packet: SentPacket, now: float) -> int:
+        """The peer has no receive for a packet in flight: hold it back; return what leaves the account."""
+        if self.rnr is None:
+            self.rnr = RnrBackoff(self)
+        size = self.declare_lost(packet, "nack", now, again=False)
+        self.rnr.refuse(packet, now)
+        return size
+
+    def declare_lost(self, packet: SentPacket, reason: str, now: float, again: bool = True) -> int:
         """A packet in flight is lost, and without a NACK its path is to blame, unless the peer took nothing at all yet.
 
-        Returns what leaves the account.
+        It is sent `again` as soon as possible, or when the caller says so. Returns what leaves the account.
         """
         qp = self.qp
         stats = qp.stats
@@ -294,8 +313,9 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         packet.lost_ev = packet.ev
         packet.lost_by = reason
         packet.settled = packet.exposed = False
-        heappush(self.lost, packet.seq)
-        self.qp.urgent()
+        if again:
+            heappush(self.lost, packet.seq)
+            self.qp.urgent()
         stats.lost_packets += 1
         counter = _LOSS_COUNTER[reason]
         setattr(stats, counter, getattr(stats, counter) + 1)
@@ -366,6 +386,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         """A SACK, ACK or NACK has been taken in: settle, complete, set the clock."""
         self.account.settle()
         self._complete()
+        if self.rnr is not None:
+            self.rnr.settle(now)
         self._arm(now)
         self._tell_room()
 
@@ -425,6 +447,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
     def _clear(self) -> deque[MrcMessage]:
         self._timer.cancel()
         self._stranded.cancel()
+        if self.rnr is not None:
+            self.rnr.clear()
         self.unsent.clear()
         self.lost.clear()
         self.loss.clear()

@@ -15,6 +15,7 @@ from mrclab.hosts.mrc.packets.outbox import MrcPort
 from mrclab.hosts.mrc.peer import OwnSide, Peer
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.recovery.intake import Intake
+from mrclab.hosts.mrc.recovery.rnr import RNR_SPACING
 from mrclab.hosts.mrc.settings import qp_settings
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.completion import CompletionQueue
@@ -43,6 +44,7 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
         super().__init__(config, rng, log, secrets)
         self.peers: dict[bytes, Peer] = {}
         self.profiles = Profiles()
+        self._rnr_free_at = 0.0  # when the next refused packet of any QP may be sent because its RNR timer expired
 
     # --- hooks that the packet side fills in ------------------------------------------------------
 
@@ -61,6 +63,12 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
     def forget(self, qp: MrcQueuePair) -> None:
         """A QP is gone."""
         raise NotImplementedError
+
+    def rnr_turn(self, now: float) -> float:
+        """Take a turn among all QPs whose RNR timer expired; return its time, `now` where nobody is before it."""
+        turn = max(now, self._rnr_free_at)
+        self._rnr_free_at = turn + RNR_SPACING / (self.config.link.rate_pps * len(self.config.ports))
+        return turn
 
     # --- device -----------------------------------------------------------------------------------
 

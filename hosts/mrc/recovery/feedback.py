@@ -110,7 +110,10 @@ class Feedback:
         trimmed = nack.reason in _TRIM_REASONS
         # where links take packets for their bytes, a trimmed one was too quick to tell anything of a full one
         rtt = now - packet.sent_at if trimmed and packet.sends == 1 and not self._byte_time else None
-        size = self._r.declare_lost(packet, "nack", now)
+        if nack.reason == h.Reason.NO_RESOURCE:
+            size = self._r.refuse(packet, now)
+        else:
+            size = self._r.declare_lost(packet, "nack", now)
         packet.ev.nacked += 1
         qp.cc.on_nack(size, trimmed, rtt, now)
         if nack.reason == h.Reason.TRIMMED and qp.settings.ecn_skip:
