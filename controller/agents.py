@@ -10,13 +10,16 @@ from typing import Any, ClassVar
 from mrclab.controller.history import ControllerHistory
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.framing import LineSplitter, decode, encode
+from mrclab.rpc.peers import STOPPED_S, is_stopped, peer_pid, stopped_text
 from mrclab.topo.nodeconfig import NodeConfig
 
 log = logging.getLogger(__name__)
 
 CONNECT_INTERVAL = 0.5  # seconds between tries while no agent serves the socket
 CALL_TIMEOUT = 5.0
-GONE = {"ENOTCONN", "ETIMEDOUT", "ECONNRESET"}  # codes of this end; any other is an answer
+SILENT = {"ETIMEDOUT", "ESTOPPED"}  # codes of a process that is there and does not answer
+GONE = {"ENOTCONN", "ECONNRESET", *SILENT}  # codes of this end; any other is an answer
+_LOOK_S = 0.5  # seconds between two looks whether an agent that has not answered is stopped
 
 EventHandler = Callable[[dict[str, Any]], None]
 
@@ -33,26 +36,39 @@ class AsyncClient:
         self._calls: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._reader: asyncio.Task[None] | None = None
+        self.pid: int | None = None  # of the server's process
 
     async def open(self) -> None:
         """Connect; OSError where nobody listens."""
         reader, self._writer = await asyncio.open_unix_connection(self._path)
         self._reader = asyncio.create_task(self._read(reader))
+        self.pid = peer_pid(self._writer.get_extra_info("socket"))
 
-    async def call(self, op: str, **arguments: Any) -> dict[str, Any]:
-        """Call an operation and return its result; RpcError where it is refused or the server is gone."""
+    async def call(self, op: str, seconds: float = CALL_TIMEOUT, /, **arguments: Any) -> dict[str, Any]:
+        """Call an operation and return its result; RpcError where it is refused, or the server is gone, stopped or
+        silent.
+        """
         if self._writer is None or self._reader is None or self._reader.done():
             raise RpcError("ENOTCONN", f"no connection to {self._path}")
         number = next(self._ids)
         self._calls[number] = answer = asyncio.get_running_loop().create_future()
-        limit = CALL_TIMEOUT * self.stretch
         try:
             self._writer.write(encode({"id": number, "op": op, **arguments}))
-            return await asyncio.wait_for(answer, limit)
-        except asyncio.TimeoutError:
-            raise RpcError("ETIMEDOUT", f"{self._path} did not answer {op} within {limit:g} s") from None
+            return await self._answered(answer, op, seconds * self.stretch)
         finally:
             del self._calls[number]
+
+    async def _answered(self, answer: asyncio.Future[dict[str, Any]], op: str, limit: float) -> dict[str, Any]:
+        """Wait for an answer; a stopped process is given a moment and not the whole time."""
+        loop = asyncio.get_running_loop()
+        deadline, since = loop.time() + limit, None
+        while not (await asyncio.wait({answer}, timeout=min(_LOOK_S, max(0.0, deadline - loop.time()))))[0]:
+            since = (since or loop.time()) if is_stopped(self.pid) else None
+            if since is not None and self.pid is not None and loop.time() - since >= STOPPED_S - 2 * _LOOK_S:
+                raise RpcError("ESTOPPED", f"it {stopped_text(self.pid)}")
+            if loop.time() >= deadline:
+                raise RpcError("ETIMEDOUT", f"{self._path} did not answer {op} within {limit:g} s")
+        return answer.result()
 
     async def ended(self) -> None:
         """Wait until the server has closed the connection."""
@@ -120,6 +136,8 @@ class AgentLink:
         self._news = asyncio.Event()
         self._told = asyncio.Event()
         self._client: AsyncClient | None = None
+        self._pid: int | None = None  # of the agent, as last seen
+        self._silent = False  # it did not answer, last time
         self._refused = 0  # version that the agent would not take
         self._complaint = ""
 
@@ -127,6 +145,22 @@ class AgentLink:
     def connected(self) -> bool:
         """Whether an agent is there."""
         return self.version > 0
+
+    @property
+    def silence(self) -> str:
+        """Why an agent whose process is there does not answer, lacking the subject; empty where it does."""
+        if self._pid is not None and is_stopped(self._pid):
+            return stopped_text(self._pid)
+        return "does not answer" if self._silent else ""
+
+    async def look(self, seconds: float) -> None:
+        """Ask for a sign of life; who gives none within so many seconds is silent until it answers again."""
+        if self._client is not None:
+            try:
+                await self._client.call("hello", seconds)
+                self._silent = False
+            except RpcError as error:
+                self._silent = error.code in SILENT
 
     def tell(self, config: NodeConfig) -> None:
         """Have the agent use `config`: now, or as soon as it is there. An agent that comes up reads the file itself."""
@@ -153,8 +187,9 @@ class AgentLink:
                 await client.open()
                 await self._serve(client)
             except (FileNotFoundError, ConnectionRefusedError):
-                pass
+                self._pid, self._silent = None, False
             except (OSError, RpcError) as error:
+                self._silent = isinstance(error, RpcError) and error.code in SILENT
                 self._complain(str(error))
             finally:
                 self._client = None
@@ -166,7 +201,9 @@ class AgentLink:
             await asyncio.sleep(CONNECT_INTERVAL)
 
     async def _serve(self, client: AsyncClient) -> None:
+        self._pid = client.pid
         hello = await client.call("hello")
+        self._silent = False
         if hello.get("host") != self.host:
             raise RpcError("EPROTO", f"the agent at {self._path} says it is {hello.get('host')!r}, not {self.host}")
         if self._kinds:

@@ -30,8 +30,12 @@ class ControllerApi:
         fleet = self._controller.fleet
         return {"node": "controller", "switches": list(fleet.workers), "hosts": list(self._controller.nodes.agents)}
 
-    def status(self) -> Result:
-        """How far provisioning and verification are, and what is denied."""
+    async def status(self, ask: Seconds = 0.0) -> Result:
+        """How far provisioning and verification are, and what is denied; after asking everybody, where `ask` gives them
+        so many seconds to answer.
+        """
+        if ask:
+            await self._controller.look(ask)
         return {**self._controller.status(), **self._controller.nodes.status()}
 
     async def wait_verified(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
@@ -42,9 +46,9 @@ class ControllerApi:
         """Probe cables again and audit all entries."""
         return await self._controller.verify(timeout, links)
 
-    async def audit(self) -> Result:
-        """Compare what switches hold with what they should."""
-        return {"entries": await self._controller.audit()}
+    async def audit(self, switch: str | None = None) -> Result:
+        """Compare what switches, or one, hold with what they should; `unread` says whose entries could not be read."""
+        return (await self._controller.audit(switch)).as_json
 
     async def repair(self, switch: str | None = None) -> Result:
         """Write what an audit would complain about, on all switches or on one, which waits for no other."""
@@ -68,13 +72,13 @@ class ControllerApi:
         """Keep traffic off a switch, cable, plane or path; returns when every agent knows."""
         found = self._element(what)
         changed = await self._controller.nodes.deny(found, reason, source)
-        return {"element": str(found), "kind": found.kind, "changed": changed, "version": self._version}
+        return self._told(found, changed)
 
     async def undeny(self, what: str, source: str | None = None) -> Result:
         """Lift denials, of one source or of all."""
         found = self._element(what)
         count = await self._controller.nodes.undeny(found, source)
-        return {"element": str(found), "kind": found.kind, "changed": count > 0, "version": self._version}
+        return self._told(found, count > 0)
 
     async def drain(self, switch: str, reason: str = "", timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
         """Take a switch out of service: deny it, then wait until nothing of any QP crosses it."""
@@ -118,9 +122,11 @@ class ControllerApi:
             )
         return self._controller.mapper
 
-    @property
-    def _version(self) -> int:
-        return self._controller.nodes.version
+    def _told(self, found: Element, changed: bool) -> Result:
+        """What became of a denial; `untold` are hosts whose agents do not know of it, with the reason."""
+        nodes = self._controller.nodes
+        told = {"element": str(found), "kind": found.kind, "changed": changed, "version": nodes.version}
+        return {**told, "untold": nodes.silences}
 
     def _element(self, text: str) -> Element:
         return element(self._controller.fabric, text)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.controller import metrics, nodefiles, pulse
-from mrclab.controller.fleet import Fleet
+from mrclab.controller.fleet import Audit, Fleet
 from mrclab.controller.health.denylist import DenyError
 from mrclab.controller.health.maintenance import Maintenance
 from mrclab.controller.health.mapper import SOURCE, Clustermapper, reason
@@ -56,7 +56,7 @@ class Controller:
         self.maintenance = Maintenance(fabric, self.fleet, self.cables, self.nodes, history)
         self._telemetry = telemetry
         self._audit_interval = audit
-        self._wrong_entries: list[str] = []
+        self._audited = Audit([], {})
         self._started = time.monotonic()
         self._verified_at: float | None = None
         self._changed = asyncio.Event()
@@ -89,18 +89,27 @@ class Controller:
         return self._changed.wait()
 
     def status(self) -> dict[str, Any]:
-        """How far things are: state, counts, and what is wrong where something is."""
+        """How far things are: state, counts, and what is wrong where something is.
+
+        `entries_unread` are switches whose entries the last audit could not read, and those that are silent now.
+        """
+        silences = self.fleet.silences
         return {
             "state": self._state(),
-            "switches_ready": len(self.fleet.ready),
+            "switches_ready": len(self.fleet.ready) - len(silences),
             "switches": len(self.fleet.workers),
             "links_verified": self.cables.book.verified,
             "links": len(self.fabric.links),
             "message": self._message(),
-            "wrong_entries": len(self._wrong_entries),
+            "wrong_entries": len(self._audited.wrong),
+            "entries_unread": {**self._audited.unread, **silences},
             "seconds": None if self._verified_at is None else round(self._verified_at - self._started, 3),
             "by_switch": {
-                name: {"state": worker.state.value, "silent": worker.silent, "error": worker.error}
+                name: {
+                    "state": worker.state.value,
+                    "silent": name in silences,
+                    "error": worker.error or silences.get(name, ""),
+                }
                 for name, worker in self.fleet.workers.items()
             },
         }
@@ -122,22 +131,31 @@ class Controller:
                 await asyncio.wait_for(self._changed.wait(), left)
         return self._outcome()
 
-    async def audit(self) -> list[str]:
-        """One sentence for each table entry that is not as it should be; the history hears of what is new."""
-        found = await self.fleet.audit()
-        if found != self._wrong_entries:
-            self._wrong_entries = found
-            self.history.record("entries.wrong" if found else "entries.right", entries=found)
+    async def look(self, seconds: float) -> None:
+        """Ask every switch and agent for a sign of life, at most so long; who gives none is silent from now on."""
+        await asyncio.gather(self.fleet.totals(seconds), self.nodes.look(seconds))
+
+    async def audit(self, only: str | None = None) -> Audit:
+        """Compare entries of all switches, or of `only` one, with what they should be; the history hears of what is
+        new.
+        """
+        found = await self.fleet.audit(only)
+        if only is not None:
+            return found
+        if found.wrong != self._audited.wrong:
+            self.history.record("entries.wrong" if found.wrong else "entries.right", entries=found.wrong)
+        self._audited = found
         return found
 
     async def verify(self, timeout: float, links: Iterable[str] | None = None) -> dict[str, Any]:
         """Probe all cables (or `links`) again, and compare every switch's entries with what it should hold."""
         chosen = self.fabric.links if links is None else [self.fabric.link(text) for text in links]
-        wrong_entries = await self.audit()
+        audited = await self.audit()
         self.cables.forget({link.name for link in chosen})
         self.cables.wake()
         outcome = await self.wait_verified(timeout)
-        return {**outcome, "verified": outcome["verified"] and not wrong_entries, "entries": wrong_entries}
+        right = not (audited.wrong or audited.unread)
+        return {**outcome, "verified": outcome["verified"] and right, **audited.as_json}
 
     # --- what happens -----------------------------------------------------------------------------------------------
 

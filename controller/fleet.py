@@ -1,8 +1,8 @@
 """All switches together: one worker each, and what is asked of all at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,11 +15,28 @@ from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
 from mrclab.controller.provisioning.reconcile import Change, Finding, UpdateKind, findings
 from mrclab.controller.worker import SwitchState, Worker
+from mrclab.rpc.peers import STOPPED_S, is_stopped
 from mrclab.topo.model import Fabric
 
+_LOOK_S = 0.5  # seconds between two looks whether a switch that has not answered is stopped
 COUNTER_TIMEOUT = 1.5  # seconds; one frozen switch must not hold up the others' telemetry for long
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found: a sentence for each entry that a switch lacks, holds wrongly, or should not hold; and why
+    the entries of a switch were not read, by switch, lacking the subject.
+    """
+
+    wrong: list[str]
+    unread: dict[str, str]
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """The answer of the API."""
+        return {"entries": self.wrong, "unread": self.unread}
 
 
 class Fleet:
@@ -71,29 +88,63 @@ class Fleet:
         worker = self.workers.get(node)
         return worker is None or worker.state is SwitchState.READY
 
+    @property
+    def silences(self) -> dict[str, str]:
+        """Why a ready switch does not answer, by name, of those that do not."""
+        return {worker.name: worker.silence for worker in self.ready if worker.silence}
+
     async def on_ready(self, action: Callable[[Worker], Awaitable[T]]) -> dict[str, T]:
         """Do `action` on every ready switch in parallel; one that does not answer is left out."""
-        ready = self.ready
-        results = await asyncio.gather(*(action(worker) for worker in ready), return_exceptions=True)
+        answers, _ = await self._ask(self.ready, action)
+        return answers
+
+    async def _ask(
+        self, workers: Sequence[Worker], action: Callable[[Worker], Awaitable[T]]
+    ) -> tuple[dict[str, T], dict[str, str]]:
+        """Do `action` on ready switches in parallel: the answers, and why there is none, by switch."""
+        results = await asyncio.gather(*(self._unless_stopped(worker, action) for worker in workers))
         good: dict[str, T] = {}
-        for worker, result in zip(ready, results, strict=True):
+        why: dict[str, str] = {}
+        for worker, result in zip(workers, results, strict=True):
             if isinstance(result, SwitchError):
                 worker.failed_to_answer(result)
+                why[worker.name] = worker.silence or str(result).removeprefix(f"{worker.name}: ")
             elif isinstance(result, BaseException):
                 raise result
             else:
                 worker.answered()
                 good[worker.name] = result
-        return good
+        return good, why
+
+    @staticmethod
+    async def _unless_stopped(worker: Worker, action: Callable[[Worker], Awaitable[T]]) -> T | BaseException:
+        """The answer of one switch, or what went wrong; a stopped one is given a moment and not a whole time-out."""
+        work = asyncio.ensure_future(action(worker))
+        since: float | None = None
+        loop = asyncio.get_running_loop()
+        try:
+            while not (await asyncio.wait({work}, timeout=_LOOK_S))[0]:
+                stopped = worker.pid is not None and is_stopped(worker.pid)
+                since = (since or loop.time()) if stopped else None
+                if since is not None and loop.time() - since >= STOPPED_S - 2 * _LOOK_S:
+                    return SwitchError(worker.name, worker.silence, "DEADLINE_EXCEEDED")
+            return work.result()
+        except Exception as error:  # told to whoever asked, as gather would
+            return error
+        finally:
+            work.cancel()
 
     async def counters(self) -> dict[str, dict[str, Any]]:
         """Counters by switch."""
         return await self.on_ready(self._counters_of)
 
-    async def audit(self) -> list[str]:
-        """One sentence for each entry that a switch lacks, holds wrongly, or should not hold."""
-        results = await self.on_ready(self._audit)
-        return [sentence for sentences in results.values() for sentence in sentences]
+    async def audit(self, only: str | None = None) -> Audit:
+        """Compare what all switches, or `only` one, hold with what they should."""
+        workers = list(self.workers.values()) if only is None else [self.workers[self._fabric.switch(only).name]]
+        ready = [worker for worker in workers if worker.state is SwitchState.READY]
+        results, unread = await self._ask(ready, self._audit)
+        unread |= {w.name: f"is not ready but {w.state.value}" for w in workers if w not in ready}
+        return Audit([sentence for sentences in results.values() for sentence in sentences], unread)
 
     async def repair(self, only: str | None = None) -> dict[str, Provisioned]:
         """Write what the audit complains about, on all switches or `only` one; by switch, where there was something."""

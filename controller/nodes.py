@@ -80,6 +80,15 @@ class NodeConfigKeeper:
         """Wait until every agent that is there uses the current config."""
         await asyncio.gather(*(agent.told() for agent in self.agents.values()))
 
+    @property
+    def silences(self) -> dict[str, str]:
+        """Why an agent that is there does not answer, by host, of those that do not."""
+        return {name: agent.silence for name, agent in self.agents.items() if agent.silence}
+
+    async def look(self, seconds: float) -> None:
+        """Ask every agent for a sign of life, at most so long."""
+        await asyncio.gather(*(agent.look(seconds) for agent in self.agents.values() if agent.connected))
+
     async def stats(self) -> dict[str, dict[str, Any]]:
         """What each agent counts; agents that are not there, or do not answer, are left out."""
         names = [name for name, agent in self.agents.items() if agent.connected]
@@ -87,7 +96,7 @@ class NodeConfigKeeper:
         return {name: answer for name, answer in zip(names, answers, strict=True) if isinstance(answer, dict)}
 
     def status(self) -> dict[str, Any]:
-        """Version of the configs, what is denied, and which agents use which version (0: no agent)."""
+        """Config version, what is denied, which agents use which version (0: no agent), and why one is silent."""
         return {
             "version": self.version,
             "denied": [
@@ -95,6 +104,7 @@ class NodeConfigKeeper:
                 for d in self.denylist.denials
             ],
             "agents": {name: agent.version for name, agent in self.agents.items()},
+            "agents_silent": self.silences,
         }
 
     def _publish(self) -> None:

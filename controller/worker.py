@@ -16,6 +16,7 @@ from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned, provision
 from mrclab.controller.provisioning.reconcile import Change
 from mrclab.controller.session import Role, SwitchSession, session_closed
+from mrclab.rpc.peers import is_stopped, peer_pid, stopped_text
 from mrclab.topo.model import Switch
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Worker:
         self.session: SwitchSession | None = None
         self.provisioned: Provisioned | None = None
         self.silent = False  # connected, but requests go unanswered
+        self.pid: int | None = None  # of the process that serves the socket
         self.wanted = tuple(wanted)
         self.lock = asyncio.Lock()  # held while entries are compared and written
         self._socket_path = socket_path
@@ -88,6 +90,13 @@ class Worker:
             raise SwitchError(self.name, f"is not ready but {self.state.value}; wait for it", "UNAVAILABLE")
         return self.session
 
+    @property
+    def silence(self) -> str:
+        """Why a connected switch does not answer, lacking the subject; empty where it does, as far as is known."""
+        if self.pid is not None and is_stopped(self.pid):
+            return stopped_text(self.pid)
+        return "does not answer" if self.silent else ""
+
     async def reprovision(self) -> Provisioned:
         """Write whatever differs from what the switch should hold, on the session that stands."""
         async with self.lock:
@@ -119,9 +128,17 @@ class Worker:
 
     async def _until_served(self) -> None:
         """Wait until something accepts connections on the socket."""
-        while not _accepts(self._socket_path):
+        while not self._accepts():
             self._become(SwitchState.CONNECTING)
             await asyncio.sleep(CONNECT_INTERVAL)
+
+    def _accepts(self) -> bool:
+        """Return True if a process listens on the socket, and note which."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+            status = probe.connect_ex(str(self._socket_path))
+            if status == 0:
+                self.pid = peer_pid(probe)
+        return status in {0, errno.EAGAIN}
 
     async def _one_session(self) -> None:
         session = SwitchSession(
@@ -197,9 +214,3 @@ class Worker:
         if state is not self.state:
             self.state = state
             self._on_change(self)
-
-
-def _accepts(path: Path) -> bool:
-    """Whether a process listens on the Unix socket `path`."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
-        return probe.connect_ex(str(path)) in {0, errno.EAGAIN}

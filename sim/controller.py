@@ -153,6 +153,7 @@ class SimController:
             "links": len(self.model.links),
             "message": "",
             "wrong_entries": len(fleet.audit()),
+            "entries_unread": {name: "stands still" for name in fleet.not_ready if fleet.is_silent(name)},
             "seconds": fleet.verified_at,
             "by_switch": {
                 name: {"state": fleet.state(name), "silent": fleet.is_silent(name), "error": ""}
@@ -163,6 +164,7 @@ class SimController:
                 {"element": str(d.element), "kind": d.element.kind, "reason": d.reason, "source": d.source}
                 for d in self.denylist.denials
             ],
+            "agents_silent": {},
             "agents": {name: 0 if name in self.gone else self.denylist.version for name in self.configs},
         }
 
@@ -249,7 +251,8 @@ class SimController:
         drained = self.wait(is_quiet, timeout, _POLL_S)
         seconds = round(self._clock.seconds - begun, 9)
         self.record("drained" if drained else "drain.incomplete", switch=name, seconds=seconds)
-        return {"switch": name, "drained": drained, "seconds": seconds}
+        why = "stands still" if self.fleet.is_silent(name) else ""
+        return {"switch": name, "drained": drained, "seconds": seconds, "unread": why, "untold": {}}
 
     def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
         """Let traffic back over a drained switch once it holds its entries and its cables are verified."""

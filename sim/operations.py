@@ -32,8 +32,9 @@ class ControllerOperations:
         """Say who serves here."""
         return {"node": "controller", "switches": list(self._fleet.switches), "hosts": list(self._controller.hosts)}
 
-    def status(self) -> Result:
-        """How far provisioning and verification are, and what is denied."""
+    def status(self, ask: Seconds = 0.0) -> Result:
+        """How far provisioning and verification are, and what is denied; nobody has to be asked for it."""
+        del ask
         return self._controller.status()
 
     def wait_verified(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
@@ -48,11 +49,23 @@ class ControllerOperations:
         self._fleet.forget_links(None if links is None else {model.link(text).name for text in links})
         self._fleet.probe_pending()
         outcome = self.wait_verified(timeout)
-        return {**outcome, "verified": outcome["verified"] and not entries, "entries": entries}
+        unread = self._unread()
+        right = not (entries or unread)
+        return {**outcome, "verified": outcome["verified"] and right, "entries": entries, "unread": unread}
 
-    def audit(self) -> Result:
-        """Compare what switches hold with what they should."""
-        return {"entries": self._fleet.audit()}
+    def audit(self, switch: str | None = None) -> Result:
+        """Compare what switches, or one, hold with what they should; `unread` says whose entries could not be read."""
+        name = None if switch is None else self._controller.model.switch(switch).name
+        wrong = [text for text in self._fleet.audit() if name is None or text.startswith(f"{name} ")]
+        return {"entries": wrong, "unread": {s: why for s, why in self._unread().items() if name in {None, s}}}
+
+    def _unread(self) -> dict[str, str]:
+        """Why the entries of a switch cannot be read, by switch, lacking the subject."""
+        fleet = self._fleet
+        return {
+            name: "stands still" if fleet.is_silent(name) else f"is not ready but {fleet.state(name)}"
+            for name in fleet.not_ready
+        }
 
     def repair(self, switch: str | None = None) -> Result:
         """Write what an audit would complain about, on all switches or on one."""
@@ -94,8 +107,9 @@ class ControllerOperations:
         fleet.probe_pending()
         controller.wait(lambda: fleet.book.settled, timeout)
         denied = [str(denial.element) for denial in controller.denylist.denials]
+        unread = [f"{name} was not read: it {why}" for name, why in self._unread().items()]
         return checks.answer(
-            fleet.ready, fleet.not_ready, fleet.audit(), len(controller.model.links), fleet.problems,
+            fleet.ready, fleet.not_ready, [*fleet.audit(), *unread], len(controller.model.links), fleet.problems,
             map(self._host, controller.configs), denied,
         )  # fmt: skip
 
@@ -146,7 +160,7 @@ class ControllerOperations:
 
     def _answer(self, found: Element, changed: bool) -> Result:
         version = self._controller.denylist.version
-        return {"element": str(found), "kind": found.kind, "changed": changed, "version": version}
+        return {"element": str(found), "kind": found.kind, "changed": changed, "version": version, "untold": {}}
 
 
 def operations(controller: SimController, clock: Clock) -> dict[str, Callable[..., Any]]:

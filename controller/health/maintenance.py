@@ -43,7 +43,8 @@ class Maintenance:
         drained = await self._until_quiet(name, begun + timeout)
         seconds = round(time.monotonic() - begun, 3)
         self._history.record("drained" if drained else "drain.incomplete", switch=name, seconds=seconds)
-        return {"switch": name, "drained": drained, "seconds": seconds}
+        why = self._fleet.silences.get(name, "")
+        return {"switch": name, "drained": drained, "seconds": seconds, "unread": why, "untold": self._nodes.silences}
 
     async def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
         """Let traffic back over a drained switch once it holds its entries and its cables are verified."""
@@ -53,8 +54,9 @@ class Maintenance:
         begun = time.monotonic()
         while not self._in_service(name):
             if time.monotonic() - begun > timeout:
-                lacks = "all its cables" if self._fleet.is_ready(name) else "its table entries"
-                raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still lacks {lacks}")
+                lacks = f"lacks {'all its cables' if self._fleet.is_ready(name) else 'its table entries'}"
+                why = self._fleet.silences.get(name) or lacks
+                raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still {why}")
             await asyncio.sleep(POLL)
         await self._nodes.undeny(what, DRAIN)
         seconds = round(time.monotonic() - begun, 3)
@@ -68,12 +70,15 @@ class Maintenance:
         deadline = time.monotonic() + timeout
         while not self._cables.all_verified and time.monotonic() < deadline:
             await asyncio.sleep(POLL)
-        entries = await self._fleet.audit()
+        audited = await self._fleet.audit()
         agents = await asyncio.gather(*(self._agent_check(host.name) for host in self._fabric.hosts))
         denied = [str(denial.element) for denial in self._nodes.denylist.denials]
+        silences = self._fleet.silences
+        bad = [*self._fleet.not_ready, *(f"{name} {why}" for name, why in silences.items())]
+        unread = [f"{name} was not read: it {why}" for name, why in audited.unread.items()]
         return checks.answer(
-            len(self._fleet.ready), self._fleet.not_ready, entries, len(self._fabric.links), self._cables.problems(),
-            agents, denied,
+            len(self._fleet.ready) - len(silences), bad, [*audited.wrong, *unread], len(self._fabric.links),
+            self._cables.problems(), agents, denied,
         )  # fmt: skip
 
     async def _agent_check(self, host: str) -> PreCheck:
@@ -103,4 +108,4 @@ class Maintenance:
 
     def _in_service(self, name: str) -> bool:
         pending = {end.node for end in self._cables.book.pending()}
-        return self._fleet.is_ready(name) and name not in pending
+        return self._fleet.is_ready(name) and name not in pending and name not in self._fleet.silences

@@ -36,13 +36,14 @@ SwitchName = Annotated[str, typer.Argument(metavar="SWITCH", help="a T0 or T1, e
 Reason = Annotated[str, typer.Option(help="why; kept with the denial")]
 Timeout = Annotated[float, typer.Option(min=0, max=3600, help="seconds it may take")]
 
+_LOOK_S = 1.0  # seconds in which switches and agents have to give a sign of life
 _REPLY = 10.0  # seconds a controller may take beyond what it was given
 
 
 @app.command()
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Say how the running lab is: switches, cables, table entries, agents, denials."""
-    told = _ask(context, "status")
+    told = _ask(context, "status", _LOOK_S, ask=_LOOK_S)
     _print(told, as_json, views.status)
 
 
@@ -64,7 +65,10 @@ def link_map(
 @app.command()
 def deny(context: typer.Context, what: Element, reason: Reason = "", as_json: AsJson = False) -> None:
     """Keep all QPs off a switch, cable, plane or path; returns when every host knows."""
-    _print(_ask(context, "deny", what=" ".join(what), reason=reason), as_json, views.denied)
+    told = _ask(context, "deny", what=" ".join(what), reason=reason)
+    _print(told, as_json, views.denied)
+    if told["untold"]:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -72,6 +76,8 @@ def undeny(context: typer.Context, what: Element, as_json: AsJson = False) -> No
     """Lift a denial, whoever made it."""
     told = _ask(context, "undeny", what=" ".join(what))
     _print(told, as_json, lambda answer: views.denied(answer, "allowed again"))
+    if told["untold"]:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -123,7 +123,8 @@ class TimeLine:
         waited = self._ground.call(CONTROLLER, "wait_verified", timeout=_WHOLE_AGAIN)
         outcome = self._ground.call(CONTROLLER, "verify", timeout=_WHOLE_AGAIN) if waited["verified"] else waited
         problems = [*outcome["problems"], *(f"{switch} is not ready" for switch in outcome["not_ready"])]
-        entries = outcome.get("entries", [])
+        unread = [f"{switch} {why}" for switch, why in outcome.get("unread", {}).items()]
+        entries = [*outcome.get("entries", []), *unread]
         self._ground.record("faults.healed", None, verified=outcome["verified"], problems=problems, entries=entries)
 
     def strike(self, fault: FaultBase) -> str:

@@ -20,6 +20,7 @@ from mrclab.topo import srv6
 from mrclab.topo.model import Fabric, Host, Link, Switch
 
 _COUNTED = {"sent": "tx_packets", "marked": "ecn_marked", "trimmed": "trimmed"}
+LOOK_S = 1.0  # seconds in which switches and agents have to give a sign of life
 PROBE_TIMEOUT = 1.0  # seconds, or as many of virtual time
 
 
@@ -66,7 +67,7 @@ def _kind(name: str, kind: str) -> Answer:
 @word("status", "switches, cables, hosts, denials, faults and traffic")
 def status(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """How everything is."""
-    told = desk.ask("status")
+    told = desk.ask("status", LOOK_S, ask=LOOK_S)
     lines = [f"faults    {', '.join(desk.faults) or 'none'}"]
     lines.append(f"traffic   {', '.join(each.running.name for each in desk.flows.active) or 'none'}")
     if desk.pace is not None:
@@ -228,23 +229,32 @@ def tables(desk: Desk, arguments: Sequence[str]) -> Answer:
         {"table": entry.table, "entry": intent.describe(fabric, switch, entry)}
         for entry in intent.entries(fabric, switch)
     ]
-    odd = [text for text in desk.ask("audit")["entries"] if text.startswith(f"{switch.name} ")]
-    line = "\n".join(f"wrong: {text}" for text in odd) or "read back: all as they should be"
-    return Answer(Group(rows(("table", "entry"), entries), escape(line)), {"entries": entries, "wrong": odd})
+    audited = desk.ask("audit", switch=switch.name)
+    odd, unread = audited["entries"], audited["unread"].get(switch.name, "")
+    if unread:
+        line = f"not read back: {switch.name} {unread}; these are the entries that it should have"
+    else:
+        line = "\n".join(f"wrong: {text}" for text in odd) or "read back: all as they should be"
+    told = {"entries": entries, "wrong": odd, "unread": unread}
+    return Answer(Group(rows(("table", "entry"), entries), escape(line)), told)
 
 
 @word("counters [SWITCH]", "packets dropped by switches, by reason; of one switch also by port")
 def counters(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Switch counters."""
     told = desk.ask("counters")["switches"]
-    names = [desk.world.fabric.switch(arguments[0]).name] if arguments else list(told)
+    every = [switch.name for switch in desk.world.fabric.switches]
+    names = [desk.world.fabric.switch(arguments[0]).name] if arguments else every
     lines = []
     for name in names:
+        if name not in told:
+            lines.append(f"{name}: not read, since it did not answer")
+            continue
         drops = {reason: count for reason, count in told[name].get("drops", {}).items() if count}
         lines.append(f"{name}: " + (", ".join(f"{reason} {n}" for reason, n in drops.items()) or "nothing dropped"))
         for number, port in told[name].get("ports", {}).items() if arguments else ():
             lines.append(f"  port {number}: in {port.get('rx_packets', 0)}, out {port.get('tx_packets', 0)} packets")
-    return Answer("\n".join(lines), {name: told[name] for name in names})
+    return Answer("\n".join(lines), {name: told.get(name) for name in names})
 
 
 @word("faults", "what is in force; docs/faults.md lists every kind and its fields")

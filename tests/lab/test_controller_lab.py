@@ -40,7 +40,7 @@ def whole(lab: ControlledLab) -> Iterator[None]:
     try:
         yield
         assert lab.call("controller", "wait_verified", timeout=PATIENCE)["verified"]
-        assert lab.call("controller", "audit") == {"entries": []}
+        assert lab.call("controller", "audit") == {"entries": [], "unread": {}}
         assert lab.call("controller", "status")["denied"] == []
     except (AssertionError, RpcError):
         lab.recover()
@@ -89,7 +89,7 @@ def test_a_controller_killed_in_mid_provisioning_leaves_work_that_the_next_one_f
     killed = lab.kill("controller")
     lab.start_controller()
     assert lab.call("controller", "wait_verified", timeout=PATIENCE)["verified"]
-    assert lab.call("controller", "audit") == {"entries": []}
+    assert lab.call("controller", "audit") == {"entries": [], "unread": {}}
     untouched = [e for e in lab.events("switch.ready", killed) if e["switch"] not in emptied]
     assert untouched
     assert not any(e["inserted"] or e["modified"] or e["deleted"] for e in untouched)

@@ -110,7 +110,7 @@ def test_controllers_come_and_go_without_a_lost_packet(lab: ControlledLab, traff
     lab.kill("backup")
     lab.start_controller()
     assert lab.call("controller", "wait_verified", timeout=20)["verified"]
-    assert lab.call("controller", "audit") == {"entries": []}
+    assert lab.call("controller", "audit") == {"entries": [], "unread": {}}
     traffic.flow(200)
     lab.wait(lambda: traffic.lost == before)
 

@@ -198,13 +198,13 @@ def test_a_wrong_entry_is_found_named_and_repaired(tmp_path: Path, run: Run) -> 
             for key, entry in lab.switches["t0-p1-1"].entries.items():
                 if entry == PROGRAM.encode(route).table_entry:
                     lab.switches["t0-p1-1"].entries[key] = PROGRAM.encode(wrong).table_entry
-            (complaint,) = await it.fleet.audit()
+            (complaint,) = (await it.fleet.audit()).wrong
             assert complaint == (
                 "t0-p1-1 usid_fib should hold fcbb:bb00:1102::/48 by port 4 to t1-p1-2,"
                 " holds fcbb:bb00:1102::/48 by port 3 to t1-p1-1"
             )
             assert counts(await it.fleet.repair()) == {"t0-p1-1": (0, 1, 0)}
-            assert await it.fleet.audit() == []
+            assert (await it.fleet.audit()).wrong == []
 
     run(body())
 
@@ -382,7 +382,7 @@ def test_a_switch_that_reads_back_nonsense_is_named_and_holds_up_nobody_else(tmp
             wrong.invent.clear()
             assert (await it.wait_verified(WAIT))["verified"]
             wrong.invent = [unreadable("usid_fib")]
-            assert (await it.audit()) == []
+            assert (await it.audit()).wrong == []
             assert set(await it.fleet.counters()) == {switch.name for switch in FABRIC.switches} - {"t1-p2-1"}
             wrong.invent.clear()
         assert [e["switch"] for e in events(tmp_path, "switch.error")] == ["t1-p2-1"] * 3  # three requests

@@ -21,13 +21,15 @@ STATUS = {
     "links_verified": 2,
     "links": 4,
     "wrong_entries": 2,
+    "entries_unread": {"t0-p1-1": "does not answer"},
+    "agents_silent": {"h4": "is stopped (process 7, state T)"},
     "version": 4,
     "by_switch": {
-        "t0-p1-1": {"state": "ready", "silent": True, "error": ""},
+        "t0-p1-1": {"state": "ready", "silent": True, "error": "is stopped (process 9, state T)"},
         "t1-p1-1": {"state": "failed", "silent": False, "error": "x"},
         "t1-p1-2": {"state": "connecting", "silent": False, "error": ""},
     },
-    "agents": {"h1": 4, "h2": 3, "h3": 0},
+    "agents": {"h1": 4, "h2": 3, "h3": 0, "h4": 0},
     "denied": [
         {"element": "h1-p2/t0-p2-1", "kind": "nic-link", "source": "clustermapper", "reason": "5% of probes [lost]"}
     ],
@@ -37,9 +39,10 @@ STATUS = {
 def test_status_names_every_part_that_is_not_well():
     text = shown(views.status(STATUS))
     assert "fabric    failed: t1-p1-1: 2 of 14 updates were refused: insert [x]" in text
-    assert "1 of 3 ready: t1-p1-1 failed, t1-p1-2 connecting, t0-p1-1 silent" in text
-    assert "2 wrong; `mrclab precheck` names them" in text
-    assert "2 of 3 there, node configs of version 4: h3 not there, h2 still has version 3" in text
+    assert "1 of 3 ready: t1-p1-1 failed, t1-p1-2 connecting, t0-p1-1 is stopped (process 9, state T)" in text
+    assert "2 wrong; `mrclab precheck` names them where they could be read; not read: t0-p1-1" in text
+    agents = "h4 is stopped (process 7, state T), h3 not there, h2 still has version 3"
+    assert f"2 of 4 there, node configs of version 4: {agents}" in " ".join(text.split())
     assert "h1-p2/t0-p2-1   nic-link   clustermapper   5% of probes [lost]" in text
 
 
@@ -66,5 +69,15 @@ def test_the_map_tells_verdict_rivals_and_cables_that_nobody_probed():
 def test_a_failed_precheck_and_an_incomplete_drain_say_so():
     told = {"ok": False, "checks": [{"name": "h1", "ok": False, "detail": "ports down: h1-p2"}]}
     assert shown(views.precheck(told)).splitlines() == ["no  h1  ports down: h1-p2", "a job should not start"]
-    text = views.drained({"switch": "t1-p1-1", "drained": False, "seconds": 30.0})
+    drain = {"switch": "t1-p1-1", "drained": False, "seconds": 30.0, "unread": "", "untold": {}}
+    text = views.drained(drain)
     assert text == "t1-p1-1 is denied but still carried packets of QPs after 30.0 s; ask again before it is rebooted"
+    text = views.drained({**drain, "unread": "does not answer"})
+    assert text == "t1-p1-1 is denied; whether packets of QPs still cross it could not be read: it does not answer"
+
+
+def test_a_denial_names_the_hosts_that_do_not_know_of_it():
+    told = {"element": "t1-p1-1", "changed": True, "version": 3, "untold": {}}
+    assert views.denied(told).endswith("say so to every host")
+    text = views.denied({**told, "untold": {"h1": "is stopped"}})
+    assert text.endswith("say so to every host but these: the agent of h1 is stopped")

@@ -23,8 +23,8 @@ def status(told: Answer) -> RenderableType:
         f"fabric    {_coloured(told['state'])}{seconds}" + (f": {escape(told['message'])}" if told["message"] else ""),
         f"switches  {told['switches_ready']} of {told['switches']} ready{_unready(told['by_switch'])}",
         f"cables    {told['links_verified']} of {told['links']} verified both ways",
-        f"entries   {_entries(told['wrong_entries'])}",
-        f"agents    {_agents(told['agents'], told['version'])}",
+        f"entries   {_entries(told['wrong_entries'], told['entries_unread'])}",
+        f"agents    {_agents(told['agents'], told['version'], told['agents_silent'])}",
     ]
     if not told["denied"]:
         lines.append("denied    nothing")
@@ -56,22 +56,34 @@ def precheck(told: Answer) -> RenderableType:
 
 def denied(told: Answer, word: str = "denied") -> str:
     """Answer of `deny` or `undeny` in one sentence."""
+    unknown = _untold(told)
     if not told["changed"]:
-        return f"{told['element']} was {'denied already' if word == 'denied' else 'not denied'}; nothing changed"
-    return f"{told['element']} is {word}; node configs of version {told['version']} say so to every host"
+        return (
+            f"{told['element']} was {'denied already' if word == 'denied' else 'not denied'}; nothing changed{unknown}"
+        )
+    reached = f"every host{' but these' if unknown else ''}"
+    return f"{told['element']} is {word}; node configs of version {told['version']} say so to {reached}{unknown}"
 
 
 def drained(told: Answer) -> str:
     """Answer of `drain` in one sentence."""
     name, seconds = told["switch"], told["seconds"]
     if told["drained"]:
-        return f"{name} is drained after {seconds:.1f} s: no QP uses it any more, and it may be rebooted"
+        return f"{name} is drained after {seconds:.1f} s: no QP uses it any more, and it may be rebooted{_untold(told)}"
+    if told["unread"]:
+        return f"{name} is denied; whether packets of QPs still cross it could not be read: it {told['unread']}"
     return f"{name} is denied but still carried packets of QPs after {seconds:.1f} s; ask again before it is rebooted"
 
 
 def undrained(told: Answer) -> str:
     """Answer of `undrain` in one sentence."""
     return f"{told['switch']} carries traffic again after {told['seconds']:.1f} s"
+
+
+def _untold(told: Answer) -> str:
+    """Hosts that do not know of a denial, behind the sentence that says it."""
+    silent = [f"the agent of {name} {why}" for name, why in told["untold"].items()]
+    return f": {_some(silent)}" if silent else ""
 
 
 def _line(markup: str) -> Text:
@@ -84,19 +96,24 @@ def _coloured(state: str) -> str:
 
 def _unready(by_switch: Mapping[str, Any]) -> str:
     odd = [f"{name} {_coloured(s['state'])}" for name, s in by_switch.items() if s["state"] != "ready"]
-    odd += [f"{name} [{_BAD}]silent[/]" for name, s in by_switch.items() if s["state"] == "ready" and s["silent"]]
+    silent = {name: s["error"] for name, s in by_switch.items() if s["state"] == "ready" and s["silent"]}
+    odd += [f"{name} [{_BAD}]{escape(why or 'does not answer')}[/]" for name, why in silent.items()]
     return f": {_some(odd)}" if odd else ""
 
 
-def _entries(wrong: int) -> str:
-    return f"[{_BAD}]{wrong} wrong[/]; `mrclab precheck` names them" if wrong else "as they should be"
+def _entries(wrong: int, unread: Mapping[str, str]) -> str:
+    seen = f"[{_BAD}]{wrong} wrong[/]; `mrclab precheck` names them" if wrong else "as they should be"
+    blind = [f"[{_BAD}]{name}[/]" for name in unread]
+    return f"{seen} where they could be read; not read: {_some(blind)}" if unread else seen
 
 
-def _agents(agents: Mapping[str, int], version: int) -> str:
-    late = [f"{name} [{_BAD}]not there[/]" for name, used in agents.items() if not used]
+def _agents(agents: Mapping[str, int], version: int, silent: Mapping[str, str]) -> str:
+    late = [f"{name} [{_BAD}]{escape(why)}[/]" for name, why in silent.items()]
+    agents = {name: used for name, used in agents.items() if name not in silent}
+    late += [f"{name} [{_BAD}]not there[/]" for name, used in agents.items() if not used]
     late += [f"{name} still has version {used}" for name, used in agents.items() if used and used != version]
-    there = sum(1 for used in agents.values() if used)
-    return f"{there} of {len(agents)} there, node configs of version {version}" + (f": {_some(late)}" if late else "")
+    there, every = sum(1 for used in agents.values() if used), len(agents) + len(silent)
+    return f"{there} of {every} there, node configs of version {version}" + (f": {_some(late)}" if late else "")
 
 
 def _denials(denials: list[Answer]) -> Table:
