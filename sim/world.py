@@ -40,9 +40,10 @@ CONTROLLER: Final = "controller"
 GONE: Final = "agent.gone"
 """Kind of the event that stands for a host that ended."""
 
-TOLD: Final = frozenset(
-    {"workload.progress", "flow.done", "flow.failed", "flow.received", "iteration", "verdict", "denied", GONE}
-)
+TOLD: Final = frozenset({
+    "workload.progress", "flow.done", "flow.failed", "flow.received", "iteration", "qp.stalled", "qp.resumed",
+    "verdict", "denied", GONE,
+})  # fmt: skip
 """Kinds of events that `run` hands over."""
 
 TOO_MANY: Final = frozenset(

@@ -19,6 +19,9 @@ KEPT = 6000
 class Sampled(Protocol):
     """The part of the transport that is sampled."""
 
+    def check_progress(self, now: float) -> None:
+        """Report QPs that make no progress."""
+
     def stats(self) -> dict[str, Any]:
         """Return lists `qps`, `paths`, and a dict `ports` by number."""
 
@@ -81,8 +84,9 @@ class Sampler:
         ports = [port.counters()._asdict() | by_port.get(port.number, {}) for port in self._nic.ports]
         return {**stats, "ports": ports, **self._nic.strain()}
 
-    def take(self, _now: float) -> None:
+    def take(self, now: float) -> None:
         """Write one sample; lateness and gaps are the worst since the one before."""
+        self._transport.check_progress(now)
         lateness = self._nic.lateness()
         sample = self._whole(self._transport.moved())
         for row in sample["qps"]:

@@ -245,6 +245,14 @@ class MrcEndpoint(MrcVerbs):
         """Whether the local port of a plane is up."""
         return self._by_plane[plane].up
 
+    def plane_of(self, port: int) -> int:
+        """The plane of a port."""
+        return self._ports[port].plane
+
+    def has_data_for(self, peer: Peer) -> bool:
+        """Whether a QP to this peer has work that is not completed."""
+        return any(qp.peer is peer and qp.requestor.incomplete for qp in self.qps.values())
+
     @property
     def port_mask(self) -> int:
         """Bit n−1: the port in plane n is up."""
@@ -265,6 +273,8 @@ class MrcEndpoint(MrcVerbs):
         if not entry.up:
             self.outbox.leave(entry)
             self.on_work()
+        else:
+            self.outbox.leave_dead_ports()
         delays = {qp.settings.remap_delay for qp in self.qps.values()} if not entry.up else {0.0}
         for delay in delays:
             self._remap(delay if not entry.up else None, now)
@@ -315,9 +325,24 @@ class MrcEndpoint(MrcVerbs):
         for qp in self.qps.values():
             if qp.peer is peer:
                 qp.sync_planes(now, "peer-port")
+        self.ask_ports(peer, now)
+
+    def ask_ports(self, peer: Peer, now: float, at_once: bool = False) -> None:
+        """Ask a peer about the ports that it reported down, where there are any and a QP leads there."""
+        if peer.ports_down and peer.qps:
+            self.ops.ask_ports(peer, now, at_once)
+        else:
+            self.ops.ask_no_more(peer)
+
+    def check_progress(self, now: float) -> None:
+        """Report QPs that have made no progress for long, and those that go on again."""
+        self.now = now
+        for qp in self.qps.values():
+            qp.requestor.check_progress(now)
 
     def connected(self, qp: MrcQueuePair) -> None:
-        """A peer that has not heard of a port that is down should."""
+        """A peer that has not heard of a port that is down should, and one that reported some down is asked anew."""
+        self.ask_ports(qp.peer, self.now, at_once=True)
         if qp.settings.port_status_update and self.port_mask != plane_mask(self.config):
             self.ops.announce_ports(qp.peer, self.now)
 

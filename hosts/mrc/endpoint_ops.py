@@ -4,12 +4,15 @@ Facts: docs/mrc-protocol.md §1.4.4, §1.9; choices on port status §3.8.
 
 Requests carry an id in the PSN field and go to QP number 2; the answer comes on the control class. Updates are numbered
 per peer, so that their order can be told; probes by a counter of the host's own.
+
+No closures: compiled, each would be part of a reference cycle, and agents collect none while they send.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.evs.paths import EvRoute
@@ -17,6 +20,7 @@ from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import control_frame
 from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
@@ -26,22 +30,30 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.endpoint import MrcEndpoint
 
 _ID_MASK: Final = 0xFFFF
+_MOST_PROBES: Final = 1 << 15  # outstanding; beyond, the oldest ends without an answer
 _UPDATE_TRIES: Final = 10  # at the first interval; then it doubles each time, and history is told
 _UPDATE_RTTS: Final = 2.0  # between tries
 _UPDATE_CAP_RTTS: Final = 64.0  # longest time between tries: they end with an answer, or with the last QP to the peer
 _LATE_RTTS: Final = 32.0  # an older id so soon after the last update was overtaken; later, its sender counts anew
+_ASK_RTTS: Final = 4.0  # until a peer is asked about ports that it reported down; doubles up to the cap of updates
+_ASK_TIMEOUT_RTTS: Final = 8.0
 _PROBE_TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
 
-@dataclass(frozen=True)
 class OpItem:
     """An endpoint packet on its way out; `path` None: the reverse path of whatever port takes it."""
 
-    op: int
-    request_id: int
-    body: Callable[[float], bytes]
-    path: EvRoute | None = None
-    data_class: bool = False
+    __slots__ = ("data_class", "op", "path", "request_id")
+
+    def __init__(self, op: int, request_id: int, path: EvRoute | None = None, data_class: bool = False) -> None:
+        self.op = op
+        self.request_id = request_id
+        self.path = path
+        self.data_class = data_class
+
+    def body(self, now: float) -> bytes:
+        """What follows the BTH of the frame that is sent now."""
+        raise NotImplementedError
 
     def frame(self, path: EvRoute, now: float) -> Frame:
         """Build it for a path."""
@@ -50,6 +62,59 @@ class OpItem:
             return control_frame(path, self.op, h.ENDPOINT_QPN, self.request_id, body)
         bth = wire.BTH.pack(self.op, wire.MIGRATED, wire.P_KEY, h.ENDPOINT_QPN, self.request_id)
         return path.frame(_PROBE_TRAFFIC_CLASS, bth + body)
+
+
+class _UpdateItem(OpItem):
+    """A Port Status Update; it says what is so when a port takes it."""
+
+    __slots__ = ("_endpoint", "_update")
+
+    def __init__(self, endpoint: MrcEndpoint, update: _Update) -> None:
+        super().__init__(h.MrcOpcode.ENDPOINT_REQUEST, update.request_id)
+        self._endpoint = endpoint
+        self._update = update
+
+    def body(self, now: float) -> bytes:
+        """An ERTH with the port mask."""
+        self._update.queued = False
+        mask = self._endpoint.port_mask
+        return h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, mask, h.timestamp(now)).pack()
+
+
+class _ProbeItem(OpItem):
+    """An EV probe."""
+
+    __slots__ = ("_probe",)
+
+    def __init__(self, probe: _Probe, request_id: int, path: EvRoute, data_class: bool) -> None:
+        super().__init__(h.MrcOpcode.ENDPOINT_REQUEST, request_id, path, data_class)
+        self._probe = probe
+
+    def body(self, now: float) -> bytes:
+        """An ERTH without a mask."""
+        self._probe.sent_at = now
+        return h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(now)).pack()
+
+
+class _ResponseItem(OpItem):
+    """The answer to a request that came at a time."""
+
+    __slots__ = ("_came_at", "_endpoint", "_entropy", "_kind", "_stamp")
+
+    def __init__(self, endpoint: MrcEndpoint, packet: MrcPacket, request: h.EndpointRequest, now: float) -> None:
+        super().__init__(h.MrcOpcode.ENDPOINT_RESPONSE, packet.psn & PSN_MASK)
+        self._endpoint = endpoint
+        self._entropy = packet.entropy
+        self._kind = request.op
+        self._stamp = request.timestamp
+        self._came_at = now
+
+    def body(self, now: float) -> bytes:
+        """An EETH with the port mask and the service time."""
+        held = int((now - self._came_at) * 1e9)
+        return h.EndpointResponse(
+            self._kind, self._entropy, self._endpoint.told_mask, self._stamp, min(max(held, 0), 0xFFFFFFFF)
+        ).pack()
 
 
 @dataclass
@@ -71,6 +136,7 @@ class _Update:
     asked_at: float
     timer: Timer
     tries: int = 0
+    queued: bool = False  # waits for a port
 
 
 @dataclass
@@ -82,12 +148,28 @@ class _Probe:
     sent_at: float = 0.0
 
 
+@dataclass
+class _Inquiry:
+    """What is asked again and again of a peer that reported ports down."""
+
+    peer: Peer
+    timer: Timer
+    wait: float  # seconds until the next question
+    asked: int = 0
+
+
+def _ignore(result: ProbeResult) -> None:
+    """Take no note: the port mask of the answer is taken where it arrives."""
+    del result
+
+
 class EndpointOps:
     """Requests and answers of one host."""
 
     def __init__(self, endpoint: MrcEndpoint) -> None:
         self._endpoint = endpoint
         self._updates: dict[bytes, _Update] = {}  # by address of the peer
+        self._inquiries: dict[bytes, _Inquiry] = {}  # by address of the peer
         self._probes: dict[int, _Probe] = {}
         self._next_id = 0
 
@@ -95,11 +177,14 @@ class EndpointOps:
 
     def announce_ports(self, peer: Peer, now: float) -> None:
         """Tell a peer which ports are up, again and again until it answers."""
+        known = self._updates.get(peer.address_bytes)
+        if known is not None and known.queued:
+            known.asked_at = now  # it will say what is so when it is sent
+            return
         self._drop_update(peer)
         peer.updates_sent = peer.updates_sent + 1 & _ID_MASK
         address = peer.address_bytes
-        # The timer finds the update by the peer: a reference would be a cycle, and agents collect none while they send.
-        timer = self._endpoint.timers.timer(lambda at: self._send_update(self._updates[address], at))
+        timer = self._endpoint.timers.timer(partial(self._repeat_update, address))
         update = self._updates[address] = _Update(peer, peer.updates_sent, now, timer)
         self._send_update(update, now)
 
@@ -113,45 +198,100 @@ class EndpointOps:
         control: bool = False,
     ) -> None:
         """Probe one path of a peer, in the data class unless told; `done` is called with the result."""
-        self._next_id = request_id = self._next_id + 1 & _ID_MASK
-        timer = self._endpoint.timers.timer(lambda _now: self._end_probe(request_id))
+        if len(self._probes) >= _MOST_PROBES:
+            self._end_probe(next(iter(self._probes)))
+        request_id = self._next_id + 1 & _ID_MASK
+        while request_id in self._probes:
+            request_id = request_id + 1 & _ID_MASK
+        self._next_id = request_id
+        timer = self._endpoint.timers.timer(partial(self._expire, request_id))
         probe = self._probes[request_id] = _Probe(peer, timer, ProbeResult(path.value), done)
         timer.arm(now + timeout)
+        self._endpoint.send_control(_ProbeItem(probe, request_id, path, not control), peer, path.port)
 
-        def body(at: float) -> bytes:
-            probe.sent_at = at
-            return h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(at)).pack()
+    def ask_ports(self, peer: Peer, now: float, at_once: bool = False) -> None:
+        """Ask a peer about ports that it reported down, again and again while data waits for it.
 
-        self._endpoint.send_control(
-            OpItem(h.MrcOpcode.ENDPOINT_REQUEST, request_id, body, path, data_class=not control), peer, path.port
-        )
+        What it reported may be forged, or older than its agent: nobody else would ever correct it.
+        """
+        inquiry = self._inquiries.get(peer.address_bytes)
+        if inquiry is not None and not at_once:
+            return
+        rtt = peer.template.base_rtt
+        if inquiry is None:
+            timer = self._endpoint.timers.timer(partial(self._ask_again, peer.address_bytes))
+            inquiry = self._inquiries[peer.address_bytes] = _Inquiry(peer, timer, _ASK_RTTS * rtt)
+        if at_once:
+            self._ask(inquiry, now)
+        inquiry.timer.arm(now + inquiry.wait)
+
+    def ask_no_more(self, peer: Peer) -> None:
+        """All its ports are up."""
+        self._drop_inquiry(peer)
 
     def forget(self, peer: Peer) -> None:
         """No QP leads there any more."""
         self._drop_update(peer)
+        self._drop_inquiry(peer)
         for request_id in [i for i, probe in self._probes.items() if probe.peer is peer]:
-            self._probes.pop(request_id).timer.cancel()
+            self._end_probe(request_id)
 
     def _drop_update(self, peer: Peer) -> None:
         update = self._updates.pop(peer.address_bytes, None)
         if update is not None:
             update.timer.cancel()
 
+    def _drop_inquiry(self, peer: Peer) -> None:
+        inquiry = self._inquiries.pop(peer.address_bytes, None)
+        if inquiry is not None:
+            inquiry.timer.cancel()
+
+    def _repeat_update(self, address: bytes, now: float) -> None:
+        update = self._updates.get(address)
+        if update is not None:
+            self._send_update(update, now)
+
     def _send_update(self, update: _Update, now: float) -> None:
-        update.tries += 1
         endpoint = self._endpoint
         ports = [p.number for p in endpoint.config.ports if endpoint.plane_up(p.plane)]
-        port = ports[update.tries % len(ports)] if ports else endpoint.config.ports[0].number
-
-        def body(at: float) -> bytes:
-            return h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, endpoint.port_mask, h.timestamp(at)).pack()
-
-        endpoint.send_control(OpItem(h.MrcOpcode.ENDPOINT_REQUEST, update.request_id, body), update.peer, port)
+        if not ports:
+            return  # a port that comes up announces itself
+        update.tries += 1
+        if not update.queued:
+            update.queued = True
+            port = ports[update.tries % len(ports)]
+            endpoint.send_control(_UpdateItem(endpoint, update), update.peer, port)
         if update.tries == _UPDATE_TRIES + 1:
             endpoint.log({"kind": "port.update.unanswered", "peer": update.peer.text})
         doublings = min(max(0, update.tries - _UPDATE_TRIES), 16)
         rtts = min(_UPDATE_RTTS * (1 << doublings), _UPDATE_CAP_RTTS)
         update.timer.arm(now + rtts * update.peer.template.base_rtt)
+
+    def _ask_again(self, address: bytes, now: float) -> None:
+        inquiry = self._inquiries.get(address)
+        if inquiry is None:
+            return
+        if not self._endpoint.has_data_for(inquiry.peer):
+            self._drop_inquiry(inquiry.peer)  # the next post begins anew
+            return
+        self._ask(inquiry, now)
+        inquiry.wait = min(2 * inquiry.wait, _UPDATE_CAP_RTTS * inquiry.peer.template.base_rtt)
+        inquiry.timer.arm(now + inquiry.wait)
+
+    def _ask(self, inquiry: _Inquiry, now: float) -> None:
+        """Send one EV probe by the next port that is up here, also where the peer reported its own down."""
+        peer, endpoint = inquiry.peer, self._endpoint
+        planes = [p.plane for p in endpoint.config.ports if endpoint.plane_up(p.plane) and peer.uplinks_to_use(p.plane)]
+        if not planes:
+            return
+        turn, place = divmod(inquiry.asked, len(planes))
+        inquiry.asked += 1
+        uplinks = peer.uplinks_to_use(planes[place])
+        path = peer.control_path(planes[place], uplinks[turn % len(uplinks)])
+        self.probe(peer, path, _ASK_TIMEOUT_RTTS * peer.template.base_rtt, _ignore, now, control=True)
+
+    def _expire(self, request_id: int, _now: float) -> None:
+        self._end_probe(request_id)
 
     def _end_probe(self, request_id: int) -> None:
         """Its answer is here, or will not come any more."""
@@ -173,22 +313,15 @@ class EndpointOps:
         request = h.EndpointRequest.unpack(packet.view, packet.body_at)
         if peer is None:
             return  # no template leads there
-        if request.op == h.EndpointOp.PORT_STATUS_UPDATE and not self._take_update(peer, packet.psn, request, now):
+        if request.op == h.EndpointOp.PORT_STATUS_UPDATE and not self._take_update(peer, packet, request, now):
             return  # and no answer: who sent it will send the newer one, or this one again
-        entropy, stamp, op = packet.entropy, request.timestamp, request.op
+        self._endpoint.send_control(_ResponseItem(self._endpoint, packet, request, now), peer, packet.port)
 
-        def body(at: float) -> bytes:
-            held = int((at - now) * 1e9)
-            return h.EndpointResponse(
-                op, entropy, self._endpoint.told_mask, stamp, min(max(held, 0), 0xFFFFFFFF)
-            ).pack()
-
-        self._endpoint.send_control(
-            OpItem(h.MrcOpcode.ENDPOINT_RESPONSE, packet.psn & PSN_MASK, body), peer, packet.port
-        )
-
-    def _take_update(self, peer: Peer, request_id: int, request: h.EndpointRequest, now: float) -> bool:
-        """False for an update that a newer one has overtaken."""
+    def _take_update(self, peer: Peer, packet: MrcPacket, request: h.EndpointRequest, now: float) -> bool:
+        """False for an update that a newer one has overtaken; DiscardError for one that cannot be true."""
+        if not request.port_mask >> self._endpoint.plane_of(packet.port) - 1 & 1:
+            raise DiscardError("malformed")  # it came by a port that it calls down
+        request_id = packet.psn
         behind = peer.update_id - request_id & _ID_MASK
         if 0 < behind < 1 << 15 and now - peer.update_at < _LATE_RTTS * peer.template.base_rtt:
             return False

@@ -102,6 +102,11 @@ class Peer:
         """Nominal bytes of the link's full packet, which the base RTT is of."""
         return self._config.path_mtu + HEADER_BYTES
 
+    @property
+    def ports_down(self) -> int:
+        """Mask of the planes of this host in which its port is down, as far as is known here."""
+        return self._own.planes & ~self.port_mask
+
     def plane_up(self, plane: int) -> bool:
         """Whether its port in this plane is up, as far as is known here."""
         return bool(self.port_mask >> plane - 1 & 1)
@@ -111,6 +116,10 @@ class Peer:
         if self.template.scope == "t0-local":
             return (0,)
         return self.template.uplinks.get(plane, ())
+
+    def uplinks_to_use(self, plane: int) -> Sequence[int]:
+        """T0 uplinks for control packets: those that nobody denies, or all where all are denied."""
+        return self.allowed.get(plane) or (self.uplinks(plane) if self.reaches(plane) else ())
 
     def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
         """The path of one EV, with this tag."""
@@ -159,7 +168,7 @@ class Peer:
         learns of good reverse paths from answered probes alone, of which none comes back while all answers are lost.
         """
         plane, uplink, _tag = srv6.ev_fields(entropy)
-        uplinks = self.allowed.get(plane) or (self.uplinks(plane) if self.reaches(plane) else ())
+        uplinks = self.uplinks_to_use(plane)
         if not uplinks or plane not in self.reverse:
             return
         now = self.reverse[plane]

@@ -40,6 +40,8 @@ _TC_NO_TRIM: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
 _OPCODES: Final = wire.write_opcodes(int(h.MrcOpcode.WRITE_FIRST))
 _MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)
+_NEVER: Final = float("inf")
+_STALL_RTTS: Final = 64.0  # base RTTs without progress that are reported
 _LOSS_COUNTER: Final = {
     "time": "lost_time",
     "same-ev": "lost_same_ev",
@@ -89,6 +91,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.rnr: RnrBackoff | None = None  # once the peer lacked a receive
         self.wimm_in_flight = 0
         self.last_progress = 0.0
+        self._busy_since = 0.0  # something was posted then, and there was nothing before
+        self._stalled_since = _NEVER  # the last progress before the stall that was reported
         self.last_sent = float("-inf")
         self._order = 0
         self._msn = self._rqmsn = 0
@@ -116,10 +120,14 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if self.incomplete is NOTHING:
             self.unsent, self.incomplete = deque(), deque()
             self._evs = self.qp.evs
+            self._busy_since = self.qp.host.now
         self.unsent.append(message)
         self.incomplete.append(message)
         self.qp.stats.posted_bytes += message.length
-        self.watch_paths(self.qp.host.now)
+        now = self.qp.host.now
+        self.watch_paths(now)
+        if self.qp.peer.ports_down:
+            self.qp.host.ask_ports(self.qp.peer, now)
 
     def limit_window(self, mpr: int) -> None:
         """The peer's responder takes `mpr` units."""
@@ -441,6 +449,35 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
                 self._fall_silent()
             self.qp.prober.tail(now)
         self._arm(now)
+
+    # --- progress ---------------------------------------------------------------------------------
+
+    def check_progress(self, now: float) -> None:
+        """Report a stall, no progress for 64 base RTTs while something is outstanding, and its end."""
+        since = max(self.last_progress, self._busy_since)
+        if self._stalled_since != _NEVER:
+            if self.incomplete and since <= self._stalled_since:
+                return
+            seconds = (since if self.incomplete else now) - self._stalled_since
+            self.qp.log("qp.resumed", peer=self.qp.peer_text, seconds=round(seconds, 9))
+            self._stalled_since = _NEVER
+        if self.incomplete and now - since >= _STALL_RTTS * self.loss.rtt_base:
+            self._stalled_since = since
+            self.qp.log("qp.stalled", peer=self.qp.peer_text, since=since, reason=self._stall_reason())
+
+    def _stall_reason(self) -> str:
+        """What keeps this QP from progress, as far as it is known here."""
+        qp = self.qp
+        here = [port.plane for port in qp.host.config.ports if qp.host.plane_up(port.plane)]
+        found = (
+            (not here, "no NIC port is up"),
+            (not any(qp.peer.plane_up(plane) for plane in here), "the peer reported that its ports are down"),
+            (not any(plane.usable for plane in qp.evs.planes.values()), "every EV is denied"),
+            (self.silent, "the peer does not answer"),
+            (self.rnr is not None and self.rnr.active, "the peer has no receive posted"),
+            (self.in_flight, "what is sent is lost or refused"),
+        )
+        return next((reason for holds, reason in found if holds), "the window of the destination is full")
 
     # --- the end ----------------------------------------------------------------------------------
 

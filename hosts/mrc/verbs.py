@@ -56,6 +56,10 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
         """There may be room in the window of a destination."""
         raise NotImplementedError
 
+    def ask_ports(self, peer: Peer, now: float, at_once: bool = False) -> None:
+        """Ask a peer about the ports that it reported down."""
+        raise NotImplementedError
+
     def drop_control(self, qp: MrcQueuePair) -> None:
         """Send nothing that a QP had to say."""
         raise NotImplementedError

@@ -61,6 +61,10 @@ class Hosted(Verbs[Qp], Generic[P, Qp]):
         self.now = now
         self.timers.run(now)
 
+    def check_progress(self, now: float) -> None:
+        """Report QPs that make no progress; called with every sample."""
+        self.now = now
+
     # --- ports ------------------------------------------------------------------------------------
 
     def port_event(self, port: int, up: bool, now: float) -> None:

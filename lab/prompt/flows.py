@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.flows import Running
 from mrclab.lab.run.runningprograms import running as made_running
-from mrclab.lab.run.world import GONE, Hearing, World
+from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, Hearing, World
 from mrclab.lab.scenario.traffic import TrafficBase
 from mrclab.lab.scenario.traffics import Traffic
 from mrclab.lab.scenario.yamlfile import nearest
@@ -32,10 +32,11 @@ class RunningTraffic:
 
     @property
     def state(self) -> str:
-        """`runs`, `intact`, or what went wrong."""
+        """`runs`, `stalled` and why, `intact`, or what went wrong."""
         outcome = self.running.outcome
         if self.running.ended is None:
-            return "runs"
+            reasons = dict.fromkeys(self.running.stalled.values())
+            return f"stalled: {'; '.join(reasons)}" if reasons else "runs"
         if outcome.get("error"):
             return str(outcome["error"])
         return "intact" if outcome["sent_sha256"] == outcome["received_sha256"] else "NOT INTACT"
@@ -53,7 +54,7 @@ class RunningTraffics:
         entry = self._entry(fields)
         self._release(entry)
         running = made_running(self._world, entry, entry.qps or 1, self._world.seed)
-        background = RunningTraffic(running, self._world.hear(running.hosts))
+        background = RunningTraffic(running, self._world.hear(running.hosts, (*KINDS, *PROGRESS_KINDS)))
         try:
             running.prepare()
             running.start(self._world.now + self._world.lead(len(running.hosts)))
@@ -78,6 +79,8 @@ class RunningTraffics:
             for host, event in background.hearing.wait(self._world.now):
                 if event["kind"] == GONE:
                     running.lose(host, f"the agent of {host} ended")
+                elif event["kind"] in PROGRESS_KINDS:
+                    running.take_progress(host, event)
                 elif event.get("traffic") == running.name:
                     running.take(host, event)
             if running.over:

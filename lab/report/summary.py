@@ -40,6 +40,7 @@ class Facts:
     completions: list[Row]
     paths: list[Row]
     losses: list[Row]
+    stalls: list[Row]  # QPs that made no progress for long, and why
     ev_changes: list[Row]
     drops: list[Row]
     ports: list[Row]  # switch ports that trimmed or marked packets, or let some wait
@@ -75,6 +76,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         completions=_completions(measures),
         paths=_paths(measures),
         losses=_losses(measures),
+        stalls=_stalls(measures),
         ev_changes=_ev_changes(measures),
         drops=[{"reason": k, "packets": sum(v.values()), "by_switch": v} for k, v in measures.switches.drops.items()],
         ports=_ports(measures),
@@ -254,6 +256,25 @@ def _losses(measures: Measures) -> list[Row]:
     for loss in measures.paths.losses:
         reasons[loss.host, loss.qp, loss.reason] += loss.packets
     return [{"host": host, "qp": qp, "reason": why, "packets": n} for (host, qp, why), n in sorted(reasons.items())]
+
+
+def _stalls(measures: Measures) -> list[Row]:
+    """Stalls that hosts reported; `seconds` is None where the QP did not go on."""
+    resumed = list(measures.history.of("qp.resumed"))
+    found = []
+    for record in measures.history.of("qp.stalled"):
+        key = record.node, record["qp"]
+        ends = [r["seconds"] for r in resumed if (r.node, r["qp"]) == key and r.t >= record.t]
+        found.append(
+            {
+                "t": moment(measures, float(record["since"])),
+                "host": record.node,
+                "qp": record["qp"],
+                "seconds": ends[0] if ends else None,
+                "reason": record["reason"],
+            }
+        )
+    return found
 
 
 def _ev_changes(measures: Measures) -> list[Row]:

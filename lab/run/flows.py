@@ -57,6 +57,7 @@ class Running:
         self._acked: dict[str, int] = {}  # by sender
         self._acked_sum = 0
         self._iterations: dict[int, _Iteration] = {}
+        self.stalled: dict[tuple[str, int], str] = {}  # why a QP of a host makes no progress
         self._resting: dict[int, set[str]] = {}  # iteration → hosts whose time was over after it
 
     # --- set-up -----------------------------------------------------------------------------------------------------
@@ -206,6 +207,18 @@ class Running:
             self._close(self._flows[event["flow"]], _said(host, event["error"]), event)
         elif kind == "flow.failed":
             self._close(self._flows[event["flow"]], _said(host, event["error"]))
+
+    def take_progress(self, host: str, event: Mapping[str, Any]) -> None:
+        """Take in that a QP of a host makes no progress, or goes on again."""
+        qp = int(event["qp"])
+        if event["kind"] == "qp.resumed":
+            self.stalled.pop((host, qp), None)
+        elif qp in self._qps_at(host):
+            self.stalled[host, qp] = str(event["reason"])
+
+    def _qps_at(self, host: str) -> set[int]:
+        """Numbers of this traffic's QPs at a host."""
+        return {number for state in self._at(host) for number in state.qps.get(host, ())}
 
     def _close(self, state: _FlowState, error: str, done: Mapping[str, Any] | None = None) -> None:
         """A flow has ended, or failed."""

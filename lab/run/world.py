@@ -18,6 +18,9 @@ Event = tuple[str, Mapping[str, Any]]  # node, what it told
 KINDS = ("workload.progress", "flow.done", "flow.failed", "flow.received", "iteration")
 """Kinds of events that tell how a traffic goes on."""
 
+PROGRESS_KINDS = ("qp.stalled", "qp.resumed")
+"""Kinds of events of QPs that make no progress, and of those that go on again."""
+
 GONE = "agent.gone"
 """Kind of the event that stands for a host that ended."""
 

@@ -16,9 +16,9 @@ _WINDOW = 5  # sampling intervals over which rates are taken
 _STILL = 0.015  # of full rate: a load that changes less is told as before
 _TALK = frozenset({
     "fault.begin", "fault.end", "fault.edge", "faults.healed", "traffic.start", "traffic.end", "flow.failed",
-    "ev.state", "port.state", "peer.ports", "qp.state", "switch.down", "switch.up", "switch.silent",
-    "switch.answers", "link.failed", "verified", "lab.up", "process.died", "process.stopped",
-    "process.resumed", "verdict", "verdict.over", "denied", "undenied", "drained", "undrained",
+    "ev.state", "port.state", "peer.ports", "qp.state", "qp.stalled", "qp.resumed", "switch.down",
+    "switch.up", "switch.silent", "switch.answers", "link.failed", "verified", "lab.up", "process.died",
+    "process.stopped", "process.resumed", "verdict", "verdict.over", "denied", "undenied", "drained", "undrained",
 })  # fmt: skip
 _PASSING = frozenset({"RESET", "INIT", "RTR"})  # states of a QP on its way
 _LOSSES = {"packet.lost": "lost", "packet.retx": "sent again", "packet.spurious": "spurious"}

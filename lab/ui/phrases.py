@@ -51,6 +51,8 @@ _PHRASES = {
     "process.stopped": "{process} is stopped by a signal (state T)",
     "process.resumed": "{process} goes on after {seconds} s",
     "process.died": "{process} died {reason}",
+    "qp.resumed": "QP {qp} goes on after {seconds} s",
+    "qp.stalled": "QP {qp} makes no progress: {reason}",
     "qp.state": "QP {qp} {state} {reason}",
     "switch.answers": "{switch} answers again",
     "switch.down": "{switch} lost",

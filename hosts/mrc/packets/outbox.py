@@ -45,10 +45,16 @@ class Outbox:
     def send(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None) -> None:
         """Queue a packet for this port; for the peer's next one if none is named or it is down at either end.
 
+        A probe of a path goes by that path's port or, where it is down, not at all: it is lost.
+
         Feedback takes the ports in turn. Sent back by the port that its trigger came in by, one SACK per four packets
         over four planes would always leave by the same plane, and a dead reverse path there would silence the receiver.
         """
         entry = self._ports[port] if port is not None else None
+        if isinstance(item, OpItem) and item.path is not None:
+            if entry is not None and entry.up:
+                entry.control.append((item, peer))
+            return
         if entry is None or not entry.reaches(peer):
             entry = self._in_turn(peer)
         entry.control.append((item, peer))
@@ -85,6 +91,12 @@ class Outbox:
         for item, peer in waiting:
             if not (isinstance(item, OpItem) and item.path is not None):
                 self.send(item, peer)
+
+    def leave_dead_ports(self) -> None:
+        """A port came up: what waits at ports that are down may go by it."""
+        for port in self._list:
+            if port.control and not port.up:
+                self.leave(port)
 
     def drop_qp(self, qp: MrcQueuePair) -> None:
         """Nothing that a QP had to say goes out any more."""

@@ -22,7 +22,9 @@ _OUTCOMES = {
 
 def tables(facts: Facts) -> list[Table]:
     """What there is to see, a table each."""
-    made = (part(facts) for part in (_phases, _flows, _completions, _faults, _paths, _changes, _drops, _verdicts))
+    made = (
+        part(facts) for part in (_phases, _flows, _completions, _faults, _paths, _changes, _stalls, _drops, _verdicts)
+    )
     return [table for table in made if table.row_count]
 
 
@@ -110,6 +112,15 @@ def _changes(facts: Facts) -> Table:
         table.add_row(at, f"{row['host']}/{row['qp']}", row["ev"], path, *cells)
     if len(facts.ev_changes) > _MAX_CHANGES:
         table.caption = f"{len(facts.ev_changes) - _MAX_CHANGES} more in the report"
+    return table
+
+
+def _stalls(facts: Facts) -> Table:
+    table = _table("QPs without progress", "since", "QP", "because of", "for", left=3)
+    for row in facts.stalls[:_MAX_CHANGES]:
+        since = f"{facts.units.clock(row['t'], 3)} {facts.units.time}"
+        lasted = "the rest" if row["seconds"] is None else show_seconds(row["seconds"])
+        table.add_row(since, f"{row['host']}/{row['qp']}", row["reason"], lasted)
     return table
 
 
