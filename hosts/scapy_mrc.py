@@ -61,7 +61,7 @@ class MrcBTH(Packet):
         FCSField("icrc", None, fmt="!I"),
     ]
 
-    def guess_payload_class(self, payload: bytes) -> type[Packet]:  # noqa: ARG002
+    def guess_payload_class(self, payload: bytes) -> type[Packet]:
         """The header that the opcode calls for."""
         if self.opcode in WRITES:
             return METH
@@ -92,7 +92,7 @@ class METH(Packet):
     name = "METH"
     fields_desc = [ShortField("rqmsn", 0), ShortField("msn", 0)]  # noqa: RUF012
 
-    def guess_payload_class(self, payload: bytes) -> type[Packet]:  # noqa: ARG002
+    def guess_payload_class(self, payload: bytes) -> type[Packet]:
         """TSETH where the BTH announces one."""
         return TSETH if _bth(self).ts else RETH
 
@@ -108,7 +108,7 @@ class TSETH(Packet):
         BitField("ftype", 1, 4),
     ]
 
-    def guess_payload_class(self, payload: bytes) -> type[Packet]:  # noqa: ARG002
+    def guess_payload_class(self, payload: bytes) -> type[Packet]:
         """A write goes on with RETH."""
         return RETH
 

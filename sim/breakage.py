@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mrclab.sim.clock import SECOND
 from mrclab.sim.faults import FrameFault, WayDetour, injected
 from mrclab.sim.frame import of_bytes
 from mrclab.topo.cables.background import NUMBER_AT, packet
-from mrclab.topo.cables.cablefaults import Action, Match
+from mrclab.topo.cables.cablefaults import Action, Direction, Match
 from mrclab.topo.cables.impairment import Fate, Impairment
 from mrclab.topo.errors import TopoError
 
 if TYPE_CHECKING:
     from mrclab.sim.cable import Cable, Way
     from mrclab.sim.fabric import SimFabric
-
-Direction = Literal["both", "up", "down"]
-
-KINDS: Final = frozenset(
-    {
-        "link_down", "transceiver", "nic_port_down", "nic_down", "plane_down", "flap", "loss", "host_loss", "ev_loss",
-        "silent_drop", "corrupt", "rate_limit", "lose_packets", "delay", "jitter", "reorder", "swap_cables",
-        "switch_crash", "switch_freeze", "switch_reboot", "wrong_entry", "controller_crash", "controller_restart",
-        "agent_crash", "background", "chaos",
-    }
-)  # fmt: skip
-"""Kinds of faults, as scenarios name them, that mean something without processes and kernels."""
 
 _SIDES: Final = {"both": (0, 1), "up": (0,), "down": (1,)}
 _NUMBER_BYTES: Final = 4

@@ -23,7 +23,7 @@ from mrclab.hosts.mrc.settings import RETRY_ENDLESS
 from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.transports import WIRE, draws
 from mrclab.rpc.errors import RpcError
-from mrclab.sim.breakage import KINDS, SimBreakage
+from mrclab.sim.breakage import SimBreakage
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.controller import SimController
@@ -75,7 +75,6 @@ class SimWorld:
         self.fabric = fabric
         self.seed = seed
         self.files = files
-        self.kinds = KINDS
         self.heed: Callable[[], object] = lambda: None  # raises where time must not pass any more
         self._wire_format = wire_format
         self._depths_every = ticks(DEPTHS_S * fabric.spec.looks)

@@ -182,7 +182,7 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
                         reply.entities.add().table_entry.CopyFrom(entry)
         yield reply
 
-    async def Capabilities(self, request: Any, context: Context) -> Any:  # noqa: N802, ARG002
+    async def Capabilities(self, request: Any, context: Context) -> Any:  # noqa: N802
         """Say which P4Runtime this is."""
         return p4r.CapabilitiesResponse(p4runtime_api_version="1.3.0")
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from mrclab.topo.cables.cablefaults import Direction
 from mrclab.topo.model import Fabric
 
 Kind = Literal["nic-loss", "cable", "t1"]
-Direction = Literal["both", "up", "down"]
 
 KINDS: tuple[Kind, ...] = ("nic-loss", "cable", "t1")
 NIC_LOSS = 0.05  # share of the packets of one direction

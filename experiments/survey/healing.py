@@ -7,11 +7,11 @@ import random
 from contextlib import closing
 from typing import Any
 
-from mrclab.experiments.survey.cases import NIC_LOSS, Direction
+from mrclab.experiments.survey.cases import NIC_LOSS
 from mrclab.experiments.survey.streams import Streams
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.world import Hearing, World
-from mrclab.topo.cables.cablefaults import EVERY_PACKET, Loss
+from mrclab.topo.cables.cablefaults import EVERY_PACKET, Direction, Loss
 
 WINDOW = 8.0  # seconds over which goodput is measured
 SETTLE_RTTS = 40

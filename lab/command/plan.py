@@ -43,7 +43,7 @@ def show(fabric: Fabric, scenario: Scenario | None, console: Console, tables: bo
         for expectation in scenario.expect:
             fields = expectation.model_dump(mode="json", exclude_none=True, exclude={"kind"})
             said = ", ".join(f"{name} {value}" for name, value in fields.items())
-            console.print(f"  expect {expectation.kind}: {escape(said)}" if said else f"  expect {expectation.kind}")
+            console.print(f"  expect {expectation.kind_name}" + (f": {escape(said)}" if said else ""))
 
 
 def as_json(fabric: Fabric, scenario: Scenario | None, tables: bool = False) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def as_json(fabric: Fabric, scenario: Scenario | None, tables: bool = False) -> 
             for flow in scenario.flows(fabric)
         ]  # fmt: skip
         told["faults"] = [
-            {"name": fault.name, "kind": fault.kind, "what": fault.text(fabric), "at": str(fault.at)}
+            {"name": fault.name, "kind": fault.kind_name, "what": fault.text(fabric), "at": str(fault.at)}
             for fault in scenario.faults
         ]
     return told
@@ -251,11 +251,11 @@ def _flows(fabric: Fabric, scenario: Scenario) -> Table:
 def _time_line(fabric: Fabric, scenario: Scenario) -> Table:
     table = _table("Faults", "name", "kind", "what", "strikes", "is healed")
     for fault in scenario.faults:
-        table.add_row(fault.name, fault.kind, escape(fault.text(fabric)), str(fault.at), _healed(fault))
+        table.add_row(fault.name, fault.kind_name, escape(fault.text(fabric)), str(fault.at), _healed(fault))
         if isinstance(fault, Chaos):
             for part in fault.plan(fabric, scenario.seed):
                 strikes = f"{fault.name} + {part.at}"
-                healed = f"{fault.name} + {part.healed_at}" if part.healed_at else _healed(part)
+                healed = f"{fault.name} + {part.ends_at}" if part.ends_at else _healed(part)
                 table.add_row(f"  {part.name}", part.kind_name, escape(part.text(fabric)), strikes, healed)
     return table
 

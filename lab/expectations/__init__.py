@@ -1,61 +1,39 @@
-"""What a scenario expects of a run: models with one method each, and the verdicts they give.
+"""Expectations of a run: models with one method each, and the verdicts they give.
 
-Every kind says in one line what it wanted, what it saw, and when; `Verdict.value` is the figure judged, as a number.
+A kind is one class in one module here, registered with `@EXPECTATIONS.register`, or in another package by the entry
+point group `mrclab.expectations`. Each reports in one line what it expected, what it observed, and when;
+`Verdict.value` is the figure judged, as a number.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, TypeAlias
 
-from pydantic import Field
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Level, Verdict
 
-from mrclab.lab.expectations.base import BaseExpectation, Level, Verdict
-from mrclab.lab.expectations.durations import CompletionExpectation, Latency, Rtt
-from mrclab.lab.expectations.endings import Clean, Health, Integrity, QpErrors
-from mrclab.lab.expectations.evs import EvAffected, EvStateExpectation, EvSwaps, last_changes
-from mrclab.lab.expectations.fabric import Drops, FalseAlarms, InjectedExpectation, MapperVerdict, Marks, Trims
-from mrclab.lab.expectations.fairness import Jain, PathShare, PlaneBalance, Spread
-from mrclab.lab.expectations.losses import Detect, Lost, Recover, Retransmitted
-from mrclab.lab.expectations.queues import QueueDepth
-from mrclab.lab.expectations.throughput import Goodput, GoodputFloor, Isolation, Stall, reference
+EXPECTATIONS.load("mrclab.lab.expectations")
+
+from mrclab.lab.expectations.evs import last_changes  # noqa: E402 (loaded above, in the order of modules)
+from mrclab.lab.expectations.throughput import reference  # noqa: E402
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
 
-__all__ = ["BaseExpectation", "Expectation", "Level", "Verdict", "judge_all", "last_changes", "reference"]
-
-Expectation = Annotated[
-    Integrity
-    | QpErrors
-    | Health
-    | Clean
-    | Goodput
-    | GoodputFloor
-    | Stall
-    | Isolation
-    | Recover
-    | Detect
-    | Lost
-    | Retransmitted
-    | EvStateExpectation
-    | EvAffected
-    | EvSwaps
-    | Jain
-    | Spread
-    | PlaneBalance
-    | PathShare
-    | CompletionExpectation
-    | Latency
-    | Rtt
-    | Drops
-    | InjectedExpectation
-    | Trims
-    | Marks
-    | QueueDepth
-    | MapperVerdict
-    | FalseAlarms,
-    Field(discriminator="kind"),
+__all__ = [
+    "EXPECTATIONS",
+    "BaseExpectation",
+    "Expectation",
+    "Level",
+    "Verdict",
+    "judge_all",
+    "last_changes",
+    "reference",
 ]
+
+if TYPE_CHECKING:
+    Expectation: TypeAlias = BaseExpectation
+else:
+    Expectation = EXPECTATIONS.union()
 
 
 def judge_all(measures: "Measures") -> list[Verdict]:
-    """Every expectation of the scenario, in its order."""
+    """Judge every expectation of the scenario, in its order."""
     return [entry.check(measures) for entry in measures.scenario.expect]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo
 
+from mrclab.lab.kinds import Kinds, kind_of
 from mrclab.lab.measure.evidence import NoEvidence, span
 from mrclab.lab.measure.flows import Selection
 from mrclab.lab.scenario.names import NewName, TrafficName
@@ -21,7 +22,18 @@ from mrclab.lab.scenario.yamlfile import nearest
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
 
-__all__ = ["BaseExpectation", "Bounds", "FlowName", "Level", "LevelField", "Selected", "Verdict", "needs_one", "span"]
+__all__ = [
+    "EXPECTATIONS",
+    "BaseExpectation",
+    "Bounds",
+    "FlowName",
+    "Level",
+    "LevelField",
+    "Selected",
+    "Verdict",
+    "needs_one",
+    "span",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -120,11 +132,16 @@ class BaseExpectation(BaseModel):
         raise NotImplementedError
 
     @property
+    def kind_name(self) -> str:
+        """The value of `kind`."""
+        return kind_of(type(self)) or ""
+
+    @property
     def wish(self) -> str:
         """What is wanted, as far as that can be said without a run."""
         fields = [f"{field} {self._said(getattr(self, field))}" for field in type(self).model_fields
                   if field in self.model_fields_set and field not in {"kind", "name"}]  # fmt: skip
-        return f"{getattr(self, 'kind', '')}: {', '.join(fields)}".removesuffix(": ")
+        return f"{self.kind_name}: {', '.join(fields)}".removesuffix(": ")
 
     @staticmethod
     def _said(value: object) -> str:
@@ -136,8 +153,12 @@ class BaseExpectation(BaseModel):
         """A verdict under this expectation's name, or its kind where it has none. A figure that is no number fails."""
         if value is not None and not math.isfinite(value):
             ok, value = False, None
-        kind = str(getattr(self, "kind", ""))
+        kind = self.kind_name
         return Verdict(f"{kind} ({self.name})" if self.name else kind, bool(ok), wanted, saw, when, value, unit)
+
+
+EXPECTATIONS: Kinds[BaseExpectation] = Kinds("expectation", "mrclab.expectations")
+"""All kinds of expectations; complete once `mrclab.lab.expectations` is imported."""
 
 
 class Selected(BaseExpectation):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from mrclab.lab.expectations.base import BaseExpectation, Bounds, FlowName, Selected, Verdict, needs_one
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, FlowName, Selected, Verdict, needs_one
 from mrclab.lab.expectations.limits import LimitField
 from mrclab.lab.measure.evidence import NoEvidence, span, went_well
 from mrclab.lab.measure.flows import Selection
@@ -49,6 +49,7 @@ class _Duration(BaseExpectation):
         return self.verdict(self.held(measures).hold(seconds), f"{figure} {self.limits}", saw, "", seconds, "s")
 
 
+@EXPECTATIONS.register
 class CompletionExpectation(_Duration):
     """A percentile, or the mean, of the times that messages, iterations of a collective or whole flows took."""
 
@@ -83,6 +84,7 @@ class CompletionExpectation(_Duration):
         return self.answer(measures, figure, self.measured_seconds(measures), f"over {count}")
 
 
+@EXPECTATIONS.register
 class Latency(_Duration):
     """A percentile of a ping-pong's latency, half the time there and back; or its distance from another's."""
 
@@ -111,6 +113,7 @@ class Latency(_Duration):
         return self.answer(measures, figure, seconds, f"over {len(measures.completions.round_trips(self.traffic))}")
 
 
+@EXPECTATIONS.register
 class Rtt(Selected, _Duration):
     """A percentile of the RTT that senders measured: what queues add to the base RTT shows here."""
 

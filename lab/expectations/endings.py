@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from mrclab.lab.expectations.base import BaseExpectation, Bounds, Verdict
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict
 from mrclab.lab.history import Record
 from mrclab.lab.measure.evidence import ran
 from mrclab.lab.measure.flows import Selection
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
 
 
+@EXPECTATIONS.register
 class Integrity(BaseExpectation):
     """Receivers hold what senders sent, by SHA-256: of one traffic, or of all."""
 
@@ -44,6 +45,7 @@ class Integrity(BaseExpectation):
         return self.verdict(True, wanted, saw, when)
 
 
+@EXPECTATIONS.register
 class QpErrors(BaseExpectation):
     """QPs that go to ERROR: none, unless they are wanted; then with the reason given."""
 
@@ -69,6 +71,7 @@ class QpErrors(BaseExpectation):
         return self.verdict(held.hold(len(errors)) and not others, wanted, saw, when, float(len(errors)), "QPs")
 
 
+@EXPECTATIONS.register
 class Health(BaseExpectation):
     """No process ended that nobody ended, and the machine kept up: the result is the network's."""
 
@@ -83,6 +86,7 @@ class Health(BaseExpectation):
         return self.verdict(not trouble, wanted, "; ".join(trouble[:3]) or calm, "", float(len(trouble)), "troubles")
 
 
+@EXPECTATIONS.register
 class Clean(BaseExpectation):
     """Nothing is left of the faults: all struck and were healed, the fabric is verified, every EV is usable again."""
 

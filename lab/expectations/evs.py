@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from mrclab.lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
 from mrclab.lab.measure.evidence import NoEvidence, senders_told, span
 from mrclab.lab.measure.faults import Strike, links_of
 from mrclab.lab.measure.flows import Selection
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 State = Literal["GOOD", "SKIP", "STANDBY", "ASSUMED_BAD", "PORT_DOWN", "DENIED"]
 
 
+@EXPECTATIONS.register
 class EvStateExpectation(BaseExpectation):
     """EVs over a fault's cables take a state while it lasts, and are usable again afterwards."""
 
@@ -66,6 +67,7 @@ class EvStateExpectation(BaseExpectation):
         return wanted + (f" within {show_seconds(self.returns_within)}" if self.returns_within else "")
 
 
+@EXPECTATIONS.register
 class EvAffected(BaseExpectation):
     """The EVs taken out are exactly those over a fault's cables, or over an element in a window."""
 
@@ -107,6 +109,7 @@ class EvAffected(BaseExpectation):
         return Strike(self.element, "", self.element, measures.start, None, links, self.element)
 
 
+@EXPECTATIONS.register
 class EvSwaps(BaseExpectation):
     """How often EVs took a state in a window; without a state, how often they were taken out of use."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from mrclab.lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
 from mrclab.lab.measure.evidence import NoEvidence
 from mrclab.lab.measure.faults import elements, links_of
 from mrclab.lab.measure.series import CountSeries
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _LIMITS = ("at_least", "at_most")
 
 
+@EXPECTATIONS.register
 class Drops(BaseExpectation):
     """Packets that switches dropped, by reason; with `only`, nothing for any other reason."""
 
@@ -56,6 +57,7 @@ class Drops(BaseExpectation):
         return self.verdict(ok, "; ".join(parts), seen, "", float(count), "packets")
 
 
+@EXPECTATIONS.register
 class InjectedExpectation(BaseExpectation):
     """Packets that a fault took or damaged, as the cable itself counted them: that the losses are the injected ones."""
 
@@ -107,6 +109,7 @@ class _PortCount(BaseExpectation):
         return self.verdict(held.hold(total), f"{held.say()} packets {what}{where}", saw, "", float(total), "packets")
 
 
+@EXPECTATIONS.register
 class Trims(_PortCount):
     """Packets that switches trimmed to their headers."""
 
@@ -117,6 +120,7 @@ class Trims(_PortCount):
         return self.count(measures, measures.switches.trims, "trimmed")
 
 
+@EXPECTATIONS.register
 class Marks(_PortCount):
     """Packets that switches gave an ECN mark."""
 
@@ -127,6 +131,7 @@ class Marks(_PortCount):
         return self.count(measures, measures.switches.marks, "marked")
 
 
+@EXPECTATIONS.register
 class MapperVerdict(BaseExpectation):
     """The Clustermapper blames the element at fault, in time, and nobody else."""
 
@@ -189,6 +194,7 @@ class MapperVerdict(BaseExpectation):
         return " and ".join(said)
 
 
+@EXPECTATIONS.register
 class FalseAlarms(BaseExpectation):
     """Elements that the Clustermapper blamed although no fault had struck them."""
 

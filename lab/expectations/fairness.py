@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from mrclab.lab.expectations.base import BaseExpectation, Bounds, Selected, Verdict, needs_one, span
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Selected, Verdict, needs_one, span
 from mrclab.lab.measure.evidence import NoEvidence
 from mrclab.lab.measure.flows import MeasuredFlow, Selection
 from mrclab.lab.measure.series import jain
@@ -41,6 +41,7 @@ class _BetweenFlows(BaseExpectation):
         return "flows" + (f" of {', '.join(names)}" if names else "")
 
 
+@EXPECTATIONS.register
 class Jain(_BetweenFlows):
     """Jain's fairness index over the goodput of flows."""
 
@@ -60,6 +61,7 @@ class Jain(_BetweenFlows):
         return self.verdict(held.hold(index), f"Jain index of {self.which} {held.say()}", saw, when, index, "")
 
 
+@EXPECTATIONS.register
 class Spread(_BetweenFlows):
     """The slowest flow's goodput over the fastest one's."""
 
@@ -80,6 +82,7 @@ class Spread(_BetweenFlows):
         return self.verdict(held.hold(ratio), f"slowest to fastest of {self.which} {held.say()}", saw, when, ratio, "")
 
 
+@EXPECTATIONS.register
 class PlaneBalance(Selected):
     """Planes carry equal shares of the goodput."""
 
@@ -105,6 +108,7 @@ class PlaneBalance(Selected):
         return self.verdict(abs(off[worst]) <= self.within, wanted, saw, when, abs(off[worst]), "of mean")
 
 
+@EXPECTATIONS.register
 class PathShare(Selected):
     """The share of a traffic's packets that one path carries in a window."""
 

@@ -4,7 +4,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from mrclab.lab.expectations.base import BaseExpectation, Bounds, LevelField, Selected, Verdict, needs_one, span
+from mrclab.lab.expectations.base import (
+    EXPECTATIONS,
+    BaseExpectation,
+    Bounds,
+    LevelField,
+    Selected,
+    Verdict,
+    needs_one,
+    span,
+)
 from mrclab.lab.expectations.evs import used_over
 from mrclab.lab.expectations.throughput import reference
 from mrclab.lab.faults.base import several
@@ -27,6 +36,7 @@ def one_or_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+@EXPECTATIONS.register
 class Lost(Selected):
     """How many packets were declared lost: over faults' cables or in a window, by the worst QP, the mean one or all."""
 
@@ -124,6 +134,7 @@ class Lost(Selected):
         return sum(loss.packets for loss in losses) / sent
 
 
+@EXPECTATIONS.register
 class Retransmitted(Selected):
     """Every packet that was declared lost was sent again; and no more than that, where limits are given."""
 
@@ -168,6 +179,7 @@ class Retransmitted(Selected):
         return self.verdict(not open_losses, wanted, saw, when, float(len(open_losses)), "packets")
 
 
+@EXPECTATIONS.register
 class Detect(BaseExpectation):
     """How soon the senders took the EVs over a fault's cables out of use."""
 
@@ -205,6 +217,7 @@ class Detect(BaseExpectation):
         return self.verdict(rtts <= self.within_rtts and not stayed, wanted, saw, when, rtts, "RTT")
 
 
+@EXPECTATIONS.register
 class Recover(Selected):
     """How soon after a fault struck, or was healed, goodput reached a level and kept it."""
 

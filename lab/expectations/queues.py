@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from mrclab.lab.expectations.base import BaseExpectation, Bounds, Verdict, needs_one, span
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one, span
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.switches import ports_of
 from mrclab.lab.scenario.names import KnownWindow
@@ -46,6 +46,7 @@ _text: Any = PlainSerializer(str, return_type=str)
 DepthField = Annotated[Depth, BeforeValidator(parse_depth), _text]
 
 
+@EXPECTATIONS.register
 class QueueDepth(BaseExpectation):
     """Packets in the data queue of the deepest switch port, of those at an element or of all."""
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, model_validator
 
 from mrclab.lab.expectations.base import (
+    EXPECTATIONS,
     LINE,
     MEAN,
     BaseExpectation,
@@ -43,6 +44,7 @@ class _InWindow(Selected):
         raise NotImplementedError
 
 
+@EXPECTATIONS.register
 class Goodput(_InWindow):
     """Mean goodput over a window, of everything, a traffic, a flow or a plane: a floor, a ceiling, or a level."""
 
@@ -89,6 +91,7 @@ class Goodput(_InWindow):
         return f"goodput{f' of {chosen}' if chosen else ''} {', '.join(said)}"
 
 
+@EXPECTATIONS.register
 class GoodputFloor(_InWindow):
     """The lowest goodput of any sample of a window; `allow` samples may be lower."""
 
@@ -133,6 +136,7 @@ class GoodputFloor(_InWindow):
         return wanted + (f", but for {self.allow}" if self.allow else "")
 
 
+@EXPECTATIONS.register
 class Stall(_InWindow):
     """The longest time without new data at a receiver."""
 
@@ -162,6 +166,7 @@ class Stall(_InWindow):
         return " and ".join(said) + (f" in {self.flow or self.traffic}" if self.subject else "")
 
 
+@EXPECTATIONS.register
 class Isolation(BaseExpectation):
     """What a victim keeps, while others load the fabric, of the rate it has alone."""
 

@@ -1,37 +1,38 @@
-"""What doing a fault amounts to, whatever its kind: strike, perhaps go on by itself for a while, heal."""
+"""Fault actions: inject a fault, let it go on, clear it; and the context in which they run, in either world."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from mrclab.lab.faults.base import Direction
 from mrclab.topo.cables import cablefaults
-from mrclab.topo.cables.cablefaults import Match
+from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.model import Fabric
+
+CONTROLLER = "controller"  # its name as a node and as a process
 
 Counters = Mapping[str, Any]
 
 
 class Injection(Protocol):
-    """Something that happens to packets on some cables, until it is healed."""
+    """Faults of packets on some cables, in force until they are cleared."""
 
     def heal(self) -> tuple[int, int]:
-        """No longer; packets that the fault looked at, and those that it took or damaged."""
+        """End it; return packets that the fault matched, and those that it dropped or damaged."""
 
 
 class Impaired(Protocol):
-    """A cable whose frames take a detour, until it is healed."""
+    """A cable whose frames take a detour, until that is cleared."""
 
     def heal(self) -> tuple[int, int, int]:
-        """Frames go straight again; frames that came in, those lost on purpose, and those that left."""
+        """End it; return frames that came in, those lost on purpose, and those that left."""
 
 
 class Sending(Protocol):
-    """Other traffic, until it is healed."""
+    """Background traffic, until it is cleared."""
 
     def heal(self) -> tuple[int, int]:
-        """No longer; packets sent, and those that found no carrier."""
+        """End it; return packets sent, and those that found no carrier."""
 
 
 class Healed(Protocol):
@@ -42,27 +43,27 @@ class Healed(Protocol):
 
 
 class Breakage(Protocol):
-    """What can be broken where a run happens, and how. Cables are named as in `Fabric.link`.
+    """Fault injector of a world.
 
-    A node is a switch, a host (its agent) or the `controller`.
+    Cables are named as in `Fabric.link`; a node is a switch, a host (its agent) or `controller`.
     """
 
     def hold_down(self, owner: str, *links: str) -> None:
         """Take the carrier from both ends of cables, all at once, for as long as `owner` holds them."""
 
     def let_go(self, owner: str) -> None:
-        """Give it back, but for cables that somebody else holds."""
+        """Give carrier back, except on cables that another owner holds."""
 
     def inject(
         self, places: Sequence[tuple[str, cablefaults.Action]], *, match: Match, direction: Direction
     ) -> Injection:
-        """Do something to packets that match, on all these cables from the same moment on."""
+        """Apply actions to packets that match, on all these cables from the same moment on."""
 
     def impair(self, link: str, impairment: Impairment, *, direction: Direction, seed: int) -> Impaired:
         """Delay or reorder the frames of a cable."""
 
     def swap(self, one: str, other: str) -> None:
-        """Two cables lead to each other's far ends; the same again undoes it."""
+        """Exchange the far ends of two cables; the same call again undoes it."""
 
     def background(
         self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str
@@ -70,41 +71,44 @@ class Breakage(Protocol):
         """Send packets of `size` bytes from host to host along one path (plane, uplink)."""
 
     def kill(self, node: str) -> None:
-        """It ends at once, and that is no trouble of the run's."""
+        """Kill its process; the run is not INVALID for that."""
 
     def terminate(self, node: str) -> None:
-        """It ends in good order, and that is no trouble of the run's."""
+        """End its process in good order; the run is not INVALID for that."""
 
     def restart(self, node: str) -> None:
-        """It starts anew, knowing nothing; hosts and controller serve on return."""
+        """Start it with no state; hosts and controller serve on return."""
 
     def freeze(self, node: str) -> None:
-        """It stands still: up, and doing nothing."""
+        """Stop its process with all its state."""
 
     def thaw(self, node: str) -> None:
-        """It goes on."""
+        """Continue its process."""
 
     def is_alive(self, node: str) -> bool:
-        """Whether it runs, or stands still."""
+        """Return True while its process exists, stopped or not."""
 
     def cut_control(self, switch: str) -> Healed:
         """Cut the channel between the controller and a switch."""
 
 
-class Ground(Protocol):
-    """What an action needs of where it happens; `mrclab.lab.run.world.World` is more of the same."""
+class FaultContext(Protocol):
+    """Context of an action: the fabric, its fault injector, the clock and the history.
+
+    `mrclab.lab.run.world.World` is a larger one.
+    """
 
     @property
     def seed(self) -> int:
-        """Of all draws."""
+        """Seed of all draws."""
 
     @property
     def fabric(self) -> Fabric:
-        """What there is to break."""
+        """The fabric under test."""
 
     @property
     def breakage(self) -> Breakage:
-        """How to break it."""
+        """The fault injector of this world."""
 
     @property
     def now(self) -> float:
@@ -114,38 +118,37 @@ class Ground(Protocol):
         """Let time pass."""
 
     def record(self, kind: str, t: float | None = None, **fields: object) -> float:
-        """Write a record into the history, of now where no time is given; returns its time."""
+        """Write a record into the history, at `now` where no time is given; return its time."""
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
-        """Ask a host or the `controller`."""
+        """Send a request to a host or the `controller`; return its response."""
 
 
 M = TypeVar("M")
 
 
 class FaultAction(Generic[M]):
-    """One fault that can be done and undone.
+    """One fault that can be injected and cleared.
 
-    `heal` must be safe after a strike that failed half way, and returns what the fault has done to packets, where
-    that can be counted. `due` is the time at which `advance` wants to be called; one that is `finished` is healed at
-    once.
+    `clear` must be safe after an injection that failed half way; it returns what the fault did to packets, where
+    that can be counted. `due` is the time at which `advance` is to be called next; an action that is `finished` is
+    cleared at once.
     """
 
-    def __init__(self, ground: Ground, fault: M) -> None:
-        self.ground = ground
+    def __init__(self, context: FaultContext, fault: M) -> None:
+        self.context = context
         self.fault = fault
         self.due = math.inf
         self.finished = False
 
-    def strike(self) -> None:
-        """Do it."""
+    def inject(self) -> None:
+        """Begin the fault."""
         raise NotImplementedError
 
     def advance(self, now: float) -> list[str]:
-        """Do what is due; returns one phrase per thing that a reader of the log wants to know."""
-        del now
+        """Apply what is due; return one phrase per event for the log."""
         return []
 
-    def heal(self) -> Counters | None:
-        """Undo it."""
+    def clear(self) -> Counters | None:
+        """End the fault."""
         raise NotImplementedError

@@ -1,115 +1,148 @@
-"""What every fault of a scenario has: a name, a kind, when it strikes, and perhaps when it is healed.
+"""Base classes of faults: name, kind, when a fault begins and, for those that last, when it ends.
 
-`links`, `paths` and `processes` say what a fault concerns, so that expectations find its packets and chaos keeps
-others whole; `text` is one phrase for plans, logs and the history.
+A kind is one class in one module of `mrclab.lab.faults.kinds` (or of another package, by the entry point group
+`mrclab.faults`), registered with `@FAULTS.register`. `links`, `paths` and `processes` tell which parts of the lab a
+fault concerns: expectations find its packets by them, and chaos keeps other paths whole. `text` is one phrase for
+plans, logs and the history.
 """
 
+import random
 from collections.abc import Iterable
-from typing import Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
+from typing_extensions import override
 
+from mrclab.lab.faults.action import FaultAction, FaultContext
+from mrclab.lab.faults.probe import FaultProbe
+from mrclab.lab.kinds import Kinds, kind_of
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.names import KnownTrigger, NewName
+from mrclab.topo.cables.cablefaults import Direction
 from mrclab.topo.model import Fabric
 
-Direction = Literal["both", "up", "down"]
+WorldName = Literal["wire", "sim"]
 
 T = TypeVar("T")
 _ARROWS = {"both": "", "up": " upwards", "down": " downwards"}
 
 
 class FaultBase(Strict):
-    """Fields of every kind."""
+    """Fields of every kind.
+
+    `worlds` names the worlds in which the kind means something; `example` holds the fields with which `prove` is called
+    in the lab of the self-test (`FABRIC` of `mrclab.lab.faults.selftest`).
+    """
+
+    worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire", "sim"})
+    example: ClassVar[dict[str, Any]] = {}
 
     name: NewName
-    at: KnownTrigger = Field(description="when it strikes: 3s, 25% of NAME, after NAME + 1s")
+    at: KnownTrigger = Field(description="when it begins: 3s, 25% of NAME, after NAME + 1s")
+
+    def action(self, context: FaultContext) -> FaultAction[Any]:
+        """Return the action that injects and clears this fault; nothing happens yet."""
+        raise NotImplementedError
+
+    def prove(self, probe: FaultProbe) -> None:
+        """Inject and clear the fault in a small real lab; `probe.expect` raises TopoError where it does not hold."""
+        raise NotImplementedError
+
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any] | None:
+        """Return random fields for chaos, without name and times; None where chaos cannot draw this kind."""
+        return None
 
     @property
-    def healed_at(self) -> Trigger | None:
-        """When it is healed, where the scenario says so."""
+    def ends_at(self) -> Trigger | None:
+        """Trigger that ends the fault, where the scenario names one."""
         return None
 
     @property
     def kind_name(self) -> str:
         """The value of `kind`."""
-        return str(getattr(self, "kind", ""))
+        return kind_of(type(self)) or ""
 
     def links(self, fabric: Fabric) -> tuple[str, ...]:
-        """Names of the cables on which packets suffer; those of a whole switch where it is one that fails."""
-        del fabric
+        """Return the names of the cables on which packets suffer; all cables of a switch where a switch fails."""
         return ()
 
     def paths(self, fabric: Fabric) -> tuple[tuple[int, int], ...]:
-        """(plane, uplink) of the paths that suffer, where they are fewer than those over `links`."""
-        del fabric
+        """Return (plane, uplink) of the paths that suffer, where they are fewer than those over `links`."""
         return ()
 
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
-        """Processes of the lab that the fault ends on purpose."""
-        del fabric
+        """Return the processes of the lab that the fault ends on purpose."""
         return ()
 
     def stops(self, fabric: Fabric) -> tuple[str, ...]:
-        """Processes of the lab that the fault ends or makes stand still."""
+        """Return the processes of the lab that the fault ends or stops."""
         return self.processes(fabric)
 
     def claims(self, fabric: Fabric) -> frozenset[str]:
-        """What, in words, no other fault may claim or need while this one is in force."""
-        del fabric
+        """Return, in words, what no other fault may claim or need while this one is in force."""
         return frozenset()
 
     def needs(self, fabric: Fabric) -> frozenset[str]:
-        """What, in words, no other fault may claim while this one is in force."""
-        del fabric
+        """Return, in words, what no other fault may claim while this one is in force."""
         return frozenset()
 
     def parts(self, fabric: Fabric, seed: int) -> "list[FaultBase]":
-        """The faults of which it consists: itself, or those that it draws."""
-        del fabric, seed
+        """Return the faults of which this one consists: itself, or those that it draws."""
         return [self]
 
     @property
     def lasts(self) -> float | None:
-        """Seconds after which it is over by itself at the latest; None where nothing is known of that."""
+        """Seconds after which it has ended without being cleared, at the latest; None where that is unknown."""
         return None
 
     def text(self, fabric: Fabric) -> str:
-        """What happens, in one phrase."""
+        """Describe what happens, in one phrase."""
         raise NotImplementedError
 
 
-class LastingFault(FaultBase):
-    """A fault that lasts until it is healed, or is over by itself."""
+FAULTS: Kinds[FaultBase] = Kinds("fault", "mrclab.faults")
+"""All kinds of faults; complete once `mrclab.lab.faults.models` is imported."""
 
-    until: KnownTrigger | None = Field(default=None, description="when it is healed; else when the run ends")
+
+class LastingFault(FaultBase):
+    """A fault that lasts until it is cleared, or ends without that."""
+
+    until: KnownTrigger | None = Field(default=None, description="when it ends; left out: when the run ends")
 
     @property
-    def healed_at(self) -> Trigger | None:
-        """When it is healed, where the scenario says so."""
+    @override
+    def ends_at(self) -> Trigger | None:
         return self.until
 
 
+def no_kind_of(fault: FaultBase, world: WorldName) -> str:
+    """Return one phrase: the fault's kind is not supported in a world."""
+    names = {"wire": "on the wire", "sim": "in virtual time"}
+    supported = " and ".join(names[each] for each in sorted(fault.worlds))
+    return f"{fault.kind_name} is not supported {names[world]}, only {supported}"
+
+
 def at_least_one(entries: tuple[T, ...]) -> tuple[T, ...]:
-    """The entries; ValueError where there is none. Asked after the entries themselves were found right."""
+    """Return the entries; ValueError where there is none. Called after the entries themselves were found valid."""
     if not entries:
         raise ValueError("this list is empty; name at least one")
     return entries
 
 
 def direction_text(direction: Direction) -> str:
-    """The words behind a cable's name: nothing for both directions."""
+    """Return the words behind a cable's name: nothing for both directions."""
     return _ARROWS[direction]
 
 
 def links_of_switch(fabric: Fabric, switch: str) -> tuple[str, ...]:
-    """All cables that end at a switch."""
+    """Return all cables that end at a switch."""
     return tuple(port.link for port in fabric.switch(switch).ports)
 
 
 def several(names: Iterable[str], most: int = 3) -> str:
-    """`a, b, c and 5 more`."""
+    """Return `a, b, c and 5 more`."""
     listed = list(names)
     more = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")

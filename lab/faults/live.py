@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from mrclab.lab.faults.base import FaultBase
-from mrclab.lab.faults.models import MODELS
+from mrclab.lab.faults.models import FAULTS
 from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import explain
@@ -21,11 +21,10 @@ class HasFabric(Protocol):
 
 def parse(kind: str, fields: dict[str, Any], place: HasFabric) -> FaultBase:
     """A fault of this kind; ValueError with one sentence per mistake."""
-    models = {str(model.model_fields["kind"].annotation.__args__[0]): model for model in MODELS}  # type: ignore[union-attr]
-    if kind not in models:
-        raise ValueError(f"no kind of fault is called {kind!r}; {nearest(kind, list(models))}")
+    if kind not in FAULTS:
+        raise ValueError(f"no kind of fault is called {kind!r}; {nearest(kind, list(FAULTS.names))}")
     try:
         entry = {"at": 0, **fields, "kind": kind}
-        return models[kind].model_validate(entry, context={"fabric": place.fabric})
+        return FAULTS[kind].model_validate(entry, context={"fabric": place.fabric})
     except ValidationError as error:
-        raise ValueError("; ".join(explain(error, models[kind], kind))) from None
+        raise ValueError("; ".join(explain(error, FAULTS[kind], kind))) from None

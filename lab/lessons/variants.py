@@ -91,7 +91,7 @@ def _judges(run: Loaded, wanted: Wanted) -> bool:
     """Whether an expectation of the kind has a limit at least as strict as the wanted one."""
     for each in run.scenario.expect:
         value = getattr(each, wanted.limit, None)
-        if each.kind == wanted.kind and isinstance(value, (int, float)):
+        if each.kind_name == wanted.kind and isinstance(value, (int, float)):
             return value >= wanted.bound if wanted.limit == "at_least" else value <= wanted.bound
     return False
 

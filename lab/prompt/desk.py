@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.faults.base import FaultBase
+from mrclab.lab.faults.base import FaultBase, no_kind_of
 from mrclab.lab.faults.live import parse
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.prompt.capturing import CaptureCommand
@@ -74,13 +74,11 @@ class Desk:
         with self.lock:
             self._count += 1
             fault = parse(kind, {"name": f"fault-{self._count}", **fields}, self.world)
-            if self.world.kinds is not None and kind not in self.world.kinds:
-                raise ValueError(
-                    f"{kind} is nothing that virtual time knows; it has no processes and no control channels"
-                )
+            if self.world.name not in fault.worlds:
+                raise ValueError(no_kind_of(fault, self.world.name))
             if fault.name in self.faults:
                 raise ValueError(f"{fault.name} is in force already; heal it, or give another name=")
-            phrase = self._line.strike(fault)
+            phrase = self._line.inject(fault)
             self._struck[fault.name] = fault
             self.capture.note(phrase)
             self._line.advance(self.world.now - self._began, {})
@@ -89,7 +87,7 @@ class Desk:
     def heal(self, name: str = "") -> list[str]:
         """Heal one fault, or all, the last first; returns a phrase for each. LabError where none has this name."""
         with self.lock:
-            said = self._line.heal_all() if not name else [self._line.heal(name)]
+            said = self._line.clear_all() if not name else [self._line.clear(name)]
             for phrase in said:
                 self.capture.note(phrase)
             return said
@@ -179,7 +177,7 @@ class Desk:
             with self.lock:
                 self.flows.close()
                 self.capture.close()
-                self._line.heal_all()
+                self._line.clear_all()
 
     def _run(self) -> None:
         while not self._ended.is_set():

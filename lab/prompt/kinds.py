@@ -1,18 +1,18 @@
 """The kinds of faults and of traffic that can be typed, with their models."""
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
 
-from mrclab.lab.faults.models import MODELS as FAULTS
+from mrclab.lab.faults.models import FAULTS
 from mrclab.lab.prompt.flows import MODELS as TRAFFICS
 
 UNTYPED = frozenset({"kind", "at", "until", "start"})
 """Fields that a scenario has and a prompt does not: what is typed happens now."""
 
 KINDS: Mapping[str, Mapping[str, type[BaseModel]]] = {
-    "fault": {str(get_args(model.model_fields["kind"].annotation)[0]): model for model in FAULTS},
+    "fault": {kind: FAULTS[kind] for kind in FAULTS.names},
     "traffic": TRAFFICS,
 }
 

@@ -197,7 +197,7 @@ def _never(measures: Measures) -> list[Row]:
     """Faults of the scenario that never struck."""
     empty = dict.fromkeys(("begin", "end", "lost", "last_loss_rtts", "detected_rtts", "injected"))
     return [
-        {"fault": fault.name, "kind": fault.kind, "link": fault.text(measures.fabric), **empty}
+        {"fault": fault.name, "kind": fault.kind_name, "link": fault.text(measures.fabric), **empty}
         for fault in measures.scenario.faults
         if fault.name not in measures.strikes
     ]

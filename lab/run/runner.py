@@ -85,12 +85,12 @@ class Run:
             raise
         finally:
             self._hearing.close()
-        self._time_line.prove_healed()
+        self._time_line.verify_cleared()
         self._world.pause(self._world.fabric.spec.quiet)
         record_counters(self._world)
 
     def _heal(self) -> None:
-        for phrase in self._time_line.heal_all():
+        for phrase in self._time_line.clear_all():
             self._say(phrase)
 
     def _drive(self) -> None:

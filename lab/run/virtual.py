@@ -9,24 +9,23 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mrclab.lab import history
 from mrclab.lab.capture.virtual import VirtualTaps
 from mrclab.lab.errors import Interrupted, RunError
 from mrclab.lab.faults.action import Breakage
+from mrclab.lab.faults.base import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.place import Mirror
 from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.errors import RpcError
-from mrclab.sim.breakage import KINDS as FAULT_KINDS
 from mrclab.sim.world import SimWorld
 from mrclab.topo.model import Fabric, Link
 from mrclab.topo.transport import TransportSpec
 
-NAME = "sim"
-FAULTS = frozenset(FAULT_KINDS) | {"chaos"}
+NAME: Final = "sim"
 
 _MOMENT = 1e-9  # seconds that pass at least where somebody waits
 _SLICES = 2  # looks whether somebody wants to end it, in the time between two samples of a host
@@ -35,7 +34,7 @@ _SLICES = 2  # looks whether somebody wants to end it, in the time between two s
 class VirtualWorld:
     """A `mrclab.lab.run.world.World` in virtual time, which begins at 0. Made by `virtual_world`."""
 
-    kinds = FAULTS
+    name: WorldName = NAME
     greeting = "virtual time begins"
 
     def __init__(

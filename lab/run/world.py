@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from mrclab.lab.faults.action import Ground
+from mrclab.lab.faults.action import FaultContext
+from mrclab.lab.faults.base import WorldName
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 Event = tuple[str, Mapping[str, Any]]  # node, what it told
@@ -59,7 +60,7 @@ class NodeAccess(Protocol):
         """Ask a host or the `controller`; RunError says which of them refused what."""
 
 
-class World(Ground, Protocol):
+class World(FaultContext, Protocol):
     """A lab that is up."""
 
     @property
@@ -71,8 +72,8 @@ class World(Ground, Protocol):
         """What a person is told once it is up."""
 
     @property
-    def kinds(self) -> Collection[str] | None:
-        """Kinds of faults that it can do; None: all there are."""
+    def name(self) -> WorldName:
+        """Its name in scenarios."""
 
     def lead(self, hosts: int) -> float:
         """Seconds that so many hosts need between being told to begin and the moment at which they all do."""
@@ -108,6 +109,6 @@ class World(Ground, Protocol):
         """Write the same of a world that goes on."""
 
 
-def record_counters(world: Ground) -> None:
+def record_counters(world: FaultContext) -> None:
     """Write the switches' counters into the history."""
     world.record("counters", switches=world.call("controller", "counters")["switches"])

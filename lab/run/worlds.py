@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mrclab.lab.errors import Refused, ScenarioError
+from mrclab.lab.faults.base import no_kind_of
 from mrclab.lab.run import size, virtualsize
 from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.run.world import Progress, World
@@ -96,17 +97,12 @@ def check(*runs: Loaded) -> None:
 
 
 def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
-    from mrclab.lab.run import virtual  # noqa: PLC0415 - only who wants it pays for it
-
     for entry in loaded.scenario.traffic:
         if entry.kind_name == "program":
             yield f"{loaded.source}: traffic {entry.name}: programs need real hosts; run it with --world wire"
     for fault in loaded.scenario.faults:
-        if fault.kind_name not in virtual.FAULTS:
-            yield (
-                f"{loaded.source}: fault {fault.name}: {fault.kind_name} is nothing that virtual time knows, which has"
-                " no processes and no control channels; run it with --world wire"
-            )
+        if "sim" not in fault.worlds:
+            yield f"{loaded.source}: fault {fault.name}: {no_kind_of(fault, 'sim')}; run it with --world wire"
 
 
 def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:

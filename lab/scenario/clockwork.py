@@ -41,8 +41,8 @@ def known_times(scenario: "Scenario") -> dict[str, float]:
                 times[f"{traffic.name}.end"] = begin + traffic.seconds
         for fault in scenario.faults:
             _set(times, fault.name, _time(fault.at, times))
-            if fault.healed_at is not None:
-                _set(times, f"{fault.name}.end", _time(fault.healed_at, times))
+            if fault.ends_at is not None:
+                _set(times, f"{fault.name}.end", _time(fault.ends_at, times))
     for moment, suffix, choose in (("start", "", min), ("end", ".end", max)):
         found = [times.get(f"{traffic.name}{suffix}") for traffic in scenario.traffic]
         known = [time for time in found if time is not None]
@@ -76,9 +76,9 @@ def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
     }
     waiting |= {("faults", i, "at"): (fault.name, fault.at) for i, fault in enumerate(scenario.faults)}
     waiting |= {
-        ("faults", i, "until"): (f"{fault.name}.end", fault.healed_at)
+        ("faults", i, "until"): (f"{fault.name}.end", fault.ends_at)
         for i, fault in enumerate(scenario.faults)
-        if fault.healed_at is not None
+        if fault.ends_at is not None
     }
     comes: set[str] = set()
     for _ in range(len(waiting) + 1):
@@ -88,7 +88,7 @@ def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
                 comes.add(name)
         comes |= {f"{entry.name}.end" for entry in scenario.traffic if entry.name in comes}
         comes |= {f"{fault.name}.end" for fault in scenario.faults if fault.name in comes and _ends_itself(fault)}
-    open_ended = {fault.name for fault in scenario.faults if fault.healed_at is None and not _ends_itself(fault)}
+    open_ended = {fault.name for fault in scenario.faults if fault.ends_at is None and not _ends_itself(fault)}
     for place, (_, trigger) in waiting.items():
         if trigger.moment.endswith(".end") and trigger.name in open_ended:
             text = f"{trigger.name} is healed when the run ends, for which this would wait; give it an until"
@@ -99,7 +99,7 @@ def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
 
 def _faults(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:
     for index, fault in enumerate(scenario.faults):
-        until, at = fault.healed_at, times.get(fault.name, math.nan)
+        until, at = fault.ends_at, times.get(fault.name, math.nan)
         heals = times.get(f"{fault.name}.end", math.nan)
         both = until is not None and until.fraction is not None and until.traffic == fault.at.traffic
         if heals <= at or (both and until is not None and (until.fraction or 0) <= (fault.at.fraction or 0)):

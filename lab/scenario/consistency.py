@@ -44,7 +44,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
             *_timed(entry, kinds),
             *_sampled(entry, fabric),
         ]
-        if entry.kind in _OF_THE_MAPPER and scenario.mapper is None:
+        if entry.kind_name in _OF_THE_MAPPER and scenario.mapper is None:
             rows.append(("kind", "nobody probes in this scenario; add `mapper: {}`, or leave this out"))
         found += [(("expect", index, field), text) for field, text in rows]
     return found

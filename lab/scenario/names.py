@@ -9,8 +9,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
+from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.moments import Trigger, TriggerField, Window, WindowField
 from mrclab.lab.scenario.yamlfile import nearest
+from mrclab.topo import srv6
 from mrclab.topo.model import Fabric, UnknownName
 
 
@@ -101,3 +103,10 @@ TrafficName = Annotated[str, AfterValidator(_one_of("traffic", "traffic"))]
 FaultName = Annotated[str, AfterValidator(_one_of("faults", "fault"))]
 KnownTrigger = Annotated[TriggerField, AfterValidator(_trigger)]
 KnownWindow = Annotated[WindowField, AfterValidator(_moments)]
+
+
+class PathName(Strict):
+    """One path out of a host, whatever the tag of the EV: plane, and uplink of the T0 (0 inside a T0 group)."""
+
+    plane: PlaneNumber
+    uplink: int = Field(ge=0, le=srv6.MAX_INDEX)

@@ -32,7 +32,7 @@ def _triggers(scenario: "Scenario") -> dict[str, Trigger | None]:
     """When every moment comes: names of traffics and faults, `NAME.end`; None where nothing says when."""
     found: dict[str, Trigger | None] = {entry.name: entry.start for entry in scenario.traffic}
     for fault in scenario.faults:
-        found[fault.name], found[f"{fault.name}.end"] = fault.at, fault.healed_at
+        found[fault.name], found[f"{fault.name}.end"] = fault.at, fault.ends_at
     return found
 
 
@@ -45,7 +45,7 @@ def _over_before(
         end = times[one.name] + one.lasts
     if end is not None and begin is not None:
         return end <= begin
-    ends = one.healed_at
+    ends = one.ends_at
     if ends is not None and ends.fraction is not None and ends.traffic == other.at.traffic:
         return ends.fraction <= (other.at.fraction or 0.0)
     over = {f"{one.name}.end": 0.0, **_after(ends, triggers)}

@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from mrclab.lab.faults.cablemodels import PathName
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.moments import Trigger
-from mrclab.lab.scenario.names import HostName, KnownTrigger, NewName
+from mrclab.lab.scenario.names import HostName, KnownTrigger, NewName, PathName
 from mrclab.lab.scenario.transport import MAX_QPS, QpAttributes
 from mrclab.lab.scenario.units import Duration, LineShare, Size
 from mrclab.topo.model import Fabric

@@ -5,9 +5,9 @@ import os
 import pytest
 from bmv2 import TARGETS
 
-from mrclab.lab.faults import cableactions, processactions
 from mrclab.lab.faults import selftest as kinds
-from mrclab.lab.faults.models import MODELS
+from mrclab.lab.faults.kinds import detours, hosts, switches
+from mrclab.lab.faults.models import FAULTS
 from mrclab.topo.cables import cablefaults, selftest
 
 pytestmark = [
@@ -26,8 +26,7 @@ def test_what_faults_need_of_the_kernel_holds():
 def test_every_kind_of_fault_does_what_it_says_on_either_target_and_leaves_nothing(target):
     verdicts = list(kinds.kinds(target))
     assert [verdict for verdict in verdicts if not verdict.holds] == []
-    known = {str(model.model_fields["kind"].annotation.__args__[0]) for model in MODELS}
-    assert {verdict.name for verdict in verdicts} == known | {"nothing is left of the lab"}
+    assert {verdict.name for verdict in verdicts} == {*FAULTS.names} | {"nothing is left of the lab"}
 
 
 def test_a_fault_that_does_nothing_or_is_refused_is_told(monkeypatch):
@@ -41,10 +40,10 @@ def test_a_fault_that_does_nothing_or_is_refused_is_told(monkeypatch):
 
 def test_an_action_that_does_nothing_or_is_not_undone_is_told(monkeypatch):
     monkeypatch.setattr(cablefaults.SeededLoss, "rule", lambda _, counter: counter)
-    monkeypatch.setattr(cableactions.DetourAction, "strike", lambda _: None)
-    monkeypatch.setattr(processactions.Freeze, "strike", lambda _: None)
-    monkeypatch.setattr(processactions.Misroute, "heal", lambda _: None)
-    monkeypatch.setattr(processactions.SendBackground, "heal", lambda _: None)
+    monkeypatch.setattr(detours.Relay, "inject", lambda _: None)
+    monkeypatch.setattr(switches.Freeze, "inject", lambda _: None)
+    monkeypatch.setattr(switches.Misroute, "clear", lambda _: None)
+    monkeypatch.setattr(hosts.SendBackground, "clear", lambda _: None)
     changed = {"loss", "delay", "switch_freeze", "wrong_entry", "background"}
     monkeypatch.setattr(kinds, "_TIMEOUT", 1.0)
     verdicts = {verdict.name: verdict for verdict in kinds.kinds("soft", {*changed, "link_down"})}

@@ -49,7 +49,7 @@ def test_what_is_still_in_force_at_the_end_is_healed_the_last_first(ground):
     assert [fields["fault"] for fields in ground.of("fault.begin")] == ["one", "two", "three", "four"]
     assert [fields["fault"] for fields in ground.of("fault.end")] == ["two"]
     assert not ground.emulation.is_alive("t1-p1-1")
-    line.heal_all()
+    line.clear_all()
     assert [fields["fault"] for fields in ground.of("fault.end")] == ["two", "four", "three", "one"]
     assert ground.emulation.is_alive("t1-p1-1")
     assert ground.emulation.cables.is_up(NIC)
@@ -73,8 +73,8 @@ def test_one_that_cannot_be_healed_does_not_keep_the_others(ground):
     line.advance(0.0, {})
     relay = "relay-t0-p1-1-t1-p1-1-both"
     os.kill(ground.emulation.processes()[relay], signal.SIGKILL)
-    with pytest.raises(RunError, match=rf"gone could not be healed: {relay} was killed by SIGKILL; see "):
-        line.heal_all()
+    with pytest.raises(RunError, match=rf"gone could not be cleared: {relay} was killed by SIGKILL; see "):
+        line.clear_all()
     assert ground.emulation.cables.is_up(NIC)
     assert not line.pending
 
@@ -93,7 +93,7 @@ def test_ctrl_c_while_one_is_healed_comes_when_all_are(ground, monkeypatch):
 
     monkeypatch.setattr(ground.emulation.cables, "swap", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        line.heal_all()
+        line.clear_all()
     assert ground.emulation.cables.is_up(NIC)
 
 
@@ -153,7 +153,7 @@ def test_ctrl_c_heals_what_is_in_force(tmp_path):
         said = command.interrupt(process, lambda: command.recorded("fault.begin"))
     finally:
         state.clean(command.run_dir.parent)
-    healed = [line.split(":")[0].strip() for line in said.splitlines() if ": healed" in line]
+    healed = [line.split(":")[0].strip() for line in said.splitlines() if ": cleared" in line]
     assert healed == ["loss", "crash", "cut"][-len(healed) :]
     assert healed[-1] == "cut"
 
@@ -189,9 +189,9 @@ def test_faults_are_struck_and_healed_at_the_prompt(tmp_path):
     assert told[1] == "gray: h1-p1/t0-p1-1 loses 1% of packets"
     assert told[4:7] == [told[1], "fault-3: h1-p2/t0-p2-1 flaps every 100 ms for 50 ms", "fault-4: t1-p2-1 crashes"]
     assert told[7].endswith("intact")
-    assert told[8].startswith("gray: healed (seen ")
+    assert told[8].startswith("gray: cleared (seen ")
     assert told[9] == "no fault named 'grey' is in force; known here: fault-3, fault-4"
-    assert told[10] == "fault-4: healed"
-    assert told[11].startswith("fault-3: healed (flaps ")
+    assert told[10] == "fault-4: cleared"
+    assert told[11].startswith("fault-3: cleared (flaps ")
     assert told[12:14] == ["none", "fault-5: plane 1 down"]
     assert command.remains(token) == []

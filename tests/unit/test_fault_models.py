@@ -7,10 +7,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from mrclab.lab.errors import ScenarioError
-from mrclab.lab.faults.chaos import ALL_KINDS, Chaos
+from mrclab.lab.faults.chaos import DEFAULT_KINDS, Chaos
 from mrclab.lab.faults.live import parse
-from mrclab.lab.faults.models import MODELS, Fault
-from mrclab.lab.faults.timeline import act
+from mrclab.lab.faults.models import FAULTS, Fault
 from mrclab.lab.prompt import words
 from mrclab.lab.scenario.scenario import loads
 from mrclab.topo.model import Fabric
@@ -81,14 +80,13 @@ def test_each_kind_says_what_it_does_and_to_which_cables(fields):
 
 
 def test_every_kind_is_in_the_examples_and_has_an_action():
-    kinds = {str(model.model_fields["kind"].annotation.__args__[0]) for model in MODELS}
-    assert {fields["kind"] for fields in EVERY_KIND} == kinds
+    assert {fields["kind"] for fields in EVERY_KIND} == {*FAULTS.names}
 
     class NoLab:
         seed, fabric, emulation = 1, FABRIC, None
 
     for fields in EVERY_KIND:
-        assert act(NoLab(), fault(**fields)).fault.kind_name == fields["kind"]
+        assert fault(**fields).action(NoLab()).fault.kind_name == fields["kind"]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +186,7 @@ def test_chaos_of_one_seed_is_one_plan():
 
 def test_long_chaos_draws_every_kind():
     drawn = {part.kind_name for part in fault(kind="chaos", duration="1000s", every="1s").plan(FABRIC, 1)}
-    assert drawn == set(ALL_KINDS)
+    assert drawn == set(DEFAULT_KINDS)
 
 
 def test_chaos_on_a_fabric_with_one_path_does_nothing():

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from mrclab.lab.errors import RunError, ScenarioError
-from mrclab.lab.faults import timeline
 from mrclab.lab.faults.action import FaultAction
+from mrclab.lab.faults.kinds.detours import RelayedFault, SwapCables
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.scenario.scenario import loads
 
@@ -93,7 +93,8 @@ class Session:
             tmp_path,
             None,
         )
-        self.launch = self.excuse = self.expect_alive = self.pause = self.kinds = None
+        self.launch = self.excuse = self.expect_alive = self.pause = None
+        self.name = "wire"
 
     @property
     def now(self):
@@ -113,16 +114,17 @@ class Session:
 )
 def test_the_prompt_refuses_the_same_and_takes_it_once_the_first_is_healed(tmp_path, monkeypatch, kind, one, other):
     class Nothing(FaultAction):
-        def strike(self):
+        def inject(self):
             pass
 
-        def heal(self):
+        def clear(self):
             pass
 
-    monkeypatch.setattr(timeline, "act", Nothing)
+    for model in (RelayedFault, SwapCables):
+        monkeypatch.setattr(model, "action", lambda fault, context: Nothing(context, fault))
     with Desk(Session(tmp_path)).open() as desk:
         desk.strike(kind, {**one, "name": "first"})
-        with pytest.raises(RunError, match="cannot strike while first is in force: both concern the way of frames"):
+        with pytest.raises(RunError, match="cannot begin while first is in force: both concern the way of frames"):
             desk.strike(kind, {**other, "name": "again"})
         desk.heal("first")
         desk.strike(kind, {**other, "name": "again"})

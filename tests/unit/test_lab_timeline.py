@@ -1,10 +1,10 @@
-"""The time line heals what struck, whatever fails: in reverse order, and each fault whether or not another can be."""
+"""The time line clears what it injected, whatever fails: in reverse order, each fault whether or not another can be."""
 
 import pytest
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.faults import timeline
 from mrclab.lab.faults.action import FaultAction
+from mrclab.lab.faults.kinds.carrier import LinkDown
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.scenario import scenario
 from mrclab.topo.errors import TopoError
@@ -46,51 +46,51 @@ def line(monkeypatch):
             if (what, self.fault.name) in fails:
                 raise fails[what, self.fault.name]
 
-        def strike(self):
-            self._do("strike")
+        def inject(self):
+            self._do("inject")
 
         def advance(self, now):
             self._do("advance")
             return [f"at {now}"]
 
-        def heal(self):
-            self._do("heal")
+        def clear(self):
+            self._do("clear")
 
-    monkeypatch.setattr(timeline, "act", Noted)
+    monkeypatch.setattr(LinkDown, "action", lambda fault, context: Noted(context, fault))
     made = TimeLine(Ground(), scenario.loads(TEXT).scenario.faults)
     return made, done, fails
 
 
-def test_faults_are_healed_in_reverse_order(line):
+def test_faults_are_cleared_in_reverse_order(line):
     made, done, _ = line
     made.advance(0.0, {})
-    made.heal_all()
-    assert done == ["strike one", "strike two", "strike three", "heal three", "heal two", "heal one"]
+    made.clear_all()
+    assert done == ["inject one", "inject two", "inject three", "clear three", "clear two", "clear one"]
     assert made.active == []
 
 
 @pytest.mark.parametrize("error", [TopoError("no"), KeyboardInterrupt(), ValueError("no")])
-def test_a_fault_that_cannot_be_healed_keeps_no_other_from_it(line, error):
+def test_a_fault_that_cannot_be_cleared_keeps_no_other_from_it(line, error):
     made, done, fails = line
     made.advance(0.0, {})
-    fails["heal", "two"] = error
+    fails["clear", "two"] = error
     with pytest.raises((RunError, type(error))):
-        made.heal_all()
-    assert done[-3:] == ["heal three", "heal two", "heal one"]
-    kinds = made._ground.kinds
+        made.clear_all()
+    assert done[-3:] == ["clear three", "clear two", "clear one"]
+    kinds = made._context.kinds
     assert ("fault.end", "one") in kinds
     assert ("fault.end", "two") not in kinds
 
 
-def test_a_strike_that_fails_half_way_is_healed_and_never_counts_as_struck(line):
+def test_an_injection_that_fails_half_way_is_cleared_and_never_counts_as_begun(line):
     made, done, fails = line
-    fails["strike", "two"] = TopoError("no such cable")
-    with pytest.raises(RunError, match="two could not strike: no such cable"):
+    fails["inject", "two"] = TopoError("no such cable")
+    with pytest.raises(RunError, match="two could not be injected: no such cable"):
         made.advance(0.0, {})
     assert made.waiting == ["three"]
-    made.heal_all()
-    assert done == ["strike one", "strike two", "heal two", "heal one"]
-    assert ("fault.begin", "two") not in made._ground.kinds
+    made.clear_all()
+    assert done == ["inject one", "inject two", "clear two", "clear one"]
+    assert ("fault.begin", "two") not in made._context.kinds
 
 
 def test_a_fault_that_cannot_go_on_breaks_the_run_and_not_the_command(line):

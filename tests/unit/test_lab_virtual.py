@@ -116,7 +116,7 @@ def test_another_seed_gives_another_run(tmp_path):
 )
 def test_a_fault_that_needs_processes_is_refused_by_name_before_anything_starts(tmp_path, fault, kind):
     text = SMALL.split("faults:", maxsplit=1)[0] + f"faults:\n  - {fault}\n"
-    with pytest.raises(ScenarioError, match=f"fault x: {kind} is nothing that virtual time knows"):
+    with pytest.raises(ScenarioError, match=f"fault x: {kind} is not supported in virtual time"):
         run(text, tmp_path)
     assert list(tmp_path.iterdir()) == []
     worlds.check(scenario.in_world(scenario.loads(text), "wire"))
@@ -315,14 +315,14 @@ def test_the_headline_counts_what_flows_carried_however_seldom_hosts_were_sample
     assert show_bytes(carried) in summary.summarize(rare, [], {}).headline
 
 
-def test_what_cannot_be_healed_does_not_hide_why_the_run_ended(tmp_path, monkeypatch):
+def test_what_cannot_be_cleared_does_not_hide_why_the_run_ended(tmp_path, monkeypatch):
     def fails(what):
         def fail(*_arguments):
             raise RunError(what)
 
         return fail
 
-    monkeypatch.setattr(TimeLine, "heal_all", fails("cut could not be healed"))
-    assert run(SMALL, tmp_path).trouble == "cut could not be healed"
+    monkeypatch.setattr(TimeLine, "clear_all", fails("cut could not be cleared"))
+    assert run(SMALL, tmp_path).trouble == "cut could not be cleared"
     monkeypatch.setattr(TimeLine, "advance", fails("a helper was killed"))
     assert run(SMALL, tmp_path).trouble == "a helper was killed"

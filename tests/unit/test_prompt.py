@@ -95,7 +95,7 @@ def test_faults_are_listed_and_healed(desk):
     told(desk, "fault loss link=h1-p1 rate=50% name=gray")
     told(desk, "fault switch_crash switch=t1-p2-1 name=crash")
     assert list(told(desk, "faults")["faults"]) == ["gray", "crash"]
-    assert told(desk, "heal gray")["healed"][0].startswith("gray: healed")
+    assert told(desk, "heal gray")["healed"][0].startswith("gray: cleared")
     assert len(told(desk, "heal")["healed"]) == 1
     assert told(desk, "faults")["faults"] == {}
 
@@ -229,7 +229,7 @@ def test_words_work_over_the_socket_beside_the_prompt(desk, tmp_path):
         assert "h1 h2" in answer["text"]
         assert service.ask(tmp_path, "strike", kind="link_down", fields={"link": CABLE})["said"].endswith("down")
         assert service.ask(tmp_path, "traffic", traffic={"kind": "write", "from": "h1", "to": "h2", "size": "1 KiB"})
-        assert "healed" in service.ask(tmp_path, "heal")["said"]
+        assert "cleared" in service.ask(tmp_path, "heal")["said"]
         with pytest.raises(LabError, match="no such word"):
             service.ask(tmp_path, "word", line="dance")
     with pytest.raises(LabError, match="no prompt holds a lab"):

@@ -14,9 +14,12 @@ headers.
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from mrclab.topo import srv6
 from mrclab.topo.srv6 import USID_BITS, USIDS_PER_ADDRESS
+
+Direction = Literal["both", "up", "down"]  # up: from the lower end of a cable (NIC, T0) to the upper
 
 _SRV6 = "ether type ip6 @nh,48,8 41"  # IPv6 in IPv6
 _USID_AREA = 224

@@ -11,15 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from mrclab.topo.cables import cablefaults
-from mrclab.topo.cables.cablefaults import EVERY_PACKET, Action, Match
+from mrclab.topo.cables.cablefaults import EVERY_PACKET, Action, Direction, Match
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel
 from mrclab.topo.model import Fabric, Link
-
-Direction = Literal["both", "up", "down"]
 
 _TABLE = "netdev cables"
 _SIDES: dict[Direction, tuple[str, ...]] = {"both": ("a", "b"), "up": ("a",), "down": ("b",)}

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from mrclab.topo.cables.cables import Direction
+from mrclab.topo.cables.cablefaults import Direction
 from mrclab.topo.cables.helper import Helper
 from mrclab.topo.cables.impairment import Counts, Impairment
 from mrclab.topo.linux.emulation import Emulation

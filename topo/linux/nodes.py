@@ -51,7 +51,7 @@ class FabricSwitch(_Bare, Switch):  # type: ignore[misc]
         """Start the switch process if none runs, and wait until it answers."""
         self.emulation.restart(self.name)
 
-    def stop(self, deleteIntfs: bool = False) -> None:  # noqa: N803, ARG002 - Mininet's signature
+    def stop(self, deleteIntfs: bool = False) -> None:  # noqa: N803 - Mininet's signature
         """Kill the switch process."""
         self.emulation.kill(self.name)
 

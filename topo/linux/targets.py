@@ -102,14 +102,14 @@ class Softswitch:
             *_grpc(launch),
         ]
 
-    def answers(self, launch: Launch, namespace: int) -> bool:  # noqa: ARG002
+    def answers(self, launch: Launch, namespace: int) -> bool:
         """Whether P4Runtime's socket accepts."""
         return _accepts(launch.socket)
 
     def set_queues(self, launch: Launch, namespace: int) -> None:
         """Nothing: done by flags."""
 
-    def depth_query(self, launch: Launch, namespace: int) -> DepthQuery:  # noqa: ARG002
+    def depth_query(self, launch: Launch, namespace: int) -> DepthQuery:
         """Over the control socket, one line for all ports, and one for the switch's lateness."""
         numbers = [port.number for port in launch.switch.ports]
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error
+from mrclab.lab.faults.base import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.wire.attach import RUN_DIR, Lab, store_fabric
 from mrclab.lab.run.wire.listener import Listener
@@ -182,7 +183,7 @@ class LabSession(Lab):
 
     # --- as a World -------------------------------------------------------------------------------------------------
 
-    kinds = None  # every kind of fault can be done
+    name: WorldName = "wire"
 
     @property
     def greeting(self) -> str:

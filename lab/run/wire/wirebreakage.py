@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mrclab.lab.faults.action import Healed
-from mrclab.lab.faults.base import Direction
 from mrclab.topo.cables import cablefaults, cables, channels, relays, senders
-from mrclab.topo.cables.cablefaults import Match
+from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.targets import Launch

@@ -1,0 +1,118 @@
+"""Base classes and field types that several kinds of faults share, and random places in a fabric."""
+
+import random
+from typing import Annotated, Any
+
+from pydantic import Field
+from typing_extensions import override
+
+from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Injection
+from mrclab.lab.faults.base import FaultBase, LastingFault, direction_text, links_of_switch
+from mrclab.lab.scenario.names import CableName, SwitchName
+from mrclab.lab.scenario.units import Percent
+from mrclab.topo.cables import cablefaults
+from mrclab.topo.cables.cablefaults import EVERY_PACKET, Direction, Match
+from mrclab.topo.model import Fabric, Switch
+
+Share = Annotated[Percent, Field(gt=0, le=1)]  # 1% or 0.01
+MinLength = Annotated[int, Field(ge=0, le=65535, description="frames shorter than this many bytes are left alone")]
+
+_BOTH_WAYS: tuple[Direction, ...] = ("up", "down")
+
+
+class CableFault(LastingFault):
+    """A fault of one cable."""
+
+    link: CableName
+
+    @override
+    def links(self, fabric: Fabric) -> tuple[str, ...]:
+        return (fabric.link(self.link).name,)
+
+
+class PacketFault(CableFault):
+    """A fault of packets; carrier stays. `up` is from the lower end of the cable (NIC, T0) to the upper."""
+
+    direction: Direction = "both"
+
+    @property
+    def where(self) -> str:
+        """Cable and direction in words."""
+        return self.link + direction_text(self.direction)
+
+
+class SwitchFault(LastingFault):
+    """A fault of one switch."""
+
+    switch: SwitchName
+
+    @override
+    def links(self, fabric: Fabric) -> tuple[str, ...]:
+        return links_of_switch(fabric, self.switch)
+
+
+class LossyAction(FaultAction[Any]):
+    """Apply an action to packets on the fault's cables, from the same moment on. Kinds differ in action and match.
+
+    `fault` is a FaultBase, with `min_length` and `direction` where its kind has them.
+    """
+
+    def __init__(self, context: FaultContext, fault: FaultBase) -> None:
+        super().__init__(context, fault)
+        self._injected: Injection | None = None
+
+    @override
+    def inject(self) -> None:
+        links = self.fault.links(self.context.fabric)
+        places = [(link, self.on_packet(link, len(links))) for link in links]
+        self._injected = self.context.breakage.inject(places, match=self.match(), direction=self.direction())
+
+    @override
+    def clear(self) -> Counters:
+        seen, hit = self._injected.heal() if self._injected is not None else (0, 0)
+        self._injected = None
+        return {"seen": seen, "dropped": hit}
+
+    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
+        """Return the action on one of `cables` cables."""
+        raise NotImplementedError
+
+    def match(self) -> Match:
+        """Return the packets concerned."""
+        shortest = getattr(self.fault, "min_length", 0)
+        return Match(min_length=shortest) if shortest else EVERY_PACKET
+
+    def direction(self) -> Direction:
+        """Return the direction concerned."""
+        return getattr(self.fault, "direction", "both")
+
+    def seed(self, link: str) -> str:
+        """Return the seed of draws on one cable."""
+        return f"{self.context.seed}/{self.fault.name}/{link}"
+
+
+def way_through(link: str, direction: Direction) -> str:
+    """Return, in words, the frames of a cable in one direction: a claim of a fault that redirects them."""
+    return f"the way of frames through {link}{direction_text(direction)}"
+
+
+def both_ways(link: str) -> list[str]:
+    """Return `way_through` for both directions."""
+    return [way_through(link, direction) for direction in _BOTH_WAYS]
+
+
+def random_link(draw: random.Random, fabric: Fabric) -> str:
+    """Return the name of any cable."""
+    return draw.choice(fabric.links).name
+
+
+def random_switch(draw: random.Random, fabric: Fabric) -> Switch:
+    """Return any switch."""
+    return draw.choice(fabric.switches)
+
+
+def random_one_way(draw: random.Random, fabric: Fabric, **ranges: tuple[float, float]) -> dict[str, Any]:
+    """Return the fields of a random cable, direction, and a number from each range."""
+    direction = draw.choice(("both", "up", "down"))
+    numbers = {name: round(draw.uniform(*ends), 4) for name, ends in ranges.items()}
+    return {"link": random_link(draw, fabric), "direction": direction, **numbers}

@@ -1,0 +1,243 @@
+"""Faults of the controller and of its channels to switches."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext, Healed
+from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
+from mrclab.lab.faults.probe import SWITCH, FaultProbe
+from mrclab.lab.faults.resources import THE_CONTROLLER, channel_of, process_of
+from mrclab.lab.scenario.names import SwitchName
+from mrclab.lab.scenario.units import Duration, show_seconds
+from mrclab.topo.model import Fabric
+
+
+@FAULTS.register
+class ControllerCrash(LastingFault):
+    """The controller is killed. At its end: started again; it adopts the switches that run."""
+
+    kind: Literal["controller_crash"]
+
+    @override
+    def processes(self, fabric: Fabric) -> tuple[str, ...]:
+        return (CONTROLLER,)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return "the controller crashes"
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({THE_CONTROLLER})
+
+    @override
+    def action(self, context: FaultContext) -> "CrashController":
+        return CrashController(context, self)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        before = {name: pid for name, pid in probe.processes().items() if name != CONTROLLER}
+        probe.inject()
+        probe.expect(not probe.is_alive(CONTROLLER), "a killed controller lives")
+        probe.clear()
+        probe.expect(before.items() <= probe.processes().items(), "other processes ended with the controller")
+
+
+class CrashController(FaultAction[ControllerCrash]):
+    """Kill the controller; start another."""
+
+    @override
+    def inject(self) -> None:
+        self.context.breakage.kill(CONTROLLER)
+
+    @override
+    def clear(self) -> None:
+        self.context.breakage.restart(CONTROLLER)
+
+
+@FAULTS.register
+class ControllerRestart(FaultBase):
+    """The controller ends in good order and starts again at once. Ends without being cleared."""
+
+    kind: Literal["controller_restart"]
+
+    @override
+    def processes(self, fabric: Fabric) -> tuple[str, ...]:
+        return (CONTROLLER,)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return "the controller restarts"
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({THE_CONTROLLER})
+
+    @property
+    @override
+    def lasts(self) -> float:
+        return 0.0
+
+    @override
+    def action(self, context: FaultContext) -> "RestartController":
+        return RestartController(context, self)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        pid = probe.processes()[CONTROLLER]
+        probe.inject()
+        probe.wait_until_over()
+        probe.expect(probe.processes()[CONTROLLER] != pid, "the controller was not started again")
+
+
+class RestartController(FaultAction[ControllerRestart]):
+    """End the controller in good order, and start another."""
+
+    @override
+    def inject(self) -> None:
+        self.context.breakage.terminate(CONTROLLER)
+        self.context.breakage.restart(CONTROLLER)
+        self.finished = True
+
+    @override
+    def clear(self) -> None:
+        if not self.context.breakage.is_alive(CONTROLLER):
+            self.context.breakage.restart(CONTROLLER)
+
+
+@FAULTS.register
+class ControllerPartition(LastingFault):
+    """The control channel of one switch is cut, and cannot be opened again until the fault ends."""
+
+    kind: Literal["controller_partition"]
+    switch: SwitchName
+    worlds: ClassVar = frozenset({"wire"})  # there are no control channels in virtual time
+    example: ClassVar = {"switch": SWITCH}
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"the controller is cut off from {self.switch}"
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({channel_of(self.switch)})
+
+    @override
+    def needs(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({process_of(self.switch)})  # whose socket is hidden; one that starts again makes another
+
+    @override
+    def action(self, context: FaultContext) -> "CutControl":
+        return CutControl(context, self)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        def away() -> list[str]:
+            switches = probe.call(CONTROLLER, "status")["by_switch"]
+            return [name for name, state in switches.items() if state["state"] != "ready"]
+
+        probe.inject()
+        lost = probe.wait_for(away, bool)
+        probe.clear()
+        probe.expect(lost == [SWITCH], f"the controller lost {lost}")
+        probe.expect(probe.is_alive(SWITCH), "the switch died of it")
+
+
+class CutControl(FaultAction[ControllerPartition]):
+    """Cut one control channel from outside both of its ends."""
+
+    def __init__(self, context: FaultContext, fault: ControllerPartition) -> None:
+        super().__init__(context, fault)
+        self._cut: Healed | None = None
+
+    @override
+    def inject(self) -> None:
+        self._cut = self.context.breakage.cut_control(self.fault.switch)
+
+    @override
+    def clear(self) -> None:
+        if self._cut is not None:
+            self._cut.heal()
+            self._cut = None
+
+
+@FAULTS.register
+class ControllerSlow(LastingFault):
+    """The controller gets only a part of the time: it stands still for `pause` out of every `period`."""
+
+    kind: Literal["controller_slow"]
+    period: Duration = Field(default=1.0, ge=0.1, le=60)
+    pause: Duration = Field(default=0.8, ge=0.05, le=60)
+    worlds: ClassVar = frozenset({"wire"})  # there is no process to stop in virtual time
+    example: ClassVar = {"period": 0.2, "pause": 0.1}
+
+    @model_validator(mode="after")
+    def _some_time_left(self) -> "ControllerSlow":
+        if self.pause >= self.period:
+            raise ValueError(f"a pause of {self.pause:g} s leaves nothing of a period of {self.period:g} s; lower it")
+        return self
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"the controller stands still for {show_seconds(self.pause)} of every {show_seconds(self.period)}"
+
+    @override
+    def stops(self, fabric: Fabric) -> tuple[str, ...]:
+        return (CONTROLLER,)
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({THE_CONTROLLER})
+
+    @override
+    def action(self, context: FaultContext) -> "SlowController":
+        return SlowController(context, self)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        pid = probe.processes()[CONTROLLER]
+
+        def expect_stopped(stopped: bool) -> None:
+            seen = probe.wait_for(lambda: probe.process_state(pid) == "T", stopped.__eq__)
+            probe.expect(seen == stopped, f"the controller does not {'stop' if stopped else 'go on'}")
+
+        probe.inject()
+        for stopped in (True, False):
+            expect_stopped(stopped)
+            probe.step()
+        expect_stopped(stopped=True)
+        probe.clear()
+        expect_stopped(stopped=False)
+
+
+class SlowController(FaultAction[ControllerSlow]):
+    """Stop the controller for a part of every period."""
+
+    def __init__(self, context: FaultContext, fault: ControllerSlow) -> None:
+        super().__init__(context, fault)
+        self._stopped = False
+
+    @override
+    def inject(self) -> None:
+        self.due = self.context.now
+        self.advance(self.due)
+
+    @override
+    def advance(self, now: float) -> list[str]:
+        if now < self.due or not self.context.breakage.is_alive(CONTROLLER):
+            return []
+        if self._stopped:
+            self.context.breakage.thaw(CONTROLLER)
+            self.due += self.fault.period - self.fault.pause
+        else:
+            self.context.breakage.freeze(CONTROLLER)
+            self.due += self.fault.pause
+        self._stopped = not self._stopped
+        return []
+
+    @override
+    def clear(self) -> None:
+        if self._stopped and self.context.breakage.is_alive(CONTROLLER):
+            self.context.breakage.thaw(CONTROLLER)

@@ -1,0 +1,233 @@
+"""Faults for which frames take another way: through a relay that delays or reorders, or to another cable's far end."""
+
+import random
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Impaired
+from mrclab.lab.faults.base import FAULTS, LastingFault
+from mrclab.lab.faults.families import PacketFault, Share, both_ways, random_link, way_through
+from mrclab.lab.faults.probe import CABLE, FRAMES, OTHER, FaultProbe
+from mrclab.lab.scenario.names import CableName
+from mrclab.lab.scenario.units import show_seconds
+from mrclab.topo.cables.impairment import Impairment
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import Delay as DelayTime
+
+_UP: dict[str, Any] = {"link": CABLE, "direction": "up"}
+
+
+class RelayedFault(PacketFault):
+    """A fault for which frames pass through a relay, of which there is one for each cable and direction."""
+
+    @property
+    def impairment(self) -> Impairment:
+        """The relay's treatment of frames."""
+        raise NotImplementedError
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        (link,) = self.links(fabric)
+        return frozenset(both_ways(link) if self.direction == "both" else [way_through(link, self.direction)])
+
+    @override
+    def action(self, context: FaultContext) -> "Relay":
+        return Relay(context, self)
+
+
+class Relay(FaultAction[RelayedFault]):
+    """Send the frames of a cable through a relay."""
+
+    def __init__(self, context: FaultContext, fault: RelayedFault) -> None:
+        super().__init__(context, fault)
+        self._impaired: Impaired | None = None
+
+    @override
+    def inject(self) -> None:
+        fault, seed = self.fault, random.Random(f"{self.context.seed}/{self.fault.name}").getrandbits(32)
+        self._impaired = self.context.breakage.impair(
+            fault.link, fault.impairment, direction=fault.direction, seed=seed
+        )
+
+    @override
+    def clear(self) -> Counters:
+        """Frames go straight again; returns frames that came in, were lost, and could not be sent on."""
+        if self._impaired is None:
+            return {}
+        received, lost, sent = self._impaired.heal()
+        return {"seen": received, "dropped": lost, "refused": received - sent}
+
+
+def _random_wait(draw: random.Random, fabric: Fabric) -> float:
+    """A delay of some links' worth, seconds."""
+    return round(draw.uniform(1, 6) * max(fabric.spec.link.delay, 0.001), 4)
+
+
+def _prove_late(probe: FaultProbe, least: float, *, in_order: bool = True) -> None:
+    """Frames take at least `least` seconds, arrive in order or not, and go straight again afterwards."""
+    probe.inject()
+    arrived, seconds = probe.cross_late()
+    probe.expect(seconds >= least, f"frames came after {seconds * 1000:.0f} ms instead of {least * 1000:.0f}")
+    right = arrived == FRAMES if in_order else arrived != FRAMES[: len(arrived)]
+    probe.expect(right, f"frames came as {arrived}")
+    probe.expect(probe.cross()[0] == FRAMES, "frames are lost or late after the relay went")
+
+
+@FAULTS.register
+class Delay(RelayedFault):
+    """Packets take longer."""
+
+    kind: Literal["delay"]
+    delay: DelayTime = Field(gt=0, le=60)
+    example: ClassVar = {"delay": 0.03, **_UP}
+
+    @property
+    @override
+    def impairment(self) -> Impairment:
+        return Impairment(delay=self.delay)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.where} delays packets by {show_seconds(self.delay)}"
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        return {"link": random_link(draw, fabric), "delay": _random_wait(draw, fabric)}
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        _prove_late(probe, 0.03)
+
+
+@FAULTS.register
+class Jitter(RelayedFault):
+    """Packets take longer by a varying time; they stay in order unless `ordered` is false."""
+
+    kind: Literal["jitter"]
+    delay: DelayTime = Field(gt=0, le=60, description="mean")
+    jitter: DelayTime = Field(gt=0, le=60, description="greatest difference from it; drawn evenly, from the seed")
+    ordered: bool = True
+    example: ClassVar = {"delay": 0.03, "jitter": 0.01, **_UP}
+
+    @model_validator(mode="after")
+    def _not_before_sent(self) -> "Jitter":
+        if self.jitter > self.delay:
+            raise ValueError(f"jitter {self.jitter:g} s exceeds delay {self.delay:g} s; raise delay or lower jitter")
+        return self
+
+    @property
+    @override
+    def impairment(self) -> Impairment:
+        return Impairment(delay=self.delay, jitter=self.jitter, ordered=self.ordered)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.where} delays packets by {show_seconds(self.delay)} ± {show_seconds(self.jitter)}"
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        wait = _random_wait(draw, fabric)
+        return {"link": random_link(draw, fabric), "delay": wait, "jitter": wait, "ordered": draw.random() < 0.5}
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        _prove_late(probe, 0.02)
+
+
+@FAULTS.register
+class Reorder(RelayedFault):
+    """A share of the packets overtakes the others, which wait for `delay`."""
+
+    kind: Literal["reorder"]
+    share: Share = 0.1
+    delay: DelayTime = Field(gt=0, le=60)
+    example: ClassVar = {"delay": 0.03, "share": 0.5, **_UP}
+
+    @property
+    @override
+    def impairment(self) -> Impairment:
+        return Impairment(delay=self.delay, reorder=self.share)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"on {self.where} {self.share * 100:g}% of packets overtake by {show_seconds(self.delay)}"
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        link, delay = random_link(draw, fabric), _random_wait(draw, fabric)
+        return {"link": link, "delay": delay, "share": round(draw.uniform(0.05, 0.5), 3)}
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        _prove_late(probe, 0.0, in_order=False)
+
+
+@FAULTS.register
+class SwapCables(LastingFault):
+    """The far ends of two cables are plugged into each other's ports."""
+
+    kind: Literal["swap_cables"]
+    cables: Annotated[tuple[CableName, CableName], Field(alias="links")]
+    example: ClassVar = {"links": [CABLE, OTHER]}
+
+    @model_validator(mode="after")
+    def _two(self) -> "SwapCables":
+        if self.cables[0] == self.cables[1]:
+            raise ValueError(f"{self.cables[0]} cannot be swapped with itself; name two cables")
+        return self
+
+    @override
+    def links(self, fabric: Fabric) -> tuple[str, ...]:
+        return tuple(fabric.link(cable).name for cable in self.cables)
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset(way for link in self.links(fabric) for way in both_ways(link))
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.cables[0]} and {self.cables[1]} are swapped"
+
+    @override
+    def action(self, context: FaultContext) -> "Swap":
+        return Swap(context, self)
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        """Two cables of one plane that lead up from the same tier."""
+        kind, plane = draw.choice(("nic", "fabric")), draw.randint(1, fabric.planes)
+        alike = [link.name for link in fabric.links if link.kind == kind and link.plane == plane]
+        return {"links": tuple(draw.sample(alike, 2))}
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        probe.inject()
+        crossed = probe.cross_swapped()
+        probe.clear()
+        probe.expect(crossed, "swapped cables do not lead to each other's far ends")
+        probe.expect(probe.cross() == (FRAMES, FRAMES), "cables stay swapped")
+
+
+class Swap(FaultAction[SwapCables]):
+    """Exchange the far ends of two cables."""
+
+    def __init__(self, context: FaultContext, fault: SwapCables) -> None:
+        super().__init__(context, fault)
+        self._swapped = False
+
+    @override
+    def inject(self) -> None:
+        self.context.breakage.swap(*self.fault.cables)
+        self._swapped = True
+
+    @override
+    def clear(self) -> None:
+        if self._swapped:
+            self._swapped = False
+            self.context.breakage.swap(*self.fault.cables)

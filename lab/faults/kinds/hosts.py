@@ -1,0 +1,144 @@
+"""Faults of hosts: an agent that crashes, and background traffic that no QP sent."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, ValidationInfo, model_validator
+from typing_extensions import override
+
+from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Sending
+from mrclab.lab.faults.base import FAULTS, LastingFault
+from mrclab.lab.faults.probe import FaultProbe
+from mrclab.lab.scenario.names import HostName, PlaneNumber
+from mrclab.lab.scenario.units import Percent
+from mrclab.topo.model import Fabric
+
+
+@FAULTS.register
+class AgentCrash(LastingFault):
+    """A host's agent is killed, and its QPs with it. At its end: started again, without them."""
+
+    kind: Literal["agent_crash"]
+    host: HostName
+    example: ClassVar = {"host": "h2"}
+
+    @override
+    def processes(self, fabric: Fabric) -> tuple[str, ...]:
+        return (self.host,)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"the agent of {self.host} crashes"
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({f"the agent of {self.host}"})
+
+    @override
+    def action(self, context: FaultContext) -> "CrashAgent":
+        return CrashAgent(context, self)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        probe.inject()
+        probe.expect(not probe.is_alive("h2"), "a killed agent lives")
+        probe.clear()
+        probe.expect(probe.call("h2", "hello")["pid"] == probe.processes()["h2"], "another agent answers")
+
+
+class CrashAgent(FaultAction[AgentCrash]):
+    """Kill a host's agent; start another."""
+
+    @override
+    def inject(self) -> None:
+        self.context.breakage.kill(self.fault.host)
+
+    @override
+    def clear(self) -> None:
+        self.context.breakage.restart(self.fault.host)
+
+
+@FAULTS.register
+class Background(LastingFault):
+    """Full-size packets that no QP sent, along one path at a steady rate; the receiver counts and drops them."""
+
+    kind: Literal["background"]
+    source: HostName = Field(alias="from")
+    destination: HostName = Field(alias="to")
+    plane: PlaneNumber = 1
+    uplink: int | None = Field(default=None, ge=0, description="of the sender's T0; left out inside a T0 group")
+    rate_pps: float | None = Field(default=None, gt=0, le=100_000, description="packets per second")
+    load: Percent | None = Field(default=None, gt=0, le=4, description="share of the link rate instead, such as 50%")
+    size: int | None = Field(default=None, ge=64, description="payload in bytes; left out: the path MTU")
+    example: ClassVar = {"from": "h1", "to": "h2", "plane": 1, "uplink": 2, "rate_pps": 500}
+
+    @model_validator(mode="after")
+    def _fits(self, info: ValidationInfo) -> "Background":
+        if (self.rate_pps is None) == (self.load is None):
+            raise ValueError("background traffic needs either rate_pps or load (such as 50%, of the link rate)")
+        if self.source == self.destination:
+            raise ValueError(f"background traffic goes from {self.source} to itself; name two hosts")
+        fabric = (info.context or {}).get("fabric")
+        if isinstance(fabric, Fabric) and self.path(fabric) not in fabric.paths(self.source, self.destination):
+            ways = sorted({uplink for _, uplink in fabric.paths(self.source, self.destination)})
+            known = ", ".join(map(str, ways))
+            raise ValueError(f"no uplink {self.uplink} leads from {self.source} to {self.destination}; choose {known}")
+        return self
+
+    def path(self, fabric: Fabric) -> tuple[int, int]:
+        """Return (plane, uplink) of its path: where none is named, the first."""
+        if self.uplink is not None:
+            return self.plane, self.uplink
+        return self.plane, fabric.paths(self.source, self.destination)[0][1]
+
+    def packets_per_second(self, fabric: Fabric) -> float:
+        """Return its rate."""
+        return self.rate_pps if self.rate_pps is not None else (self.load or 0.0) * fabric.spec.link.rate_pps
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        plane, uplink = self.path(fabric)
+        way = f"plane {plane}, uplink {uplink}" if uplink else f"plane {plane}"
+        rate = self.packets_per_second(fabric)
+        return f"{rate:g} packets/s of other traffic from {self.source} to {self.destination} by {way}"
+
+    @override
+    def action(self, context: FaultContext) -> "SendBackground":
+        return SendBackground(context, self)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        def carried() -> list[int]:
+            return probe.forwarded("h1", "h2", 1, 2)
+
+        def crossed(now: list[int]) -> bool:  # by every cable, since they are read one after the other
+            return all(b - a >= 20 for a, b in zip(before, now, strict=True))
+
+        before = carried()
+        probe.inject()
+        seen = probe.wait_for(carried, crossed)
+        probe.clear()
+        probe.expect(probe.counters["sent"] >= 20, f"it counted {probe.counters}")
+        probe.expect(crossed(seen), "its packets do not cross the whole path")
+
+
+class SendBackground(FaultAction[Background]):
+    """Send along one path."""
+
+    def __init__(self, context: FaultContext, fault: Background) -> None:
+        super().__init__(context, fault)
+        self._sending: Sending | None = None
+
+    @override
+    def inject(self) -> None:
+        fault, fabric = self.fault, self.context.fabric
+        rate, path = fault.packets_per_second(fabric), fault.path(fabric)
+        size = fault.size or fabric.spec.path_mtu
+        self._sending = self.context.breakage.background(fault.source, fault.destination, path, rate, size, fault.name)
+
+    @override
+    def clear(self) -> Counters:
+        """Returns packets sent, and those that found no carrier."""
+        if self._sending is None:
+            return {}
+        sent, refused = self._sending.heal()
+        return {"sent": sent, "refused": refused}

@@ -1,0 +1,407 @@
+"""Faults that drop or damage packets while carrier stays up."""
+
+import random
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+from typing_extensions import override
+
+from mrclab.lab.faults.action import Counters, FaultContext
+from mrclab.lab.faults.base import FAULTS, LastingFault, at_least_one, direction_text, several
+from mrclab.lab.faults.families import (
+    LossyAction,
+    MinLength,
+    PacketFault,
+    Share,
+    random_link,
+    random_one_way,
+)
+from mrclab.lab.faults.probe import CABLE, FRAMES, LONG, FaultProbe
+from mrclab.lab.scenario.names import CableName, HostName, PathName, PlaneNumber
+from mrclab.topo import srv6
+from mrclab.topo.cables import cablefaults
+from mrclab.topo.cables.cablefaults import Direction, Match
+from mrclab.topo.model import Fabric
+
+_DRAWS = 4096  # seeded losses drawn in advance for all cables of a fault together
+_LEAST_DRAWS = 64  # for each cable
+_UP: dict[str, Any] = {"link": CABLE, "direction": "up", "min_length": LONG}
+
+
+def _seeded(rate: float, seed: str, cables: int) -> cablefaults.Action:
+    return cablefaults.SeededLoss(rate, seed, max(_LEAST_DRAWS, _DRAWS // cables))
+
+
+def _every_frame(arrived: list[int]) -> bool:
+    return arrived == FRAMES
+
+
+def _some(arrived: list[int]) -> bool:
+    return 4 < len(arrived) < len(FRAMES) - 4
+
+
+def _prove_loss(
+    probe: FaultProbe, up: Callable[[list[int]], bool], down: Callable[[list[int]], bool] = _every_frame
+) -> None:
+    """In each direction the expected frames arrive, all drops are counted, and none happens after the fault ended."""
+    probe.inject()
+    upwards, downwards = probe.cross()
+    probe.clear()
+    probe.expect(up(upwards), f"of forty frames upwards these arrived: {upwards}")
+    probe.expect(down(downwards), f"of forty frames downwards these arrived: {downwards}")
+    lost = 2 * len(FRAMES) - len(upwards) - len(downwards)
+    probe.expect(probe.counters["dropped"] == lost, f"{lost} frames were lost, {probe.counters} were counted")
+    probe.expect(probe.cross() == (FRAMES, FRAMES), "frames are lost after the fault was cleared")
+
+
+class LoseShare(LossyAction):
+    """Drop a share of packets: every n-th, drawn from the seed, or drawn by the kernel."""
+
+    @override
+    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
+        fault: GrayLoss | HostLoss = self.fault
+        if fault.rate is None:
+            return cablefaults.EveryNth(fault.every or 1)
+        if fault.seeded and fault.rate < 1:
+            return _seeded(fault.rate, self.seed(link), cables)
+        return cablefaults.Loss(fault.rate)
+
+
+@FAULTS.register
+class GrayLoss(PacketFault):
+    """A share of the packets is lost: drawn from the seed, drawn by the kernel, or every n-th."""
+
+    kind: Literal["loss"]
+    rate: Share | None = Field(default=None, description="share of packets to lose, such as 1%")
+    every: int | None = Field(default=None, ge=1, description="lose every n-th packet instead")
+    seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
+    min_length: MinLength = 0
+    example: ClassVar = {"rate": 0.5, **_UP}
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> "GrayLoss":
+        if (self.rate is None) == (self.every is None):
+            raise ValueError("a loss needs either a rate (such as 1%) or every (such as 100, for each 100th packet)")
+        return self
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        share = f"{self.rate * 100:g}% of packets" if self.rate else f"every {self.every}. packet"
+        return f"{self.where} loses {share}"
+
+    @override
+    def action(self, context: FaultContext) -> LossyAction:
+        return LoseShare(context, self)
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        return random_one_way(draw, fabric, rate=(0.01, 0.5))
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        _prove_loss(probe, _some)
+        seen = []
+        for _ in range(2):
+            again = probe.another("loss", **self.example)
+            again.inject()
+            seen.append(again.cross()[0])
+            again.clear()
+        probe.expect(seen[0] == seen[1], "the same seed does not lose the same packets")
+
+
+class LoseAtHosts(LoseShare):
+    """Drop a share of packets on the way down to hosts."""
+
+    @override
+    def direction(self) -> Direction:
+        return "down"  # the NIC is the lower end of its cable
+
+
+@FAULTS.register
+class HostLoss(LastingFault):
+    """Packets towards hosts are lost on the last cable, in all planes: what a congested or faulty NIC does."""
+
+    kind: Literal["host_loss"]
+    rate: Share | None = None
+    every: int | None = Field(default=None, ge=1, description="lose every n-th packet of each port instead")
+    hosts: Literal["all"] | Annotated[tuple[HostName, ...], AfterValidator(at_least_one)] = "all"
+    planes: Literal["all"] | Annotated[tuple[PlaneNumber, ...], AfterValidator(at_least_one)] = "all"
+    seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
+    min_length: int = Field(default=0, ge=0, le=65535, description="shorter frames, in bytes, are left alone")
+    example: ClassVar = {"every": 2, "min_length": LONG}
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> "HostLoss":
+        if (self.rate is None) == (self.every is None):
+            raise ValueError("a host_loss needs either a rate (such as 0.1%) or every (such as 1000)")
+        return self
+
+    @override
+    def links(self, fabric: Fabric) -> tuple[str, ...]:
+        names = [host.name for host in fabric.hosts] if self.hosts == "all" else self.hosts
+        return tuple(
+            port.link
+            for name in dict.fromkeys(names)
+            for port in fabric.host(name).ports
+            if self.planes == "all" or port.plane in self.planes
+        )
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        who = "all hosts" if self.hosts == "all" else several(self.hosts)
+        where = "" if self.planes == "all" else f" in plane {several(map(str, self.planes))}"
+        share = f"{self.rate * 100:g}% of packets" if self.rate else f"every {self.every}. packet"
+        return f"{who} lose {share} on arrival{where}"
+
+    @override
+    def action(self, context: FaultContext) -> LossyAction:
+        return LoseAtHosts(context, self)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        _prove_loss(probe, _every_frame, lambda arrived: arrived == FRAMES[1::2])
+
+
+class LoseEvs(LossyAction):
+    """Drop packets of some EVs, paths or uSIDs: all of them, or a share drawn from the seed."""
+
+    @override
+    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
+        rate = self.fault.rate
+        return cablefaults.Drop() if rate >= 1 else _seeded(rate, self.seed(link), cables)
+
+    @override
+    def match(self) -> Match:
+        paths = tuple((path.plane, path.uplink) for path in self.fault.of_paths)
+        return Match(usids=self.fault.usids, evs=self.fault.evs, paths=paths)
+
+    @override
+    def direction(self) -> Direction:
+        if self.fault.everywhere:
+            return "up"  # where a packet leaves its host
+        direction: Direction = self.fault.direction
+        return direction
+
+
+@FAULTS.register
+class EvLoss(LastingFault):
+    """Packets of some EVs, paths or uSIDs are lost, on one cable or wherever they cross the fabric."""
+
+    kind: Literal["ev_loss"]
+    link: CableName | None = None
+    everywhere: bool = Field(default=False, description="wherever a packet leaves its host, instead of link")
+    direction: Direction = "both"
+    evs: tuple[Annotated[int, Field(ge=0, le=0xFFFF_FFFF)], ...] = Field(default=(), description="whole EVs, 32 bits")
+    of_paths: tuple[PathName, ...] = Field(default=(), alias="paths", description="paths, whatever the tag of the EV")
+    usids: tuple[Annotated[int, Field(ge=1, le=0xFFFF)], ...] = Field(
+        default=(), description="uSIDs that are still ahead in the destination address"
+    )
+    rate: Share = 1.0
+    example: ClassVar = {"everywhere": True, "paths": [{"plane": 1, "uplink": 2}]}
+
+    @model_validator(mode="after")
+    def _something_somewhere(self) -> "EvLoss":
+        if (self.link is None) != self.everywhere:
+            raise ValueError("an ev_loss needs either a link or everywhere: true")
+        if not (self.evs or self.of_paths or self.usids):
+            raise ValueError("an ev_loss needs evs, paths (such as {plane: 1, uplink: 2}) or usids")
+        return self
+
+    @override
+    def links(self, fabric: Fabric) -> tuple[str, ...]:
+        """The cable; of `everywhere`, the NICs' cables: each packet meets the fault where it leaves its host, once."""
+        if self.link is not None:
+            return (fabric.link(self.link).name,)
+        return tuple(link.name for link in fabric.links if link.kind == "nic")
+
+    @override
+    def paths(self, fabric: Fabric) -> tuple[tuple[int, int], ...]:
+        by_ev = [(srv6.ev_fields(value).plane, srv6.ev_fields(value).uplink) for value in self.evs]
+        return (*by_ev, *((path.plane, path.uplink) for path in self.of_paths))
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        what = [f"EV {value:#010x}" for value in self.evs]
+        what += [f"plane {path.plane} uplink {path.uplink}" for path in self.of_paths]
+        what += [f"uSID {value:04x}" for value in self.usids]
+        where = "everywhere" if self.link is None else f"on {self.link}{direction_text(self.direction)}"
+        return f"{self.rate * 100:g}% of packets of {', '.join(what)} are lost {where}"
+
+    @override
+    def action(self, context: FaultContext) -> LossyAction:
+        return LoseEvs(context, self)
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        """The uSID of a T1, on a cable of a T0 below it."""
+        switch = draw.choice([switch for switch in fabric.switches if switch.tier == "t1"])
+        link, rate = draw.choice(switch.ports).link, round(draw.uniform(0.05, 1), 4)
+        return {"link": link, "usids": (switch.usid,), "rate": rate}
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        probe.inject()
+        arrived = probe.cross_uplinks((1, 2, 3))
+        probe.clear()
+        probe.expect(arrived == [True, False, True], "not exactly the packets of the path are lost")
+        probe.expect(probe.counters["dropped"] == 1, f"one packet was lost, {probe.counters} were counted")
+
+
+class DropAll(LossyAction):
+    """Drop every packet."""
+
+    @override
+    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
+        return cablefaults.Drop()
+
+
+@FAULTS.register
+class SilentDrop(PacketFault):
+    """Everything is lost while carrier stays up."""
+
+    kind: Literal["silent_drop"]
+    min_length: MinLength = 0
+    example: ClassVar = _UP
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.where} loses every packet, with carrier up"
+
+    @override
+    def action(self, context: FaultContext) -> LossyAction:
+        return DropAll(context, self)
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        return random_one_way(draw, fabric)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        _prove_loss(probe, lambda arrived: not arrived)
+
+
+class Damage(LossyAction):
+    """Flip bits of one byte in a share of packets, drawn by the kernel."""
+
+    @override
+    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
+        return cablefaults.Corrupt(self.fault.rate, self.fault.offset, self.fault.flip)
+
+    @override
+    def clear(self) -> Counters:
+        done = super().clear()
+        return {"seen": done["seen"], "damaged": done["dropped"]}
+
+
+@FAULTS.register
+class Corruption(PacketFault):
+    """Bits of one byte are flipped in a share of the packets; the receiver's checks have to notice."""
+
+    kind: Literal["corrupt"]
+    rate: Share = 0.01
+    offset: int = Field(default=160, ge=0, le=8191, description="byte, counted from the outer IPv6 header")
+    flip: int = Field(default=0x55, ge=1, le=0xFF, description="bits to flip")
+    min_length: MinLength = 0
+    example: ClassVar = {"rate": 1, "offset": 100, "flip": 0x81, **_UP}
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.where} damages byte {self.offset} of {self.rate * 100:g}% of packets"
+
+    @override
+    def action(self, context: FaultContext) -> LossyAction:
+        return Damage(context, self)
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        return random_one_way(draw, fabric, rate=(0.01, 0.3))
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        probe.inject()
+        arrived = probe.cross_one(bytes(512))
+        probe.clear()
+        changed = [(at, byte) for at, byte in enumerate(arrived) if byte]
+        probe.expect(changed == [(100, 0x81)], "not exactly one byte changed")
+        probe.expect(probe.counters["damaged"] == 1, f"one frame was damaged, {probe.counters} were counted")
+
+
+class Police(LossyAction):
+    """Drop what exceeds a rate."""
+
+    @override
+    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
+        return cablefaults.RateLimit(self.fault.rate_pps, self.fault.burst)
+
+
+@FAULTS.register
+class RateCut(PacketFault):
+    """What exceeds a rate is lost, as by a policer; nothing is queued."""
+
+    kind: Literal["rate_limit"]
+    rate_pps: int = Field(ge=1, description="packets per second and direction")
+    burst: int = Field(default=5, ge=1, description="packets")
+    min_length: MinLength = 0
+    example: ClassVar = {"rate_pps": 1, "burst": 5, **_UP}
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.where} carries {self.rate_pps} packets/s at most"
+
+    @override
+    def action(self, context: FaultContext) -> LossyAction:
+        return Police(context, self)
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        most = fabric.spec.link.rate_pps
+        return {"link": random_link(draw, fabric), "rate_pps": max(1, round(draw.uniform(0.1, 0.8) * most))}
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        _prove_loss(probe, lambda arrived: arrived[:5] == FRAMES[:5] and len(arrived) < len(FRAMES))
+
+
+class LoseListed(LossyAction):
+    """Drop exactly the listed packets."""
+
+    @override
+    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
+        return cablefaults.Packets(self.fault.packets)
+
+
+@FAULTS.register
+class LosePackets(PacketFault):
+    """Exactly the listed packets are lost, counted from 1 in each direction from when the fault begins."""
+
+    kind: Literal["lose_packets"]
+    packets: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=2**31)], ...], Field(max_length=10_000), AfterValidator(at_least_one)
+    ]
+    min_length: MinLength = 0
+    example: ClassVar = {"packets": [1, 7, 40], **_UP}
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        numbers = ", ".join(str(number) for number in self.packets[:8]) + (", …" if len(self.packets) > 8 else "")
+        return f"{self.where} loses packets number {numbers}"
+
+    @override
+    def action(self, context: FaultContext) -> LossyAction:
+        return LoseListed(context, self)
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        numbers = sorted(draw.sample(range(1, 500), draw.randint(1, 20)))
+        return {"link": random_link(draw, fabric), "packets": tuple(numbers)}
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        _prove_loss(probe, lambda arrived: arrived == [n for n in FRAMES if n not in {0, 6, 39}])

@@ -1,0 +1,324 @@
+"""Faults of one switch: its process, its power, its table entries."""
+
+import math
+import random
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from typing_extensions import override
+
+from mrclab.lab.errors import RunError
+from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
+from mrclab.lab.faults.base import FAULTS, FaultBase, links_of_switch
+from mrclab.lab.faults.families import SwitchFault, random_switch
+from mrclab.lab.faults.probe import SWITCH, FaultProbe
+from mrclab.lab.faults.resources import THE_CONTROLLER, channel_of, process_of, running_of
+from mrclab.lab.scenario.names import SwitchName
+from mrclab.lab.scenario.units import Duration
+from mrclab.topo.model import Fabric
+
+_LOOK_AGAIN = 0.05  # seconds between two looks whether a switch is provisioned
+_PROVISIONING = 10.0  # seconds until a switch that came back gets its carrier even so: there may be no controller
+
+
+@FAULTS.register
+class SwitchCrash(SwitchFault):
+    """The switch's process is killed; carrier stays. At its end: started empty, for the controller to provision."""
+
+    kind: Literal["switch_crash"]
+    example: ClassVar = {"switch": SWITCH}
+
+    @override
+    def processes(self, fabric: Fabric) -> tuple[str, ...]:
+        return (self.switch,)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.switch} crashes"
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({running_of(self.switch), process_of(self.switch)})
+
+    @override
+    def action(self, context: FaultContext) -> "Crash":
+        return Crash(context, self)
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        return {"switch": random_switch(draw, fabric).name}
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        pid = probe.processes()[SWITCH]
+        probe.inject()
+        probe.expect(not probe.is_alive(SWITCH), "a killed switch lives")
+        probe.expect(not probe.without_carrier(), "carrier went with the process")
+        probe.clear()
+        probe.expect(probe.processes()[SWITCH] != pid, "it was not started again")
+
+
+class Crash(FaultAction[SwitchCrash]):
+    """Kill the switch's process; start it empty."""
+
+    @override
+    def inject(self) -> None:
+        self.context.breakage.kill(self.fault.switch)
+
+    @override
+    def clear(self) -> None:
+        self.context.breakage.restart(self.fault.switch)
+
+
+@FAULTS.register
+class SwitchFreeze(SwitchFault):
+    """The switch stands still with carrier up, and goes on with the state that it had."""
+
+    kind: Literal["switch_freeze"]
+    example: ClassVar = {"switch": SWITCH}
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.switch} freezes"
+
+    @override
+    def stops(self, fabric: Fabric) -> tuple[str, ...]:
+        return (self.switch,)
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({running_of(self.switch)})
+
+    @override
+    def action(self, context: FaultContext) -> "Freeze":
+        return Freeze(context, self)
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        return {"switch": random_switch(draw, fabric).name}
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        pid = probe.processes()[SWITCH]
+        probe.inject()
+        stopped = probe.process_state(pid) == "T"
+        probe.clear()
+        goes_on = probe.process_state(pid) != "T"
+        probe.expect(stopped and goes_on, "a frozen switch runs, or one that was cleared stands")
+
+
+class Freeze(FaultAction[SwitchFreeze]):
+    """Stop the switch's process; continue it, unless it has ended meanwhile."""
+
+    @override
+    def inject(self) -> None:
+        self.context.breakage.freeze(self.fault.switch)
+
+    @override
+    def clear(self) -> None:
+        if self.context.breakage.is_alive(self.fault.switch):
+            self.context.breakage.thaw(self.fault.switch)
+
+
+@FAULTS.register
+class SwitchReboot(FaultBase):
+    """The switch restarts: carrier goes, comes back when it forwards again. Ends without being cleared."""
+
+    kind: Literal["switch_reboot"]
+    switch: SwitchName
+    takes: Duration = Field(default=0.5, ge=0, le=600, description="seconds without power, before it starts again")
+    keep_state: bool = Field(default=False, description="it still has its program and entries afterwards")
+    example: ClassVar = {"switch": SWITCH, "takes": 0.1}
+
+    @override
+    def links(self, fabric: Fabric) -> tuple[str, ...]:
+        return links_of_switch(fabric, self.switch)
+
+    @override
+    def processes(self, fabric: Fabric) -> tuple[str, ...]:
+        return () if self.keep_state else (self.switch,)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.switch} reboots" + (", keeping its state" if self.keep_state else "")
+
+    @override
+    def stops(self, fabric: Fabric) -> tuple[str, ...]:
+        return (self.switch,)
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({running_of(self.switch)} | (set() if self.keep_state else {process_of(self.switch)}))
+
+    @property
+    @override
+    def lasts(self) -> float:
+        return self.takes + _PROVISIONING
+
+    @override
+    def action(self, context: FaultContext) -> "Reboot":
+        return Reboot(context, self)
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        return {"switch": random_switch(draw, fabric).name, "keep_state": draw.random() < 0.5}
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        pid = probe.processes()[SWITCH]
+        probe.inject()
+        dead = probe.without_carrier()
+        probe.wait_until_over()
+        probe.expect(len(dead) == 2 * len(probe.links), f"without carrier were {dead}")
+        probe.expect(probe.processes()[SWITCH] != pid, "it was not started again")
+        state = probe.call(CONTROLLER, "status")["by_switch"][SWITCH]["state"]
+        probe.expect(state == "ready", "its carrier came before its entries")
+        warm = probe.another("switch_reboot", **self.example, keep_state=True)
+        pid = probe.processes()[SWITCH]
+        warm.inject()
+        stopped = probe.process_state(pid) == "T"
+        warm.wait_until_over()
+        kept = stopped and probe.processes()[SWITCH] == pid
+        probe.expect(kept, "a switch that keeps its state was started again")
+        probe.expect(not probe.without_carrier(), "carrier does not come back")
+
+
+class Reboot(FaultAction[SwitchReboot]):
+    """Take power and carrier; give power back, and carrier as soon as the switch forwards."""
+
+    def __init__(self, context: FaultContext, fault: SwitchReboot) -> None:
+        super().__init__(context, fault)
+        self._powered = True
+        self._give_up = math.inf
+
+    @override
+    def inject(self) -> None:
+        fault, breakage = self.fault, self.context.breakage
+        breakage.hold_down(fault.name, *fault.links(self.context.fabric))
+        self._powered = False
+        if fault.keep_state:
+            breakage.freeze(fault.switch)
+        else:
+            breakage.kill(fault.switch)
+        self.due = self.context.now + fault.takes
+
+    @override
+    def advance(self, now: float) -> list[str]:
+        if now < self.due or self.finished:
+            return []
+        if not self._powered:
+            self._power_up()
+        if self.fault.keep_state or now > self._give_up or self._is_provisioned():
+            self.context.breakage.let_go(self.fault.name)
+            self.finished, self.due = True, math.inf
+        else:
+            self.due = self.context.now + _LOOK_AGAIN
+        return []
+
+    @override
+    def clear(self) -> None:
+        if not self._powered:
+            self._power_up()
+        while not (self.finished or self.fault.keep_state or self._is_provisioned()):
+            if self.context.now > self._give_up:
+                break
+            self.context.pause(_LOOK_AGAIN)
+        self.context.breakage.let_go(self.fault.name)
+
+    def _power_up(self) -> None:
+        if self.fault.keep_state:
+            self.context.breakage.thaw(self.fault.switch)
+        else:
+            self.context.breakage.restart(self.fault.switch)
+        self._powered = True
+        self._give_up = self.context.now + _PROVISIONING
+
+    def _is_provisioned(self) -> bool:
+        if not self.context.breakage.is_alive(CONTROLLER):
+            return False
+        try:
+            states = self.context.call(CONTROLLER, "status")["by_switch"]
+        except RunError:
+            return False
+        return bool(states[self.fault.switch]["state"] == "ready")
+
+
+@FAULTS.register
+class WrongEntry(SwitchFault):
+    """A switch sends what should leave by one port out of another, or drops it; the controller's intent stays right."""
+
+    kind: Literal["wrong_entry"]
+    port: int = Field(ge=1, description="whose route becomes wrong")
+    to: int = Field(default=0, ge=0, description="the port that it leads to now; 0: the entry is missing")
+    example: ClassVar = {"switch": SWITCH, "port": 1, "to": 2}
+
+    @field_validator("port", "to")
+    @classmethod
+    def _exists(cls, port: int, info: ValidationInfo) -> int:
+        fabric, switch = (info.context or {}).get("fabric"), info.data.get("switch")
+        if isinstance(fabric, Fabric) and switch and port:
+            count = len(fabric.switch(switch).ports)
+            if port > count:
+                raise ValueError(f"{switch} has no port {port}; it has ports 1 to {count}")
+        return port
+
+    @model_validator(mode="after")
+    def _elsewhere(self) -> "WrongEntry":
+        if self.port == self.to:
+            raise ValueError(f"port {self.port} to port {self.to} is right; name another port, or 0 for no entry")
+        return self
+
+    @override
+    def links(self, fabric: Fabric) -> tuple[str, ...]:
+        """The cable of the port whose route is wrong, and of the one by which its packets leave."""
+        ports = fabric.switch(self.switch).ports
+        return tuple(ports[number - 1].link for number in (self.port, self.to) if number)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        where = f"out of port {self.to}" if self.to else "nowhere"
+        return f"{self.switch} sends what is for port {self.port} {where}"
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({f"the entries of {self.switch}"})  # which are repaired all together
+
+    @override
+    def needs(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({THE_CONTROLLER, channel_of(self.switch), running_of(self.switch)})
+
+    @override
+    def action(self, context: FaultContext) -> "Misroute":
+        return Misroute(context, self)
+
+    @override
+    @classmethod
+    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
+        switch = draw.choice([switch for switch in fabric.switches if len(switch.ports) > 1])
+        port, to = draw.sample(range(1, len(switch.ports) + 1), 2)
+        return {"switch": switch.name, "port": port, "to": draw.choice((0, to))}
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        probe.inject()
+        found = probe.call(CONTROLLER, "audit")["entries"]
+        probe.clear()
+        probe.expect(len(found) == 1 and SWITCH in found[0], f"the audit found {found}")
+        left = probe.call(CONTROLLER, "audit")["entries"]
+        probe.expect(not left, f"still wrong: {left}")
+
+
+class Misroute(FaultAction[WrongEntry]):
+    """Have the controller write a wrong entry, and repair what its audit finds."""
+
+    @override
+    def inject(self) -> None:
+        fault = self.fault
+        self.context.call(CONTROLLER, "misroute", switch=fault.switch, port=fault.port, to=fault.to)
+
+    @override
+    def clear(self) -> None:
+        self.context.call(CONTROLLER, "repair", switch=self.fault.switch)

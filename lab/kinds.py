@@ -1,0 +1,95 @@
+"""Registry of kinds: classes told apart by the value of their `kind` field, from this tree and from installed packages.
+
+A family (faults, expectations) is a package whose modules register their classes as they are imported. Unions, schema,
+references, completion and error messages are derived from the registry; a new kind is one class in one file.
+A package outside this tree adds kinds by an entry point of the family's group, whose value names a module:
+
+    [project.entry-points."mrclab.faults"]
+    brownout = "my_package.brownout"
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, Field
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class KindError(RuntimeError):
+    """A kind that cannot be registered, or a package outside this tree that cannot be loaded."""
+
+
+def kind_of(model: type[BaseModel]) -> str | None:
+    """The value of a model's `kind`; None where it has no such field of exactly one value."""
+    field = model.model_fields.get("kind")
+    if field is None or get_origin(field.annotation) is not Literal:
+        return None
+    values = get_args(field.annotation)
+    return str(values[0]) if len(values) == 1 else None
+
+
+class Kinds(Generic[M]):
+    """The kinds of one family, in the order of registration.
+
+    `family` is the noun for messages, `group` the group of entry points.
+    """
+
+    def __init__(self, family: str, group: str) -> None:
+        self.family = family
+        self.group = group
+        self._models: dict[str, type[M]] = {}
+
+    def register(self, model: type[M]) -> type[M]:
+        """Register a class under the value of its `kind`; a class decorator.
+
+        Raises KindError where the class has no `kind` of one value, or another class has the same one.
+        """
+        kind = kind_of(model)
+        if kind is None:
+            raise KindError(f'{model.__name__}: a {self.family} needs a field `kind: Literal["name"]`')
+        other = self._models.setdefault(kind, model)
+        if (other.__module__, other.__qualname__) != (model.__module__, model.__qualname__):
+            raise KindError(
+                f"{self.family} {kind!r} of {model.__module__} is registered by {other.__module__}; choose another name"
+            )
+        self._models[kind] = model
+        return model
+
+    def load(self, package: str) -> None:
+        """Import all modules of a package, then those that entry points name: each registers its kinds.
+
+        Raises KindError, with the distribution's name, where a module of an entry point cannot be imported.
+        """
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(module.name)
+        for entry in entry_points(group=self.group):
+            try:
+                entry.load()
+            except Exception as error:
+                owner = entry.dist.name if entry.dist is not None else entry.value
+                raise KindError(
+                    f"{self.family} {entry.name!r} of {owner} cannot be loaded: {error}; mend or uninstall that package"
+                ) from error
+
+    def union(self) -> Any:
+        """The pydantic type that accepts every kind, told apart by `kind`."""
+        models = tuple(self._models.values())
+        return Annotated[Union[models], Field(discriminator="kind")]  # noqa: UP007 (made at run time)
+
+    def __iter__(self) -> Iterator[type[M]]:
+        return iter(self._models.values())
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self._models
+
+    def __getitem__(self, kind: str) -> type[M]:
+        return self._models[kind]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The value of `kind` of every class."""
+        return tuple(self._models)

@@ -1,0 +1,95 @@
+"""The registry of kinds: classes of this tree and of installed packages, and what is refused."""
+
+import sys
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from mrclab.lab.expectations import EXPECTATIONS
+from mrclab.lab.faults.models import FAULTS
+from mrclab.lab.kinds import KindError, Kinds, kind_of
+from mrclab.lab.scenario.scenario import loads
+
+OUTSIDE = """\
+from typing import Literal
+
+from outside_registry import SHAPES, Shape
+
+
+@SHAPES.register
+class Square(Shape):
+    kind: Literal["square"]
+    side: float
+"""
+
+
+class Shape(BaseModel):
+    pass
+
+
+class Circle(Shape):
+    kind: Literal["circle"]
+    radius: float
+
+
+@pytest.fixture
+def shapes():
+    made = Kinds("shape", "outside.shapes")
+    made.register(Circle)
+    return made
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch, shapes):
+    """A package outside the tree, installed in a folder on the path; returns its module for the entry point."""
+    registry = type(pytest)("outside_registry")
+    registry.SHAPES, registry.Shape = shapes, Shape
+    monkeypatch.setitem(sys.modules, "outside_registry", registry)
+    monkeypatch.delitem(sys.modules, "outside_square", raising=False)
+    info = tmp_path / "outside-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[outside.shapes]\nsquare = outside_square\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path / "outside_square.py"
+
+
+def test_a_package_outside_adds_a_kind_by_an_entry_point(shapes, outside):
+    outside.write_text(OUTSIDE)
+    shapes.load("mrclab.rpc")
+    assert shapes.names == ("circle", "square")
+    union = TypeAdapter(shapes.union())
+    assert type(union.validate_python({"kind": "square", "side": 2})).__name__ == "Square"
+    with pytest.raises(ValidationError, match="'circle', 'square'"):
+        union.validate_python({"kind": "triangle"})
+
+
+def test_a_package_outside_that_cannot_be_loaded_is_named(shapes, outside):
+    outside.write_text("1 / 0\n")
+    with pytest.raises(KindError, match=r"shape 'square' of outside cannot be loaded: division by zero; mend or"):
+        shapes.load("mrclab.rpc")
+
+
+def test_two_classes_of_one_kind_and_a_class_without_are_refused(shapes):
+    class Ring(Shape):
+        kind: Literal["circle"]
+
+    with pytest.raises(KindError, match="choose another name"):
+        shapes.register(Ring)
+    with pytest.raises(KindError, match='Shape: a shape needs a field `kind: Literal\\["name"\\]`'):
+        shapes.register(Shape)
+    assert kind_of(Shape) is None
+
+
+@pytest.mark.parametrize("kinds", [FAULTS, EXPECTATIONS], ids=lambda kinds: kinds.family)
+def test_every_kind_has_a_docstring_for_the_reference_and_says_what_it_is_in_a_scenario(kinds):
+    assert len(kinds.names) > 20
+    for model in kinds:
+        assert (model.__doc__ or "").strip().endswith((".", "`"))
+
+
+def test_an_unknown_kind_is_answered_with_the_nearest_one():
+    text = "name: x\nfabric: {planes: 2}\ntraffic: [{name: a, kind: write, from: h1, to: h2, size: 1 MiB}]\n"
+    with pytest.raises(Exception, match="link_down"):
+        loads(text + "faults: [{name: f, kind: link_dwn, link: h1-p1, at: 1s}]\n", "x.yaml")
