@@ -7,9 +7,6 @@ import signal
 import sys
 from pathlib import Path
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from mrclab import HOME
 from mrclab.controller.agents import AsyncClient
 from mrclab.controller.api import operations
@@ -22,7 +19,7 @@ from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.session import SwitchSession
 from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.errors import RpcError
-from mrclab.topo import spec, transport
+from mrclab.topo import fabricfile, transport
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import SpecError
@@ -85,14 +82,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 def load_fabric(path: Path) -> Fabric:
     """Read the fabric's description; SpecError in one sentence where that fails."""
     try:
-        data = YAML(typ="safe").load(path.read_text())
+        return fabricfile.load(path)
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}; give the fabric with --fabric") from None
-    except YAMLError as error:
-        raise SpecError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(data, dict):
-        raise SpecError(f"{path} holds no mapping; it should give planes, t0s, t1s, hosts_per_t0")
-    return Fabric(spec.load(data))
 
 
 def load_transport(given: Path | None, run_dir: Path) -> TransportSpec:

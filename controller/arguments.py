@@ -10,6 +10,7 @@ from mrclab.controller.health.checks import MaintenanceError
 from mrclab.controller.health.denylist import DenyError
 from mrclab.controller.provisioning.watchedevs import WatchError
 from mrclab.rpc.errors import RpcError
+from mrclab.topo import sentences
 from mrclab.topo.model import UnknownName
 
 Seconds = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
@@ -31,9 +32,7 @@ def checked(method: Callable[..., Any]) -> Callable[..., Any]:
 def refusal(name: str, error: Exception) -> RpcError:
     """The answer of operation `name` to one of REFUSALS."""
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        return RpcError("EINVAL", f"operation {name}: {field}: {first['msg']}")
+        return RpcError("EINVAL", f"operation {name}: {sentences.first(error)}")
     if isinstance(error, UnknownName):
         return RpcError("EINVAL", str(error))
     may_not = isinstance(error, (DenyError, MaintenanceError, WatchError))

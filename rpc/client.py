@@ -44,6 +44,7 @@ class Client:
         try:
             connection.settimeout(min(self._timeout, DEFAULT_TIMEOUT_S))
             connection.connect(self.path)
+            peers.check_peer(connection, self.path)
             connection.setblocking(False)
         except FileNotFoundError as error:
             connection.close()
@@ -57,6 +58,9 @@ class Client:
         except OSError as error:
             connection.close()
             raise RpcUnavailable("EIO", f"cannot connect to {self.path}: {error}") from error
+        except RpcError:
+            connection.close()
+            raise
         return connection
 
     @classmethod

@@ -6,9 +6,12 @@ known to be stopped.
 """
 
 import contextlib
+import os
 import socket
 import struct
 from pathlib import Path
+
+from mrclab.rpc.errors import RpcError
 
 STOPPED_S = 3.0
 """Seconds in state T after which nobody waits for a process any longer: a stop may be over in a moment."""
@@ -17,16 +20,35 @@ _CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 _STOPPED = "T"
 
 
-def peer_pid(connection: socket.socket) -> int | None:
-    """Pid of the process at the other end; None where the system cannot tell."""
+def _credentials(connection: socket.socket) -> tuple[int, int] | None:
+    """Pid and user id of the process at the other end; None where the system cannot tell."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None
     try:
-        pid, _, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
+        pid, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
     except OSError:
         return None
-    return int(pid) or None
+    return int(pid), int(uid)
+
+
+def peer_pid(connection: socket.socket) -> int | None:
+    """Pid of the process at the other end; None where the system cannot tell."""
+    found = _credentials(connection)
+    return found[0] or None if found else None
+
+
+def check_peer(connection: socket.socket, path: str) -> None:
+    """Raise RpcError EPERM unless the process at the other end is root's or this user's.
+
+    Whoever can make files where a socket is looked for could answer in the lab's name. Where the system does not tell
+    the peer's user, the mode of the socket's directory alone protects it.
+    """
+    found = _credentials(connection)
+    if found and found[1] not in {0, os.geteuid()}:
+        raise RpcError(
+            "EPERM", f"the process that serves {path} belongs to another user (uid {found[1]}); it is not asked"
+        )
 
 
 def server_pid(path: str | Path) -> int | None:

@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ruamel.yaml import YAML
-
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.agent.sampling import KEPT
 from mrclab.hosts.memory.memory import Plain
@@ -32,7 +30,7 @@ from mrclab.sim.fleet import MOST_TOLD
 from mrclab.sim.lines import Lines
 from mrclab.sim.nic import SimNic
 from mrclab.sim.operations import operations
-from mrclab.topo import nodeconfig
+from mrclab.topo import fabricfile, nodeconfig
 from mrclab.topo.model import Fabric
 from mrclab.topo.transport import TransportSpec
 
@@ -345,8 +343,7 @@ class SimWorld:
         """Write what it is made of and what has happened: fabric.yaml, node/, log/, history.jsonl."""
         for folder in ("node", "log"):
             (directory / folder).mkdir(exist_ok=True)
-        with (directory / "fabric.yaml").open("w", encoding="utf-8") as file:
-            YAML(typ="safe", pure=True).dump(self.fabric.spec.model_dump(mode="json"), file)
+        fabricfile.store(self.fabric.spec, directory / "fabric.yaml")
         few = len(self.fabric.hosts) <= MOST_CONFIGS
         for name in self.fabric.host_names if few else self._used[:MOST_CONFIGS]:
             nodeconfig.store(self._controller.configs[name], directory / "node" / f"{name}.json")

@@ -13,6 +13,10 @@ class DamagedRecord(EmulationError):  # noqa: N818 - reads as the state it repor
     """The record of what a run made is there and cannot be read."""
 
 
+class UntrustedPlace(TopoError):  # noqa: N818 - reads as the state it reports
+    """Another user could change what the lab would find at a place."""
+
+
 class MachineTooSlow(EmulationError):  # noqa: N818 - reads as the state it reports
     """What was waited for did not happen in time, and the machine was the reason: no result of the network's."""
 

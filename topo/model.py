@@ -5,7 +5,6 @@ T0 number of every plane; T0 port numbers are downlinks first, then uplinks; T1 
 named after their ends, the lower one first: `h1-p1/t0-p1-1`, `t0-p1-1/t1-p1-2`.
 """
 
-import difflib
 import functools
 import itertools
 import re
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mrclab.topo import names, srv6
+from mrclab.topo import names, sentences, srv6
 from mrclab.topo.errors import TopoError
 from mrclab.topo.made import Made
 from mrclab.topo.names import Tier
@@ -34,11 +33,24 @@ class UnknownName(TopoError, LookupError):  # noqa: N818 - the name others catch
     """No node or cable has this name; the text offers the nearest one that exists."""
 
     def __init__(self, kind: str, text: str, candidates: Iterable[str]) -> None:
-        known = list(candidates)
-        near = difflib.get_close_matches(text.lower(), known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"a valid one is {known[0]!r}" if known else "there is none"
-        super().__init__(f"no {kind} is called {text!r}; {hint}")
-        self.kind, self.text, self.nearest = kind, text, near[0] if near else None
+        super().__init__(kind, text)
+        self.kind, self.text = kind, text
+        self._known = list(candidates)
+
+    @functools.cached_property
+    def nearest(self) -> str | None:
+        """The name that was probably meant; None where none is like it. Looked for when it is asked for."""
+        return sentences.near(self.text[:100].lower(), self._known, 0.5)
+
+    def __str__(self) -> str:
+        near, known = self.nearest, self._known
+        hint = f"did you mean {near!r}?" if near else f"a valid one is {known[0]!r}" if known else "there is none"
+        return f"{self.plain}; {hint}"
+
+    @property
+    def plain(self) -> str:
+        """The same without the nearest name, for which all of them are compared."""
+        return f"no {self.kind} is called {self.text!r}"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
-from mrclab.topo import srv6
+from mrclab.topo import files, sentences, srv6
 from mrclab.topo.made import Made
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 
@@ -357,15 +356,13 @@ def loads(text: str | bytes, source: str = "node config") -> NodeConfig:
     try:
         return NodeConfig.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "file"
-        raise NodeConfigError(f"{source}: {field}: {first['msg']}; let the controller write the file again") from None
+        raise NodeConfigError(f"{source}: {sentences.first(error)}; let the controller write the file again") from None
 
 
 def load(path: Path) -> NodeConfig:
     """Read a node config file; raise NodeConfigError if it is missing, unreadable or wrong."""
     try:
-        text = path.read_bytes()
+        text = files.read_bytes(path, 1 << 30)
     except OSError as error:
         raise NodeConfigError(f"{path}: {error.strerror}; is the controller running?") from None
     return loads(text, str(path))
@@ -380,6 +377,4 @@ def dumps(config: NodeConfig) -> str:
 def store(config: NodeConfig, path: Path) -> None:
     """Replace `path` in one step, so that a reader never sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(dumps(config))
-    draft.replace(path)
+    files.replace_file(path, dumps(config))

@@ -4,7 +4,6 @@
 act on, and `load` does both and raises `SpecError`.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from mrclab.topo.errors import TopoError
 from mrclab.topo.numbers import CPU_PORT, FULL_HEADER_BYTES, MTU_HEADROOM, SACK_BYTES
+from mrclab.topo.sentences import brief, nearest, shown
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 
 MAX_INTERFACE_MTU = 9216  # bytes; jumbo frames as switches carry them
@@ -36,7 +36,7 @@ def parse_duration(value: object) -> object:
     """`"2ms"`, `"500 us"`, `"1.5s"` → seconds. What is no text is passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
-    match = _DURATION.fullmatch(value)
+    match = _DURATION.fullmatch(brief(value))
     if match is None:
         raise ValueError(f"{value!r} is no duration; write for example 2ms, 500us or 1.5s")
     return float(match[1]) / _IN_A_SECOND[match[2]]
@@ -71,7 +71,7 @@ def parse_bit_rate(value: object) -> object:
     """`"100 Gb/s"` → bits per second. What is no text is passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
-    match = _BIT_RATE.fullmatch(value)
+    match = _BIT_RATE.fullmatch(brief(value))
     if match is None:
         raise ValueError(f"{value!r} is no link rate; write for example 100 Gb/s or 25 Mb/s")
     return float(match[1]) * _PER_SECOND[match[2]]
@@ -266,13 +266,11 @@ def _sentence(item: Any, model: type[BaseModel], root: str) -> str:
     where = ".".join(str(part) for part in (root, *item["loc"]))
     if item["type"] == "extra_forbidden":
         known = _fields_at(model, item["loc"][:-1])
-        near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "known here: " + ", ".join(known)
-        return f"{where} is no known field; {hint}"
+        return f"{where} is no known field; {nearest(str(item['loc'][-1]), known)}"
     message = str(item["msg"]).removeprefix("Value error, ")
     given = item.get("input")
-    shown = f" (got {given!r})" if item["loc"] and isinstance(given, (str, int, float, bool, type(None))) else ""
-    return f"{where}: {message[:1].lower()}{message[1:]}{shown}"
+    got = f" (got {shown(given)})" if item["loc"] and isinstance(given, (str, int, float, bool, type(None))) else ""
+    return f"{where}: {message[:1].lower()}{message[1:]}{got}"
 
 
 def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

@@ -5,13 +5,13 @@ transport; whoever composes a fabric puts it below what the user asked for.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from mrclab.topo import files
 from mrclab.topo.errors import TopoError
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.spec import explain
@@ -95,7 +95,7 @@ def fabric_defaults(kind: Kind) -> dict[str, Any]:
 def load(path: Path) -> TransportSpec:
     """Read the file; TransportError where it is missing, no JSON, or wrong."""
     try:
-        return TransportSpec.model_validate(json.loads(path.read_bytes()))
+        return TransportSpec.model_validate(json.loads(files.read_bytes(path)))
     except OSError as error:
         raise TransportError(f"{path}: {error.strerror}; give the transport with --transport") from None
     except ValidationError as error:
@@ -106,6 +106,5 @@ def load(path: Path) -> TransportSpec:
 
 def store(spec: TransportSpec, path: Path) -> None:
     """Replace `path` in one step; of a subclass only what the controller needs is written."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(spec.model_dump(mode="json", include=set(TransportSpec.model_fields))) + "\n")
-    draft.replace(path)
+    kept = spec.model_dump(mode="json", include=set(TransportSpec.model_fields))
+    files.replace_file(path, json.dumps(kept) + "\n")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.elements import Element, cut_off, element, rules
+from mrclab.topo import files
 from mrclab.topo.model import Fabric, UnknownName
 from mrclab.topo.nodeconfig import DenyRule
 
@@ -61,7 +62,7 @@ class Denylist:
         if self._path is None or not self._path.exists():
             return
         try:
-            saved = _Saved.model_validate_json(self._path.read_bytes())
+            saved = _Saved.model_validate_json(files.read_bytes(self._path))
             self._denials = {}
             for entry in saved.denied:
                 denial = Denial(element(self._fabric, entry.element), entry.reason, entry.source)
@@ -118,6 +119,4 @@ class Denylist:
         if self._path is None:
             return
         denied = [{"element": str(d.element), "reason": d.reason, "source": d.source} for d in self.denials]
-        draft = self._path.with_name(f".{self._path.name}.draft")
-        draft.write_text(json.dumps({"version": self.version, "denied": denied}, indent=1) + "\n")
-        draft.replace(self._path)
+        files.replace_file(self._path, json.dumps({"version": self.version, "denied": denied}, indent=1) + "\n")

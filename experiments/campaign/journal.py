@@ -14,6 +14,7 @@ from typing import Any
 
 from mrclab.experiments.campaign.plan import CampaignPlan, key
 from mrclab.lab.errors import LabError, naming
+from mrclab.topo import files
 
 ROWS, ABOUT, PARQUET = "runs.jsonl", "campaign.json", "runs.parquet"
 
@@ -47,10 +48,8 @@ class Journal:
             about["files"] = self._files(known.get("files") or {}, plan.files)
         elif self._path.exists():
             raise LabError(f"{self.directory} holds a {ROWS} and no {ABOUT}; name another directory with --out")
-        part = path.with_suffix(".part")
         with naming(path):
-            part.write_text(json.dumps(about) + "\n", encoding="utf-8")
-        part.replace(path)
+            files.replace_file(path, json.dumps(about) + "\n")
         self._drop_torn_line()
         self.rows = list(read(self.directory))
 

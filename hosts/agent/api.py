@@ -16,6 +16,7 @@ from mrclab.hosts.nic.seam import Carrier, Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.transports import Endpoint
 from mrclab.rpc.errors import RpcError
+from mrclab.topo import sentences
 from mrclab.topo.nodeconfig import NodeConfig, NodeConfigError, loads
 
 Result = dict[str, Any]
@@ -129,9 +130,7 @@ def _checked(
         try:
             return validated(part, **arguments)
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"])
-            raise RpcError("EINVAL", f"operation {name}: {field}: {first['msg']}") from error
+            raise RpcError("EINVAL", f"operation {name}: {sentences.first(error)}") from error
         except VerbsError as error:
             raise RpcError(error.code, str(error)) from error
 

@@ -15,9 +15,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Pla
 from mrclab.lab.kinds import Kinds, kind_of
 from mrclab.lab.measure.evidence import NoEvidence, span
 from mrclab.lab.measure.flows import Selection
-from mrclab.lab.scenario.names import NewName, TrafficName
+from mrclab.lab.scenario.names import NewName, TrafficName, hinted
 from mrclab.lab.scenario.units import show_rate
-from mrclab.lab.scenario.yamlfile import nearest
+from mrclab.topo.sentences import brief
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
@@ -72,10 +72,10 @@ def parse_level(value: object) -> object:
     """`90% of line`, `75% of before`, `5 MB/s` → Level."""
     if isinstance(value, Level):
         return value
-    match = _LEVEL.fullmatch(str(value))
+    match = _LEVEL.fullmatch(brief(value))
     if match:
         return Level(float(match[1]) / 100, match[2])
-    rate = _RATE.fullmatch(str(value))
+    rate = _RATE.fullmatch(brief(value))
     if rate:
         return Level(float(rate[1]) * _FACTOR[rate[2]], "")
     raise ValueError(
@@ -86,7 +86,7 @@ def parse_level(value: object) -> object:
 def _known_level(level: Level, info: ValidationInfo) -> Level:
     known = [LINE, MEAN, *(info.context or {}).get("goodput", [level.of])]
     if level.of and level.of not in known:
-        raise ValueError(f"no goodput is named {level.of!r}; {nearest(level.of, known)}")
+        raise ValueError(f"no goodput is named {level.of!r}; {hinted(info, level.of, known)}")
     return level
 
 
@@ -96,7 +96,7 @@ def _known_flow(text: str, info: ValidationInfo) -> str:
     if not slash or ">" not in text:
         raise ValueError(f"{text!r} is no flow; write TRAFFIC/h1>h3")
     if known is not None and traffic not in known:
-        raise ValueError(f"no traffic is named {traffic!r}; {nearest(traffic, known)}")
+        raise ValueError(f"no traffic is named {traffic!r}; {hinted(info, traffic, list(known))}")
     return text
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationInfo
 
+from mrclab.lab.scenario.names import hinted
 from mrclab.lab.scenario.units import show_seconds
-from mrclab.lab.scenario.yamlfile import nearest
+from mrclab.topo.sentences import brief
 from mrclab.topo.spec import parse_duration
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def parse_limit(value: object) -> object:
     """`20ms`, `3 rtt`, `110% of calm` → Limit."""
     if isinstance(value, Limit):
         return value
-    share, rtts = _SHARE.fullmatch(str(value)), _RTTS.fullmatch(str(value))
+    share, rtts = _SHARE.fullmatch(brief(value)), _RTTS.fullmatch(brief(value))
     if share:
         return Limit(float(share[1]) / 100, share[2])
     if rtts:
@@ -58,7 +59,7 @@ def parse_limit(value: object) -> object:
 def _known(limit: Limit, info: ValidationInfo) -> Limit:
     known = ["rtt", *(info.context or {}).get("goodput", [limit.of])]
     if limit.of and limit.of not in known:
-        raise ValueError(f"no expectation is named {limit.of!r}; {nearest(limit.of, known)}")
+        raise ValueError(f"no expectation is named {limit.of!r}; {hinted(info, limit.of, known)}")
     return limit
 
 

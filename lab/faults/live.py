@@ -6,8 +6,8 @@ from pydantic import ValidationError
 
 from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.faults.models import FAULTS
-from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo.model import Fabric
+from mrclab.topo.sentences import nearest
 from mrclab.topo.spec import explain
 
 

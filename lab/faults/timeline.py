@@ -16,8 +16,8 @@ from mrclab.lab.faults import overlap
 from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
 from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.scenario.moments import Trigger
-from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo.errors import TopoError
+from mrclab.topo.sentences import nearest
 
 _RECOVERY_TIMEOUT = 15.0  # seconds that switches and controller get to find each other after the last fault
 

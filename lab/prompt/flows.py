@@ -15,7 +15,7 @@ from mrclab.lab.run.runningprograms import running as made_running
 from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, Hearing, World
 from mrclab.lab.scenario.traffic import TrafficBase
 from mrclab.lab.scenario.traffics import Traffic
-from mrclab.lab.scenario.yamlfile import nearest
+from mrclab.topo.sentences import nearest
 from mrclab.topo.spec import explain
 
 MODELS: dict[str, type[TrafficBase]] = {

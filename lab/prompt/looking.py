@@ -15,9 +15,9 @@ from mrclab.lab.prompt.kinds import KINDS, UNTYPED
 from mrclab.lab.prompt.words import LOCAL, WORDS, Answer, rows, table, unknown, word, wrong
 from mrclab.lab.scenario import reference
 from mrclab.lab.scenario.units import show_bytes, show_rate
-from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric, Host, Link, Switch
+from mrclab.topo.sentences import nearest
 
 _COUNTED = {"sent": "tx_packets", "marked": "ecn_marked", "trimmed": "trimmed"}
 LOOK_S = 1.0  # seconds in which switches and agents have to give a sign of life

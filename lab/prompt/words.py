@@ -10,10 +10,9 @@ from rich import box
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.scenario import yamlfile
 from mrclab.topo.model import Host, Switch
 
 Action = Callable[[Desk, Sequence[str]], "Answer"]
@@ -121,8 +120,8 @@ def fields(words: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise ValueError(f"{each!r} is no field; write for example link=h1-p1 rate=1%")
         try:
-            found[name] = YAML(typ="safe", pure=True).load(value)
-        except YAMLError:
+            found[name] = yamlfile.parse_value(value)
+        except ValueError:
             raise ValueError(f"{name} cannot be read from {value!r}; write for example links=[h1-p1,h1-p2]") from None
     return found
 

@@ -1,12 +1,12 @@
 """A place where others read a lab in virtual time as it goes on: its fabric and its history, as the wire has them."""
 
-import os
 import time
 from pathlib import Path
 from typing import Protocol
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.run.wire.attach import store_fabric
+from mrclab.topo import fabricfile, trust
+from mrclab.topo.errors import UntrustedPlace
 from mrclab.topo.model import Fabric
 
 OVER = "over"  # a file that says that the lab whose history is kept has gone
@@ -33,12 +33,14 @@ class Mirror:
         self._due = 0.0
         self._fabric, self._history = place / "fabric.yaml", place / "history" / "lab.jsonl"
         try:
-            self._history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if place.stat().st_uid != os.getuid():
-                raise LabError(f"{place} belongs to somebody else; remove it, or set XDG_RUNTIME_DIR")
+            trust.make_private(place)
+            trust.make_private(self._history.parent)
             (place / OVER).unlink(missing_ok=True)
-            self._file = self._history.open("w", encoding="utf-8")
-            store_fabric(world.fabric.spec, self._fabric)
+            self._history.unlink(missing_ok=True)
+            self._file = self._history.open("x", encoding="utf-8")
+            fabricfile.store(world.fabric.spec, self._fabric)
+        except UntrustedPlace as error:
+            raise LabError(f"{error}, or set XDG_RUNTIME_DIR to one") from None
         except OSError as error:
             raise LabError(f"cannot make {place}: {error.strerror}; set XDG_RUNTIME_DIR") from None
 

@@ -34,35 +34,38 @@ def mistakes(scenario: "Scenario") -> Iterator[Mistake]:
 def known_times(scenario: "Scenario") -> dict[str, float]:
     """Seconds of every moment that is known: names of traffics and faults, `NAME.end`, `start` and `end`."""
     times: dict[str, float] = {}
-    for _ in range(len(scenario.traffic) + len(scenario.faults) + 1):  # as long as a chain of triggers can be
-        for traffic in scenario.traffic:
-            begin = _set(times, traffic.name, _time(traffic.start, times))
-            if begin is not None and traffic.seconds is not None and not traffic.together:  # those end what they began
-                times[f"{traffic.name}.end"] = begin + traffic.seconds
-        for fault in scenario.faults:
-            _set(times, fault.name, _time(fault.at, times))
-            if fault.ends_at is not None:
-                _set(times, f"{fault.name}.end", _time(fault.ends_at, times))
+    lasting = {each.name: each.seconds for each in scenario.traffic if not each.together}  # they end what they began
+    waiting: dict[str, list[tuple[str, Trigger]]] = {}
+    found: list[tuple[str, float]] = []
+    for name, trigger in _triggers(scenario):
+        if trigger.moment:
+            waiting.setdefault(trigger.moment, []).append((name, trigger))
+        elif trigger.fraction is None:
+            found.append((name, trigger.seconds))
+    while found:
+        name, time = found.pop()
+        if name in times:
+            continue
+        times[name] = time
+        seconds = lasting.get(name)
+        found += [(f"{name}.end", time + seconds)] if seconds is not None else []
+        found += [(later, time + trigger.seconds) for later, trigger in waiting.get(name, ())]
     for moment, suffix, choose in (("start", "", min), ("end", ".end", max)):
-        found = [times.get(f"{traffic.name}{suffix}") for traffic in scenario.traffic]
-        known = [time for time in found if time is not None]
-        if len(known) == len(found):
+        ends = [times.get(f"{traffic.name}{suffix}") for traffic in scenario.traffic]
+        known = [end for end in ends if end is not None]
+        if len(known) == len(ends):
             times[moment] = choose(known)
     return times
 
 
-def _set(times: dict[str, float], name: str, time: float | None) -> float | None:
-    if time is not None:
-        times[name] = time
-    return time
-
-
-def _time(trigger: Trigger, times: Mapping[str, float]) -> float | None:
-    if trigger.fraction is not None:
-        return None
-    if not trigger.moment:
-        return trigger.seconds
-    return times[trigger.moment] + trigger.seconds if trigger.moment in times else None
+def _triggers(scenario: "Scenario") -> Iterator[tuple[str, Trigger]]:
+    """Every moment that something lets come, with what it waits for."""
+    for traffic in scenario.traffic:
+        yield traffic.name, traffic.start
+    for fault in scenario.faults:
+        yield fault.name, fault.at
+        if fault.ends_at is not None:
+            yield f"{fault.name}.end", fault.ends_at
 
 
 def _ends_itself(fault: FaultBase) -> bool:
@@ -80,14 +83,23 @@ def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
         for i, fault in enumerate(scenario.faults)
         if fault.ends_at is not None
     }
-    comes: set[str] = set()
-    for _ in range(len(waiting) + 1):
-        for place, (name, trigger) in list(waiting.items()):
-            if not trigger.name or (trigger.moment or trigger.traffic) in comes:
-                del waiting[place]
-                comes.add(name)
-        comes |= {f"{entry.name}.end" for entry in scenario.traffic if entry.name in comes}
-        comes |= {f"{fault.name}.end" for fault in scenario.faults if fault.name in comes and _ends_itself(fault)}
+    by_cause: dict[str, list[tuple[int | str, ...]]] = {}
+    comes: list[str] = []
+    for place, (name, trigger) in list(waiting.items()):
+        if trigger.name:
+            by_cause.setdefault(trigger.moment or trigger.traffic, []).append(place)
+        else:
+            del waiting[place]
+            comes.append(name)
+    ending = {entry.name for entry in scenario.traffic} | {f.name for f in scenario.faults if _ends_itself(f)}
+    seen: set[str] = set()
+    while comes:
+        moment = comes.pop()
+        if moment in seen:
+            continue
+        seen.add(moment)
+        comes += [f"{moment}.end"] if moment in ending else []
+        comes += [waiting.pop(place)[0] for place in by_cause.get(moment, ())]
     open_ended = {fault.name for fault in scenario.faults if fault.ends_at is None and not _ends_itself(fault)}
     for place, (_, trigger) in waiting.items():
         if trigger.moment.endswith(".end") and trigger.name in open_ended:

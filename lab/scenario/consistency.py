@@ -5,6 +5,7 @@ when a transfer of some size ends, is left to the run.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from mrclab.controller.provisioning.counters import DROP_REASONS
@@ -15,8 +16,8 @@ from mrclab.lab.measure.faults import links_of
 from mrclab.lab.scenario import clockwork, overlaps
 from mrclab.lab.scenario.clockwork import Mistake
 from mrclab.lab.scenario.units import show_seconds
-from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo.model import Fabric
+from mrclab.topo.sentences import nearest
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Scenario
@@ -32,14 +33,15 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     found = [*clockwork.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_chaos(scenario)]
     faults = {fault.name: fault for fault in scenario.faults}
     kinds = {entry.name: entry.kind_name for entry in scenario.traffic}
-    flows = [flow.name for flow in scenario.flows(fabric)]
+    flows = dict.fromkeys(flow.name for flow in scenario.flows(fabric))
+    named = {other.name: other for other in scenario.expect if other.name}
     for index, entry in enumerate(scenario.expect):
         rows = [
             *_bounds(entry),
             *_flow(entry, flows),
             *_places(entry, fabric),
             *_reasons(entry),
-            *_levels(entry, scenario.expect),
+            *_levels(entry, named),
             *_cables(entry, faults, fabric),
             *_timed(entry, kinds),
             *_sampled(entry, fabric),
@@ -52,15 +54,15 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
 
 def _taken_by_chaos(scenario: "Scenario") -> Iterator[Mistake]:
     """Names that the faults of a chaos will have."""
-    for chaos in scenario.faults:
-        if not isinstance(chaos, Chaos):
-            continue
-        for index, fault in enumerate(scenario.faults):
-            head, _, number = fault.name.rpartition("-")
-            twin = isinstance(fault, Chaos) and fault.prefix == chaos.prefix and fault is not chaos
-            if twin or (head == chaos.prefix and number.isdecimal()):
-                text = f"faults of {chaos.name} will have names like {fault.name}; choose another"
-                yield ("faults", index, "name"), text
+    chaoses = [fault for fault in scenario.faults if isinstance(fault, Chaos)]
+    first, last = {each.prefix: each for each in reversed(chaoses)}, {each.prefix: each for each in chaoses}
+    for index, fault in enumerate(scenario.faults) if chaoses else ():
+        head, _, number = fault.name.rpartition("-")
+        prefix = fault.prefix if isinstance(fault, Chaos) else head if number.isdecimal() else ""
+        taken = first.get(prefix) if first.get(prefix) is not fault else last.get(prefix)
+        if taken is not None and taken is not fault:
+            text = f"faults of {taken.name} will have names like {fault.name}; choose another"
+            yield ("faults", index, "name"), text
 
 
 Rows = Iterator[tuple[str, str]]  # field, what is wrong with it
@@ -84,12 +86,12 @@ def _number(value: Any) -> tuple[float, str] | None:
     return None
 
 
-def _flow(entry: Any, flows: list[str]) -> Rows:
+def _flow(entry: Any, flows: Mapping[str, None]) -> Rows:
     flow, traffic = getattr(entry, "flow", None), getattr(entry, "traffic", None)
     if flow is None:
         return
     if flow not in flows:
-        yield "flow", f"no flow is named {flow!r}; {nearest(flow, flows[:12])}"
+        yield "flow", f"no flow is named {flow!r}; {nearest(flow, list(islice(flows, 12)))}"
     elif isinstance(traffic, str) and flow.partition("/")[0] != traffic:
         yield "flow", f"{flow} is none of the flows of {traffic}; leave one of both out"
 
@@ -124,7 +126,7 @@ def _reasons(entry: Any) -> Rows:
                 yield field, f"switches do not drop for {reason!r}; {nearest(reason, _REASONS)}"
 
 
-def _levels(entry: Any, others: list[Any]) -> Rows:
+def _levels(entry: Any, named: Mapping[str, Any]) -> Rows:
     """`75% of NAME` of something that measures no such figure, or of itself."""
     for field in ("at_least", "at_most", "about", "to"):
         value = getattr(entry, field, None)
@@ -134,12 +136,16 @@ def _levels(entry: Any, others: list[Any]) -> Rows:
         if of == entry.name:
             yield field, f"{of} is this expectation itself, of which it is always 100%; name another"
             continue
-        level = isinstance(value, Level)
-        named = [other for other in others if other.name]
-        known = [o.name for o in named if (o.kind == "goodput" if level else hasattr(o, "measured_seconds"))]
-        if of in {other.name for other in named} and of not in known:
+        level, other = isinstance(value, Level), named.get(of)
+        if other is not None and not _measures(other, level):
+            known = [name for name, each in named.items() if _measures(each, level)]
             what = "no goodput" if level else "no duration"
             yield field, f"{of} measures {what}; {nearest(of, [*known, *([LINE] if level else [])])}"
+
+
+def _measures(entry: Any, level: bool) -> bool:
+    """Return True if an expectation has a figure that others may name: a goodput, or else a duration."""
+    return bool(entry.kind == "goodput") if level else hasattr(entry, "measured_seconds")
 
 
 def _cables(entry: Any, faults: Mapping[str, FaultBase], fabric: Fabric) -> Rows:

@@ -1,7 +1,7 @@
 """Traffic of kind `matrix`: what a connection matrix of uet-htsim says, on the hosts of this fabric."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +12,7 @@ from mrclab.lab.scenario import matrix
 from mrclab.lab.scenario.matrix import Connection, Matrix
 from mrclab.lab.scenario.traffic import MESSAGE, Flow, TrafficBase, outstanding
 from mrclab.lab.scenario.units import Size
+from mrclab.topo import files, sentences
 from mrclab.topo.model import Fabric
 
 _SECONDS = {"ps": 1e-12, "us": 1e-6}
@@ -38,7 +39,7 @@ def read_matrix(value: object, info: ValidationInfo) -> object:
     context = info.context or {}
     text = (context.get("files") or {}).get(value)
     if text is None:
-        text = _text_of(Path(context.get("folder", ".")) / value)
+        text = _text_of(value, context)
     found = MatrixFile(value, text, matrix.read(text, value))
     fabric = context.get("fabric")
     if isinstance(fabric, Fabric) and found.matrix.nodes > len(fabric.hosts):
@@ -49,9 +50,12 @@ def read_matrix(value: object, info: ValidationInfo) -> object:
     return found
 
 
-def _text_of(path: Path) -> str:
+def _text_of(name: str, context: Mapping[str, Any]) -> str:
+    """Return the text of a file beside the scenario; where `within` is given, of one below that folder only."""
+    path = Path(context.get("folder", ".")) / sentences.brief(name)
+    within = context.get("within")
     try:
-        return path.read_text(encoding="utf-8")
+        return files.read_text(path) if within is None else files.read_beneath(within, name).decode()
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}; name a file beside the scenario") from None
     except UnicodeDecodeError:

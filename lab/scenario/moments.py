@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer
 
+from mrclab.topo.sentences import brief
 from mrclab.topo.spec import parse_duration
 
 _PROGRESS = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
@@ -92,14 +93,14 @@ def parse_trigger(value: object) -> object:
     """`3s`, `25% of file`, `after file + 1s`, `cut + 500ms` → Trigger."""
     if isinstance(value, Trigger):
         return value
-    match = _PROGRESS.fullmatch(str(value))
+    match = _PROGRESS.fullmatch(brief(value))
     if match:
         fraction = float(match[1]) / 100
         if fraction > 1:
             raise ValueError(f"{value!r} never comes; a transfer ends at 100%")
         return Trigger(fraction=fraction, traffic=match[2])
     try:
-        match = _AFTER.fullmatch(str(value))
+        match = _AFTER.fullmatch(brief(value))
         if match and (match[1] or match[3] or match[4]):
             offset = float(str(parse_duration(match[4]))) if match[4] else 0.0
             if not math.isfinite(offset):
@@ -119,7 +120,7 @@ def parse_trigger(value: object) -> object:
 
 def parse_moment(value: object) -> Moment:
     """`start`, `core-link + 5rtt`, `core-link.end - 100ms` → Moment."""
-    match = _MOMENT.fullmatch(str(value))
+    match = _MOMENT.fullmatch(brief(value))
     if not match:
         raise ValueError(f"{value!r} is no moment; write for example start, FAULT + 5rtt or FAULT.end + 100ms")
     name, sign, offset = match[1], -1 if match[2] == "-" else 1, match[3]
@@ -136,7 +137,7 @@ def parse_window(value: object) -> object:
     """`start .. core-link` → Window."""
     if isinstance(value, Window):
         return value
-    begin, dots, end = str(value).partition("..")
+    begin, dots, end = brief(value).partition("..")
     if not dots:
         raise ValueError(f"{value!r} is no window; write for example start .. FAULT, or FAULT + 5rtt .. FAULT.end")
     return Window(parse_moment(begin), parse_moment(end))

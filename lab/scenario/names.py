@@ -4,16 +4,39 @@ The validators read pydantic's validation context: `fabric` (None while the fabr
 names under `traffic`, `faults` and `goodput`. Without a context every name is taken as it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.moments import Trigger, TriggerField, Window, WindowField
-from mrclab.lab.scenario.yamlfile import nearest
 from mrclab.topo import srv6
-from mrclab.topo.model import Fabric, UnknownName
+from mrclab.topo.model import Fabric, Host, Link, Switch, UnknownName
+from mrclab.topo.sentences import brief, nearest, shown
+
+_HINTS = 20  # sentences of one file that name what was probably meant: finding that compares with every name
+_SPENT = "hints"
+
+
+def hinted(info: ValidationInfo, text: str, known: Collection[str]) -> str:
+    """Return the nearest name as `sentences.nearest` does; of a file full of mistakes, for the first ones only."""
+    return nearest(text[:100], list(known)) if _may_hint(info) else "mend the first mistakes"
+
+
+def _may_hint(info: ValidationInfo) -> bool:
+    if info.context is None:
+        return True
+    info.context[_SPENT] = info.context.get(_SPENT, 0) + 1
+    return bool(info.context[_SPENT] <= _HINTS)
+
+
+def _known(info: ValidationInfo, find: Callable[[], Host | Switch | Link]) -> str:
+    """Return the name of what is found; ValueError where it is unknown."""
+    try:
+        return find().name
+    except UnknownName as error:
+        raise ValueError(str(error) if _may_hint(info) else error.plain) from None
 
 
 def _fabric(info: ValidationInfo) -> Fabric | None:
@@ -23,26 +46,17 @@ def _fabric(info: ValidationInfo) -> Fabric | None:
 
 def _host(text: str, info: ValidationInfo) -> str:
     fabric = _fabric(info)
-    try:
-        return fabric.host(text).name if fabric else text
-    except UnknownName as error:
-        raise ValueError(str(error)) from None
+    return _known(info, lambda: fabric.host(text)) if fabric else text
 
 
 def _cable(text: str, info: ValidationInfo) -> str:
     fabric = _fabric(info)
-    try:
-        return fabric.link(text).name if fabric else text
-    except UnknownName as error:
-        raise ValueError(str(error)) from None
+    return _known(info, lambda: fabric.link(brief(text))) if fabric else text
 
 
 def _switch(text: str, info: ValidationInfo) -> str:
     fabric = _fabric(info)
-    try:
-        return fabric.switch(text).name if fabric else text
-    except UnknownName as error:
-        raise ValueError(str(error)) from None
+    return _known(info, lambda: fabric.switch(text)) if fabric else text
 
 
 def _plane(number: int, info: ValidationInfo) -> int:
@@ -57,8 +71,8 @@ def _one_of(section: str, what: str) -> Callable[[str, ValidationInfo], str]:
         known = (info.context or {}).get(section)
         if known is None or text in known:
             return text
-        hint = nearest(text, known) if known else "this scenario names none"
-        raise ValueError(f"no {what} is named {text!r}; {hint}")
+        hint = hinted(info, text, known) if known else "this scenario names none"
+        raise ValueError(f"no {what} is named {shown(text)}; {hint}")
 
     return check
 
@@ -66,11 +80,13 @@ def _one_of(section: str, what: str) -> Callable[[str, ValidationInfo], str]:
 def _moments(window: Window, info: ValidationInfo) -> Window:
     context = info.context or {}
     if context.get("faults") is not None and context.get("traffic") is not None:
-        names = [*context["faults"], *context["traffic"]]
-        known = ["start", "end", *names, *(f"{name}.end" for name in names)]
+        named = (context["faults"], context["traffic"])
         for moment in (window.begin, window.end):
-            if moment.name not in known:
-                raise ValueError(f"no moment is called {moment.name!r}; {nearest(moment.name, known)}")
+            bare = moment.name.removesuffix(".end")
+            if moment.name not in {"start", "end"} and not any(bare in names for names in named):
+                names = [*context["faults"], *context["traffic"]]
+                known = ["start", "end", *names, *(f"{name}.end" for name in names)]
+                raise ValueError(f"no moment is called {moment.name!r}; {hinted(info, moment.name, known)}")
     return window
 
 
@@ -79,10 +95,10 @@ def _trigger(trigger: Trigger, info: ValidationInfo) -> Trigger:
     traffic = context.get("traffic")
     if traffic is None or not trigger.name:
         return trigger
-    known = list(traffic) if trigger.traffic else [*traffic, *(context.get("faults") or [])]
-    if trigger.name not in known:
+    faults = {} if trigger.traffic else context.get("faults") or {}
+    if trigger.name not in traffic and trigger.name not in faults:
         what = "traffic" if trigger.traffic else "traffic or fault"
-        raise ValueError(f"no {what} is named {trigger.name!r}; {nearest(trigger.name, known)}")
+        raise ValueError(f"no {what} is named {trigger.name!r}; {hinted(info, trigger.name, [*traffic, *faults])}")
     return trigger
 
 

@@ -1,7 +1,13 @@
-"""Faults of a scenario that may be in force together though they take the same thing for themselves."""
+"""Faults of a scenario that may be in force together though they take the same thing for themselves.
 
-from collections.abc import Iterator, Mapping
-from itertools import combinations
+Faults whose begin and end are known on one clock (seconds of the run, the share of a traffic, seconds after a moment
+that only the run shows) are compared in the order of their begin, which takes n log n steps. The others are compared
+in pairs, up to a limit.
+"""
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mrclab.lab.faults import overlap
@@ -13,19 +19,147 @@ from mrclab.topo.model import Fabric
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Scenario
 
+_MOST_PAIRS = 50_000  # of faults that have no clock in common
+_MOST_TOLD = 100  # mistakes
+_LONGEST_CHAIN = 100  # triggers that are followed, each waiting for the one before
+
+Claims = tuple[frozenset[str], frozenset[str]]  # what a fault takes for itself, and that with what it needs
+Interval = tuple[str, float, float]  # a clock, begin and end by it
+Pair = tuple[int, int]
+
 
 def mistakes(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
     """Every pair of which nothing keeps one from striking while the other is in force."""
-    triggers = _triggers(scenario)
-    times = known_times(scenario)
-    for (_, one), (index, other) in combinations(enumerate(scenario.faults), 2):
-        what = overlap.clash(one, other, fabric, scenario.seed)
-        if what and not any(_over_before(*pair, times, triggers) for pair in ((one, other), (other, one))):
-            remedy = f"end one before the other strikes, for example at: after {one.name} + 1s"
-            yield (
-                ("faults", index, "at"),
-                f"{other.name} may strike while {one.name} is in force, and both concern {what}; {remedy}",
-            )
+    if len(scenario.faults) < 2:
+        return
+    found, uncompared = _Overlaps(scenario, fabric).found()
+    if uncompared:
+        text = f"more faults concern {uncompared[1]} than can be compared; give their times in seconds"
+        yield ("faults", uncompared[0], "at"), text
+    for (first, second), what in sorted(found.items()):
+        one, other = scenario.faults[first], scenario.faults[second]
+        remedy = f"end one before the other strikes, for example at: after {one.name} + 1s"
+        yield (
+            ("faults", second, "at"),
+            f"{other.name} may strike while {one.name} is in force, and both concern {what}; {remedy}",
+        )
+
+
+class _Overlaps:
+    """All faults with what they claim and when they are in force, by their places in the scenario."""
+
+    def __init__(self, scenario: "Scenario", fabric: Fabric) -> None:
+        self._faults: Sequence[FaultBase] = scenario.faults
+        self._claims: list[Claims] = [overlap.claims(fault, fabric, scenario.seed) for fault in scenario.faults]
+        self._triggers = _triggers(scenario)
+        self._times = known_times(scenario)
+        clocks = _Clocks(self._triggers, self._times)
+        self._intervals = [clocks.interval(fault) for fault in scenario.faults]
+        self._pairs = 0
+
+    def found(self) -> tuple[dict[Pair, str], tuple[int, str] | None]:
+        """Overlaps with what both concern, in the order of names; and where more could not be compared."""
+        found: dict[Pair, str] = {}
+        for key, holders in sorted(self._by_key().items()):
+            groups = self._by_clock(holders)
+            clashing = [pair for group in groups for pair in self._within(group, key)]
+            clashing += self._across(groups, key, _MOST_TOLD - len(clashing))
+            for pair in clashing:
+                found.setdefault(pair, key)
+            if self._pairs > _MOST_PAIRS:
+                return found, (holders[0], key)
+            if len(found) > _MOST_TOLD:
+                break
+        return found, None
+
+    def _by_key(self) -> dict[str, list[int]]:
+        """Faults by each thing that one of them takes for itself and another one takes or needs."""
+        taken = frozenset[str]().union(*(claimed for claimed, _ in self._claims))
+        found: dict[str, list[int]] = {}
+        for index, (_, wanted) in enumerate(self._claims):
+            for key in wanted & taken:
+                found.setdefault(key, []).append(index)
+        return {key: holders for key, holders in found.items() if len(holders) > 1}
+
+    def _by_clock(self, holders: Sequence[int]) -> list[list[int]]:
+        groups: dict[str, list[int]] = {}
+        for index in holders:
+            interval = self._intervals[index]
+            groups.setdefault(interval[0] if interval else f"fault {index}", []).append(index)
+        return list(groups.values())
+
+    def _within(self, group: Sequence[int], key: str) -> Iterator[Pair]:
+        """Pairs of one clock that are in force together, at most as many as are told."""
+        known = sorted((interval[1], interval[2], index) for index in group if (interval := self._intervals[index]))
+        active: dict[bool, list[tuple[float, int]]] = {True: [], False: []}  # by whether they take it: heaps of ends
+        told = 0
+        for begin, end, index in known:
+            takes = key in self._claims[index][0]
+            for heap in active.values():
+                while heap and heap[0][0] <= begin:
+                    heapq.heappop(heap)
+            for _, other in [*active[True], *(active[False] if takes else ())]:
+                yield min(index, other), max(index, other)
+                told += 1
+                if told > _MOST_TOLD:
+                    return
+            heapq.heappush(active[takes], (end, index))
+
+    def _across(self, groups: Sequence[Sequence[int]], key: str, most: int) -> list[Pair]:
+        """Pairs of two clocks of which neither is surely over before the other strikes."""
+        found: list[Pair] = []
+        for place, group in enumerate(groups):
+            for one in group:
+                for other in (index for rest in groups[place + 1 :] for index in rest):
+                    if key not in self._claims[one][0] and key not in self._claims[other][0]:
+                        continue
+                    self._pairs += 1
+                    if self._pairs > _MOST_PAIRS or len(found) > most:
+                        return found
+                    couple = self._faults[one], self._faults[other]
+                    if not any(_over_before(*pair, self._times, self._triggers) for pair in (couple, couple[::-1])):
+                        found.append((min(one, other), max(one, other)))
+        return found
+
+
+class _Clocks:
+    """Places of moments on clocks: the run's (empty name), a traffic's share, or a moment that only the run shows."""
+
+    def __init__(self, triggers: Mapping[str, Trigger | None], times: Mapping[str, float]) -> None:
+        self._triggers = triggers
+        self._known: dict[str, tuple[str, float]] = {name: ("", time) for name, time in times.items()}
+
+    def interval(self, fault: FaultBase) -> Interval | None:
+        """Clock, begin and end of a fault; None where they are on two clocks. What does not end ends at infinity."""
+        ends = fault.ends_at
+        if fault.at.fraction is not None and (ends is None or ends.fraction is not None):
+            if ends is not None and ends.traffic != fault.at.traffic:
+                return None
+            if ends is not None or fault.lasts is None:
+                return f"{fault.at.traffic} %", fault.at.fraction, math.inf if ends is None else ends.fraction or 0.0
+        clock, begin = self._of(fault.name)
+        if ends is not None:
+            other, end = self._of(f"{fault.name}.end")
+            return (clock, begin, end) if other == clock else None
+        return clock, begin, math.inf if fault.lasts is None else begin + fault.lasts
+
+    def _of(self, name: str) -> tuple[str, float]:
+        """Clock and time of a moment; every trigger is followed once."""
+        chain: list[tuple[str, float]] = []
+        met: set[str] = set()
+        while name not in self._known:
+            trigger = self._triggers.get(name)
+            if trigger is None or not trigger.moment or name in met:
+                self._known[name] = (name, 0.0)
+                break
+            met.add(name)
+            chain.append((name, trigger.seconds))
+            name = trigger.moment
+        clock, at = self._known[name]
+        for later, seconds in reversed(chain):
+            at += seconds
+            self._known[later] = (clock, at)
+        return clock, at
 
 
 def _triggers(scenario: "Scenario") -> dict[str, Trigger | None]:
@@ -64,7 +198,7 @@ def _after(
     """
     found: dict[str, float] = {}
     seconds = 0.0
-    while trigger is not None and trigger.moment and trigger.moment not in found:
+    while trigger is not None and trigger.moment and trigger.moment not in found and len(found) < _LONGEST_CHAIN:
         seconds += trigger.seconds
         found[trigger.moment] = seconds
         trigger = triggers.get(trigger.moment) or (triggers.get(trigger.name) if at_least else None)

@@ -5,6 +5,7 @@ those it lists. What is valid here can be started; whether it holds is for `lab.
 """
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.expectations import Expectation
@@ -26,12 +26,17 @@ from mrclab.lab.scenario.traffics import Traffic
 from mrclab.lab.scenario.transport import ScenarioTransport
 from mrclab.lab.scenario.units import Duration
 from mrclab.lab.scenario.variants import Variant
+from mrclab.topo import sentences
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
 from mrclab.topo.transport import fabric_defaults
 
 _LEAST = ("integrity", "qp_errors", "health")  # kinds of expectation of a scenario that names none
 _LONGEST = 604_800.0  # seconds of a run: a week
+_MOST_VARIANTS = 1000
+_MOST_ENTRIES = 200_000  # of a scenario, counted once for each of its variants
+_MOST_TOLD = 100  # mistakes of one file
+_MOST_LOOKED_AT = 10 * _MOST_TOLD  # of them: those that say again what another says are left out
 
 
 class Setting(Strict):
@@ -62,7 +67,7 @@ class Scenario(Setting):
     expect: list[Expectation] = Field(
         default=[], validate_default=True, description="left out: the bytes arrive whole, no QP fails, no process dies"
     )
-    variants: list[Variant] = Field(default=[])
+    variants: Annotated[list[Variant], Field(max_length=_MOST_VARIANTS)] = Field(default=[])
     timeout: Duration = Field(default=300.0, gt=0, le=_LONGEST, description="seconds the traffic may take")
     linger: Duration = Field(
         default=0.0, ge=0, le=_LONGEST, description="seconds to wait after it for all EVs to be GOOD again"
@@ -79,8 +84,8 @@ class Scenario(Setting):
     def _names_differ(cls, entries: list[Any], info: ValidationInfo) -> list[Any]:
         names = [entry.name for entry in entries if entry.name is not None]
         others = ((info.context or {}).get("traffic") or []) if info.field_name == "faults" else []
-        for name in names:
-            if names.count(name) > 1 or name in others:
+        for name, count in Counter(names).items():
+            if count > 1 or name in others:
                 raise ValueError(f"two entries are named {name!r}; every name stands for one")
         return entries
 
@@ -149,7 +154,7 @@ class Loaded:
             if candidate.variant == variant:
                 return candidate
         known = [candidate.variant for candidate in self.variants]
-        hint = yamlfile.nearest(variant, known) if known else "this scenario has no variants"
+        hint = sentences.nearest(variant, known) if known else "this scenario has no variants"
         raise ScenarioError([f"{self.source}: no variant is named {variant!r}; {hint}"])
 
 
@@ -158,9 +163,14 @@ def load(path: Path) -> Loaded:
     return check(yamlfile.read(path))
 
 
-def loads(text: str, name: str = "scenario", files: Mapping[str, str] | None = None) -> Loaded:
-    """The same from text; `files` are the texts of those that it names, others are sought beside `name`."""
-    return check(yamlfile.Document(text, name), files)
+def loads(
+    text: str, name: str = "scenario", files: Mapping[str, str] | None = None, within: Path | None = None
+) -> Loaded:
+    """The same from text; `files` are the texts of those that it names, others are sought beside `name`.
+
+    `within`: no file is read but those below this folder, which no link leaves; names are relative to it.
+    """
+    return check(yamlfile.Document(text, name), files, within)
 
 
 def from_data(data: Mapping[str, Any], name: str) -> Loaded:
@@ -182,11 +192,11 @@ def parse_values(word: str) -> tuple[str, list[Any]]:
     """`fabric.t1s=2,4,8` → dotted path and values, as YAML has them; ScenarioError where it is nothing of the kind."""
     path, sign, text = word.partition("=")
     try:
-        values = YAML(typ="safe", pure=True).load(f"[{text}]") if path.strip() and sign else []
-    except YAMLError:
-        values = []
-    if not values:
-        raise ScenarioError([f"--set {word}: write a field and its value, for example --set fabric.t1s=4"])
+        values = yamlfile.parse_value(f"[{text}]") if path.strip() and sign else []
+    except ValueError as error:
+        raise ScenarioError([f"--set {path[:60]}: {error}"]) from None
+    if not isinstance(values, list) or not values:
+        raise ScenarioError([f"--set {word[:200]}: write a field and its value, for example --set fabric.t1s=4"])
     return path.strip(), values
 
 
@@ -250,22 +260,30 @@ def _with(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     return replace(loaded, scenario=scenario, text=_text(data), variants=others)
 
 
-def check(document: yamlfile.Document, files: Mapping[str, str] | None = None) -> Loaded:
+def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, within: Path | None = None) -> Loaded:
     """Validate a document against the models and the fabric it describes; `files` as in `loads`."""
-    scenario, fabric, errors = _validate(document.data, document.name, files)
+    scenario, fabric, errors = _validate(document.data, document.name, files, within)
     mistakes = [(location, document.at(location, message)) for location, message in errors]
     others: list[Loaded] = []
-    for index in range(len(_entries(document.data, "variants"))):
-        found, trouble = _variant(document, index, {message for _, message in errors}, files)
+    count = len(_entries(document.data, "variants"))
+    entries = sum(len(_entries(document.data, section)) for section in ("traffic", "faults", "expect"))
+    if count * entries > _MOST_ENTRIES:
+        text = f"{count} variants of {entries} entries are too many to check; split the file"
+        mistakes.append((("variants",), document.at(("variants",), text)))
+        count = 0
+    for index in range(min(count, _MOST_VARIANTS) if len(mistakes) < _MOST_TOLD else 0):
+        found, trouble = _variant(document, index, {message for _, message in errors}, files, within)
         mistakes += trouble
         others += [found] if found else []
     if mistakes or scenario is None or fabric is None:
-        raise ScenarioError([text for _, text in sorted(mistakes, key=lambda mistake: document.line(mistake[0]))])
+        told = [text for _, text in sorted(mistakes, key=lambda mistake: document.line(mistake[0]))]
+        more = [f"{document.name}: {len(told) - _MOST_TOLD} more mistakes; mend these first"]
+        raise ScenarioError(told if len(told) <= _MOST_TOLD else told[:_MOST_TOLD] + more)
     return Loaded(scenario, fabric, document.text, document.name, variants=tuple(others))
 
 
 def _validate(
-    data: Mapping[str, Any], source: str, files: Mapping[str, str] | None = None
+    data: Mapping[str, Any], source: str, files: Mapping[str, str] | None = None, within: Path | None = None
 ) -> tuple[Scenario | None, Fabric | None, Mistakes]:
     """The models of one scenario, and everything that is wrong with it."""
     whole = {**data, "fabric": _fabric_data(data)}
@@ -274,6 +292,7 @@ def _validate(
         "fabric": fabric,
         "folder": Path(source).parent,
         "files": files,
+        "within": within,
         "traffic": _names(data, "traffic"),
         "faults": _names(data, "faults"),
         "goodput": _names(data, "expect"),
@@ -282,13 +301,13 @@ def _validate(
         scenario = Scenario.model_validate(whole, context=context)
         return scenario, fabric, mistakes + (consistency.mistakes(scenario, fabric) if fabric else [])
     except ValidationError as error:
-        items = yamlfile.without_echoes(error.errors(include_url=False), Scenario)
+        items = yamlfile.without_echoes(error.errors(include_url=False)[:_MOST_LOOKED_AT], Scenario)
         found = [(tuple(item["loc"]), text) for item in items for text in yamlfile.messages(item, Scenario)]
         return None, fabric, [*found, *mistakes]
 
 
 def _variant(
-    document: yamlfile.Document, index: int, said: set[str], files: Mapping[str, str] | None
+    document: yamlfile.Document, index: int, said: set[str], files: Mapping[str, str] | None, within: Path | None
 ) -> tuple[Loaded | None, Mistakes]:
     """One variant as a scenario of its own; mistakes that the file has without it are not said again."""
     try:
@@ -300,7 +319,7 @@ def _variant(
     except variants.UnknownPlace as error:
         wrong = ("variants", index, error.field, error.path)
         return None, [(wrong, document.at(wrong, str(error)))]
-    scenario, fabric, errors = _validate(data, document.name, files)
+    scenario, fabric, errors = _validate(data, document.name, files, within)
     mistakes: Mistakes = []
     for location, message in errors:
         if message not in said:
@@ -344,11 +363,12 @@ def _entries(data: Mapping[str, Any], section: str) -> list[Any]:
     return entries if isinstance(entries, list) else []
 
 
-def _names(data: Mapping[str, Any], section: str) -> list[str] | None:
-    """Names of a section's entries; None where that is no list, which is said elsewhere."""
+def _names(data: Mapping[str, Any], section: str) -> dict[str, None] | None:
+    """Names of a section's entries in their order; None where that is no list, which is said elsewhere."""
     if not isinstance(data.get(section, []), list) or (section == "traffic" and section not in data):
         return None
-    return [str(entry["name"]) for entry in _entries(data, section) if isinstance(entry, dict) and "name" in entry]
+    named = (entry["name"] for entry in _entries(data, section) if isinstance(entry, dict) and "name" in entry)
+    return dict.fromkeys(sentences.shown(name) if isinstance(name, int) else str(name) for name in named)
 
 
 def _text(data: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from mrclab.topo.sentences import brief
 from mrclab.topo.spec import Duration
 
 __all__ = [
@@ -43,7 +44,7 @@ def parse_size(value: object) -> object:
     """`"64 MiB"` → bytes. What is no text is passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
-    match = _SIZE.fullmatch(value)
+    match = _SIZE.fullmatch(brief(value))
     if match is None or match[2] not in _FACTOR:
         raise ValueError(f"{value!r} is no size; write for example 64MiB, 4 KiB or 1000")
     number = float(match[1]) * _FACTOR[match[2]]
@@ -56,7 +57,7 @@ def parse_percent(value: object) -> object:
         raise ValueError(f"{value:g} would be {value * 100:g}%; write {value:g}% if that is meant")
     if not isinstance(value, str):
         return value
-    match = _PERCENT.fullmatch(value)
+    match = _PERCENT.fullmatch(brief(value))
     if match is None:
         raise ValueError(f"{value!r} is no percentage; write for example 90%")
     return float(match[1]) / 100
@@ -66,7 +67,7 @@ def parse_line_share(value: object) -> object:
     """`"80% of line"` → 0.8. What is no text is passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
-    match = _LINE_SHARE.fullmatch(value)
+    match = _LINE_SHARE.fullmatch(brief(value))
     if match is None:
         raise ValueError(f"{value!r} is no rate; write for example 80% of line")
     return float(match[1]) / 100

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from mrclab.lab.scenario.base import Strict
-from mrclab.lab.scenario.yamlfile import nearest
+from mrclab.topo.sentences import nearest
 from mrclab.topo.transport import TransportSpec
 
 _KIND_LEFT_OUT = TransportSpec.model_fields["kind"].default  # only the transport's may be

@@ -1,6 +1,5 @@
 """YAML with line numbers: reads a file, and turns pydantic's errors into sentences that name line, field and remedy."""
 
-import difflib
 import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,10 +12,15 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from mrclab.lab.errors import ScenarioError
+from mrclab.topo import fabricfile, files, sentences
+from mrclab.topo.sentences import nearest
 
 Location = Sequence[int | str]
 
 _MAX_TEXT = 1_000_000  # characters of a file
+_MAX_BYTES = 4 * _MAX_TEXT  # of them, in UTF-8
+_MAX_VALUE = 10_000  # characters, and values, of what is written on a command line
+_MAX_BITS = 1024  # of a whole number: more than any field takes
 _MAX_PLACES = 100_000  # values in it, those that aliases repeat counted each time
 _MAX_DEPTH = 40  # mappings and lists in one another
 _MAX_SHOWN = 60  # characters of a value that a message repeats
@@ -73,7 +77,7 @@ class Document:
             raise ScenarioError([f"{self.name}: this is no valid YAML: {str(error).splitlines()[0]}"]) from None
         except RecursionError:
             raise ScenarioError([f"{self.name}: lists and mappings are nested too deeply; flatten them"]) from None
-        except (ValueError, TypeError, ArithmeticError) as error:  # a number or date that is none
+        except fabricfile.UNREADABLE as error:  # a number or date that is none
             what = _short(str(error))
             raise ScenarioError([f"{self.name}: a value cannot be read; put it in quotes: {what}"]) from None
         if not isinstance(root, CommentedMap):
@@ -92,7 +96,8 @@ class Document:
             for key in node:
                 if not isinstance(key, str):
                     at = _line_of(node, key, line)
-                    raise ScenarioError([f"{self.name}:{at + 1}: {key}: a field is named by text; put it in quotes"])
+                    said = sentences.shown(key)
+                    raise ScenarioError([f"{self.name}:{at + 1}: {said}: a field is named by text; put it in quotes"])
             return {
                 str(key): self._plain(value, left, depth + 1, _line_of(node, key, line)) for key, value in node.items()
             }
@@ -100,6 +105,10 @@ class Document:
             return [self._plain(value, left, depth + 1, line) for value in node]
         if isinstance(node, bool) or node is None:
             return node
+        if isinstance(node, int) and node.bit_length() > _MAX_BITS:
+            raise ScenarioError(
+                [f"{self.name}:{line + 1}: {sentences.shown(int(node))} is too large; write a smaller one"]
+            )
         for kind in (int, float, str):
             if isinstance(node, kind):
                 return kind(node)
@@ -144,10 +153,10 @@ class Document:
         return text or "scenario"
 
 
-def read(path: Path) -> Document:
-    """Read a YAML file; ScenarioError when it is missing, unreadable or no YAML."""
+def read(path: Path, *, follow: bool = True) -> Document:
+    """Read a YAML file; ScenarioError when it is missing, no regular file, too large, or no YAML."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.read_text(path, _MAX_BYTES, follow=follow)
     except FileNotFoundError:
         raise ScenarioError([f"there is no file {path}"]) from None
     except UnicodeDecodeError as error:
@@ -155,6 +164,29 @@ def read(path: Path) -> Document:
     except OSError as error:
         raise ScenarioError([f"{path} cannot be read: {error.strerror or error}"]) from None
     return Document(text, str(path))
+
+
+def parse_value(text: str) -> Any:
+    """Return what a person wrote as YAML on a command line or at the prompt; ValueError in one sentence."""
+    if len(text) > _MAX_VALUE:
+        raise ValueError(f"this has {len(text)} characters; write at most {_MAX_VALUE}")
+    try:
+        made = YAML(typ="safe", pure=True).load(text)
+    except fabricfile.UNREADABLE as error:
+        raise ValueError(f"this is no value that YAML knows: {_short(' '.join(str(error).split()))}") from None
+    _check_size(made, [_MAX_VALUE], 0)
+    return made
+
+
+def _check_size(value: Any, left: list[int], depth: int) -> None:
+    """Raise ValueError where aliases repeat too much, or a number is too large to be written out."""
+    left[0] -= 1
+    if left[0] < 0 or depth > _MAX_DEPTH:
+        raise ValueError("this is nested too deeply or repeated by aliases; write what is meant in full")
+    if isinstance(value, int):
+        sentences.brief(value)
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_size(inner, left, depth + 1)
 
 
 def _line_of(node: CommentedMap, key: Any, otherwise: int) -> int:
@@ -196,15 +228,16 @@ def message(item: Any, model: type[BaseModel]) -> str:
         return "this field is missing"
     if kind == "literal_error":
         known = [word.strip(" '") for word in item["ctx"]["expected"].replace(" or ", ",").split(",")]
-        return f"{given!r} is unknown; " + nearest(str(given), known)
+        return f"{sentences.shown(given)} is unknown; " + nearest(_short(str(given)), known)
     if kind == "union_tag_invalid":
         known = [word.strip(" '") for word in item["ctx"]["expected_tags"].split(",")]
-        return f"kind {item['ctx']['tag']!r} is unknown; " + nearest(str(item["ctx"]["tag"]), known)
+        tag = str(item["ctx"]["tag"])
+        return f"kind {sentences.shown(tag)} is unknown; " + nearest(_short(tag), known)
     if kind == "union_tag_not_found":
         return "the field kind is missing; it says what this entry is"
     said = _EXPECTED.get(kind)
     text = said.format(**item.get("ctx", {})) if said else str(item["msg"]).removeprefix("Value error, ")
-    shown = f" (got {_short(repr(given))})" if kind != "value_error" and isinstance(given, (str, int, float)) else ""
+    shown = f" (got {sentences.shown(given)})" if kind != "value_error" and isinstance(given, (str, int, float)) else ""
     return f"{text[:1].lower()}{text[1:]}{shown}"
 
 
@@ -213,17 +246,9 @@ def without_echoes(items: Sequence[Any], model: type[BaseModel]) -> list[Any]:
     meant = set()
     for item in items:
         if item["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(str(item["loc"][-1]), _fields(model, item["loc"][:-1]), n=1, cutoff=0.6)
-            meant |= {(*item["loc"][:-1], name) for name in near}
+            name = sentences.near(str(item["loc"][-1]), sorted(_fields(model, item["loc"][:-1])))
+            meant |= {(*item["loc"][:-1], name)} if name else set()
     return [item for item in items if item["type"] != "missing" or tuple(item["loc"]) not in meant]
-
-
-def nearest(word: str, known: Sequence[str]) -> str:
-    """`did you mean 'x'?`, or the list of what is known where nothing is near."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if not known:
-        return "there is none"
-    return f"did you mean {near[0]!r}?" if near else "known here: " + ", ".join(known)
 
 
 def _fields(model: type[BaseModel], location: Location) -> set[str]:

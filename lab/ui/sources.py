@@ -13,13 +13,13 @@ from typing import Any, Protocol, TextIO
 from mrclab.lab import history
 from mrclab.lab.errors import LabError, no_result
 from mrclab.lab.history import Record
-from mrclab.lab.run.wire.attach import load_fabric
 from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.reel import Film, Frame, Reel, beat, frames
+from mrclab.topo import fabricfile
 from mrclab.topo.model import Fabric
-from mrclab.topo.spec import FabricSpec
+from mrclab.topo.spec import FabricSpec, SpecError
 
 _LOOK = 0.1  # seconds between two looks at growing files
 _LAG = 0.05  # seconds that a process may take to write down what happened
@@ -50,10 +50,12 @@ class Replay:
 
     def __init__(self, directory: Path) -> None:
         try:
-            fabric = load_fabric(directory / "fabric.yaml")
+            fabric = fabricfile.load(directory / "fabric.yaml", follow=False)
             records = history.load(directory / "history.jsonl").records
             self._outcome = json.loads((directory / "result.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except SpecError:
+            raise LabError(no_result(directory, ValueError("fabric.yaml is not what a lab writes"))) from None
+        except (OSError, ValueError, RecursionError) as error:
             raise LabError(no_result(directory, error)) from None
         self.title = directory.name
         page = PageModel(fabric)
@@ -114,7 +116,7 @@ class Live:
         self.title = title
         self._place = place
         self._alive = alive
-        fabric = load_fabric(place / "fabric.yaml")
+        fabric = fabricfile.load(place / "fabric.yaml")
         self._model = PageModel(fabric)
         self._reel = Reel(self._model, beat(fabric))
         self._judge = Judge(fabric)

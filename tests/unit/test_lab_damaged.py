@@ -12,9 +12,9 @@ from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
 from mrclab.lab.run import runner
-from mrclab.lab.run.wire.attach import load_fabric, store_fabric
 from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.sources import Replay
+from mrclab.topo import fabricfile
 from mrclab.topo.spec import FabricSpec
 
 SCENARIO = """
@@ -109,7 +109,7 @@ def test_a_fabric_that_others_wait_for_is_there_whole_or_not_at_all(tmp_path):
             return super().model_dump(**options)
 
     spec = Watching(planes=2)
-    store_fabric(spec, path)
+    fabricfile.store(spec, path)
     assert seen == [False]
-    assert load_fabric(path).spec.planes == 2
+    assert fabricfile.load(path).spec.planes == 2
     assert list(tmp_path.iterdir()) == [path]

@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.history import Record
-from mrclab.lab.run.wire.attach import store_fabric
 from mrclab.lab.ui import model, reel
 from mrclab.lab.ui.editor import EXAMPLE, Editor, checked
 from mrclab.lab.ui.judging import Judge
@@ -21,6 +20,7 @@ from mrclab.lab.ui.reel import Film, merge, patch
 from mrclab.lab.ui.server import LivePage
 from mrclab.lab.ui.shelf import Shelf
 from mrclab.lab.ui.sources import Blank, Live, Replay
+from mrclab.topo import fabricfile
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -103,7 +103,7 @@ def write_history(directory: Path, told: list[Record]) -> None:
 
 def finished(directory: Path, told: list[Record] | None = None) -> Path:
     write_history(directory / "history", told or records())
-    store_fabric(FABRIC.spec, directory / "fabric.yaml")
+    fabricfile.store(FABRIC.spec, directory / "fabric.yaml")
     everything = "".join(path.read_text() for path in sorted((directory / "history").glob("*.jsonl")))
     (directory / "history.jsonl").write_text(everything)
     verdict = {"ok": True, "wanted": "all", "saw": "all", "when": ""}
@@ -121,7 +121,7 @@ def until(happened, what: str, seconds: float = 240):
 def live_over(place: Path, told: list[Record]) -> Live:
     """A lab whose history was read in two pieces, and which has gone."""
     place.mkdir()
-    store_fabric(FABRIC.spec, place / "fabric.yaml")
+    fabricfile.store(FABRIC.spec, place / "fabric.yaml")
     alive = True
     half = len(told) // 2
     write_history(place / "history", told[:half])

@@ -19,6 +19,14 @@ _PROC = Path("/proc")
 _STARTTIME_FIELD = 19  # of /proc/<pid>/stat, counted after the command name; in clock ticks since boot
 
 
+def boot_id() -> str:
+    """Return the kernel's name for this boot of the machine (proc_sys_kernel(5)); empty where it has none."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
 def start_time(pid: int) -> int | None:
     """When the process began, in clock ticks since boot; None where there is none (a zombie counts as none)."""
     try:

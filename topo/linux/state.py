@@ -5,7 +5,8 @@ the kernel when that dies, says which. `state.json` names token, processes, name
 removes what it names and what carries its token, nothing else; of directories only those inside the base directory,
 whatever the file says. Of a record that is lost or damaged it removes what is known without it: processes by the base
 directory in their environment, the namespace by its name, directories by the mark in them. All of it is root's,
-whatever the umask.
+whatever the umask. A base directory that another user could change is refused before anything in it is believed, and no
+link in it is followed.
 """
 
 import contextlib
@@ -22,6 +23,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
+from mrclab.topo import files, sentences, trust
 from mrclab.topo.errors import DamagedRecord, EmulationError, LabRunning
 from mrclab.topo.linux import kernel, processes
 from mrclab.topo.linux.paths import BASE
@@ -41,6 +43,7 @@ class StateRecord:
     processes: dict[str, list[int]] = field(default_factory=dict)  # pid → [start time]; JSON wants text keys
     namespaces: dict[str, int] = field(default_factory=dict)  # name → inode; 0 until it is known
     directories: list[str] = field(default_factory=list)
+    boot: str = ""  # which boot of the machine: pids and start times of another mean nothing
 
 
 class _RecordData(TypedDict):
@@ -51,6 +54,7 @@ class _RecordData(TypedDict):
     processes: NotRequired[dict[Annotated[str, Field(pattern=r"^[0-9]+$")], Annotated[list[int], Field(min_length=1)]]]
     namespaces: NotRequired[dict[Annotated[str, Field(pattern=r"^[^/]+$")], int]]
     directories: NotRequired[list[str]]
+    boot: NotRequired[str]
 
 
 _RECORD = TypeAdapter(_RecordData)
@@ -69,7 +73,7 @@ class RunState:
         try:
             for line in _remove_recorded(base):
                 progress(f"left by an earlier run: {line}")
-            state = cls(base, lock, StateRecord(secrets.token_hex(8), os.getpid()))
+            state = cls(base, lock, StateRecord(secrets.token_hex(8), os.getpid(), boot=processes.boot_id()))
             state._save()
         except BaseException:
             os.close(lock)  # its files stay: they may name what could not be removed
@@ -159,13 +163,8 @@ class RunState:
 
     def _save(self) -> None:
         path = self.base / _STATE_FILE
-        draft = path.with_suffix(".tmp")
         try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
-            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
-                os.fchmod(descriptor, _FILE_MODE)
-                file.write(json.dumps(self._record.__dict__))
-            draft.replace(path)
+            files.replace_file(path, json.dumps(self._record.__dict__), _FILE_MODE)
         except OSError as error:
             what = f"the lab's record {path} cannot be written: {error.strerror}"
             raise EmulationError(f"{what}; make room there, or give another --run-dir") from None
@@ -208,14 +207,23 @@ def clean(base: Path = BASE) -> list[str]:
 
 def namespaces(base: Path = BASE) -> list[str]:
     """Names of the network namespaces that the run made; none where there is no run."""
-    path = base / _STATE_FILE
-    return list(_read(path).namespaces) if path.exists() else []
+    record = _record(base)
+    return list(record.namespaces) if record else []
 
 
 def recorded(base: Path = BASE) -> list[int]:
     """Pids of the processes that the run has started, itself left out; none where there is no run."""
-    path = base / _STATE_FILE
-    return [int(pid) for pid in _read(path).processes] if path.exists() else []
+    record = _record(base)
+    return [int(pid) for pid in record.processes] if record else []
+
+
+def _record(base: Path) -> StateRecord | None:
+    """The record in a base directory that nobody else can change; None where there is none."""
+    trust.check_directory(base)
+    try:
+        return _read(base / _STATE_FILE)
+    except FileNotFoundError:
+        return None
 
 
 def running(base: Path = BASE) -> int | None:
@@ -236,7 +244,7 @@ def _take_lock(base: Path) -> int:
     _make_base(base)
     path = base / _LOCK_FILE
     while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _FILE_MODE)
         try:
             import fcntl  # noqa: PLC0415 - where a lab cannot run, whether one does can still be asked
 
@@ -258,6 +266,7 @@ def _take_lock(base: Path) -> int:
 
 
 def _make_base(base: Path) -> None:
+    trust.check_directory(base)
     try:
         base.mkdir(mode=_BASE_MODE, parents=True, exist_ok=True)
     except OSError as error:
@@ -277,7 +286,7 @@ def _same_file(descriptor: int, path: Path) -> bool:
 def _finish(base: Path, lock: int) -> None:
     """Remove the files of this module, the base directory where it is empty then, and drop the lock."""
     kept = {_LOCK_FILE} if base.resolve() in _held else set()  # of a place that is held the lock stays
-    for name in {_STATE_FILE, _STATE_FILE.replace(".json", ".tmp"), _LOCK_FILE} - kept:
+    for name in {_STATE_FILE, _LOCK_FILE} - kept:
         (base / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         base.rmdir()
@@ -318,10 +327,11 @@ def _remove_unrecorded(base: Path, *, was_there: bool = False) -> list[str]:
 def _read(path: Path) -> StateRecord:
     """The record; DamagedRecord where it is none, FileNotFoundError where there is none."""
     try:
-        return StateRecord(**_RECORD.validate_json(path.read_bytes()))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first["loc"] else str(first["msg"])
+        return StateRecord(**_RECORD.validate_json(files.read_bytes(path, follow=False)))
+    except FileNotFoundError:
+        raise
+    except (ValidationError, OSError) as error:
+        what = sentences.first(error) if isinstance(error, ValidationError) else error.strerror
         raise DamagedRecord(
             f"the state file {path} is damaged ({what}); `mrclab clean` removes what is known without it"
         ) from None
@@ -333,9 +343,15 @@ def _is_inside(path: Path, base: Path) -> bool:
 
 
 def _remove(record: StateRecord, base: Path) -> list[str]:
-    recorded = ((int(pid), began[0]) for pid, began in record.processes.items())
+    of_this_boot = record.boot in {"", processes.boot_id()}
+    recorded = ((int(pid), began[0]) for pid, began in record.processes.items() if of_this_boot)
     removed = [f"process {pid}" for pid in sorted(processes.end_all(record.token, recorded))]
-    removed += [f"namespace {name}" for name, inode in record.namespaces.items() if _remove_namespace(name, inode)]
+    own = namespace(base, "")
+    removed += [
+        f"namespace {name}"
+        for name, inode in record.namespaces.items()
+        if of_this_boot and name.startswith(own) and _remove_namespace(name, inode)
+    ]
     for directory in record.directories:
         if Path(directory).exists() and _is_inside(Path(directory), base):
             _remove_directory(Path(directory))

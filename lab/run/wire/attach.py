@@ -5,18 +5,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from mrclab.lab.errors import Refused, RunError, Stopped, as_run_error
 from mrclab.lab.run.wire.vigil import spoken
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError, RpcStopped, RpcTimeout
 from mrclab.rpc.peers import is_stopped, server_pid, stopped_text
+from mrclab.topo import fabricfile
 from mrclab.topo.linux.paths import BASE
 from mrclab.topo.linux.patience import Pace, Patience
 from mrclab.topo.model import Fabric
-from mrclab.topo.spec import FabricSpec
+from mrclab.topo.spec import SpecError
 
 RUN_DIR = BASE / "lab"
 ANSWER_TIMEOUT = 10.0  # seconds in which a process answers what it can answer at once
@@ -104,22 +102,6 @@ class Lab:
             self.forget(node)
 
 
-def store_fabric(spec: FabricSpec, path: Path) -> None:
-    """Write the resolved fabric description: it is there whole, or not at all, since others wait for it."""
-    draft = path.with_name(path.name + ".new")
-    with draft.open("w", encoding="utf-8") as file:
-        YAML(typ="safe", pure=True).dump(spec.model_dump(mode="json"), file)
-    draft.replace(path)
-
-
-def load_fabric(path: Path) -> Fabric:
-    """Read a resolved fabric description; ValueError where it is none."""
-    try:
-        return Fabric(FabricSpec.model_validate(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))))
-    except (YAMLError, ValueError):
-        raise ValueError(f"{path.name} is not what a lab writes") from None
-
-
 def attach(run_dir: Path = RUN_DIR) -> Lab | None:
     """The lab that runs now, or None. Refused when one is there but not ready."""
     from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
@@ -129,9 +111,11 @@ def attach(run_dir: Path = RUN_DIR) -> Lab | None:
         return None
     fabric_file = run_dir / "fabric.yaml"
     try:
-        return Lab(run_dir, load_fabric(fabric_file))
+        return Lab(run_dir, fabricfile.load(fabric_file))
     except OSError:
         pass  # it is not there yet, or no longer
-    except ValueError as error:
-        raise Refused(f"{error}: {fabric_file}; end the lab (process {pid}) and bring it up again") from None
+    except SpecError:
+        raise Refused(
+            f"{fabric_file} is not what a lab writes; end the lab (process {pid}) and bring it up again"
+        ) from None
     raise Refused(f"a lab is coming up or going down (process {pid}); try again in a moment")

@@ -20,7 +20,7 @@ from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error
 from mrclab.lab.faults.base import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
-from mrclab.lab.run.wire.attach import RUN_DIR, Lab, store_fabric
+from mrclab.lab.run.wire.attach import RUN_DIR, Lab
 from mrclab.lab.run.wire.listener import Listener
 from mrclab.lab.run.wire.vigil import Stops, Vigil, deleted_files
 from mrclab.lab.run.wire.watch import Watch
@@ -30,6 +30,7 @@ from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S
+from mrclab.topo import fabricfile
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.patience import Patience
@@ -101,7 +102,7 @@ class LabSession(Lab):
         self._vigil.start(self._abort)
         for folder in ("history", "node", "files"):
             (self.run_dir / folder).mkdir()
-        store_fabric(self.fabric.spec, self.run_dir / "fabric.yaml")
+        fabricfile.store(self.fabric.spec, self.run_dir / "fabric.yaml")
         store_transport(self.transport, self.run_dir / TRANSPORT_FILE)
         self.log = history.HistoryWriter(self.run_dir / "history" / "lab.jsonl")
         self._start_controller(progress)
@@ -225,7 +226,7 @@ class LabSession(Lab):
 
     def snapshot(self, directory: Path) -> None:
         """Copy what is in the run directory now: a line that somebody is writing is left out."""
-        store_fabric(self.fabric.spec, directory / "fabric.yaml")
+        fabricfile.store(self.fabric.spec, directory / "fabric.yaml")
         for path, content in self._rescued.items():
             place = self.run_dir / path
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,260 @@
+"""Boundary: directories, files and sockets that another local user may have made."""
+
+import json
+import os
+import socket
+import stat
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from mrclab.lab.command import held
+from mrclab.lab.errors import LabError
+from mrclab.lab.prompt import service
+from mrclab.lab.run.place import Mirror
+from mrclab.rpc import peers
+from mrclab.rpc.client import Client
+from mrclab.rpc.errors import RpcError
+from mrclab.rpc.server import Server
+from mrclab.topo import files, trust
+from mrclab.topo.errors import UntrustedPlace
+from mrclab.topo.linux import processes, state
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+OTHER = 12345  # a user id that nobody has
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="files of another user can be made by root only")
+
+
+class Quiet:
+    fabric = Fabric(FabricSpec())
+
+    def history_since(self, _number):
+        return []
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "directory", "socket"])
+def test_what_is_no_regular_file_is_refused_at_once_and_named(tmp_path, kind):
+    path = tmp_path / "x"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        socket.socket(socket.AF_UNIX).bind(str(path))
+    with pytest.raises(OSError, match=kind.replace("fifo", "FIFO")) as caught:
+        files.read_bytes(path)
+    assert caught.value.filename == str(path)
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"x" * (1 << 20))
+    assert len(files.read_bytes(path, 1 << 20)) == 1 << 20
+    with pytest.raises(OSError, match="it has more than"):
+        files.read_bytes(path, (1 << 20) - 1)
+
+
+def test_a_link_is_followed_only_where_that_is_wanted(tmp_path):
+    (tmp_path / "there").write_text("secret")
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    assert files.read_text(tmp_path / "link") == "secret"
+    with pytest.raises(OSError, match="symbolic link"):
+        files.read_text(tmp_path / "link", follow=False)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../out", "in/../../out", "link", "folder/x", ""])
+def test_below_a_folder_nothing_else_is_read(tmp_path, name):
+    root = tmp_path / "root"
+    (root / "in").mkdir(parents=True)
+    (tmp_path / "out").write_text("secret")
+    (root / "in" / "x").write_text("x")
+    (root / "link").symlink_to(tmp_path / "out")
+    (root / "folder").symlink_to(root / "in")
+    assert files.read_beneath(root, "in/x") == b"x"
+    with pytest.raises(OSError):  # noqa: PT011 - which of them depends on what is in the way
+        files.read_beneath(root, name)
+
+
+def test_a_file_is_replaced_whole_and_a_link_in_its_place_is_not_followed(tmp_path):
+    victim, link = tmp_path / "victim", tmp_path / "link"
+    victim.write_text("kept")
+    link.symlink_to(victim)
+    files.replace_file(link, "new")
+    assert (victim.read_text(), link.read_text(), link.is_symlink()) == ("kept", "new", False)
+
+    def torn():
+        with files.replacing(link) as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        torn()
+    assert link.read_text() == "new"
+    assert {path.name for path in tmp_path.iterdir()} == {"victim", "link"}
+
+
+# --- directories ------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_is_made_for_its_user_alone(tmp_path):
+    trust.make_private(tmp_path / "a" / "b")
+    assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o700
+
+
+def test_a_directory_that_everybody_may_write_to_is_refused_and_a_sticky_one_passed(tmp_path):
+    place = tmp_path / "open"
+    place.mkdir()
+    place.chmod(0o777)
+    for wanted in (place, place / "lab"):
+        with pytest.raises(UntrustedPlace, match=r"other users may write to .*mode 0777"):
+            trust.check_directory(wanted)
+    place.chmod(0o1777)
+    trust.check_directory(place / "lab")
+    with pytest.raises(UntrustedPlace, match="can be written by other users"):
+        trust.check_private(place)
+
+
+@as_root
+@pytest.mark.parametrize("what", ["directory", "parent", "link"])
+def test_a_place_that_another_user_has_a_hand_in_is_refused(tmp_path, what):
+    place = tmp_path / "lab"
+    if what == "link":
+        place.symlink_to(tmp_path)
+        os.lchown(place, OTHER, OTHER)
+    else:
+        place.mkdir()
+        os.chown(place, OTHER, OTHER)
+    wanted = place / "inner" if what == "parent" else place
+    with pytest.raises(UntrustedPlace, match=f"uid {OTHER}"):
+        trust.check_directory(wanted)
+    with pytest.raises(LabError, match="XDG_RUNTIME_DIR"):
+        Mirror(Quiet(), wanted)
+
+
+def test_a_link_in_place_of_the_virtual_labs_directory_is_refused_and_its_target_kept(tmp_path, monkeypatch):
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    for name in ("fabric.yaml", "over"):
+        (victim / name).write_text("kept")
+    (tmp_path / "mrclab").symlink_to(victim)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(LabError, match="symbolic link"):
+        Mirror(Quiet(), held.virtual_run_dir())
+    with pytest.raises(UntrustedPlace, match="symbolic link"):
+        held.held_run_dir(held.RUN_DIR)
+    assert {path.name: path.read_text() for path in victim.iterdir()} == {"fabric.yaml": "kept", "over": "kept"}
+
+
+def test_links_in_the_virtual_labs_directory_are_replaced_and_not_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    (tmp_path / "lab" / "history").mkdir(parents=True, mode=0o700)
+    for name in ("fabric.yaml", "history/lab.jsonl"):
+        (tmp_path / "lab" / name).symlink_to(victim)
+    Mirror(Quiet(), tmp_path / "lab").close()
+    assert victim.read_text() == "kept"
+
+
+# --- sockets ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_socket_that_another_user_serves_is_not_asked(tmp_path, monkeypatch):
+    server = Server(tmp_path / "lab.sock", {})
+    real = socket.socket.getsockopt
+
+    def others(self, level, option, size=0):
+        if option == socket.SO_PEERCRED:
+            return struct.pack("3i", 1, OTHER, OTHER)
+        return real(self, level, option, size)
+
+    monkeypatch.setattr(peers.socket.socket, "getsockopt", others)
+    try:
+        with pytest.raises(RpcError, match=f"another user .uid {OTHER}.; it is not asked"):
+            Client(tmp_path / "lab.sock")
+        with pytest.raises(LabError, match="another user"):
+            service.ask(tmp_path, "word", line="nodes")
+    finally:
+        server.close()
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def record(base, **fields):
+    base.mkdir(exist_ok=True)
+    whole = {"token": "t" * 16, "pid": 1, "processes": {}, "namespaces": {}, "directories": [], **fields}
+    (base / "state.json").write_text(json.dumps(whole))
+
+
+@pytest.fixture
+def stranger():
+    process = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+@as_root
+def test_a_record_in_another_users_directory_kills_nothing(tmp_path, stranger):
+    base = tmp_path / "mrclab"
+    record(base, processes={str(stranger.pid): [processes.start_time(stranger.pid)]}, namespaces={"mrclab-cables": 0})
+    os.chown(base, OTHER, OTHER)
+    for ask in (state.clean, state.namespaces, state.recorded, state.running, state.RunState.claim):
+        with pytest.raises(UntrustedPlace, match=f"uid {OTHER}"):
+            ask(base)
+    assert stranger.poll() is None
+
+
+def test_a_process_is_ended_only_where_its_start_time_and_the_boot_are_the_recorded_ones(tmp_path, stranger):
+    base, began = tmp_path / "mrclab", processes.start_time(stranger.pid)
+    for fields in (
+        {"processes": {str(stranger.pid): [began + 1]}},
+        {"processes": {str(stranger.pid): [began]}, "boot": "another"},
+    ):
+        record(base, **fields)
+        assert state.clean(base) == []
+        assert stranger.poll() is None
+
+
+def test_a_namespace_that_is_not_named_as_the_labs_own_stays(tmp_path, monkeypatch):
+    base, there = tmp_path / "mrclab", tmp_path / "netns"
+    there.mkdir()
+    own = state.namespace(base, "cables")
+    for name in (own, "mrclab-cables", "victim"):
+        (there / name).write_text("")
+    monkeypatch.setattr(state.kernel, "NETNS_DIR", there)
+    record(base, namespaces=dict.fromkeys((own, "mrclab-cables", "victim"), 0))
+    assert state.clean(base) == [f"namespace {own}"]
+    assert {path.name for path in there.iterdir()} == {"mrclab-cables", "victim"}
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_a_record_that_is_no_file_of_the_labs_is_damaged_and_not_read(tmp_path, kind, stranger):
+    base, elsewhere = tmp_path / "mrclab", tmp_path / "elsewhere"
+    record(elsewhere, processes={str(stranger.pid): [processes.start_time(stranger.pid)]})
+    base.mkdir()
+    if kind == "link":
+        (base / "state.json").symlink_to(elsewhere / "state.json")
+    else:
+        os.mkfifo(base / "state.json")
+    assert state.clean(base) == [f"record {base / 'state.json'}, which was damaged"]
+    assert stranger.poll() is None
+    assert (elsewhere / "state.json").exists()
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
+    victim, base = tmp_path / "victim", tmp_path / "mrclab"
+    victim.write_text("kept")
+    base.mkdir()
+    (base / "lock").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"):
+        state.RunState.claim(base)
+    assert victim.read_text() == "kept"

@@ -1,0 +1,32 @@
+"""The file `fabric.yaml`: the resolved description of a lab's fabric, written by the lab, read by whoever joins it."""
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from mrclab.topo import files, spec
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec, SpecError
+
+_MOST_BYTES = 1 << 20
+UNREADABLE = (YAMLError, ValueError, TypeError, ArithmeticError, AttributeError, KeyError, RecursionError)
+"""Exceptions that ruamel.yaml's constructors raise on text that is no YAML, or holds a number or date that is none."""
+
+
+def store(described: FabricSpec, path: Path) -> None:
+    """Write a description in one step: others wait for the file. OSError where it cannot be written."""
+    with files.replacing(path) as file:
+        YAML(typ="safe", pure=True).dump(described.model_dump(mode="json"), file)
+
+
+def load(path: Path, *, follow: bool = True) -> Fabric:
+    """Read a description; SpecError says in one sentence what is wrong with it, OSError why it cannot be read."""
+    try:
+        data: Any = YAML(typ="safe", pure=True).load(files.read_text(path, _MOST_BYTES, follow=follow))
+    except UNREADABLE as error:
+        raise SpecError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(data, dict):
+        raise SpecError(f"{path} holds no mapping; it should give planes, t0s, t1s, hosts_per_t0")
+    return Fabric(spec.load(data))

@@ -1,0 +1,60 @@
+"""Errors of pydantic as sentences, and the name that was probably meant."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+_SHOWN_VALUE = 60  # characters of a value that a message repeats
+_SHOWN_NAMES = 12
+_LONGEST_FIELD = 500  # characters of a time, a size, a rate, a window, a name
+_MANY_BITS = 4096  # of a number: Python refuses to write out one of some 14,000
+
+
+def first(error: ValidationError) -> str:
+    """Return `field: what is wrong` of the first mistake; without the field where the whole value is wrong."""
+    item: Any = error.errors(include_url=False)[0]
+    return f"{field(item)}: {item['msg']}" if item["loc"] else str(item["msg"])
+
+
+def field(item: Any) -> str:
+    """Return the place of one of pydantic's mistakes, with dots; empty where it is the whole value."""
+    return ".".join(str(part) for part in item["loc"])
+
+
+def brief(value: object) -> str:
+    """Return what a field holds as text to be matched; ValueError where it is longer than any such field is.
+
+    Patterns with several runs of spaces take quadratic time on a text that does not match.
+    """
+    if isinstance(value, int) and value.bit_length() > _MANY_BITS:
+        raise ValueError(f"{shown(value)} is too large; write a smaller one")
+    text = str(value)
+    if len(text) > _LONGEST_FIELD:
+        raise ValueError(f"{shown(text)} has {len(text)} characters; write at most {_LONGEST_FIELD}")
+    return text
+
+
+def shown(value: object) -> str:
+    """Return a value as a message repeats it: of a long text its beginning, of a huge number its size."""
+    if isinstance(value, int) and value.bit_length() > _MANY_BITS:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}…"
+
+
+def near(word: str, known: Sequence[str], cutoff: float = 0.6) -> str | None:
+    """Return the name that is most like a word; None where none is."""
+    found = difflib.get_close_matches(word, known, 1, cutoff)
+    return found[0] if found else None
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """Return `did you mean 'x'?`, or what is known where nothing is near: the first dozen of many."""
+    if not known:
+        return "there is none"
+    if (found := near(word, known)) is not None:
+        return f"did you mean {found!r}?"
+    more = len(known) - _SHOWN_NAMES
+    return "known here: " + ", ".join(known if more <= _SHOWN_NAMES else [*known[:_SHOWN_NAMES], f"{more} more"])
