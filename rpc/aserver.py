@@ -3,6 +3,8 @@
 import asyncio
 import inspect
 import logging
+import select
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -15,16 +17,19 @@ from mrclab.rpc.paths import listen
 
 log = logging.getLogger(__name__)
 
+_LOOK_S = 0.1  # seconds between two looks whether a client that asks nothing more has hung up
+
 
 class AsyncServer:
     """Serves operations on a Unix socket under asyncio: `async with AsyncServer(path, operations) as server`.
 
     An operation takes its arguments by keyword and returns a dict or None, or is a coroutine function that does.
-    `subscribe` is served here. Requests of one connection run side by side; answers carry the request's id.
+    `subscribe` is served here. Requests of one connection run side by side; answers carry the request's id. With
+    `cancel`, requests whose client hung up are cancelled; else they run to their end.
     """
 
-    def __init__(self, path: str | Path, operations: Mapping[str, Operation]) -> None:
-        self.path = str(path)
+    def __init__(self, path: str | Path, operations: Mapping[str, Operation], *, cancel: bool = False) -> None:
+        self.path, self._cancel = str(path), cancel
         self._operations = Operations(operations)
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -58,10 +63,14 @@ class AsyncServer:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         splitter = LineSplitter()
         self._writers.add(writer)
+        own: set[asyncio.Task[None]] = set()
         try:
             while data := await reader.read(262144):
                 for line in splitter.feed(data):
-                    self._begin(line, writer)
+                    own.add(self._begin(line, writer))
+                own = {task for task in own if not task.done()}
+            if self._cancel:
+                await self._last(own, writer)
         except (ConnectionError, FramingError) as error:
             log.warning("connection on %s closed: %s", self.path, error)
         finally:
@@ -69,10 +78,21 @@ class AsyncServer:
             self._subscribers.pop(writer, None)
             writer.close()
 
-    def _begin(self, line: bytes, writer: asyncio.StreamWriter) -> None:
+    @staticmethod
+    async def _last(own: set[asyncio.Task[None]], writer: asyncio.StreamWriter) -> None:
+        """Cancel what a client still waits for once it has hung up; one that asks nothing more gets its answers."""
+        while pending := {task for task in own if not task.done()}:
+            if _hung_up(writer.get_extra_info("socket")):
+                for task in pending:
+                    task.cancel()
+                return
+            await asyncio.wait(pending, timeout=_LOOK_S)
+
+    def _begin(self, line: bytes, writer: asyncio.StreamWriter) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._serve(line, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _serve(self, line: bytes, writer: asyncio.StreamWriter) -> None:
         request: dict[str, Any] = {}
@@ -103,3 +123,12 @@ class AsyncServer:
         self, _type: type[BaseException] | None, _value: BaseException | None, _tb: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _hung_up(connection: socket.socket) -> bool:
+    """Return True if the other end has closed the connection in both directions."""
+    if not hasattr(select, "poll") or connection.fileno() < 0:
+        return True
+    poller = select.poll()
+    poller.register(connection, 0)
+    return any(mask & (select.POLLHUP | select.POLLERR) for _, mask in poller.poll(0))

@@ -3,13 +3,13 @@
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from mrclab.lab.capture import pcapng
 from mrclab.lab.errors import LabError
+from mrclab.lab.prompt.turns import TurnLock
 from mrclab.lab.run.world import World
 from mrclab.topo.model import Link
 
@@ -30,7 +30,7 @@ class _Recorder(Protocol):
 class CaptureCommand:
     """The capture that goes on, if any. `run_dir` is the lab's on the wire."""
 
-    def __init__(self, world: World, lock: threading.RLock) -> None:
+    def __init__(self, world: World, lock: TurnLock) -> None:
         self._world, self._lock = world, lock
         self._recorder: _Recorder | None = None
         self._path = Path()
@@ -75,7 +75,7 @@ class CaptureCommand:
 class _CaptureTaps:
     """In virtual time: frames are kept in memory until the end."""
 
-    def __init__(self, world: World, lock: threading.RLock, path: Path, links: Sequence[Link]) -> None:
+    def __init__(self, world: World, lock: TurnLock, path: Path, links: Sequence[Link]) -> None:
         from mrclab.lab.capture.virtual import VirtualTaps  # noqa: PLC0415 - a wire lab has no use for it
 
         self._world, self._lock, self._path = world, lock, path

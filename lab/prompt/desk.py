@@ -1,7 +1,8 @@
 """What is done to a lab that somebody holds, and what goes on in it meanwhile: faults, traffic, and time itself.
 
-One lock guards everything: words take it for each step, a thread of the desk's own takes it to drive what is due. On
-the wire that thread follows the machine's clock; in virtual time it makes time pass, at a pace that can be set.
+One lock guards everything: words take it for each step, in turns where several terminals have some, and a thread of the
+desk's own takes it to drive what is due. On the wire that thread follows the machine's clock; in virtual time it makes
+time pass, at a pace that can be set.
 """
 
 import math
@@ -17,7 +18,8 @@ from mrclab.lab.faults.live import parse
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.prompt.capturing import CaptureCommand
 from mrclab.lab.prompt.flows import RunningTraffics
-from mrclab.lab.run.world import Progress, World
+from mrclab.lab.prompt.turns import TurnLock, caller
+from mrclab.lab.run.world import World
 from mrclab.topo.errors import TopoError
 
 T = TypeVar("T")
@@ -25,10 +27,11 @@ T = TypeVar("T")
 _PARTS = 1000  # of a whole, in which progress is told
 _REST = 0.05  # seconds of the machine's clock between two looks
 _SLICE = 0.01  # seconds of virtual time, at a pace of one, between two chances for words
+_LONG = 0.25  # seconds of the machine's clock that a slice may take before the next is a shorter one
 
 
-def _untold(_stage: str, _done: int, _total: int) -> None:
-    """Nobody wants to know how far it is."""
+class ClientGone(LabError):  # noqa: N818 - the sentence is the error
+    """Nobody waits any longer for the answer of a command."""
 
 
 class Desk:
@@ -48,7 +51,7 @@ class Desk:
         setting: Mapping[str, Any] | None = None,
     ) -> None:
         self.world = world
-        self.lock = threading.RLock()
+        self.lock = TurnLock()
         self.flows = RunningTraffics(world)
         self.capture = CaptureCommand(world, self.lock)
         self.setting = dict(setting or {})
@@ -59,7 +62,6 @@ class Desk:
         self._count = 0
         self._pace = pace
         self._anchor = time.monotonic(), world.now
-        self.progress: Progress = _untold  # how far a word is that waits; whoever has a terminal shows it
         self.interrupted = False  # by a signal that virtual time heard
         self._mirror = mirror
         self._controller = controller
@@ -147,22 +149,28 @@ class Desk:
         """Let the lab go on until something is not None, at most so many seconds of its clock.
 
         Virtual time passes as fast as it can meanwhile, whatever the pace. `share` says how much of the `stage` is
-        done, 0 to 1; the time that has passed where it is left out.
+        done, 0 to 1; the time that has passed where it is left out. ClientGone where nobody waits for it any longer.
         """
         with self.lock:
             began = self.world.now
             deadline = began + seconds
+        who, step = caller(), _SLICE
         while True:
+            if who.gone.is_set():
+                raise ClientGone("whoever gave the command is gone")
+            self.lock.hand_over()
             with self.lock:
                 found = happened()
                 if stage:
                     done = share() if share else (self.world.now - began) / seconds if seconds > 0 else 1.0
-                    self.progress(stage, round(_PARTS * done), _PARTS)
+                    who.progress(stage, round(_PARTS * done), _PARTS)
                 if found is not None or self.world.now >= deadline:
                     return found
                 if self._pace is not None:
-                    self._advance(min(deadline, self.world.now + _SLICE))
+                    at = time.monotonic()
+                    self._advance(min(deadline, self.world.now + step))
                     self._anchor = time.monotonic(), self.world.now
+                    step = step / 2 if self._anchor[0] - at > _LONG else step
                     continue
             time.sleep(_REST / 5)
 

@@ -1,5 +1,6 @@
 """Words that do: denials and drains, cables, faults, traffic, time, a report of what happened."""
 
+import contextlib
 import math
 import shutil
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from rich.markup import escape
 from mrclab.lab.capture.where import cables
 from mrclab.lab.command.display import terminal, views
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.desk import ClientGone, Desk
 from mrclab.lab.prompt.flows import RunningTraffic
 from mrclab.lab.prompt.words import Answer, fields, word, wrong
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
@@ -142,7 +143,12 @@ def send(desk: Desk, arguments: Sequence[str]) -> Answer:
     with desk.lock:
         background = _sent(desk, source, destination, what)
     running = background.running
-    desk.wait_until(lambda: running.ended, _LONGEST_SEND, running.name, lambda: running.share(desk.world.now))
+    try:
+        desk.wait_until(lambda: running.ended, _LONGEST_SEND, running.name, lambda: running.share(desk.world.now))
+    except ClientGone:
+        with desk.lock, contextlib.suppress(ValueError):  # it is over already
+            desk.flows.stop(running.name)
+        raise
     if running.ended is None or running.began is None:
         raise LabError(f"{running.name} did not arrive within {_LONGEST_SEND:g} s; it goes on, `flows` shows it")
     seconds, size = running.ended - running.began, running.size or 0

@@ -16,6 +16,7 @@ from mrclab.lab.command.display import progress
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import doing, looking, words
 from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.turns import Caller, called_by
 from mrclab.topo.errors import TopoError
 
 HISTORY = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "mrclab" / "history"
@@ -79,8 +80,7 @@ class Prompt:
 
     def _word(self, text: str) -> None:
         as_json = text.rsplit(maxsplit=1)[-1] == "--json"
-        with progress.shown(Console(stderr=True), at_once=False) as bar:
-            self._desk.progress = bar
+        with progress.shown(Console(stderr=True), at_once=False) as bar, called_by(Caller(bar)):
             answer = words.run(self._desk, text.strip().removesuffix("--json"))
         if as_json:
             self._console.out(json.dumps(answer.data, default=str), highlight=False)

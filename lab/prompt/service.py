@@ -1,64 +1,112 @@
 """The socket of a desk: words from other terminals, and what is clicked on the page."""
 
+import asyncio
 import contextlib
+import functools
 import io
-import select
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, Stopped
 from mrclab.lab.prompt import words
 from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.turns import Caller, called_by
+from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.client import Client
-from mrclab.rpc.errors import RpcError, RpcUnavailable
-from mrclab.rpc.server import Server
+from mrclab.rpc.errors import RpcError, RpcStopped, RpcUnavailable
+from mrclab.rpc.peers import stopped_text
 from mrclab.topo.errors import TopoError
 
 SOCKET = "lab.sock"
-_LOOK = 0.1  # seconds between two looks whether to end
-_LONGEST = 4000.0  # seconds that a word may take
+_AT_ONCE = 64  # commands that are carried out at the same time; more wait for their turn
 _WIDTH = 120  # of text for who has no terminal
 
 
 @contextmanager
 def served(desk: Desk, run_dir: Path) -> Iterator[None]:
-    """Serve the desk's words at `RUN_DIR/lab.sock` inside the block, one at a time, in a thread of their own."""
-    server = Server(run_dir / SOCKET, {
+    """Serve the desk's commands at `RUN_DIR/lab.sock` inside the block, each in a thread of its own.
+
+    A command whose client hangs up is ended.
+    """
+    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="command")
+    commands: dict[str, Callable[..., dict[str, Any]]] = {
         "word": lambda line, width=_WIDTH: _word(desk, str(line), int(width)),
-        "strike": lambda kind, fields: {"said": _refusing(lambda: desk.strike(str(kind), dict(fields)))},
-        "controller": lambda request, seconds, arguments: _refusing(
-            lambda: desk.ask(str(request), float(seconds), **dict(arguments))
-        ),
-        "heal": lambda name="": {"said": "\n".join(_refusing(lambda: desk.heal(str(name)))) or "nothing to heal"},
-        "traffic": lambda traffic: {"said": _refusing(lambda: _start(desk, dict(traffic)))},
-    })  # fmt: skip
-    ended = threading.Event()
+        "strike": lambda kind, fields: {"said": desk.strike(str(kind), dict(fields))},
+        "controller": lambda request, seconds, arguments: desk.ask(str(request), float(seconds), **dict(arguments)),
+        "heal": lambda name="": {"said": "\n".join(desk.heal(str(name))) or "nothing to heal"},
+        "traffic": lambda traffic: {"said": _start(desk, dict(traffic))},
+    }
+    server = AsyncServer(
+        run_dir / SOCKET, {name: _beside(desk, pool, work) for name, work in commands.items()}, cancel=True
+    )
+    loop, begun, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    refused: list[BaseException] = []
 
-    def serve() -> None:
-        while not ended.is_set():
-            if select.select([server.fileno()], (), (), _LOOK)[0]:
-                server.service()
+    async def serve() -> None:
+        try:
+            async with server:
+                begun.set()
+                await ended.wait()
+        except RpcError as error:
+            refused.append(error)
+        finally:
+            begun.set()
 
-    thread = threading.Thread(target=serve, name="words", daemon=True)
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), name="commands", daemon=True)
     thread.start()
+    begun.wait()
+    if refused:
+        raise refused[0]
     try:
         yield
     finally:
-        ended.set()
-        thread.join(timeout=2.0)
-        server.close()
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+        pool.shutdown(cancel_futures=True)
+        loop.close()
+
+
+def _beside(
+    desk: Desk, pool: Executor, work: Callable[..., dict[str, Any]]
+) -> Callable[..., Awaitable[dict[str, Any]]]:
+    """The same as a coroutine function that works in a thread; where it is cancelled, the work ends soon."""
+
+    def carry_out(who: Caller, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            with called_by(who):
+                return work(**arguments)
+        except (LabError, TopoError, ValueError) as error:
+            raise RpcError("EINVAL", str(error)) from None
+        except KeyboardInterrupt:  # a signal that virtual time heard in this thread
+            desk.interrupted = True
+            raise RpcError("EINTR", "the lab goes down") from None
+
+    @functools.wraps(work)
+    async def operation(**arguments: Any) -> dict[str, Any]:
+        who = Caller()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, carry_out, who, arguments)
+        except asyncio.CancelledError:
+            who.gone.set()
+            raise
+
+    return operation
 
 
 def ask(run_dir: Path, operation: str, refused: type[LabError] = LabError, /, **arguments: Any) -> dict[str, Any]:
     """Ask the process that holds the lab. `refused` with its sentence; LabError where nobody holds one."""
     try:
-        with contextlib.closing(Client(run_dir / SOCKET, _LONGEST)) as client:
+        with contextlib.closing(Client(run_dir / SOCKET, math.inf)) as client:
             return client.call(operation, **arguments)
+    except RpcStopped as error:
+        raise Stopped(f"the prompt that holds the lab {stopped_text(error.pid)}") from None
     except RpcUnavailable:
         raise LabError("no prompt holds a lab; start one with `mrclab up` in another terminal") from None
     except RpcError as error:
@@ -71,14 +119,7 @@ def _start(desk: Desk, traffic: dict[str, Any]) -> str:
 
 
 def _word(desk: Desk, line: str, width: int) -> dict[str, Any]:
-    answer = _refusing(lambda: words.run(desk, line))
+    answer = words.run(desk, line)
     text = io.StringIO()
     Console(file=text, width=width, highlight=False).print(answer.shown)
     return {"text": text.getvalue(), "data": answer.data}
-
-
-def _refusing(work: Any) -> Any:
-    try:
-        return work()
-    except (LabError, TopoError, ValueError) as error:
-        raise RpcError("EINVAL", str(error)) from None

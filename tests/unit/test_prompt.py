@@ -1,7 +1,9 @@
 """The prompt in virtual time: every word on a lab that is up, in a script, from another terminal, with completion."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +21,8 @@ from mrclab.lab.prompt.completion import WordCompleter
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.run.virtual import virtual_world
+from mrclab.rpc.client import Client
+from mrclab.rpc.errors import RpcError
 from mrclab.topo.model import Fabric, UnknownName
 from mrclab.topo.spec import FabricSpec
 
@@ -234,6 +238,40 @@ def test_words_work_over_the_socket_beside_the_prompt(desk, tmp_path):
             service.ask(tmp_path, "word", line="dance")
     with pytest.raises(LabError, match="no prompt holds a lab"):
         service.ask(tmp_path, "word", line="nodes")
+
+
+def test_a_command_that_waits_holds_up_nobody_and_ends_with_its_client(desk, tmp_path):
+    with service.served(desk, tmp_path):
+        with Client(tmp_path / service.SOCKET, 60.0) as waits, Client(tmp_path / service.SOCKET, 60.0) as sends:
+            for client, line in ((waits, "wait 100000s"), (sends, "send h1 h2 64MiB")):
+                thread = threading.Thread(target=lambda c=client, w=line: ended(c, w), daemon=True)
+                thread.start()
+            while "send-1" not in service.ask(tmp_path, "word", line="flows")["text"]:
+                pass
+            for line in ("nodes", "status", f"down {CABLE}", f"up {CABLE}", "wait 1ms"):
+                assert service.ask(tmp_path, "word", line=line)["data"]
+            assert service.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"] == "runs"
+            waits.abort()
+            sends.abort()
+        state = "runs"
+        while state == "runs":
+            state = service.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"]
+        assert state == "it was stopped"
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith("command")]
+
+
+def ended(client, line):
+    with contextlib.suppress(RpcError):
+        client.call("word", line=line)
+
+
+def test_requests_may_be_ended_before_their_answers_are_read(desk, tmp_path):
+    with service.served(desk, tmp_path), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(tmp_path / service.SOCKET))
+        client.sendall(b'{"id": 1, "op": "word", "line": "wait 50ms"}\n')
+        client.shutdown(socket.SHUT_WR)  # as nc does at the end of its input
+        assert json.loads(client.makefile().readline())["ok"]["data"] == {"flows": {}}
 
 
 def mrclab(*arguments: str, place: Path, text: str = "") -> subprocess.CompletedProcess[str]:

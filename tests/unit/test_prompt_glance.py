@@ -14,6 +14,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import reporting, watch, words
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
+from mrclab.lab.prompt.turns import Caller, called_by
 from mrclab.lab.run import runner
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.scenario import scenario
@@ -110,14 +111,15 @@ def test_who_comes_from_elsewhere_or_another_terminal_is_told_the_word(desk, lin
 
 def test_who_waits_is_told_how_far_it_is(desk):
     seen: list[tuple[str, int, int]] = []
-    desk.progress = lambda *stage: seen.append(stage)
-    words.run(desk, "send h1 h2 256KiB")
+    with called_by(Caller(lambda *stage: seen.append(stage))):
+        words.run(desk, "send h1 h2 256KiB")
     shares = [done for _, done, _ in seen]
     assert {stage for stage, *_ in seen} == {"send-1"}
     assert shares == sorted(shares)
     assert len(set(shares)) > 2
     seen.clear()
-    words.run(desk, "wait 100ms")
+    with called_by(Caller(lambda *stage: seen.append(stage))):
+        words.run(desk, "wait 100ms")
     assert (seen[0], seen[-1]) == (("wait 100ms", 0, 1000), ("wait 100ms", 1000, 1000))
 
 
