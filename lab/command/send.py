@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,12 +21,15 @@ from mrclab.lab.prompt import service
 from mrclab.lab.run import worlds
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
-from mrclab.lab.run.wire.attach import attach
+from mrclab.lab.run.wire.attach import Lab, attach
+from mrclab.lab.run.wire.vigil import Stops
 from mrclab.lab.run.world import NodeAccess, Progress
 from mrclab.lab.run.world import World as LiveWorld
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
+
+_LOOK_S = 0.5  # seconds between two looks whether a process of the lab is stopped
 
 app = typer.Typer()
 out = Console(width=None if sys.stdout.isatty() else 120)
@@ -74,7 +78,7 @@ def send(
                 done = _send(running, names, file, output, progress, timeout)
         else:
             with worlds.world_up(
-                where, fabric, progress, target=target, run_dir=context.obj, on_failure=_keep_logs
+                where, fabric, progress, target=target, run_dir=context.obj, on_failure=keep_logs
             ) as lab:
                 done = _send(lab, names, file, output, progress, timeout)
     if as_json:
@@ -90,7 +94,13 @@ def _send(
 ) -> dict[str, Any]:
     """Send, and say what arrived. RunError where that is not what was sent."""
     transfer = Transfer(lab, f"send-{file.name}", *names, file)
-    outcome = transfer.run(lambda share: progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000), timeout)
+    notices = _Notices(lab)
+
+    def look(share: float) -> None:
+        progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000)
+        notices.look()
+
+    outcome = transfer.run(look, timeout)
     try:
         if output is not None:
             output.write_bytes(transfer.target.read_bytes())
@@ -103,6 +113,26 @@ def _send(
     return {"bytes": transfer.size, "seconds": outcome.seconds, "sha256": outcome.sent_sha256}
 
 
+class _Notices:
+    """Says, while a transfer goes on, which processes of its lab a signal has stopped."""
+
+    def __init__(self, lab: NodeAccess) -> None:
+        self._lab = lab if isinstance(lab, Lab) else None
+        self._stops = Stops(self._lab.fabric, lambda *_, **__: None, self._say) if self._lab else None
+        self._due = 0.0
+
+    def look(self) -> None:
+        """Look now and then."""
+        now = time.monotonic()
+        if self._lab is not None and self._stops is not None and now >= self._due:
+            self._due = now + _LOOK_S
+            self._stops.look(now, self._lab.stopped())
+
+    @staticmethod
+    def _say(text: str) -> None:
+        err.print(f"mrclab: {text}", soft_wrap=True, highlight=False, markup=False)
+
+
 def _check_output(output: Path | None) -> None:
     """LabError where a file could not be written, found out before anything is sent."""
     if output is None:
@@ -113,7 +143,7 @@ def _check_output(output: Path | None) -> None:
         raise LabError(f"the output {output} {why}; name a file in a directory that is there and can be written")
 
 
-def _keep_logs(failed: LiveWorld, _error: Exception) -> None:
+def keep_logs(failed: LiveWorld, _error: Exception) -> None:
     """Keep what a lab that did not come up wrote; a run keeps it with its results."""
     with contextlib.suppress(OSError):
         directory = Path(tempfile.mkdtemp(prefix="mrclab-logs-"))

@@ -16,6 +16,7 @@ from rich.console import Console
 from mrclab.lab.command import operations
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.held import held_run_dir, virtual_run_dir
+from mrclab.lab.command.send import keep_logs
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError
 from mrclab.lab.prompt import service
@@ -82,9 +83,10 @@ def up(
             lab: Any = stack.enter_context(
                 worlds.world_up(
                     chosen, fabric, progress, target=target, seed=asked.seed if asked else 1, run_dir=context.obj,
-                    mapper=probing, transport=asked.transport if asked else None,
+                    mapper=probing, transport=asked.transport if asked else None, on_failure=keep_logs,
                 )
             )  # fmt: skip
+        lab.on_notice(_say_plainly)
         out.print(lab.greeting)
         virtual = chosen == "sim"
         if not virtual:

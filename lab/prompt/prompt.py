@@ -90,6 +90,7 @@ class Prompt:
     def _typed(self) -> Iterator[str]:
         from prompt_toolkit import PromptSession  # noqa: PLC0415 - a terminal's, not a script's
         from prompt_toolkit.history import FileHistory  # noqa: PLC0415
+        from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415
 
         from mrclab.lab.prompt.completion import WordCompleter  # noqa: PLC0415
 
@@ -98,7 +99,9 @@ class Prompt:
         session: PromptSession[str] = PromptSession(history=FileHistory(str(HISTORY)), completer=completer)
         while True:
             try:
-                yield session.prompt("mrclab> ")
+                with patch_stdout(raw=True):  # what is said meanwhile goes above the line
+                    line = session.prompt("mrclab> ")
+                yield line
             except KeyboardInterrupt:  # the line is given up, the lab stays
                 continue
             except EOFError:
