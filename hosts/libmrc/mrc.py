@@ -146,6 +146,13 @@ class Context(_Closing):
         _checked(_lib().ibv_query_gid(ctypes.c_void_p(self.ibv), 1, 0, ctypes.byref(gid)), "!query_gid")
         return str(ipaddress.IPv6Address(bytes(gid.raw)))
 
+    @property
+    def path_mtu(self) -> int:
+        """The active path MTU of the first port, bytes of payload in a packet."""
+        port = (ctypes.c_uint32 * 64)()  # ibv_port_attr: state, max_mtu, active_mtu, …
+        _checked(_lib().ibv_query_port(ctypes.c_void_p(self.ibv), 1, port), "!query_port")
+        return 128 << port[2]
+
 
 class PD(_Closing):
     """A protection domain."""
@@ -170,11 +177,35 @@ class MR(_Closing):
         super().__init__(pd.context, lambda: _lib().ibv_dereg_mr(region))
 
 
-class CQ(_Closing):
-    """A completion queue."""
+class Channel(_Closing):
+    """A completion channel: `fileno` becomes readable when a queue that asked for it gets a completion."""
 
-    def __init__(self, context: Context, cqe: int) -> None:
-        made = _lib().mrc_create_cq(ctypes.c_void_p(context.mrc), cqe, None, None, 0)
+    def __init__(self, context: Context) -> None:
+        made, number = ctypes.c_void_p(), ctypes.c_int()
+        _checked(_lib().mrc_create_comp_channel(ctypes.c_void_p(context.mrc), ctypes.byref(made)), "!create_channel")
+        self.handle = made.value
+        _checked(_lib().mrc_get_comp_channel_fd(made, ctypes.byref(number)), "!get_comp_channel_fd")
+        self._descriptor = number.value
+        super().__init__(context, lambda: _lib().mrc_destroy_comp_channel(made))
+
+    def fileno(self) -> int:
+        """Descriptor for poll; it is at its end when the host's agent is gone."""
+        return self._descriptor
+
+    def take(self) -> None:
+        """Take one event and acknowledge it; waits for one. OSError with EIO where the agent is gone."""
+        queue, user = ctypes.c_void_p(), ctypes.c_void_p()
+        done = _lib().mrc_get_cq_event(ctypes.c_void_p(self.handle), ctypes.byref(queue), ctypes.byref(user))
+        _checked(done, "!get_cq_event")
+        _lib().mrc_ack_cq_events(queue, 1)
+
+
+class CQ(_Closing):
+    """A completion queue; with a channel, `notify` asks for an event at the next completion."""
+
+    def __init__(self, context: Context, cqe: int, channel: Channel | None = None) -> None:
+        end = None if channel is None else ctypes.c_void_p(channel.handle)
+        made = _lib().mrc_create_cq(ctypes.c_void_p(context.mrc), cqe, None, end, 0)
         self.handle = _checked(made, "create_cq")
         super().__init__(context, lambda: _lib().mrc_destroy_cq(ctypes.c_void_p(self.handle)))
 
@@ -188,6 +219,10 @@ class CQ(_Closing):
             Completion(e.wr_id, e.status, e.opcode, e.byte_len, socket.ntohl(e.imm_data) if e.wc_flags & 2 else None)
             for e in entries[:found]
         ]
+
+    def notify(self) -> None:
+        """Have the channel say when the next completion is there; poll once more before waiting for it."""
+        _checked(_lib().mrc_req_notify_cq(ctypes.c_void_p(self.handle), 0), "!req_notify_cq")
 
     def wait(self, count: int = 1) -> Iterator[Completion]:
         """The next `count` completions, as they come."""

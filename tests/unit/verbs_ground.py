@@ -80,10 +80,10 @@ class _Loop:
 
 
 class Ground:
-    """h1 and h3 in a fabric without switches, with a provider each."""
+    """Hosts, h1 and h3 by default, in a fabric without switches, with a provider each."""
 
-    def __init__(self, folder: Path, **config: object) -> None:
-        self.simulation = Simulation(**config)
+    def __init__(self, folder: Path, numbers: tuple[int, ...] = (1, 3), **config: object) -> None:
+        self.simulation = Simulation(numbers, **config)
         self.folder = folder
         self.loops = {name: _Loop(self.simulation) for name in self.simulation.hosts}
         self.providers = {

@@ -1,0 +1,668 @@
+"""The ranks of a job joined by lanes, and the thread that carries their collectives.
+
+A collective is an `Operation`: a generator of `algorithms`, resumed by the mesh's thread whenever the segment that it
+waits for has come. Operations run side by side. An operation is over when its generator has ended and the NIC has all
+it sent. One that fails takes its group with it: every rank of the group is told, and each operation there, waiting or
+new, ends with an error that names rank, peer and reason.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import functools
+import itertools
+import json
+import os
+import select
+import threading
+import time
+import zlib
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from mrclab.hosts.collectives.algorithms import Collective
+from mrclab.hosts.collectives.errors import CollectiveError, CollectiveTimeoutError
+from mrclab.hosts.collectives.lane import CREDIT, HEADER, RECEIVE, Lane, Outgoing
+from mrclab.hosts.libmrc.mrc import CQ, PD, Channel, Completion, Context
+
+ORDERED, MESSAGE, NOTICE, GOODBYE = 1, 2, 3, 4  # kinds of segments; ORDERED: of collectives, in the group's order
+ANY: Final = -1
+"""In place of a rank: receive from whoever sends first."""
+
+_PROBE_S: Final = 1.0  # seconds that a rank waits for a peer before it looks whether that still lives
+_LOOK_S: Final = 0.1  # seconds between two looks at deadlines
+_GOODBYE_S: Final = 10.0  # seconds at most in which what was sent last arrives when a mesh is closed
+_CQ_ENTRIES: Final = 1 << 14
+_WORDS: Final = 1024  # bytes of a notice
+
+
+class Store(Protocol):
+    """Where ranks find each other; PyTorch's stores are such. `get` waits for the key."""
+
+    def set(self, key: str, value: str, /) -> Any:
+        """Put a value under a key."""
+
+    def get(self, key: str, /) -> bytes:
+        """The value of a key; an exception after the store's own time-out."""
+
+
+class Group:
+    """Ranks that work together: `ranks` are the job's, in the group's order. Made by `Mesh.group`."""
+
+    def __init__(self, name: str, ranks: Sequence[int], own: int) -> None:
+        self.name = name
+        self.ranks = list(ranks)
+        self.number = zlib.crc32(name.encode())
+        self.rank = self.ranks.index(own)
+        self.broken: CollectiveError | None = None
+        self._ordered = itertools.count()
+        self._sent: dict[tuple[int, int], int] = defaultdict(int)  # messages by peer and tag
+        self.received: dict[tuple[int, int], int] = defaultdict(int)
+
+    def next_ordered(self) -> int:
+        """The number of the next collective."""
+        return next(self._ordered)
+
+    def next_sent(self, rank: int, tag: int) -> int:
+        """The number of the next message to a rank with a tag."""
+        self._sent[rank, tag] += 1
+        return self._sent[rank, tag] - 1
+
+    def next_received(self, rank: int, tag: int) -> int:
+        """The number of the next message from a rank with a tag."""
+        self.received[rank, tag] += 1
+        return self.received[rank, tag] - 1
+
+
+class Operation:
+    """One collective, or one message, of this rank.
+
+    `run(operation)` gives the generator, whose ranks are the group's. `code` tells collectives apart, so that ranks
+    that call different ones learn of it. `total` is the length of a message. The mesh's thread calls `when_over`.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        group: Group,
+        name: str,
+        run: Callable[[Operation], Collective],
+        timeout: float,
+        *,
+        code: int = 0,
+        kind: int = ORDERED,
+        tag: int = 0,
+        total: int = 0,
+        source: int | None = None,
+        sends_to: int | None = None,
+        when_over: Callable[[Operation], None] | None = None,
+    ) -> None:
+        self.group, self.name = group, name
+        self.error: CollectiveError | None = None
+        self.code, self.kind, self.tag, self.total = code, kind, tag, total
+        self.timeout, self.deadline = timeout, time.monotonic() + timeout
+        self.source = source  # rank of the group that a message comes from, or ANY
+        self._mesh, self._run, self._when_over = mesh, run, when_over
+        self._generator: Collective | None = None
+        self._ended = False
+        self._unsent = 0
+        self._over = threading.Event()
+        self._indexes: dict[int, int] = defaultdict(int)  # next segment to each rank
+        self.expected: dict[int, int] = defaultdict(int)  # next segment from each rank
+        self.wants: tuple[int, int] | None = None  # rank of the group, bytes
+        self.waits_since = 0.0
+        if kind == ORDERED:
+            self.number = group.next_ordered()
+        elif sends_to is not None:
+            self.number = group.next_sent(sends_to, tag)
+        else:
+            self.number = -1  # of a receive: given when the mesh takes it
+
+    @property
+    def key(self) -> tuple[int, int, int, int, int]:
+        """The stream of segments that it takes in."""
+        source = -1 if self.kind == ORDERED or self.source is None else self.group.ranks[self.source]
+        return self.group.number, self.kind, self.tag, self.number, source
+
+    # --- for whoever waits ------------------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """True once it has ended, well or not."""
+        return self._over.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is over; False where the time was not enough."""
+        return self._over.wait(timeout)
+
+    # --- for the generator ------------------------------------------------------------------------------------------
+
+    def send(self, rank: int, view: memoryview) -> None:
+        """Send a segment to a rank of the group."""
+        index, self._indexes[rank] = self._indexes[rank], self._indexes[rank] + 1
+        header = HEADER.pack(
+            self.kind, self.code, 0, self.group.number, self.tag, self.number, index, len(view), self.total
+        )
+        self._unsent += 1
+        self._mesh.post(self.group.ranks[rank], index, Outgoing(self, header, view))
+
+    # --- for the mesh -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Run up to the first segment that is needed."""
+        self._generator = self._run(self)
+        self._resume(None)
+
+    def take(self, payload: memoryview) -> None:
+        """Go on with the segment that it waits for."""
+        assert self.wants is not None
+        rank, length = self.wants
+        if len(payload) != length:
+            self._mesh.fail(
+                self, rank, f"rank {self.group.ranks[rank]} sent {len(payload)} bytes where {length} are expected here:"
+                " the ranks' tensors differ in size or dtype",
+            )  # fmt: skip
+            return
+        self.expected[rank] += 1
+        self._resume(payload)
+
+    def _resume(self, payload: memoryview | None) -> None:
+        assert self._generator is not None
+        try:
+            self.wants = next(self._generator) if payload is None else self._generator.send(payload)
+            self.waits_since = time.monotonic()
+        except StopIteration:
+            self._ended, self.wants = True, None
+            self._look()
+        except Exception as error:  # of a reduction: it belongs to whoever waits
+            self._mesh.fail(self, None, f"{type(error).__name__}: {error}")
+
+    def copied(self) -> None:
+        """The NIC has one more of its segments."""
+        self._unsent -= 1
+        self._look()
+
+    def _look(self) -> None:
+        if self._ended and not self._unsent and not self._over.is_set():
+            self._mesh.forget(self)
+            self.finish()
+
+    def finish(self, error: CollectiveError | None = None) -> None:
+        """Let go of everybody who waits."""
+        if self._over.is_set():
+            return
+        self.error, self.wants = error, None
+        if self._when_over is not None:
+            try:
+                self._when_over(self)
+            except Exception as trouble:
+                self.error = self.error or CollectiveError(str(trouble), self._mesh.rank, None, str(trouble))
+        if error is not None and self._generator is not None:
+            with contextlib.suppress(Exception):
+                self._generator.close()
+        self._over.set()
+
+
+class _Peer:
+    """Another rank of the job."""
+
+    def __init__(self, rank: int, lanes: list[Lane]) -> None:
+        self.rank, self.lanes = rank, lanes
+        self.host = ""
+        self.heard = time.monotonic()
+        self.goodbyes = 0
+        self.lost = ""  # why it cannot be reached any more
+
+    @property
+    def left(self) -> bool:
+        """True once it has said goodbye on all lanes."""
+        return self.goodbyes >= len(self.lanes)
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} ({self.host})"
+
+
+class Mesh:
+    """This process's place in a job. `host` names its host in messages; `lanes` QPs lead to each peer.
+
+    Raises OSError where the host has no NIC for programs.
+    """
+
+    def __init__(self, rank: int, host: str, lanes: int = 1) -> None:
+        self.rank, self.host = rank, host
+        self._lanes_each = lanes
+        self._context = Context()
+        self._path_mtu = self._context.path_mtu
+        self._gid = self._context.gid
+        self._pd, self._channel = PD(self._context), Channel(self._context)
+        self._cq = CQ(self._context, _CQ_ENTRIES, self._channel)
+        self._peers: dict[int, _Peer] = {}
+        self._lanes: list[tuple[_Peer, Lane]] = []
+        self._groups: dict[int, Group] = {}
+        self._operations: dict[tuple[int, int, int, int, int], Operation] = {}
+        self._sending: set[Operation] = set()  # messages, which take nothing in
+        self._anybody: dict[tuple[int, int], deque[Operation]] = defaultdict(deque)  # group, tag → receives
+        self._inbox: dict[tuple[int, int, int, int, int], dict[tuple[int, int], tuple[int, int, bytearray]]] = {}
+        self._early_notices: dict[int, tuple[int, str]] = {}  # group → rank and reason, before it was made here
+        self._commands: deque[Callable[[], None]] = deque()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._broken = ""  # why nothing works any more
+        self._pid = os.getpid()
+        self._looked = 0.0
+        self._stopping = self._stopped = False
+        self._thread = threading.Thread(target=self._serve, name="mrc-mesh", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    # --- joining ----------------------------------------------------------------------------------------------------
+
+    def connect(self, store: Store, ranks: Sequence[int]) -> None:
+        """Join with those of `ranks` that are not joined yet; all of them call this with the same store."""
+        new = [rank for rank in ranks if rank != self.rank and rank not in self._peers]
+        peers = self._on_thread(lambda: [self._make(rank) for rank in new])
+        for peer in peers:
+            told = {"host": self.host, "gid": self._gid, "lanes": [lane.describe() for lane in peer.lanes]}
+            store.set(f"mrc/{self.rank}>{peer.rank}", json.dumps(told))
+        for peer in peers:
+            theirs = json.loads(store.get(f"mrc/{peer.rank}>{self.rank}"))
+            peer.host = str(theirs["host"])
+            if theirs["gid"] == self._gid:
+                raise self._error(
+                    f"ranks {min(self.rank, peer.rank)} and {max(self.rank, peer.rank)} are both on {self.host}:"
+                    " a NIC does not reach itself; start one rank per host", peer.rank,
+                )  # fmt: skip
+            if len(theirs["lanes"]) != len(peer.lanes):
+                raise self._error(
+                    f"{peer} has {len(theirs['lanes'])} QPs per peer and this rank {len(peer.lanes)}; give all ranks"
+                    " the same MRCLAB_QPS", peer.rank,
+                )  # fmt: skip
+            self._on_thread(functools.partial(self._join, peer, theirs["lanes"]))
+            store.set(f"mrc/ready/{self.rank}>{peer.rank}", "1")
+        for peer in peers:  # nobody sends to a QP that is not connected yet
+            store.get(f"mrc/ready/{peer.rank}>{self.rank}")
+
+    def _make(self, rank: int) -> _Peer:
+        lanes = [Lane(self._pd, self._cq, len(self._lanes) + number) for number in range(self._lanes_each)]
+        peer = self._peers[rank] = _Peer(rank, lanes)
+        self._lanes += [(peer, lane) for lane in lanes]
+        return peer
+
+    def _join(self, peer: _Peer, theirs: list[dict[str, Any]]) -> None:
+        for lane, other in zip(peer.lanes, theirs, strict=True):
+            lane.connect(other, self._path_mtu)
+
+    def group(self, name: str, ranks: Sequence[int]) -> Group:
+        """A group of ranks that are joined; its name is the same on all of them and nobody else's."""
+        made = Group(name, ranks, self.rank)
+
+        def enter() -> None:
+            other = self._groups.get(made.number)
+            if other is not None:
+                raise self._error(f"groups {other.name!r} and {name!r} have the same checksum; rename one", None)
+            self._groups[made.number] = made
+            if made.number in self._early_notices:
+                peer, why = self._early_notices.pop(made.number)
+                made.broken = self._error(why, peer)
+            for rank in made.ranks:
+                if rank != self.rank and (why := self._peers[rank].lost):
+                    made.broken = self._error(why, rank)
+
+        self._on_thread(enter)
+        return made
+
+    def leave(self, group: Group) -> None:
+        """Forget a group; what still waits there ends with an error."""
+
+        def out() -> None:
+            self._break(group, self._error("the group was destroyed", None), notify=False)
+            self._groups.pop(group.number, None)
+            for key in [key for key in self._inbox if key[0] == group.number]:
+                del self._inbox[key]
+
+        if not self._broken:
+            self._on_thread(out)
+
+    def abort(self, group: Group, why: str = "aborted") -> None:
+        """End everything of a group here and on its other ranks."""
+        self._command(lambda: self._break(group, self._error(f"rank {self.rank} ({self.host}) {why}", self.rank)))
+
+    def close(self, timeout: float = _GOODBYE_S) -> None:
+        """Have what was sent last arrive, say goodbye, and give everything back. May be repeated."""
+        if self._stopping or os.getpid() != self._pid:
+            return
+        self._stopping = True
+        atexit.unregister(self.close)
+        until = time.monotonic() + timeout
+        self._settle(until)
+        if not self._broken:
+            with contextlib.suppress(CollectiveError):
+                self._on_thread(self._say_goodbye)
+            self._settle(until)
+        self._command(self._stop)
+        self._thread.join()
+        os.close(self._bell)
+        with contextlib.suppress(OSError):
+            self._context.close()
+
+    def _settle(self, until: float) -> None:
+        while time.monotonic() < until and not self._broken:
+            if all(lane.drained for peer, lane in self._lanes if not peer.lost and not peer.left):
+                return
+            time.sleep(0.005)
+
+    def _say_goodbye(self) -> None:
+        header = HEADER.pack(GOODBYE, 0, 0, 0, 0, 0, 0, 0, 0)
+        for peer, lane in self._lanes:
+            if not peer.lost and not peer.left:
+                lane.waiting.append(Outgoing(None, header, memoryview(b"")))
+        self._pump()
+
+    # --- operations -------------------------------------------------------------------------------------------------
+
+    def submit(self, operation: Operation) -> Operation:
+        """Begin an operation."""
+        self._command(lambda: self._begin(operation))
+        return operation
+
+    def _begin(self, operation: Operation) -> None:
+        group = operation.group
+        broken = self._broken and self._error(self._broken, None)
+        if cause := broken or group.broken:
+            operation.finish(self._failure(operation, cause.peer, cause.reason))
+            return
+        if operation.source == ANY:
+            if not self._claim(operation):
+                self._anybody[group.number, operation.tag].append(operation)
+            return
+        if operation.number < 0 and operation.source is not None:
+            operation.number = group.next_received(operation.source, operation.tag)
+        self._enter(operation)
+
+    def _enter(self, operation: Operation) -> None:
+        if operation.kind == MESSAGE and operation.source is None:
+            self._sending.add(operation)
+        else:
+            self._operations[operation.key] = operation
+        operation.start()
+        self._feed(operation)
+
+    def _claim(self, operation: Operation) -> bool:
+        """Have a receive from anybody take the first message that nobody has asked for."""
+        group = operation.group
+        for number, kind, tag, sequence, sender in self._inbox:
+            if (number, kind, tag) == (group.number, MESSAGE, operation.tag):
+                rank = group.ranks.index(sender)
+                if sequence == group.received[rank, tag]:
+                    operation.source, operation.number = rank, group.next_received(rank, tag)
+                    self._enter(operation)
+                    return True
+        return False
+
+    def _feed(self, operation: Operation) -> None:
+        """Give an operation what has come early."""
+        box = self._inbox.get(operation.key)
+        while box and operation.wants is not None:
+            rank = operation.wants[0]
+            found = box.pop((operation.group.ranks[rank], operation.expected[rank]), None)
+            if found is None:
+                return
+            code, total, payload = found
+            self._hand(operation, rank, code, total, memoryview(payload))
+        if box is not None and not box:
+            self._inbox.pop(operation.key, None)
+
+    def _hand(self, operation: Operation, rank: int, code: int, total: int, payload: memoryview) -> None:
+        group = operation.group
+        if code != operation.code:
+            self.fail(
+                operation, rank, f"rank {group.ranks[rank]} calls another collective than {operation.name} as number"
+                f" {operation.number} of the group: the ranks are out of step",
+            )  # fmt: skip
+        elif operation.kind == MESSAGE and total != operation.total:
+            self.fail(
+                operation, rank,
+                f"rank {group.ranks[rank]} sent {total} bytes and the tensor here takes {operation.total}",
+            )  # fmt: skip
+        else:
+            operation.take(payload)
+
+    def forget(self, operation: Operation) -> None:
+        """An operation is over."""
+        self._sending.discard(operation)
+        if self._operations.get(operation.key) is operation:
+            del self._operations[operation.key]
+
+    def post(self, rank: int, index: int, outgoing: Outgoing) -> None:
+        """Send a segment to a rank of the job."""
+        lanes = self._peers[rank].lanes
+        lane = lanes[index % len(lanes)]
+        lane.waiting.append(outgoing)
+        lane.pump()
+
+    # --- failure ----------------------------------------------------------------------------------------------------
+
+    def _error(self, why: str, peer: int | None) -> CollectiveError:
+        return CollectiveError(why, self.rank, peer, why)
+
+    def _failure(self, operation: Operation, peer: int | None, why: str, late: bool = False) -> CollectiveError:
+        text = f"{operation.name} failed on rank {self.rank} ({self.host}): {why}"
+        return (CollectiveTimeoutError if late else CollectiveError)(text, self.rank, peer, why)
+
+    def fail(self, operation: Operation, rank: int | None, why: str, late: bool = False) -> None:
+        """End an operation, because of a rank of its group if one is given, and break its group."""
+        peer = None if rank is None else operation.group.ranks[rank]
+        self.forget(operation)
+        operation.finish(self._failure(operation, peer, why, late))
+        said = f"{operation.name} failed on rank {self.rank} ({self.host}): {why}"
+        self._break(operation.group, self._error(said, peer))
+
+    def _break(self, group: Group, cause: CollectiveError, notify: bool = True) -> None:
+        """Nothing goes in a group any more: end what is under way, and tell its other ranks."""
+        if group.broken is not None:
+            return
+        group.broken = cause
+        for operation in self._under_way(group):
+            self.forget(operation)
+            operation.finish(self._failure(operation, cause.peer, cause.reason))
+        for key in [key for key in self._anybody if key[0] == group.number]:
+            del self._anybody[key]
+        for rank in group.ranks:
+            if rank == self.rank:
+                continue
+            peer = self._peers[rank]
+            for lane in peer.lanes:
+                kept = [one for one in lane.waiting if one.operation is None or one.operation.group is not group]
+                lane.waiting.clear()
+                lane.waiting.extend(kept)
+            if notify and not peer.lost and not peer.left:
+                words = cause.reason.encode()[:_WORDS]
+                blamed = self.rank if cause.peer is None else cause.peer
+                header = HEADER.pack(NOTICE, 0, 0, group.number, blamed, 0, 0, len(words), 0)
+                peer.lanes[0].waiting.append(Outgoing(None, header, memoryview(words)))
+        self._pump()
+
+    def _under_way(self, group: Group) -> list[Operation]:
+        waiting = [one for queue in self._anybody.values() for one in queue]
+        return [one for one in [*self._operations.values(), *self._sending, *waiting] if one.group is group]
+
+    def _lose(self, peer: _Peer, why: str) -> None:
+        """A peer cannot be reached any more."""
+        if peer.lost:
+            return
+        peer.lost = f"{peer} is gone: {why}"
+        for lane in peer.lanes:
+            lane.waiting.clear()
+        if peer.left:
+            return
+        for group in list(self._groups.values()):
+            if peer.rank in group.ranks:
+                said = f"rank {self.rank} ({self.host}) reports that {peer.lost}"
+                self._break(group, self._error(said, peer.rank))
+
+    def _end(self, why: str) -> None:
+        """The NIC itself is gone."""
+        self._broken = why
+        for group in self._groups.values():
+            self._break(group, self._error(why, None), notify=False)
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+
+    def _command(self, work: Callable[[], None]) -> None:
+        if not self._stopped:
+            self._commands.append(work)
+            os.eventfd_write(self._bell, 1)
+
+    def _stop(self) -> None:
+        self._stopped = True
+
+    def _on_thread(self, work: Callable[[], Any]) -> Any:
+        """The result of something that the mesh's thread does."""
+        done = threading.Event()
+        found: list[Any] = [None, None]
+
+        def run() -> None:
+            try:
+                found[0] = work()
+            except BaseException as error:
+                found[1] = error
+            done.set()
+
+        self._command(run)
+        while not done.wait(1.0):
+            if not self._thread.is_alive():
+                raise self._error(self._broken or "the mesh is closed", None)
+        if found[1] is not None:
+            raise found[1]
+        return found[0]
+
+    def _serve(self) -> None:
+        poll = select.poll()
+        poll.register(self._channel.fileno(), select.POLLIN)
+        poll.register(self._bell, select.POLLIN)
+        while not self._stopped:
+            try:
+                if not self._turn():
+                    self._cq.notify()
+                    if not self._turn() and not self._stopped:
+                        self._sleep(poll)
+            except OSError as error:
+                why = "the agent of this host is gone" if error.errno == errno.EIO else str(error)
+                self._end(f"the NIC of rank {self.rank} ({self.host}) failed: {why}")
+                while not self._stopped:
+                    self._run_commands()
+                    time.sleep(_LOOK_S / 10)
+
+    def _turn(self) -> bool:
+        """Do what there is to do; False where there was nothing."""
+        did = self._run_commands()
+        found = self._cq.poll(32)
+        for completion in found:
+            self._complete(completion)
+        if found:
+            self._pump()
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_S:
+            self._looked = now
+            self._look(now)
+        return did or bool(found)
+
+    def _run_commands(self) -> bool:
+        did = False
+        while self._commands:
+            self._commands.popleft()()
+            did = True
+        return did
+
+    def _sleep(self, poll: select.poll) -> None:
+        busy = self._operations or self._sending or self._anybody
+        for descriptor, events in poll.poll(_LOOK_S * 1000 if busy else None):
+            if descriptor == self._bell:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._bell)
+            elif events & select.POLLIN:
+                self._channel.take()
+            else:
+                raise OSError(errno.EIO, "the completion channel has ended")
+
+    def _pump(self) -> None:
+        for peer, lane in self._lanes:
+            if lane.waiting and not peer.lost:
+                lane.pump()
+
+    def _complete(self, done: Completion) -> None:
+        peer, lane = self._lanes[done.wr_id >> 2]
+        kind = done.wr_id & 3
+        if not done.ok:
+            self._lose(peer, f"a QP to it failed with {done.text}")
+        elif kind != RECEIVE:
+            lane.completed(kind)
+        else:
+            peer.heard = time.monotonic()
+            lane.receive()
+            assert done.imm is not None
+            if done.imm & CREDIT:
+                lane.credit(done.imm)
+            else:
+                self._arrive(peer, lane.segment(done.imm, done.byte_len))
+                lane.took(not peer.left and not peer.lost)
+
+    def _arrive(self, peer: _Peer, segment: memoryview) -> None:
+        kind, code, _, number, tag, sequence, index, length, total = HEADER.unpack_from(segment)
+        payload = segment[HEADER.size : HEADER.size + length]
+        if kind == GOODBYE:
+            peer.goodbyes += 1
+            return
+        if kind == NOTICE:
+            self._hear(number, tag, bytes(payload).decode(errors="replace"))
+            return
+        key = (number, kind, tag, sequence, peer.rank if kind == MESSAGE else -1)
+        operation = self._operations.get(key)
+        if operation is not None:
+            group = operation.group
+            wants = operation.wants
+            if wants is not None and group.ranks[wants[0]] == peer.rank and operation.expected[wants[0]] == index:
+                self._hand(operation, wants[0], code, total, payload)
+                self._feed(operation)
+                return
+        known = self._groups.get(number)
+        if known is not None and known.broken is not None:
+            return
+        self._inbox.setdefault(key, {})[peer.rank, index] = code, total, bytearray(payload)
+        if kind == MESSAGE and operation is None and (queue := self._anybody.get((number, tag))):
+            if self._claim(queue[0]):
+                queue.popleft()
+            if not queue:
+                del self._anybody[number, tag]
+
+    def _hear(self, number: int, blamed: int, why: str) -> None:
+        """A rank says that a group is broken."""
+        group = self._groups.get(number)
+        if group is None:
+            self._early_notices[number] = blamed, why
+        else:
+            self._break(group, self._error(why, blamed), notify=False)
+
+    def _look(self, now: float) -> None:
+        """Look at deadlines, and at peers of whom nothing has been heard for long."""
+        anybody = [one for queue in self._anybody.values() for one in queue]
+        for operation in [*self._operations.values(), *self._sending, *anybody]:
+            if operation.over:
+                continue
+            waits = operation.wants
+            peers = [] if waits is None else [self._peers[operation.group.ranks[waits[0]]]]
+            if now > operation.deadline:
+                whom = f"waiting for {peers[0]}" if peers else "sending"
+                rank = None if waits is None else waits[0]
+                self.fail(operation, rank, f"{whom}, it was not done within {operation.timeout:g} s", late=True)
+                continue
+            for peer in peers:
+                if peer.left and not self._has_more(operation, peer):
+                    self.fail(operation, operation.group.ranks.index(peer.rank), f"{peer} has left the job")
+                elif now - max(peer.heard, operation.waits_since) > _PROBE_S and not peer.lost:
+                    peer.lanes[0].probe()
+
+    def _has_more(self, operation: Operation, peer: _Peer) -> bool:
+        return any(rank == peer.rank for rank, _ in self._inbox.get(operation.key, ()))

@@ -1,0 +1,94 @@
+"""Tensors as the collectives see them: bytes in memory, and reductions of arriving bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+_OPERATIONS: Final[dict[Any, Callable[..., Any]]] = {
+    dist.ReduceOp.SUM: torch.add,
+    dist.ReduceOp.AVG: torch.add,  # and a division at the end
+    dist.ReduceOp.PRODUCT: torch.mul,
+    dist.ReduceOp.MIN: torch.minimum,
+    dist.ReduceOp.MAX: torch.maximum,
+    dist.ReduceOp.BAND: torch.bitwise_and,
+    dist.ReduceOp.BOR: torch.bitwise_or,
+    dist.ReduceOp.BXOR: torch.bitwise_xor,
+}
+_BITWISE: Final = (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR)
+
+
+def check(tensor: Tensor) -> Tensor:
+    """The tensor, without autograd; ValueError unless it is dense and on the CPU."""
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"the backend mrc takes dense tensors, and this one is {tensor.layout}; call to_dense()")
+    if tensor.device.type != "cpu":
+        raise ValueError(f"the backend mrc takes tensors on the CPU, and this one is on {tensor.device}")
+    return tensor.detach()
+
+
+def raw(tensor: Tensor) -> memoryview:
+    """The bytes of a contiguous tensor."""
+    flat = tensor.reshape(-1)
+    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(bytearray())
+
+
+class Target:
+    """A tensor that is written to: `flat` has its elements in one piece, `finish` brings them where they belong."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = check(tensor)
+        direct = self._tensor.is_contiguous() and not self._tensor.is_conj() and not self._tensor.is_neg()
+        self.flat = self._tensor.view(-1) if direct else self._tensor.contiguous().clone().view(-1)
+        self._copied = not direct
+
+    @property
+    def raw(self) -> memoryview:
+        """Its bytes."""
+        return raw(self.flat)
+
+    def finish(self) -> None:
+        """Copy the elements back where they are not the tensor's own."""
+        if self._copied:
+            self._tensor.copy_(self.flat.view(self._tensor.shape))
+
+
+def source(tensor: Tensor) -> Tensor:
+    """The elements of a tensor that is only read, in one piece."""
+    return check(tensor).contiguous().resolve_conj().resolve_neg().view(-1)
+
+
+def operation(op: Any) -> tuple[Callable[..., Any], bool]:
+    """The function of a ReduceOp, and whether its result is divided by the number of ranks; ValueError for others."""
+    for known, function in _OPERATIONS.items():
+        if op == known:
+            return function, op == dist.ReduceOp.AVG
+    raise ValueError(f"the backend mrc has no reduction {op}; it has {', '.join(str(one.name) for one in _OPERATIONS)}")
+
+
+def combiner(flat: Tensor, op: Any) -> Callable[[int, memoryview], None]:
+    """A function that reduces bytes into a tensor from an offset on; ValueError where the dtype does not allow it."""
+    function, average = operation(op)
+    dtype, size = flat.dtype, flat.element_size()
+    if average and not (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError(f"AVG of {dtype} is no whole number; use SUM")
+    if any(op == one for one in _BITWISE) and (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError(f"{op} is for integers, and this tensor is {dtype}")
+    if dtype.is_complex and function in {torch.minimum, torch.maximum}:
+        raise ValueError(f"{op} needs an order, and {dtype} has none")
+
+    def combine(at: int, segment: memoryview) -> None:
+        arrived = torch.frombuffer(segment, dtype=dtype)
+        part = flat[at // size : at // size + arrived.numel()]
+        function(part, arrived, out=part)
+
+    return combine
+
+
+def flattened(tensors: Sequence[Tensor]) -> Tensor:
+    """All elements of some tensors in a new one."""
+    return torch.cat([source(tensor) for tensor in tensors]) if tensors else torch.empty(0)

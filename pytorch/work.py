@@ -1,0 +1,205 @@
+"""What a collective returns: torch.distributed's Work over operations of the mesh."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from mrclab.hosts.collectives.errors import CollectiveError
+from mrclab.hosts.collectives.mesh import Operation
+
+
+class MrcError(dist.DistBackendError):  # type: ignore[misc]
+    """A collective that failed: on which `rank`, because of which `peer` if one is to blame, and the `reason`."""
+
+    rank: int
+    peer: int | None
+    reason: str
+
+
+def as_torch(error: CollectiveError) -> MrcError:
+    """An error as users of torch.distributed expect it."""
+    made = MrcError(str(error))
+    made.rank, made.peer, made.reason = error.rank, error.peer, error.reason
+    return made
+
+
+class _Finishers:
+    """Threads that complete futures: their callbacks may wait for other collectives, so never the mesh's own thread.
+
+    There are as many as callbacks have ever been waiting at once.
+    """
+
+    def __init__(self) -> None:
+        self._todo: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._idle = 0
+        self._lock = threading.Lock()
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Have a thread do something."""
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                threading.Thread(target=self._serve, name="mrc-futures", daemon=True).start()
+        self._todo.put(work)
+
+    def _serve(self) -> None:
+        while True:
+            self._todo.get()()
+            with self._lock:
+                self._idle += 1
+
+
+_FINISHERS: Final = _Finishers()
+
+
+class MrcWork(dist.Work):  # type: ignore[misc]
+    """Operations that are one collective to their user; `results` are its tensors, `finish` runs when all went well."""
+
+    def __init__(self, results: Sequence[Any], finish: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self._results = list(results)
+        self._finish = finish
+        self._left = 0
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._error: MrcError | None = None
+        self._future: torch.futures.Future | None = None
+        self._abort: Callable[[], None] | None = None
+
+    def watch(self, count: int, abort: Callable[[], None]) -> None:
+        """So many operations belong to it; without any it is over at once."""
+        self._left, self._abort = count, abort
+        if not count:
+            self._end()
+
+    def one_over(self, operation: Operation) -> None:
+        """One of its operations is over."""
+        with self._lock:
+            self._left -= 1
+            first = operation.error is not None and self._error is None
+            if first:
+                assert operation.error is not None
+                self._error = as_torch(operation.error)
+            last = not self._left
+        if last:
+            self._end()
+
+    def _end(self) -> None:
+        if self._error is None and self._finish is not None:
+            try:
+                self._finish()
+            except Exception as error:  # of copying results back
+                self._error = MrcError(f"{type(error).__name__}: {error}")
+        with self._lock:
+            self._over.set()
+            future = self._future
+        if future is not None:
+            _FINISHERS.submit(lambda: self._complete(future))
+
+    def _complete(self, future: torch.futures.Future) -> None:
+        if self._error is None:
+            future.set_result(self._results)
+        else:
+            future.set_exception(self._error)
+
+    # --- torch.distributed.Work -------------------------------------------------------------------------------------
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait until it is over; MrcError where it failed, or is not over in the given time."""
+        seconds = None if timeout is None or timeout <= timedelta(0) else timeout.total_seconds()
+        began = time.monotonic()
+        if not self._over.wait(seconds):
+            raise MrcError(f"a collective was not over after {time.monotonic() - began:g} s; it goes on")
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self) -> bool:
+        """True once it is over, well or not."""
+        return self._over.is_set()
+
+    def is_success(self) -> bool:
+        """True once it is over and went well."""
+        return self._over.is_set() and self._error is None
+
+    def exception(self) -> MrcError | None:
+        """Its error, if it has failed."""
+        return self._error
+
+    def result(self) -> list[Tensor]:
+        """Its tensors, once it is over."""
+        self.wait()
+        return self._results
+
+    def synchronize(self) -> None:
+        """Wait."""
+        self.wait()
+
+    def abort(self) -> None:
+        """End it, and its group, on all ranks."""
+        if self._abort is not None and not self._over.is_set():
+            self._abort()
+
+    def get_future(self) -> torch.futures.Future:
+        """A future with its tensors."""
+        with self._lock:
+            if self._future is None:
+                self._future = torch.futures.Future()
+                over = self._over.is_set()
+            else:
+                over = False
+            future = self._future
+        if over:
+            self._complete(future)
+        return future
+
+
+class MrcReceive(MrcWork):
+    """A message from another rank."""
+
+    receive: Operation | None = None
+
+    def source_rank(self) -> int:
+        """The rank of the group that it came from."""
+        assert self.receive is not None
+        return -1 if self.receive.source is None else self.receive.source
+
+    _source_rank = source_rank
+
+
+class MrcWorks(MrcWork):
+    """Several Works as one."""
+
+    def __init__(self, works: Sequence[MrcWork]) -> None:
+        super().__init__([])
+        self._works = list(works)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait for all; the first error is raised."""
+        return all(work.wait(timeout) for work in self._works)
+
+    def is_completed(self) -> bool:
+        """True once all are over."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        """True once all are over and went well."""
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> MrcError | None:
+        """The first error."""
+        return next((error for work in self._works if (error := work.exception()) is not None), None)
+
+    def get_future(self) -> torch.futures.Future:
+        """A future of all."""
+        return torch.futures.collect_all([work.get_future() for work in self._works])
