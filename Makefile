@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHONS ?= 3.10 3.11
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale drill lint bench libmrc p4 pictures setup installed compiled lock clean
+.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale drill lint bench libmrc torch p4 pictures setup installed compiled lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint         ruff and mypy only"
 	@echo "sudo make bench   how fast the parts are on this machine"
 	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (needs gcc, libibverbs-dev; OCP=DIR: those headers)"
+	@echo "make torch        put PyTorch (a CPU build) into .venv and build lib_mrc.so: mrclab train, and the tests of the backend"
 	@echo "make docs         the documentation as a site in build/site, all links checked"
 	@echo "make p4           compile p4src/ (needs p4c)"
 	@echo "make pictures     make the pictures of the live page in docs/ again (needs Chromium, and playwright in .venv)"
@@ -77,6 +78,10 @@ bench: setup
 
 libmrc:
 	@$(MAKE) -C hosts/libmrc $(if $(OCP),OCP=$(abspath $(OCP)))
+
+torch: installed libmrc
+	@$(BIN)/pip install --quiet --disable-pip-version-check 'torch>=2.13' $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	@$(BIN)/python -c 'import mrclab.torch, torch; print("PyTorch", torch.__version__)'
 
 docs:
 	@test -x .venv-docs/bin/mkdocs || { python3 -m venv .venv-docs && .venv-docs/bin/pip install -q -r requirements-docs.txt; }

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mrclab.hosts.collectives import steps
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.flows import Running
 from mrclab.lab.run.runningmatrix import RunningMatrix
@@ -23,6 +24,7 @@ from mrclab.lab.scenario.traffic import Programs, ProgramSpec, TrafficBase
 
 _READY_LIMIT = 30.0  # seconds until a program has said that it is ready
 _GRACE = 2.0  # seconds that programs get to end by themselves when one has failed
+_RANK_GRACE = 30.0  # and ranks, which report who failed
 
 
 @dataclass
@@ -31,6 +33,8 @@ class _Process:
     process: "subprocess.Popen[bytes]"
     output: Path
     began: float  # on the world's clock
+    read: int = 0  # bytes of the output that were looked at for steps
+    steps: int = 0
 
     def said(self) -> str:
         return self.output.read_text(errors="replace")
@@ -59,11 +63,12 @@ class RunningPrograms(Running):
         self._pairs: dict[str, set[tuple[int, int]]] = {}  # flow → QPs at both ends
         self._error = ""
         self._failed_at: float | None = None
+        self._noted = False  # whether the QPs of all flows are known
 
     def prepare(self) -> None:
         """Make the folder that they may leave files in, and have their hosts reach each other over TCP."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        for host in {one.host for one in self.entry.programs}:
+        for host in dict.fromkeys(self.entry.places):
             programs.join(self._lab, host)
         self.ready = True
 
@@ -72,17 +77,21 @@ class RunningPrograms(Running):
         return self._lab.files.absolute() / self.name
 
     def start(self, at: float) -> None:
-        """Start the first; each of the others follows, as the runner looks, when the one before is ready."""
+        """Start all ranks; or the first program: the others follow, as the runner looks, each when one is ready."""
         self.began = max(at, self._world.now)
-        self._launch()
+        for _ in self.entry.places if self.entry.ranks is not None else (None,):
+            self._launch()
 
     def _launch(self) -> None:
         place = len(self._processes)
-        spec = self.entry.programs[place]
+        spec = self.entry.commands[place]
         words = shlex.split(spec.command)
         for host in self._lab.fabric.hosts:
             words = [word.replace(f"{{{host.name}}}", programs.address(host.number)) for word in words]
         command, environment = programs.prepare(self._lab, spec.host, words)
+        if self.entry.ranks is not None:
+            numbers = [self._lab.fabric.host(host).number for host in self.entry.places]
+            environment |= programs.rank_environment(numbers, place)
         output = self._lab.run_dir / "log" / f"{self.name}-{place + 1}-{spec.host}.log"
         with output.open("wb") as file:
             process = subprocess.Popen(
@@ -93,7 +102,7 @@ class RunningPrograms(Running):
 
     def _go_on(self) -> None:
         """Start the next if the one before is ready; where it will not be, the traffic has failed."""
-        while len(self._processes) < len(self.entry.programs) and not self._error:
+        while len(self._processes) < len(self.entry.places) and not self._error:
             last = self._processes[-1]
             if not re.search(last.spec.ready or "", last.said()):
                 too_long = self._world.now > last.began + _READY_LIMIT * self._lab.pace.stretch
@@ -105,24 +114,53 @@ class RunningPrograms(Running):
     @property
     def over(self) -> bool:
         """Whether all have ended, or one has failed and the others had their time."""
-        started = len(self._processes) == len(self.entry.programs)
+        started = len(self._processes) == len(self.entry.places)
         if started and all(one.process.poll() is not None for one in self._processes):
             return True
         failed = bool(self._error) or any(one.process.poll() for one in self._processes)
         if failed and self._failed_at is None:
             self._failed_at = self._world.now
-        return self._failed_at is not None and self._world.now > self._failed_at + _GRACE
+        grace = _GRACE if self.entry.ranks is None else _RANK_GRACE * self._lab.pace.stretch
+        return self._failed_at is not None and self._world.now > self._failed_at + grace
 
     def share(self, now: float) -> float:
-        """Nobody knows how far they are; 1 at the end. Their QPs are noted on the way."""
+        """The share of its steps that every rank has done; else nobody knows, and it is 1 at the end.
+
+        QPs and steps are noted on the way.
+        """
         del now
         if self.running:
             self._go_on()
             self._note_qps()
-        return 1.0 if self.ended is not None else 0.0
+            self._note_steps()
+        if self.ended is not None:
+            return 1.0
+        wanted = self.entry.ranks.steps if self.entry.ranks is not None else None
+        done = min((one.steps for one in self._processes), default=0)
+        return min(done / wanted, 0.9999) if wanted else 0.0
+
+    def _note_steps(self) -> None:
+        """Write the steps into the history that ranks have reported since this was called last."""
+        if self.entry.ranks is None:
+            return
+        for one in self._processes:
+            with one.output.open("rb") as file:
+                file.seek(one.read)
+                whole, newline, _ = file.read().rpartition(b"\n")
+            if not newline:
+                continue
+            one.read += len(whole) + 1
+            for line in whole.decode(errors="replace").splitlines():
+                step = steps.parse(line)
+                if step is not None:
+                    one.steps += 1
+                    record = {"traffic": self.name, "host": one.spec.host, **step}
+                    self._world.record("training.step", step["ended"], **record)
 
     def _note_qps(self) -> None:
-        """QPs of the programs' hosts that lead to each other."""
+        """QPs of the programs' hosts that lead to each other; of ranks, which all make theirs at once, until found."""
+        if self._noted:
+            return
         addresses = {host.name: host.address for host in self._lab.fabric.hosts}
         rows = {name: self._rows(name) for name in self.hosts}
         for flow in self.entry.flows(self._lab.fabric, 0):
@@ -130,6 +168,8 @@ class RunningPrograms(Running):
             there = {row["qp"]: row for row in rows[flow.destination] if row["peer"] == addresses[flow.source]}
             for mine, theirs in zip(here, there, strict=False):
                 self._pairs.setdefault(flow.name, set()).add((mine["qp"], theirs))
+        flows = self.entry.flows(self._lab.fabric, 0)
+        self._noted = self.entry.ranks is not None and len(self._pairs) == len(flows)
 
     def _rows(self, host: str) -> list[dict[str, Any]]:
         try:
@@ -148,6 +188,7 @@ class RunningPrograms(Running):
     def finish(self, error: str = "") -> None:
         """End what still runs, take the files, and write how it was."""
         self._note_qps()
+        self._note_steps()
         for one in self._processes:
             if one.process.poll() is None:
                 error = error or self._error or "another program of this traffic failed"

@@ -3,6 +3,7 @@
 A flow is what one host sends another, over one or several QPs. Sizes are bytes of payload.
 """
 
+import itertools
 import math
 import random
 import re
@@ -417,11 +418,33 @@ class ProgramSpec(Strict):
         return ready
 
 
+class RanksSpec(Strict):
+    """The ranks of one job, a host each, with the environment that torchrun sets."""
+
+    command: Annotated[str, Field(min_length=1)] = Field(
+        description="what every rank runs, as a shell would split it, e.g. python examples/train/gpt.py --steps 20;"
+        " python is the one that runs the lab"
+    )
+    hosts: HostList = Field(default=["all"], validate_default=True, description="all, or a list in the order of ranks")
+    steps: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="steps that the job reports, so that a fault can begin at 50% of it"
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _can_be_split(cls, command: str) -> str:
+        if not shlex.split(command):
+            raise ValueError("the command has no words")
+        return command
+
+
 class Programs(TrafficBase):
-    """Programs of other people on lib_mrc.so, each started when the one before is ready; the first one receives."""
+    """Programs of other people on lib_mrc.so: `programs`, each started when the one before is ready, of which the first
+    receives; or the `ranks` of a job, such as training, which start together."""
 
     kind: Literal["program"]
-    programs: Annotated[list[ProgramSpec], Field(min_length=1)]
+    programs: list[ProgramSpec] = Field(default=[], description="programs, in the order of their start")
+    ranks: RanksSpec | None = Field(default=None, description="one job with a rank on every host")
     files: list[str] = Field(
         default=[], description="patterns of what they leave in $MRCLAB_FILES, taken into the results, e.g. ['*.csv']"
     )
@@ -430,13 +453,29 @@ class Programs(TrafficBase):
     def _own_qps(self) -> "Programs":
         if self.qps is not None or self.paths or self.attributes:
             raise ValueError(f"{self.name} makes its QPs by itself; leave qps, paths and attributes out")
-        if len({one.host for one in self.programs}) < 2:
+        if bool(self.programs) == (self.ranks is not None):
+            raise ValueError(f"{self.name} needs either programs or ranks")
+        if len(set(self.places)) < 2 and self.places != ["all"]:
             raise ValueError(f"{self.name} has programs on one host alone; a flow needs two hosts")
         return self
 
+    @property
+    def places(self) -> list[str]:
+        """The host of each program, in their order."""
+        return list(self.ranks.hosts) if self.ranks is not None else [one.host for one in self.programs]
+
+    @property
+    def commands(self) -> list[ProgramSpec]:
+        """Each program with its host."""
+        if self.ranks is None:
+            return self.programs
+        return [ProgramSpec(host=host, command=self.ranks.command) for host in self.ranks.hosts]
+
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
-        """From each host to that of the first program."""
+        """From each host to that of the first program; between ranks, from each host to every other."""
         del fabric, seed
+        if self.ranks is not None:
+            return [Flow(self.name, a, b, None) for a, b in itertools.permutations(self.places, 2)]
         first = self.programs[0].host
         senders = dict.fromkeys(one.host for one in self.programs if one.host != first)
         return [Flow(self.name, source, first, None) for source in senders]
@@ -444,7 +483,7 @@ class Programs(TrafficBase):
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """Nothing that an agent does by itself."""
         del fabric, host, qps
-        return {"kind": "program", "commands": [f"{one.host}: {one.command}" for one in self.programs]}
+        return {"kind": "program", "commands": [f"{one.host}: {one.command}" for one in self.commands]}
 
     @property
     def together(self) -> bool:

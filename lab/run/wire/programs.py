@@ -6,6 +6,7 @@ network: a bridge in the cables' namespace, beside the fabric, with 10.77.0.0/16
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from mrclab.topo.linux.processes import TOKEN_VARIABLE
 from mrclab.topo.linux.state import namespace
 
 LIBRARY = HOME / "hosts" / "libmrc" / "build" / "lib_mrc.so"
+MASTER_PORT = 29500
 _BRIDGE = "oob"
 
 
@@ -36,7 +38,21 @@ def environment(lab: Lab, host: str, pid: int) -> dict[str, str]:
         "LD_PRELOAD": ":".join(preload),
         "MRCLAB_VERBS": str(lab.run_dir / f"{host}{SUFFIX}"),
         "MRCLAB_ADDRESS": address(lab.fabric.host(host).number),
+        "MRCLAB_HOST": host,
     }
+
+
+def rank_environment(hosts: Sequence[int], rank: int) -> dict[str, str]:
+    """What torchrun sets for a rank, given the hosts' numbers in the order of ranks; `python` is the lab's own."""
+    size = str(len(hosts))
+    return {
+        "RANK": str(rank), "WORLD_SIZE": size, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank),
+        "GROUP_WORLD_SIZE": size, "ROLE_RANK": str(rank), "ROLE_WORLD_SIZE": size, "ROLE_NAME": "default",
+        "MASTER_ADDR": address(hosts[0]), "MASTER_PORT": str(MASTER_PORT), "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "none", "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": _BRIDGE, "PYTHONUNBUFFERED": "1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }  # fmt: skip
 
 
 def prepare(lab: Lab, host: str, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
