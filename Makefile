@@ -3,6 +3,7 @@
 
 BIN := .venv/bin
 PYTHONS ?= 3.10 3.11
+TORCH ?= torch==2.13.0
 target_flag := $(if $(TARGET),--target $(TARGET))
 
 .PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale drill lint bench libmrc torch p4 pictures setup installed compiled lock clean
@@ -80,7 +81,7 @@ libmrc:
 	@$(MAKE) -C hosts/libmrc $(if $(OCP),OCP=$(abspath $(OCP)))
 
 torch: installed libmrc
-	@$(BIN)/pip install --quiet --disable-pip-version-check 'torch>=2.13' $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	@$(BIN)/pip install --quiet --disable-pip-version-check '$(TORCH)' $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	@$(BIN)/python -c 'import mrclab.torch, torch; print("PyTorch", torch.__version__)'
 
 docs:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as checkpoint
 import torch.nn.functional as F  # noqa: N812 - as everybody has it
 from torch import Tensor, nn
+from torch.distributed import checkpoint
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
