@@ -68,7 +68,9 @@ class Configs(Mapping[str, NodeConfig]):
         mapper: MapperSection | None,
         choice: TransportSpec,
         agents: int = 0,
+        of_hosts: Mapping[str, TransportSpec] | None = None,
     ) -> None:
+        self._of_hosts = of_hosts or {}  # transports of hosts that have one of their own
         self._fabric = fabric
         self._version = version
         self._denylists = denylists
@@ -77,14 +79,16 @@ class Configs(Mapping[str, NodeConfig]):
         self._agents = agents or fabric.spec.hosts_per_t0  # of each T0 group, that take part in Clustermapper
         few = len(fabric.hosts) <= MOST_LISTED
         self._directory = {host.name: host.address for host in fabric.hosts} if few else Directory(fabric)
-        self._of_group: dict[int, NodeConfig] = {}
+        self._of_group: dict[tuple[int, int], NodeConfig] = {}
 
     def __getitem__(self, name: str) -> NodeConfig:
         host = self._fabric.host(name)
-        common = self._of_group.get(host.group)
+        choice = self._of_hosts.get(name, self._choice)
+        key = host.group, id(choice)
+        common = self._of_group.get(key)
         if common is None:
-            made = _first_of_group(self._fabric, host, self._version, self._mapper, self._choice)
-            common = self._of_group[host.group] = made.model_copy(update={"directory": self._directory})
+            made = _first_of_group(self._fabric, host, self._version, self._mapper, choice)
+            common = self._of_group[key] = made.model_copy(update={"directory": self._directory})
         denied = tuple(self._denylists.get(name, ()))
         own = {"host": _section(host), "ports": _ports(host), "denylist": denied}
         return _lean(common.model_copy(update=own if host.downlink <= self._agents else {**own, "mapper": None}))

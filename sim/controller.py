@@ -25,6 +25,7 @@ from mrclab.topo.transport import TransportSpec
 TELEMETRY_S: Final = 1.0
 """Between two records of all switches' counters."""
 
+NO_TRANSPORTS: Final[Mapping[str, TransportSpec]] = {}
 _POLL_S: Final = 0.1
 _QUIET_POLLS: Final = 3
 _LONGEST_STEP_S: Final = 0.01
@@ -41,7 +42,9 @@ class SimController:
         mapper: Mapping[str, Any] | None,
         write: Callable[..., object],
         let_pass: Callable[[float], None],
+        of_hosts: Mapping[str, TransportSpec] = NO_TRANSPORTS,
     ) -> None:
+        self._of_hosts = of_hosts
         self.model = fabric.model
         self._clock = fabric.clock
         self._transport = transport
@@ -194,7 +197,7 @@ class SimController:
         """Make the hosts' configs anew, and tell the hosts."""
         version = self.denylist.version
         denied = self.denylist.by_host()
-        given = self._section, self._transport, self._agents
+        given = self._section, self._transport, self._agents, self._of_hosts
         self.configs = nodefiles.Configs(self.model, version, denied, *given)
         self.record("nodes.written", hosts=len(self.configs), version=version)
         for name, host in self.hosts.items():

@@ -39,8 +39,8 @@ GONE: Final = "agent.gone"
 """Kind of the event that stands for a host that ended."""
 
 TOLD: Final = frozenset({
-    "workload.progress", "flow.done", "flow.failed", "flow.received", "iteration", "qp.stalled", "qp.resumed",
-    "verdict", "denied", GONE,
+    "workload.progress", "flow.done", "flow.failed", "flow.received", "iteration", "training.step", "qp.stalled",
+    "qp.resumed", "verdict", "denied", GONE,
 })  # fmt: skip
 """Kinds of events that `run` hands over."""
 
@@ -58,7 +58,7 @@ _DIGITS: Final = 9  # of the seconds in the history
 
 
 class SimWorld:
-    """A lab that is up. Hosts' regions are files below `files`."""
+    """A lab that is up. Hosts' regions are files below `files`; some hosts may have a transport of their own."""
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class SimWorld:
         mapper: Mapping[str, Any] | None,
         files: Path,
         wire_format: bool = False,
+        of_hosts: Mapping[str, TransportSpec] | None = None,
     ) -> None:
         self.fabric = fabric
         self.seed = seed
@@ -84,7 +85,7 @@ class SimWorld:
         self._last_words: dict[str, str] = {}
         self.sim = SimFabric(self._clock, fabric, seed)
         record = functools.partial(self._write_now, CONTROLLER)
-        self._controller = SimController(self.sim, transport, mapper, record, self._let_pass)
+        self._controller = SimController(self.sim, transport, mapper, record, self._let_pass, of_hosts or {})
         self._operations = operations(self._controller, self._clock)
         self.hosts: dict[str, RunningHost] = {}
         self._gone: set[str] = set()  # hosts that were ended

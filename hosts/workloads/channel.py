@@ -71,6 +71,7 @@ class Slots:
     size: int
     split: bool  # every message over all QPs; else each by the next QP in turn
     digest: bool = True  # the agents digest what they send and receive; else files are compared afterwards
+    receives: int = 0  # outstanding at most where one slot serves all; 0: one for each slot
 
     def at(self, number: int) -> int:
         """Offset of a message in the region."""
@@ -239,7 +240,8 @@ class Receiver(_ChannelEnd):
 
     def accept(self) -> None:
         """Post receives for everything that can be on its way at once; QPs must be connected."""
-        each = self.slots.count if self.slots.split else -(-self.slots.count // len(self.qps))
+        count = self.slots.receives or self.slots.count
+        each = count if self.slots.split else -(-count // len(self.qps))
         for qp in self.qps:
             for _ in range(each + _SPARE_RECEIVES):
                 self.transport.post_recv(qp, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,6 +17,7 @@ from mrclab.hosts.rdma.timers import Timer
 from mrclab.hosts.rdma.verbs import Verbs
 from mrclab.hosts.workloads.bounds import WorkloadBounds
 from mrclab.hosts.workloads.channel import SHIFT, ChannelSender, Receiver, SentMessage, Slots, content, shared, touched
+from mrclab.hosts.workloads.graph import OUTSTANDING, GraphRun, PieceReceiver, RankProgram
 from mrclab.hosts.workloads.ring import Ring, chunk
 from mrclab.hosts.workloads.rounds import Rounds
 from mrclab.hosts.workloads.stream import StreamPlan, StreamSender
@@ -39,6 +40,7 @@ class FlowSpec(BaseModel):
     path: str | None = None  # the file that a write comes from, or goes to; else memory of the agent's own
     size: int | None = Field(default=None, ge=1)  # bytes of a stream, where they are not the workload's
     start: float | None = Field(default=0.0, ge=0)  # seconds after the workload's; None: when `start_flows` says so
+    rank: int = 0  # of the peer, in a graph
     tells_arrival: bool = False  # a receiver that writes `flow.received` when all `size` bytes have come
 
 
@@ -47,7 +49,7 @@ class WorkloadSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["write", "stream", "pingpong", "rounds", "ring"]
+    kind: Literal["write", "stream", "pingpong", "rounds", "ring", "graph"]
     size: int | None = Field(default=None, ge=0)
     message: int = Field(default=1, ge=1)
     duration: float | None = None
@@ -59,6 +61,7 @@ class WorkloadSpec(BaseModel):
     ahead: int = Field(default=4, ge=1)  # of a ring: steps of a host that may be without acknowledgement at once
     seed: str = ""  # of the contents
     counted: bool = False  # of a stream: all flows of the process share their bytes, which nobody digests
+    program: Any = None  # of a graph: this rank's `RankProgram`; its bytes are counted
 
 
 class Workload:
@@ -92,6 +95,7 @@ class Workload:
         self._waiting: set[str] = set()  # streams that begin when somebody says so
         self._bounds = WorkloadBounds(spec.iterations)
         self._collective: Rounds | Ring | None = None
+        self._graph: GraphRun | None = None
         self._messages: dict[str, list[tuple[float, float, int]]] = {}
         self._failed: set[str] = set()
         self._timer = transport.timers.timer(self._begin)
@@ -105,6 +109,8 @@ class Workload:
         if spec.kind == "ring":
             largest = max(chunk(size, spec.ranks, place)[1] for place in range(spec.ranks))
             return Slots(spec.ahead, largest, split=True)
+        if spec.kind == "graph":
+            return Slots(1, self._program.largest, split=True, digest=False, receives=OUTSTANDING)
         if spec.kind in {"write", "rounds"}:
             return Slots(1, size, split=True, digest=spec.kind == "rounds")
         return Slots(spec.depth, spec.message, split=False, digest=not spec.counted)
@@ -125,9 +131,12 @@ class Workload:
         size = self.slots.count * self.slots.size
         if flow.path:
             memory = self._file(flow.path, "write")
+        elif self.spec.kind == "graph":  # all that comes may go to the same place
+            memory = self._sent_from()
         else:
             memory = self._register(shared(size) if self.spec.counted else touched(size), FULL_ACCESS)
-        receiver = Receiver(self._transport, flow.name, flow.peer, qps, self.slots, memory, self._length_of)
+        made = PieceReceiver if self.spec.kind == "graph" else Receiver
+        receiver = made(self._transport, flow.name, flow.peer, qps, self.slots, memory, self._length_of)
         self.receivers[flow.name] = receiver
         self.by_qp |= dict.fromkeys(qps, receiver)
         return {"qps": receiver.infos(), "region": receiver.info()}
@@ -158,6 +167,9 @@ class Workload:
         """What all flows of this host send from; of a ring, the two buffers that it reduces."""
         if self._own is None:
             spec, size = self.spec, self.spec.size or 0
+            if spec.kind == "graph":
+                self._own = self._register(shared(self._program.largest), FULL_ACCESS)
+                return self._own
             if spec.counted:
                 self._source = shared(spec.message + SHIFT)
             else:
@@ -174,7 +186,9 @@ class Workload:
 
     def start(self, at: float) -> None:
         """Begin at a monotonic time, or at once where it is past."""
-        if self._is_collective:
+        if self.spec.kind == "graph":
+            self._make_graph()
+        elif self._is_collective:
             self._make_collective()
             self._bounds.until = None if self.spec.duration is None else at + self.spec.duration
         else:
@@ -190,6 +204,23 @@ class Workload:
         if self._collective is None:
             self._collective = self._ring() if self.spec.kind == "ring" else self._rounds()
         return self._collective
+
+    @property
+    def _program(self) -> RankProgram:
+        program = self.spec.program
+        assert isinstance(program, RankProgram)
+        return program
+
+    def _make_graph(self) -> GraphRun:
+        """Make the rank; before its start where a peer has begun already."""
+        if self._graph is None:
+            senders = {self._flows[name].rank: end for name, end in self.senders.items()}
+            receivers = {self._flows[name].rank: end for name, end in self.receivers.items()}
+            self._graph = GraphRun(
+                self._program, senders, cast("dict[int, PieceReceiver]", receivers), self._transport.timers,
+                self._step, self._graph_done,
+            )  # fmt: skip
+        return self._graph
 
     def _rounds(self) -> Rounds:
         size = self.spec.size or 0
@@ -216,8 +247,10 @@ class Workload:
             if self._flows[name].start is None:
                 self._waiting.add(name)
 
-    def _patterns(self) -> list[StreamSender | Rounds | Ring]:
-        return [*self._streams.values(), *([self._collective] if self._collective else [])]
+    def _patterns(self) -> list[StreamSender | Rounds | Ring | GraphRun]:
+        found: list[StreamSender | Rounds | Ring | GraphRun] = [*self._streams.values()]
+        found += [one for one in (self._collective, self._graph) if one is not None]
+        return found
 
     @property
     def running(self) -> bool:
@@ -228,6 +261,8 @@ class Workload:
     def _begin(self, now: float) -> None:
         if self._collective is not None:
             self._collective.start(now)
+        if self._graph is not None:
+            self._graph.start(now)
         for name, stream in self._streams.items():
             start = self._flows[name].start
             if start:
@@ -264,7 +299,9 @@ class Workload:
     def take(self, completion: WorkCompletion, now: float) -> None:
         """Take in a completion of one of the QPs."""
         end = self.by_qp[completion.qp]
-        if isinstance(end, ChannelSender):
+        if self.spec.kind == "graph":
+            self._take_graph(end, completion, now)
+        elif isinstance(end, ChannelSender):
             sent = end.completed(completion)
             if self._collective is not None:
                 self._collective.sent(sent, now)
@@ -279,6 +316,13 @@ class Workload:
         if end.error and end.name not in self._failed:
             self._failed.add(end.name)
             self._record({"kind": "flow.failed", "traffic": self.name, "flow": end.name, "error": end.error})
+
+    def _take_graph(self, end: ChannelSender | Receiver, completion: WorkCompletion, now: float) -> None:
+        if isinstance(end, ChannelSender):
+            self._make_graph().sent(end, completion, now)
+        else:
+            assert isinstance(end, PieceReceiver)
+            self._make_graph().received(end, completion, now)
 
     @property
     def acked_bytes(self) -> int:
@@ -319,6 +363,17 @@ class Workload:
             record = {"kind": "flow.done", "traffic": self.name, "flow": name, "bytes": sender.bytes}
             times = {"began": self._collective.began, "ended": self._collective.ended}
             self._record({**record, **times, "error": sender.error})
+
+    def _step(self, step: int, began: float, ended: float, compute: float) -> None:
+        record = {"kind": "training.step", "traffic": self.name, "rank": self._program.rank, "step": step}
+        self._record({**record, "began": began, "ended": ended, "compute": round(compute, 9)})
+
+    def _graph_done(self) -> None:
+        assert self._graph is not None
+        for name, sender in self.senders.items():
+            began, ended = self._graph.spans.get(name, (self._graph.began, self._graph.ended))
+            record = {"kind": "flow.done", "traffic": self.name, "flow": name, "bytes": sender.bytes}
+            self._record({**record, "began": began, "ended": ended, "error": sender.error})
 
     def results(self) -> Record:
         """What became of every flow's end here."""

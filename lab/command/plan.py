@@ -193,14 +193,14 @@ def _transport(fabric: Fabric, scenario: Scenario) -> Iterator[str]:
     if mapper is not None:
         yield f"Clustermapper: every path in {show_seconds(mapper.cycle)}, deny {str(mapper.deny).lower()}"
     flows = scenario.flows(fabric)
-    qps = {entry.name: entry.qps or transport.qps for entry in scenario.traffic}
+    qps = {entry.name: entry.qps_of(transport.qps) for entry in scenario.traffic}
     yield f"traffic: {len(flows)} flows over {sum(qps[flow.traffic] for flow in flows)} QPs"
 
 
 def _traffic(fabric: Fabric, scenario: Scenario) -> Table:
     table = _table("Traffic", "name", "kind", "what", "begins", "QPs")
     for entry in scenario.traffic:
-        qps = entry.qps or scenario.transport.qps
+        qps = entry.qps_of(scenario.transport.qps)
         table.add_row(entry.name, entry.kind_name, escape(_what(fabric, entry, qps)), str(entry.start), str(qps))
         for name, value in entry.attributes.items():
             table.add_row("", "", f"{name} {value}", "", "")

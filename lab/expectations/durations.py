@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _SIDES = ("at_least", "at_most", "about")
 
 
-class _Duration(BaseExpectation):
+class DurationExpectation(BaseExpectation):
+    """A duration and its limits."""
+
     at_least: LimitField | None = None
     at_most: LimitField | None = None
     about: LimitField | None = None
@@ -50,7 +52,7 @@ class _Duration(BaseExpectation):
 
 
 @EXPECTATIONS.register
-class CompletionExpectation(_Duration):
+class CompletionExpectation(DurationExpectation):
     """A percentile, or the mean, of the times that messages, iterations of a collective or whole flows took."""
 
     kind: Literal["completion"]
@@ -85,7 +87,7 @@ class CompletionExpectation(_Duration):
 
 
 @EXPECTATIONS.register
-class Latency(_Duration):
+class Latency(DurationExpectation):
     """A percentile of a ping-pong's latency, half the time there and back; or its distance from another's."""
 
     kind: Literal["latency"]
@@ -114,7 +116,7 @@ class Latency(_Duration):
 
 
 @EXPECTATIONS.register
-class Rtt(Selected, _Duration):
+class Rtt(Selected, DurationExpectation):
     """A percentile of the RTT that senders measured: what queues add to the base RTT shows here."""
 
     kind: Literal["rtt"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @EXPECTATIONS.register
 class Integrity(BaseExpectation):
-    """Receivers hold what senders sent, by SHA-256: of one traffic, or of all."""
+    """Receivers hold what senders sent, by SHA-256: of one traffic, or of all; of jobs, as many bytes."""
 
     kind: Literal["integrity"]
     traffic: TrafficName | None = None
@@ -37,6 +37,8 @@ class Integrity(BaseExpectation):
             if trouble:
                 flow = f"{end.get('flow', end['traffic'])}: " if len(ends) > 1 else ""
                 return self.verdict(False, wanted, flow + trouble, f"at {measures.said(end.t)}")
+        if all("received" in end.data for end in ends if "flow" in end.data) and "flow" in ends[0].data:
+            return self.verdict(True, wanted, f"{len(ends)} flows, each with as many bytes as were sent", when)
         digest = ends[0].get("sent_sha256", "")
         count = sum("flow" in end.data for end in ends)
         saw = f"sha256 {digest[:12]}… at both ends" if count < 2 else f"{count} flows, each intact by sha256"
@@ -135,6 +137,9 @@ def _ended(measures: "Measures") -> str:
 def _damage(end: Record) -> str:
     if end.get("error"):
         return str(end["error"])
+    if "received" in end.data:
+        arrived = int(end["received"])
+        return "" if arrived == end["bytes"] else f"{end['bytes']} bytes were sent, {arrived} arrived"
     sent, got = end.get("sent_sha256") or "", end.get("received_sha256") or ""
     if end.get("exit_status") is not None:
         return ""  # somebody else's program: it says by its status what it found

@@ -18,6 +18,7 @@ from mrclab.lab.measure.rates import Rates
 from mrclab.lab.measure.samples import Samples
 from mrclab.lab.measure.stalls import Stalls
 from mrclab.lab.measure.switches import Switches
+from mrclab.lab.measure.training import TrainingSteps
 from mrclab.lab.scenario.moments import Window
 from mrclab.lab.scenario.units import Units
 from mrclab.topo.model import Fabric
@@ -153,6 +154,11 @@ class Measures:
     def completions(self) -> CompletionTimes:
         """Completion times."""
         return CompletionTimes(self.history)
+
+    @cached_property
+    def training(self) -> TrainingSteps:
+        """Steps of jobs."""
+        return TrainingSteps(self.history)
 
     @cached_property
     def machine(self) -> MachineLoad:

@@ -28,8 +28,7 @@ from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import junit, page, summary
 from mrclab.lab.run.world import World
-from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
-from mrclab.lab.scenario.scenario import Loaded, loads, with_matrices
+from mrclab.lab.scenario.scenario import Loaded, kept_name, loads, with_files, with_names
 
 _LEAST_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
 _VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
@@ -135,11 +134,11 @@ def _fill(directory: Path, world: World, loaded: Loaded, trouble: str, take: Cal
 
 
 def _write_scenario(directory: Path, loaded: Loaded) -> None:
-    """The scenario with all that it is made of: its matrices stand beside it, by the names of their traffics."""
-    matrices = [entry for entry in loaded.scenario.traffic if isinstance(entry, ConnectionMatrix)]
-    for entry in matrices:
-        (directory / f"{entry.name}.cm").write_text(entry.file.text, encoding="utf-8")
-    text = with_matrices(loaded, {entry.name: f"{entry.name}.cm" for entry in matrices})
+    """The scenario with all that it is made of: matrices and traces stand beside it, by the names of their traffics."""
+    entries = with_files(loaded)
+    for entry in entries:
+        (directory / kept_name(entry)).write_text(entry.file.text, encoding="utf-8")
+    text = with_names(loaded, {entry.name: kept_name(entry) for entry in entries})
     (directory / "scenario.yaml").write_text(text, encoding="utf-8")
 
 

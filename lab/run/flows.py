@@ -24,7 +24,7 @@ _Iteration = dict[str, tuple[float, float, str]]  # host → began, ended, diges
 
 
 @dataclass
-class _FlowState:
+class FlowState:
     """What is known of one flow."""
 
     flow: Flow
@@ -45,10 +45,10 @@ class Running:
         self.outcome: dict[str, Any] = {}  # how it ended, as the history has it
         self.hosts = entry.hosts_in(world.fabric, seed)
         self._world = world
-        self._qps = entry.qps or qps
+        self._qps = entry.qps_of(qps)
         self._seed = seed
-        self._flows = {flow.name: _FlowState(flow) for flow in entry.flows(world.fabric, seed)}
-        self._by_host: dict[str, list[_FlowState]] = {host: [] for host in self.hosts}
+        self._flows = {flow.name: FlowState(flow) for flow in entry.flows(world.fabric, seed)}
+        self._by_host: dict[str, list[FlowState]] = {host: [] for host in self.hosts}
         for state in self._flows.values():
             for host in {state.flow.source: None, state.flow.destination: None}:
                 self._by_host[host].append(state)
@@ -81,7 +81,7 @@ class Running:
                 state.qps[host] = [int(end["qp"]) for end in infos[host][name]["qps"]]
         self.ready = True
 
-    def _at(self, host: str) -> list[_FlowState]:
+    def _at(self, host: str) -> list[FlowState]:
         return self._by_host[host]
 
     def _pinned(self, host: str) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class Running:
         """Numbers of this traffic's QPs at a host."""
         return {number for state in self._at(host) for number in state.qps.get(host, ())}
 
-    def _close(self, state: _FlowState, error: str, done: Mapping[str, Any] | None = None) -> None:
+    def _close(self, state: FlowState, error: str, done: Mapping[str, Any] | None = None) -> None:
         """A flow has ended, or failed."""
         was_open = not (state.done or state.error)
         state.done = done or state.done
@@ -278,7 +278,7 @@ class Running:
         except RunError:
             return {}
 
-    def _digests(self, state: _FlowState, answers: Mapping[str, Any]) -> tuple[str, str]:
+    def _digests(self, state: FlowState, answers: Mapping[str, Any]) -> tuple[str, str]:
         """Of what was sent, and of what was received; empty where nobody can say."""
         flow = state.flow
         if isinstance(self.entry, Write):
@@ -288,7 +288,7 @@ class Running:
         return sent, answers[flow.destination].get(flow.name, {}).get("sha256", "")
 
     def _record_flow(
-        self, state: _FlowState, answers: Mapping[str, Any], sent: str, received: str, ended: float
+        self, state: FlowState, answers: Mapping[str, Any], sent: str, received: str, ended: float
     ) -> None:
         flow, done = state.flow, state.done
         at = float(done["ended"]) if done else ended
@@ -303,7 +303,13 @@ class Running:
             sent_sha256=sent,
             received_sha256=received,
             error=state.error,
+            **self._counted(state, answers),
         )
+
+    def _counted(self, state: FlowState, answers: Mapping[str, Any]) -> dict[str, Any]:
+        """What else a flow's record says where its bytes are counted and not kept."""
+        del state, answers
+        return {}
 
     def _flow_began(self, done: Mapping[str, Any] | None) -> float:
         """When a flow began, given its sender's record of the end: with its traffic."""
@@ -311,7 +317,7 @@ class Running:
         return self.began or 0.0
 
     @staticmethod
-    def _bytes(state: _FlowState, answers: Mapping[str, Any]) -> int:
+    def _bytes(state: FlowState, answers: Mapping[str, Any]) -> int:
         """Acknowledged in whole messages."""
         return int(answers[state.flow.source].get(state.flow.name, {}).get("bytes", 0))
 

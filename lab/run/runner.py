@@ -2,17 +2,20 @@
 
 import contextlib
 import math
+import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.faults.base import several
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.measure import Measures
+from mrclab.lab.measure.training import TrainingSteps
 from mrclab.lab.report import results
 from mrclab.lab.report.summary import Facts, state
 from mrclab.lab.run.flows import Running
@@ -222,7 +225,8 @@ def run_scenario(
     """
     check(loaded)
     results.check_parent(parent)
-    directory, interrupted = _collected(loaded, parent, progress, say, target, run_dir, show)
+    references = _without_faults(loaded, progress)
+    directory, interrupted = _collected(loaded, parent, progress, say, target, run_dir, show, references)
     if parent.absolute() not in directory.absolute().parents:
         say(f"results could not go to {parent}; they are in {directory}")
     with guarded() as interrupts:
@@ -242,6 +246,30 @@ def run_scenario(
     return outcome
 
 
+def _without_faults(loaded: Loaded, progress: Progress) -> list[dict[str, Any]]:
+    """When the steps of each job ended in the same run without faults, where an expectation asks what those cost."""
+    scenario = loaded.scenario
+    if (
+        scenario.world != "sim"
+        or not scenario.faults
+        or not any(entry.kind_name == "time_lost" for entry in scenario.expect)
+    ):
+        return []
+    twin = replace(loaded, scenario=scenario.model_copy(update={"faults": [], "expect": []}))
+    with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
+        nothing = twin, Path(folder), progress, lambda _: None, None, RUN_DIR, lambda _: None
+        directory, interrupted = _collected(*nothing)
+        if interrupted:
+            raise Interrupted("interrupted in the run without faults; nothing is left of it")
+        told = TrainingSteps(history.load(directory / "history.jsonl"))
+    steps = {job: told.steps(job) for job in told.jobs}
+    return [
+        {"traffic": job, "began": found[0].began, "ends": [step.ended for step in found]}
+        for job, found in steps.items()
+        if found
+    ]
+
+
 def _collected(
     loaded: Loaded,
     parent: Path,
@@ -250,6 +278,7 @@ def _collected(
     target: str | None,
     run_dir: Path,
     show: Callable[[World], None],
+    references: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[Path, bool]:
     """Bring the world up, go through the run, take it down; where what it left is, and whether somebody interrupted."""
     asked, trouble, interrupted = loaded.scenario, "", False
@@ -264,12 +293,15 @@ def _collected(
             run_dir=run_dir,
             mapper=asked.mapper,
             transport=asked.transport,
+            of_hosts=asked.transports(loaded.fabric),
             repeatable=asked.repeatable,
             on_failure=lambda failed, error: say(_keep(failed, loaded, parent, error)),
         ) as world:
             world.on_notice(say)
             say(world.greeting)
             world.record("scenario", text=loaded.text)
+            for reference in references:
+                world.record("training.reference", **reference)
             show(world)
             try:
                 Run(world, loaded, say, progress).go()

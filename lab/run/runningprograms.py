@@ -15,10 +15,12 @@ from typing import Any
 from mrclab.hosts.collectives import steps
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.flows import Running
+from mrclab.lab.run.runningjob import RunningJob
 from mrclab.lab.run.runningmatrix import RunningMatrix
 from mrclab.lab.run.wire import programs
 from mrclab.lab.run.wire.attach import Lab
 from mrclab.lab.run.world import World
+from mrclab.lab.scenario.jobtraffic import JobTraffic
 from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
 from mrclab.lab.scenario.traffic import Programs, ProgramSpec, TrafficBase
 
@@ -46,6 +48,8 @@ def running(world: World, entry: TrafficBase, qps: int, seed: int) -> Running:
         return RunningPrograms(world, entry, seed)
     if isinstance(entry, ConnectionMatrix):
         return RunningMatrix(world, entry, qps, seed)
+    if isinstance(entry, JobTraffic):
+        return RunningJob(world, entry, qps, seed)
     return Running(world, entry, qps, seed)
 
 

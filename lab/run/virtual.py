@@ -6,7 +6,7 @@ is heard between two events and never within one.
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -46,6 +46,7 @@ class VirtualWorld:
         seed: int = 1,
         mapper: MapperSpec | None = None,
         transport: TransportSpec | None = None,
+        of_hosts: Mapping[str, TransportSpec] | None = None,
     ) -> None:
         self.fabric = fabric
         self.seed = seed
@@ -58,7 +59,8 @@ class VirtualWorld:
         self._hearings: list[_Hearing] = []
         self._mirror: Mirror | None = None
         options = mapper.model_dump() if mapper is not None else None
-        self._sim = SimWorld(fabric, seed=seed, transport=transport or TransportSpec(), mapper=options, files=files)
+        choice = transport or TransportSpec()
+        self._sim = SimWorld(fabric, seed=seed, transport=choice, mapper=options, files=files, of_hosts=of_hosts)
         self._sim.heed = self._heed
         interrupts.noted = self._sim.halt
         self.breakage: Breakage = self._sim.breakage
@@ -220,12 +222,18 @@ class _Hearing:
 
 @contextmanager
 def virtual_world(
-    fabric: Fabric, *, seed: int = 1, mapper: MapperSpec | None = None, transport: TransportSpec | None = None
+    fabric: Fabric,
+    *,
+    seed: int = 1,
+    mapper: MapperSpec | None = None,
+    transport: TransportSpec | None = None,
+    of_hosts: Mapping[str, TransportSpec] | None = None,
 ) -> Iterator[VirtualWorld]:
     """A lab in virtual time inside the block; its files go after it."""
     with guarded() as interrupts, tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
         interrupts.defer()
-        world = VirtualWorld(fabric, Path(folder), interrupts, seed=seed, mapper=mapper, transport=transport)
+        given = Path(folder), interrupts
+        world = VirtualWorld(fabric, *given, seed=seed, mapper=mapper, transport=transport, of_hosts=of_hosts)
         try:
             yield world
             if interrupts.seen and not world.interrupted:

@@ -57,7 +57,7 @@ def need(loaded: Loaded) -> VirtualNeed:
         hosts = min(len(fabric.hosts), hosts + agents)
         at_once = min(scenario.mapper.t1s or spec.t1s, spec.t1s)
         probes = agents * spec.planes * (1 + min(_CYCLES * at_once, spec.t1s))
-    qps = sum(2 * len(found) * (entry.qps or scenario.transport.qps) for entry, found in flows)
+    qps = sum(2 * len(found) * (entry.qps_of(scenario.transport.qps)) for entry, found in flows)
     content = sum(len(found) * _content(loaded, entry) for entry, found in flows)
     packets = sum(-(-(flow.size or 1 << 40) // spec.path_mtu) for _, found in flows for flow in found)
     crossed = 3 * packets + 3 * probes  # a switch's port each, at most
@@ -87,7 +87,7 @@ def of_traffic(loaded: Loaded, flows: Sequence[tuple[TrafficBase, Sequence[Flow]
     on_demand = 2 * profile.ev_count <= spec.t1s
     memory = 0
     for entry, found in flows:
-        qps = entry.qps or loaded.scenario.transport.qps
+        qps = entry.qps_of(loaded.scenario.transport.qps)
         for flow in found:
             used = min(every, max(spec.planes, -(-(flow.size or 1 << 40) // spec.path_mtu // qps)))
             evs = (used if on_demand else every) * _EV + used * _EV_USED

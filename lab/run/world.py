@@ -16,7 +16,7 @@ from mrclab.lab.faults.base import WorldName
 Progress = Callable[[str, int, int], None]  # stage, done, total
 Event = tuple[str, Mapping[str, Any]]  # node, what it told
 
-KINDS = ("workload.progress", "flow.done", "flow.failed", "flow.received", "iteration")
+KINDS = ("workload.progress", "flow.done", "flow.failed", "flow.received", "iteration", "training.step")
 """Kinds of events that tell how a traffic goes on."""
 
 PROGRESS_KINDS = ("qp.stalled", "qp.resumed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -32,6 +32,7 @@ WIRE_MOST_PPS = 100_000
 """Packets per second of one cable on the wire, measured at 4 KiB with nothing else to do."""
 
 _BULK = {"write", "stream", "permutation", "incast", "all_to_all"}  # kinds that wait for nobody between messages
+_JOBS = {"training", "trace"}
 _WIRE_PACKAGES = ("finsy", "grpc")
 
 
@@ -122,6 +123,12 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
         if getattr(entry, "content", "random") == "counted":
             what = f"{loaded.source}: traffic {entry.name}: content: counted"
             yield f"{what} is for virtual time; leave it out, or run it with --world sim"
+        if entry.kind_name in _JOBS:
+            what = f"{loaded.source}: traffic {entry.name}: {entry.kind_name} needs virtual time"
+            yield f"{what}; run it with --world sim"
+        if entry.transport is not None:
+            what = f"{loaded.source}: traffic {entry.name}: transport: hosts of the wire all have that of the scenario"
+            yield f"{what}; leave it out, or run it with --world sim"
     if spec.beyond_p4:
         yield f"{loaded.source}: fabric: {spec.beyond_p4}"
     if spec.nic_latency:
@@ -161,13 +168,15 @@ def world_up(
     run_dir: Path = RUN_DIR,
     mapper: MapperSpec | None = None,
     transport: TransportSpec | None = None,
+    of_hosts: Mapping[str, TransportSpec] | None = None,
     repeatable: bool = False,
     on_failure: Callable[[World, Exception], None] = lambda *_: None,
 ) -> Iterator[World]:
     """A lab that is up inside the block, and gone after it.
 
     `target`, `run_dir` and `repeatable` mean something on the wire only: virtual time is always repeatable. So does
-    `on_failure`, which gets a lab that did not come up, stopped and with its files.
+    `on_failure`, which gets a lab that did not come up, stopped and with its files. Hosts have transports of their own
+    (`of_hosts`) in virtual time only.
     """
     if world == "wire":
         from mrclab.lab.run.wire.session import lab_session  # noqa: PLC0415
@@ -187,5 +196,5 @@ def world_up(
     else:
         from mrclab.lab.run.virtual import virtual_world  # noqa: PLC0415
 
-        with virtual_world(fabric, seed=seed, mapper=mapper, transport=transport) as virtual:
+        with virtual_world(fabric, seed=seed, mapper=mapper, transport=transport, of_hosts=of_hosts) as virtual:
             yield virtual

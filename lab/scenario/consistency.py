@@ -31,6 +31,7 @@ _COLLECTIVES = frozenset({"all_to_all", "ring_all_reduce", "send_recv_ring"})
 def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     """Everything that no field shows by itself."""
     found = [*clockwork.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_chaos(scenario)]
+    found += _transports(scenario, fabric)
     faults = {fault.name: fault for fault in scenario.faults}
     kinds = {entry.name: entry.kind_name for entry in scenario.traffic}
     flows = dict.fromkeys(flow.name for flow in scenario.flows(fabric))
@@ -63,6 +64,20 @@ def _taken_by_chaos(scenario: "Scenario") -> Iterator[Mistake]:
         if taken is not None and taken is not fault:
             text = f"faults of {taken.name} will have names like {fault.name}; choose another"
             yield ("faults", index, "name"), text
+
+
+def _transports(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
+    """Hosts that would need two transports at once."""
+    if all(entry.transport is None for entry in scenario.traffic):
+        return
+    first: dict[str, int] = {}
+    for index, entry in enumerate(scenario.traffic):
+        for host in entry.hosts_in(fabric, scenario.seed):
+            other = scenario.traffic[first.setdefault(host, index)]
+            if (other.transport or scenario.transport) != (entry.transport or scenario.transport):
+                text = f"{host} has the transport of {other.name} already, and a host has one; name other hosts"
+                yield ("traffic", index, "transport" if entry.transport is not None else "name"), text
+                return
 
 
 Rows = Iterator[tuple[str, str]]  # field, what is wrong with it

@@ -39,6 +39,7 @@ _WORDS = {
     "parse_depth": "packets or BDPs",
     "one_or_list": "name or list of names",
     "read_matrix": "file",
+    "read_trace": "file",
     "_host": "host",
     "_cable": "cable",
     "_switch": "switch",

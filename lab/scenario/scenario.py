@@ -19,8 +19,10 @@ from mrclab.lab.expectations import Expectation
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario import consistency, variants, yamlfile
 from mrclab.lab.scenario.base import Strict
+from mrclab.lab.scenario.jobtraffic import Trace
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
+from mrclab.lab.scenario.tracefiles import KEPT_SUFFIX
 from mrclab.lab.scenario.traffic import Flow, all_flows
 from mrclab.lab.scenario.traffics import Traffic
 from mrclab.lab.scenario.transport import ScenarioTransport
@@ -96,14 +98,24 @@ class Scenario(Setting):
 
     @model_validator(mode="after")
     def _paths_need_evs(self) -> "Scenario":
-        pinned = [entry.name for entry in self.traffic if entry.paths]
-        if pinned and self.transport.kind != "mrc":
-            raise ValueError(f"traffic {pinned[0]} names paths, but {self.transport.kind} has no EVs; leave paths out")
+        for entry in self.traffic:
+            kind = (entry.transport or self.transport).kind
+            if entry.paths and kind != "mrc":
+                raise ValueError(f"traffic {entry.name} names paths, but {kind} has no EVs; leave paths out")
         return self
 
     def flows(self, fabric: Fabric) -> list[Flow]:
         """The flows of all traffics."""
         return all_flows(self.traffic, fabric, self.seed)
+
+    def transports(self, fabric: Fabric) -> dict[str, ScenarioTransport]:
+        """The transports of hosts that have one of their own."""
+        return {
+            host: entry.transport
+            for entry in self.traffic
+            if entry.transport is not None
+            for host in entry.hosts_in(fabric, self.seed)
+        }
 
 
 Mistakes = list[tuple[tuple[int | str, ...], str]]  # place in the file, what is wrong there
@@ -234,14 +246,23 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     return replace(loaded, scenario=scenario, fabric=fabric, text=_text(data), named=(*loaded.named, *values))
 
 
+def with_files(loaded: Loaded) -> list[ConnectionMatrix | Trace]:
+    """The traffics that are made of files: matrices and traces."""
+    return [entry for entry in loaded.scenario.traffic if isinstance(entry, (ConnectionMatrix, Trace))]
+
+
+def kept_name(entry: ConnectionMatrix | Trace) -> str:
+    """The name under which a traffic's files are kept beside a scenario."""
+    return f"{entry.name}{KEPT_SUFFIX}" if isinstance(entry, Trace) else f"{entry.name}.cm"
+
+
 def files_of(loaded: Loaded) -> dict[str, str]:
     """The texts of the files that a scenario names, by the names that it gives them."""
-    matrices = [entry for entry in loaded.scenario.traffic if isinstance(entry, ConnectionMatrix)]
-    return {entry.file.name: entry.file.text for entry in matrices}
+    return {entry.file.name: entry.file.text for entry in with_files(loaded)}
 
 
-def with_matrices(loaded: Loaded, files: Mapping[str, str]) -> str:
-    """A scenario's text in which traffics, given by name, have their matrices in these files."""
+def with_names(loaded: Loaded, files: Mapping[str, str]) -> str:
+    """A scenario's text in which traffics, given by name, are made of these files."""
     if not files:
         return loaded.text
     data = yamlfile.Document(loaded.text, loaded.source).data

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.names import HostName, KnownTrigger, NewName, PathName
-from mrclab.lab.scenario.transport import MAX_QPS, QpAttributes
+from mrclab.lab.scenario.transport import MAX_QPS, QpAttributes, ScenarioTransport
 from mrclab.lab.scenario.units import Duration, LineShare, Size
 from mrclab.topo.model import Fabric
 
@@ -69,6 +69,11 @@ class TrafficBase(Strict):
     attributes: QpAttributes = Field(
         default={}, description="attributes of its QPs that differ from the transport's, e.g. timeout_exponent"
     )
+    transport: ScenarioTransport | None = Field(
+        default=None,
+        description="of its hosts, in place of the scenario's: they take part in no traffic with another one. Virtual"
+        " time only",
+    )
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """All flows, in order."""
@@ -82,6 +87,10 @@ class TrafficBase(Strict):
         """Hosts that send or receive, each once, in order."""
         ends = [name for flow in self.flows(fabric, seed) for name in (flow.source, flow.destination)]
         return list(dict.fromkeys(ends))
+
+    def qps_of(self, common: int) -> int:
+        """QPs of each flow, where all traffics have so many unless they say otherwise."""
+        return self.qps or (self.transport.qps if self.transport is not None else common)
 
     @property
     def kind_name(self) -> str:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mrclab.lab.scenario.jobtraffic import Trace, Training
 from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
 from mrclab.lab.scenario.traffic import (
     AllToAll,
@@ -27,6 +28,8 @@ Traffic = Annotated[
     | RingAllReduce
     | SendRecvRing
     | ConnectionMatrix
+    | Training
+    | Trace
     | Programs,
     Field(discriminator="kind"),
 ]

@@ -54,7 +54,7 @@ def _type(name: str, info: FieldInfo) -> Any:
 
 
 class ScenarioTransport(TransportSpec):
-    """`transport:` of a scenario; one for a whole run."""
+    """`transport:` of a scenario, or of the hosts of one traffic."""
 
     qps: int = Field(default=1, ge=1, le=MAX_QPS, description="QPs of each flow, used in turn")
     ev_profile: Annotated[dict[str, Any], Overrides(EvProfileConfig, frozenset({"name"}))] = Field(

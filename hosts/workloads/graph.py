@@ -1,0 +1,293 @@
+"""A rank of a job: computes, sends and receives as a graph says, step by step, from its own completions.
+
+An operation begins when all that it waits for has ended (or begun, where that is enough). A computation takes a
+processor of the rank for its time, one after the other in the order in which they became ready. A send ends when it is
+acknowledged, a receive when the message of its number is there, a collective when its own graph
+(`mrclab.hosts.workloads.schedules`) is done. A step ends with its last operation, and the next one begins.
+
+Bytes are counted, not kept. Messages bear the number of the step and of the operation, so that they may come in any
+order, and before anybody waits for them.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mrclab.hosts.rdma.completion import WorkCompletion
+from mrclab.hosts.rdma.timers import Timers
+from mrclab.hosts.workloads.channel import ChannelSender, Receiver
+from mrclab.hosts.workloads.schedules import COLLECTIVE, COMPUTE, RECV, SEND, Op, Schedule, schedule
+from mrclab.hosts.workloads.span import Span
+
+OUTSTANDING: Final = 64
+"""Messages of one flow that are on their way at once; others wait for one of them."""
+
+MOST_NUMBERS: Final = 1 << 32
+"""Messages that two ranks can tell apart: an immediate has 32 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankProgram:
+    """What one rank does in every step; many ranks may share a schedule.
+
+    `peers` are the ranks that sends and receives name by their place, `groups` the ranks of collectives. A step uses
+    `stride` message numbers. Computations take up to a share of `jitter` longer, drawn from `seed`.
+    """
+
+    schedule: Schedule
+    peers: Sequence[int]
+    groups: Sequence[tuple[Sequence[int], int]] = ()  # ranks, and the place of this one among them
+    rank: int = 0
+    steps: int = 1
+    stride: int = 1
+    largest: int = 1  # bytes of a message, at most
+    jitter: float = 0.0
+    seed: str = ""
+
+
+@dataclass
+class _Live:
+    """A schedule that runs: the step's own, or that of a collective, which `parent` waits for."""
+
+    schedule: Schedule
+    peers: Sequence[int]
+    base: int  # number of its first message
+    needs: list[int]
+    left: int
+    parent: _Live | None = None
+    place: int = 0  # of the collective in its parent
+
+
+@dataclass
+class _Unit:
+    """A processor of the rank, and what it does next."""
+
+    busy: bool = False
+    waiting: deque[tuple[_Live, int]] = field(default_factory=deque)
+
+
+class PieceReceiver(Receiver):
+    """A receiving end that needs no lengths: every QP brings one piece of a message."""
+
+    def arrived(self, completion: WorkCompletion) -> int | None:
+        """Take in a completion; the number of the message where it is whole now. None also after an error."""
+        if self.fails(completion):
+            return None
+        number = completion.imm
+        assert number is not None
+        self.transport.post_recv(completion.qp, 0)
+        self.bytes += completion.byte_len
+        if len(self.qps) > 1:
+            left = self._missing.get(number, len(self.qps)) - 1
+            if left:
+                self._missing[number] = left
+                return None
+            del self._missing[number]
+        self.messages += 1
+        return number
+
+
+class GraphRun(Span):
+    """Drives one rank. `senders` and `receivers` are this host's ends by the rank of their peer.
+
+    `on_step(step, began, ended, compute)` after each, with the seconds in which anything computed; `on_done` after the
+    last one, or a failure.
+    """
+
+    def __init__(
+        self,
+        program: RankProgram,
+        senders: Mapping[int, ChannelSender],
+        receivers: Mapping[int, PieceReceiver],
+        timers: Timers,
+        on_step: Callable[[int, float, float, float], None],
+        on_done: Callable[[], None],
+    ) -> None:
+        super().__init__(on_done)
+        self.spans: dict[str, tuple[float, float]] = {}  # of every flow: first posted, last acknowledged
+        self._program = program
+        self._senders = senders
+        self._rank_of = {end.name: rank for ends in (senders, receivers) for rank, end in ends.items()}
+        self._timers = timers
+        self._on_step = on_step
+        self._step = 0
+        self._step_began = self._computed = self._busy_since = 0.0
+        self._busy = 0  # processors that compute
+        self._units: dict[int, _Unit] = {}
+        self._draw = random.Random(program.seed) if program.jitter else None
+        self._waiting: dict[tuple[int, int], tuple[_Live, int]] = {}  # receives, by rank and number
+        self._early: set[tuple[int, int]] = set()  # messages that nobody waits for yet
+        self._sent: dict[tuple[int, int], tuple[_Live, int]] = {}  # sends without acknowledgement
+        self._queued: dict[int, deque[tuple[_Live, int, int]]] = {}  # sends that wait, by rank: with their number
+        self._ready: deque[tuple[_Live, int]] = deque()
+
+    # --- from outside -----------------------------------------------------------------------------
+
+    def start(self, now: float) -> None:
+        """Begin the first step."""
+        self.began = self._step_began = now
+        self._begin_step(now)
+        self._work(now)
+
+    def stop(self, now: float) -> None:
+        """Give up: whoever waits for this rank waits in vain."""
+        self._end(now)
+
+    def sent(self, sender: ChannelSender, completion: WorkCompletion, now: float) -> None:
+        """A completion of a sender came."""
+        message = sender.completed(completion)
+        if message is None:
+            if sender.error:
+                self._end(now)
+            return
+        sender.oldest()  # which forgets what is done
+        began, _ = self.spans[sender.name]
+        self.spans[sender.name] = began, message.done
+        if self.over:
+            return
+        rank = self._rank_of[sender.name]
+        self._ended(*self._sent.pop((rank, message.number)), now)
+        queued = self._queued.get(rank)
+        if queued:
+            self._post(rank, *queued.popleft(), now)
+        self._work(now)
+
+    def received(self, receiver: PieceReceiver, completion: WorkCompletion, now: float) -> None:
+        """A completion of a receiver came; also before the start, as a peer may have begun."""
+        number = receiver.arrived(completion)
+        if self.over:
+            return
+        if number is None:
+            if receiver.error:
+                self._end(now)
+            return
+        key = self._rank_of[receiver.name], number
+        found = self._waiting.pop(key, None)
+        if found is None:
+            self._early.add(key)
+            return
+        self._ended(*found, now)
+        self._work(now)
+
+    # --- the graph --------------------------------------------------------------------------------
+
+    def _begin_step(self, now: float) -> None:
+        program = self._program
+        base = self._step * program.stride % MOST_NUMBERS
+        self._computed = 0.0
+        if not self._begin(program.schedule, program.peers, base, None, 0):
+            self._step_over(now)
+
+    def _begin(self, what: Schedule, peers: Sequence[int], base: int, parent: _Live | None, place: int) -> bool:
+        """Begin a schedule; False where there is nothing to do."""
+        if not what.ops:
+            return False
+        live = _Live(what, peers, base, [op.needs for op in what.ops], len(what.ops), parent, place)
+        self._ready.extend((live, root) for root in what.roots)
+        return True
+
+    def _work(self, now: float) -> None:
+        """Begin whatever is ready."""
+        ready = self._ready
+        while ready and not self.over:
+            self._begin_op(*ready.popleft(), now)
+
+    def _begin_op(self, live: _Live, place: int, now: float) -> None:
+        op = live.schedule.ops[place]
+        for after in op.begun:
+            self._release(live, after)
+        if op.kind == SEND:
+            rank, number = live.peers[op.peer], (live.base + op.number) % MOST_NUMBERS
+            if self._senders[rank].outstanding >= OUTSTANDING:
+                self._queued.setdefault(rank, deque()).append((live, place, number))
+            else:
+                self._post(rank, live, place, number, now)
+        elif op.kind == RECV:
+            key = live.peers[op.peer], (live.base + op.number) % MOST_NUMBERS
+            if key in self._early:
+                self._early.remove(key)
+                self._ended(live, place, now)
+            else:
+                self._waiting[key] = live, place
+        elif op.kind == COMPUTE:
+            self._compute(live, place, op, now)
+        else:
+            assert op.kind == COLLECTIVE
+            assert op.collective is not None
+            ranks, mine = self._program.groups[op.peer]
+            what = schedule(op.collective, len(ranks), mine)
+            if not self._begin(what, ranks, live.base + op.number, live, place):
+                self._ended(live, place, now)
+
+    def _post(self, rank: int, live: _Live, place: int, number: int, now: float) -> None:
+        sender = self._senders[rank]
+        self.spans.setdefault(sender.name, (now, now))
+        self._sent[rank, number] = live, place
+        sender.post(number, max(len(sender.qps), live.schedule.ops[place].size), 0)
+
+    def _release(self, live: _Live, place: int) -> None:
+        live.needs[place] -= 1
+        if not live.needs[place]:
+            self._ready.append((live, place))
+
+    def _ended(self, live: _Live, place: int, now: float) -> None:
+        """An operation has ended; with the last one of a schedule, what waits for that."""
+        while True:
+            for after in live.schedule.ops[place].then:
+                self._release(live, after)
+            live.left -= 1
+            if live.left:
+                return
+            if live.parent is None:
+                self._step_over(now)
+                return
+            live, place = live.parent, live.place
+
+    def _step_over(self, now: float) -> None:
+        self._on_step(self._step, self._step_began, now, self._computed)
+        self._step += 1
+        self._step_began = now
+        if self._step >= self._program.steps:
+            self._end(now)
+        else:
+            self._begin_step(now)
+
+    # --- computing --------------------------------------------------------------------------------
+
+    def _compute(self, live: _Live, place: int, op: Op, now: float) -> None:
+        if op.unit < 0:
+            self._timers.timer(functools.partial(self._delayed, live, place)).arm(now + op.seconds)
+            return
+        unit = self._units.setdefault(op.unit, _Unit())
+        if unit.busy:
+            unit.waiting.append((live, place))
+            return
+        unit.busy = True
+        if not self._busy:
+            self._busy_since = now
+        self._busy += 1
+        seconds = op.seconds * (1 + self._program.jitter * self._draw.random()) if self._draw else op.seconds
+        self._timers.timer(functools.partial(self._computed_one, unit, live, place)).arm(now + seconds)
+
+    def _delayed(self, live: _Live, place: int, now: float) -> None:
+        if not self.over:
+            self._ended(live, place, now)
+            self._work(now)
+
+    def _computed_one(self, unit: _Unit, live: _Live, place: int, now: float) -> None:
+        if self.over:
+            return
+        unit.busy = False
+        self._busy -= 1
+        if not self._busy:
+            self._computed += now - self._busy_since
+        if unit.waiting:
+            following, there = unit.waiting.popleft()
+            self._compute(following, there, following.schedule.ops[there], now)
+        self._ended(live, place, now)
+        self._work(now)

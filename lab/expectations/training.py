@@ -1,0 +1,88 @@
+"""Expectations of jobs: how long a step takes, and how much time faults cost."""
+
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
+from mrclab.lab.expectations.durations import DurationExpectation
+from mrclab.lab.measure.evidence import NoEvidence, span
+from mrclab.lab.measure.series import quantile
+from mrclab.lab.scenario.names import KnownWindow, TrafficName
+from mrclab.lab.scenario.units import Duration, show_seconds
+
+if TYPE_CHECKING:
+    from mrclab.lab.measure import Measures
+
+
+@EXPECTATIONS.register
+class StepTime(DurationExpectation):
+    """A percentile, or the mean, of the time that a step of a job takes: from the end of the one before to its own."""
+
+    kind: Literal["step_time"]
+    traffic: TrafficName
+    percentile: Annotated[float, Field(ge=0, le=100)] | Literal["mean"] = Field(default=50.0, description="or mean")
+    window: KnownWindow | None = Field(default=None, description="in which steps lie wholly; else all of them")
+
+    def measured_seconds(self, measures: "Measures") -> float:
+        """The percentile or mean; NoEvidence where no step was done."""
+        times = self._times(measures)
+        return fmean(times) if self.percentile == "mean" else quantile(times, self.percentile / 100)
+
+    def _times(self, measures: "Measures") -> list[float]:
+        within = measures.window(self.window) if self.window else None
+        times = measures.training.seconds(self.traffic, within)
+        if not times:
+            begin, end = within or (measures.start, measures.end)
+            raise NoEvidence(f"no step of {self.traffic} was done then", span(measures, begin, end))
+        return times
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The percentile or mean of the steps' times."""
+        figure = "mean" if self.percentile == "mean" else f"percentile {self.percentile:g}"
+        of = f"over {len(self._times(measures))} steps"
+        return self.answer(measures, f"{figure} of a step of {self.traffic}", self.measured_seconds(measures), of)
+
+
+@EXPECTATIONS.register
+class TimeLostExpectation(BaseExpectation):
+    """Training time that faults cost a job, against the same run without faults, which virtual time makes by itself.
+
+    On the wire against the median of its steps before the first fault.
+    """
+
+    kind: Literal["time_lost"]
+    traffic: TrafficName
+    at_most: Annotated[Duration, Field(ge=0)] | None = Field(default=None, description="e.g. 2ms")
+    at_least: Annotated[Duration, Field(ge=0)] | None = None
+    steps_at_most: Annotated[float, Field(ge=0)] | None = Field(default=None, description="the same in steps")
+
+    _complete = model_validator(mode="after")(needs_one("at_most", "at_least", "steps_at_most", example="at_most: 2ms"))
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The time lost, in seconds and steps."""
+        begins = [strike.begin for strike in measures.strikes.values()]
+        if not begins:
+            raise NoEvidence("no fault struck", span(measures, measures.start, measures.end))
+        wanted, done = self._wanted(measures), len(measures.training.steps(self.traffic))
+        lost = measures.training.time_lost(self.traffic, min(begins))
+        if lost is None:
+            raise NoEvidence(f"{self.traffic} has too few steps before or after the fault", "")
+        planned = next(
+            (getattr(entry, "steps", None) for entry in measures.scenario.traffic if entry.name == self.traffic), None
+        )
+        if planned is not None and done < planned:
+            return self.verdict(False, wanted, f"the job ended after {done} of {planned} steps")
+        held = Bounds(self.at_least, self.at_most).hold(lost.seconds)
+        held = held and (self.steps_at_most is None or lost.steps <= self.steps_at_most)
+        against = "the same run without faults" if lost.twin else "the median step before"
+        saw = f"{show_seconds(lost.seconds)} = {lost.steps:.2f} steps, against {against}"
+        return self.verdict(held, wanted, saw, "", lost.seconds, "s")
+
+    def _wanted(self, measures: "Measures") -> str:
+        del measures
+        said = [f"≥ {show_seconds(self.at_least)}"] if self.at_least is not None else []
+        said += [f"≤ {show_seconds(self.at_most)}"] if self.at_most is not None else []
+        said += [f"≤ {self.steps_at_most:g} steps"] if self.steps_at_most is not None else []
+        return f"training time lost by {self.traffic} {', '.join(said)}"

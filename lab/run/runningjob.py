@@ -1,0 +1,52 @@
+"""A job while it runs: it ends when every rank has done its last step, and fails when one flow has."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mrclab.lab.run.flows import FlowState, Running
+from mrclab.lab.run.world import World
+from mrclab.lab.scenario.jobtraffic import JobTraffic
+from mrclab.lab.scenario.traffic import Flow
+
+
+class RunningJob(Running):
+    """Ranks from start to end."""
+
+    entry: JobTraffic
+
+    def __init__(self, world: World, entry: JobTraffic, qps: int, seed: int) -> None:
+        super().__init__(world, entry, qps, seed)
+        self._ranks = entry.ranks
+        self._going = len(self.hosts)  # ranks that have steps to do
+        self._ended_at = 0.0
+
+    def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
+        return {"rank": self._ranks[flow.destination if sends else flow.source]}
+
+    def take(self, host: str, event: Mapping[str, Any]) -> None:
+        """Take in an event of a host's agent."""
+        super().take(host, event)
+        if event["kind"] == "training.step" and event["step"] == self.entry.steps - 1:
+            self._going -= 1
+            self._ended_at = max(self._ended_at, float(event["ended"]))
+
+    @property
+    def over(self) -> bool:
+        """Whether every rank is done, or one has failed."""
+        return self._failed or (not self._going and not self._open)
+
+    def share(self, now: float) -> float:
+        """How much of it is done, from 0 to 1, by bytes; 1 only at its end."""
+        return super().share(now) if self.size else 0.0
+
+    def _flow_began(self, done: Mapping[str, Any] | None) -> float:
+        return super()._flow_began(done) if done is None else float(done["began"])
+
+    def _counted(self, state: FlowState, answers: Mapping[str, Any]) -> dict[str, Any]:
+        flow = state.flow
+        return {"received": int(answers[flow.destination].get(flow.name, {}).get("bytes", 0))}
+
+    def finish(self, error: str = "") -> None:
+        """Have it stop where it still runs; it ended with its last step, where that came."""
+        super().finish(error)
+        self.ended = max(self.ended or 0.0, self._ended_at)

@@ -1,0 +1,233 @@
+"""Traffic of kinds `training` and `trace`: jobs whose ranks compute, send and receive as a graph says."""
+
+import functools
+import itertools
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from mrclab.lab.scenario.tracefiles import TraceField
+from mrclab.lab.scenario.traffic import Flow, HostList, TrafficBase
+from mrclab.lab.scenario.units import Duration, Percent, Size
+from mrclab.lab.training import parallel
+from mrclab.lab.training.job import Job, JobError
+from mrclab.lab.training.parallel import ParallelPlan
+from mrclab.topo.model import Fabric
+
+Degree = Annotated[int, Field(ge=1, le=65_536)]
+Algorithm = Literal["ring", "tree", "halving_doubling", "hierarchical"]
+_LEAST_MESSAGE = 64  # bytes: one for each QP that a flow can have
+
+
+class JobTraffic(TrafficBase):
+    """What both kinds have: ranks on hosts, and steps."""
+
+    placement: Literal["packed", "spread"] = Field(
+        default="packed", description="ranks on the hosts in their order, or by turns on those of each T0 group"
+    )
+    hosts: HostList = Field(default=["all"], validate_default=True, description="rank by rank; all, or a list")
+    steps: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=1, description="how often the graph is gone through"
+    )
+    jitter: Percent = Field(
+        default=0.0,
+        le=1,
+        description="every computation takes up to this share longer, drawn from the seed for each rank",
+    )
+
+    @field_validator("hosts")
+    @classmethod
+    def _in_order(cls, hosts: list[str], info: ValidationInfo) -> list[str]:
+        fabric = (info.context or {}).get("fabric")
+        if info.data.get("placement") != "spread" or not isinstance(fabric, Fabric):
+            return hosts
+        groups: dict[int, list[str]] = {}
+        for host in hosts:
+            groups.setdefault(fabric.group(host), []).append(host)
+        turns = itertools.zip_longest(*groups.values())
+        return [host for turn in turns for host in turn if host is not None]
+
+    @property
+    def job(self) -> Job:
+        """The graph; JobError where there is none."""
+        raise NotImplementedError
+
+    @property
+    def placed(self) -> list[str]:
+        """The host of every rank."""
+        return self.hosts
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """One flow from each rank to each that it ever sends to."""
+        del fabric, seed
+        return self._flows
+
+    @functools.cached_property
+    def _flows(self) -> list[Flow]:
+        hosts, steps = self.placed, self.steps
+        return [Flow(self.name, hosts[a], hosts[b], size * steps) for a, b, size in self.job.pairs]
+
+    def hosts_in(self, fabric: Fabric, seed: int) -> list[str]:
+        """Hosts of all ranks."""
+        del fabric, seed
+        return self.placed
+
+    @functools.cached_property
+    def ranks(self) -> dict[str, int]:
+        """The rank on each host."""
+        return {host: rank for rank, host in enumerate(self.placed)}
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """The graph of one rank."""
+        del fabric, qps
+        rank = self.ranks[host]
+        program = self.job.of_rank(rank, self.steps, self.jitter, f"{self.name}/{rank}", _LEAST_MESSAGE)
+        return {"kind": "graph", "program": program}
+
+    @property
+    def together(self) -> bool:
+        """A rank that fails leaves the others waiting."""
+        return True
+
+
+class Training(JobTraffic):
+    """Training a model in parallel: compute, collectives and pipeline of every step. Virtual time only.
+
+    Ranks are numbered tensor first, then data, then pipeline; each has a NIC of its own.
+    """
+
+    kind: Literal["training"]
+    data: Degree | None = Field(default=None, description="data parallelism; else as many as the hosts give")
+    tensor: Degree = Field(default=1, description="tensor parallelism: ranks that share every layer")
+    pipeline: Degree = Field(default=1, description="stages of the pipeline, scheduled by 1F1B")
+    expert: Degree = Field(default=1, description="ranks of data parallelism over which experts are spread")
+    layers: Annotated[int, Field(ge=1, le=10_000)] = Field(default=8, description="of the whole model")
+    parameters: Annotated[float, Field(ge=1, le=1e14)] = Field(description="of the whole model, e.g. 7.0e9")
+    parameter_bytes: Annotated[int, Field(ge=1, le=8)] = Field(default=2, description="of one parameter, gathered")
+    gradient_bytes: Annotated[int, Field(ge=1, le=8)] = Field(default=2, description="of one gradient, reduced")
+    micro_batches: Annotated[int, Field(ge=1, le=10_000)] = 1
+    bucket: Annotated[Size, Field(ge=1)] = Field(default=25 << 20, description="gradients that are reduced at once")
+    overlap: Literal["ddp", "fsdp", "none"] = Field(
+        default="ddp",
+        description="ddp: buckets are reduced while backward goes on; fsdp: layers are gathered ahead, and scattered;"
+        " none: reduced after backward",
+    )
+    algorithm: Algorithm = Field(default="ring", description="of the collectives that reduce")
+    forward: Annotated[Duration, Field(ge=0)] | None = Field(default=None, description="of a layer and micro-batch")
+    backward: Annotated[Duration, Field(ge=0)] | None = Field(default=None, description="the same; else twice forward")
+    forward_flops: Annotated[float, Field(ge=0)] | None = Field(
+        default=None,
+        description="floating-point operations of a layer and micro-batch on one rank, in place of forward",
+    )
+    backward_flops: Annotated[float, Field(ge=0)] | None = Field(default=None, description="else twice forward_flops")
+    gpu_flops: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="operations per second of a GPU, e.g. 4.0e14"
+    )
+    activations: Annotated[Size, Field(ge=1)] = Field(
+        default=1 << 20, description="of a micro-batch, between stages and within tensor parallelism"
+    )
+    tokens: Annotated[Size, Field(ge=1)] = Field(
+        default=1 << 20, description="of a micro-batch that a rank sends to experts, and gets back, in each layer"
+    )
+    skew: Annotated[float, Field(ge=0, le=8)] = Field(
+        default=0.0, description="exponent of Zipf's law by which experts are popular; 0: all alike"
+    )
+    server: Degree = Field(
+        default=1, description="ranks of a server, which tensor parallelism does not leave if it fits"
+    )
+    server_rate: Annotated[Size, Field(ge=1)] = Field(
+        default=450 * 10**9, description="bytes per second of a GPU inside its server"
+    )
+    optimizer: Annotated[Duration, Field(ge=0)] = Field(default=0.0, description="after all gradients are reduced")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Training":
+        if self.hosts == ["all"]:
+            return self  # without a fabric nobody knows how many
+        count, unit = len(self.hosts), self.tensor * self.pipeline
+        if count % unit or (self.data is not None and self.data * unit != count):
+            given = f"tensor {self.tensor} × pipeline {self.pipeline}" + (f" × data {self.data}" if self.data else "")
+            raise ValueError(f"{given} does not make {count} hosts; name as many hosts, or change a degree")
+        copies = count // unit
+        if copies % self.expert:
+            raise ValueError(f"expert {self.expert} does not divide data parallelism {copies}; give a divisor of it")
+        if self.pipeline > self.layers:
+            raise ValueError(f"{self.layers} layers do not fill {self.pipeline} stages; lower pipeline")
+        if count < 2:
+            raise ValueError(f"{self.name} needs at least two hosts")
+        if self.algorithm == "hierarchical" and (copies % min(self.server, copies)):
+            raise ValueError(f"data parallelism {copies} does not fill servers of {self.server}; change server")
+        given_time, given_flops = self.forward is not None, self.forward_flops is not None
+        if given_time == given_flops:
+            raise ValueError(f"{self.name} needs either forward, such as 200us, or forward_flops with gpu_flops")
+        if given_flops and self.gpu_flops is None:
+            raise ValueError(f"{self.name} has forward_flops and no gpu_flops; add for example gpu_flops: 4.0e14")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be(self) -> "Training":
+        if self.hosts != ["all"]:
+            try:
+                self.job.checked(self.steps).largest  # noqa: B018
+            except JobError as error:
+                raise ValueError(str(error)) from None
+        return self
+
+    @functools.cached_property
+    def plan(self) -> ParallelPlan:
+        """All of it in bytes and seconds of one rank."""
+        rate = self.gpu_flops or 1.0
+        forward = self.forward if self.forward is not None else (self.forward_flops or 0.0) / rate
+        backward = self.backward
+        if backward is None:
+            backward = self.backward_flops / rate if self.backward_flops is not None else 2 * forward
+        layer = self.parameters / self.layers / self.tensor
+        return ParallelPlan(
+            data=len(self.hosts) // (self.tensor * self.pipeline), tensor=self.tensor, pipeline=self.pipeline,
+            expert=self.expert, layers=self.layers, gradients=max(1, round(layer * self.gradient_bytes)),
+            parameters=max(1, round(layer * self.parameter_bytes)), micro_batches=self.micro_batches,
+            bucket=self.bucket, forward=forward, backward=backward, overlap=self.overlap, algorithm=self.algorithm,
+            activations=self.activations, tokens=self.tokens, skew=self.skew, server=self.server,
+            server_rate=float(self.server_rate), optimizer=self.optimizer,
+        )  # fmt: skip
+
+    @functools.cached_property
+    def job(self) -> Job:
+        """The graph of the plan."""
+        return parallel.job(self.plan)
+
+
+class Trace(JobTraffic):
+    """A recorded job: Chakra execution traces, one file per rank, or a schedule in GOAL. Virtual time only."""
+
+    kind: Literal["trace"]
+    file: TraceField = Field(
+        description="from the scenario's folder: Chakra's files without .RANK.et, e.g. traces/all_reduce; or a GOAL"
+        " schedule, as text (.goal) or binary (.bin)"
+    )
+    algorithm: Algorithm = Field(default="ring", description="of the trace's collectives")
+    cycle: Annotated[Duration, Field(gt=0)] = Field(default=1e-9, description="time of one unit of calc in GOAL")
+
+    @model_validator(mode="after")
+    def _enough_hosts(self) -> "Trace":
+        ranks = self.file.ranks
+        if self.hosts != ["all"] and len(self.hosts) < ranks:
+            raise ValueError(
+                f"{self.file} has {ranks} ranks and {self.name} {len(self.hosts)} hosts; name as many, or raise"
+                " fabric.t0s or hosts_per_t0"
+            )
+        try:
+            self.job.checked(self.steps).largest  # noqa: B018
+        except JobError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @functools.cached_property
+    def job(self) -> Job:
+        """The graph of the trace."""
+        return self.file.job(self.algorithm, self.cycle)
+
+    @property
+    def placed(self) -> list[str]:
+        """The host of every rank."""
+        return self.hosts[: self.file.ranks]

@@ -1,0 +1,142 @@
+"""The files of a recorded job as a scenario names them: regular files of bounded size, kept with a run's results.
+
+Kept is one text, `NAME.trace`, that holds all files as JSON with base64; it may be named in their place.
+"""
+
+import base64
+import binascii
+import functools
+import json
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
+
+from mrclab.lab.training.job import Job, JobError
+from mrclab.lab.training.traces import chakra, goal, recorded
+
+MOST_BYTES = 1 << 28
+"""Bytes of all files of a trace together."""
+
+MOST_FILES = 1 << 16
+KEPT_SUFFIX = ".trace"
+
+
+class TraceFiles:
+    """A recorded job: its name in the scenario, and the bytes of its files by their names."""
+
+    def __init__(self, name: str, files: Mapping[str, bytes]) -> None:
+        self.name = name
+        self.files = dict(files)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @functools.cached_property
+    def text(self) -> str:
+        """All files as one text."""
+        return json.dumps({name: base64.b64encode(data).decode() for name, data in self.files.items()})
+
+    @functools.cached_property
+    def _chakra(self) -> dict[int, bytes]:
+        """Files of ranks; empty where this is GOAL."""
+        found: dict[int, bytes] = {}
+        for name, data in self.files.items():
+            middle = name.removesuffix(chakra.SUFFIX).rpartition(".")[2]
+            if name.endswith(chakra.SUFFIX) and middle.isdecimal():
+                found[int(middle)] = data
+        return found
+
+    @property
+    def ranks(self) -> int:
+        """How many it has."""
+        return self.job().ranks
+
+    @functools.lru_cache(maxsize=4)  # noqa: B019 - a handful for each, which live as long
+    def job(self, algorithm: str = "ring", cycle: float = 1e-9) -> Job:
+        """Return the graph; JobError names file and node of what is wrong."""
+        if self._chakra:
+            stem = next(iter(self.files)).rpartition(".")[0].rpartition(".")[0]
+            ranks = chakra.read(self._chakra, stem)
+        else:
+            ((name, data),) = self.files.items()
+            ranks = goal.read(data, name, cycle)
+        return recorded.job(ranks, algorithm)
+
+
+def read_trace(value: object, info: ValidationInfo) -> object:
+    """A path, relative to the scenario's folder, or the name of files that came with the scenario → what they are."""
+    if isinstance(value, TraceFiles):
+        return value
+    if not isinstance(value, str) or not value:
+        raise ValueError("this is no name of files; name for example traces/all_reduce or schedule.goal")
+    context = info.context or {}
+    kept = (context.get("files") or {}).get(value)
+    path = Path(context.get("folder", ".")) / value
+    if kept is None and value.endswith(KEPT_SUFFIX):
+        kept = _bytes_of(path, MOST_BYTES * 2).decode("utf-8", "replace")
+    found = TraceFiles(value, _kept(value, kept) if kept is not None else _found(path))
+    try:
+        found.job()
+    except JobError as error:
+        raise ValueError(str(error)) from None
+    return found
+
+
+def _kept(name: str, text: str) -> dict[str, bytes]:
+    try:
+        rows: dict[str, Any] = json.loads(text)
+        return {file: base64.b64decode(data, validate=True) for file, data in rows.items()}
+    except (ValueError, AttributeError, TypeError, binascii.Error):
+        raise ValueError(f"{name} is no trace that a run has kept; name the files that it was made of") from None
+
+
+def _found(path: Path) -> dict[str, bytes]:
+    """The files of a trace: one schedule, or one file for each rank."""
+    if path.suffix == chakra.SUFFIX:
+        path = path.with_suffix("").with_suffix("")  # a rank's own file was named
+    if path.suffix in {".goal", ".bin"} or path.is_file():
+        return {path.name: _bytes_of(path, MOST_BYTES)}
+    try:
+        ranks = sorted(
+            (int(middle), file)
+            for file in path.parent.iterdir()
+            if file.name.startswith(f"{path.name}.") and file.suffix == chakra.SUFFIX
+            if (middle := file.name[len(path.name) + 1 : -len(chakra.SUFFIX)]).isdecimal()
+        )
+    except OSError:
+        ranks = []
+    if not ranks:
+        raise ValueError(f"there is neither {path} nor {path}.0{chakra.SUFFIX}; name a trace beside the scenario")
+    if len(ranks) > MOST_FILES:
+        raise ValueError(f"{path} has {len(ranks)} files; a trace has at most {MOST_FILES}")
+    found, left = {}, MOST_BYTES
+    for _, file in ranks:
+        found[file.name] = _bytes_of(file, left)
+        left -= len(found[file.name])
+    return found
+
+
+def _bytes_of(path: Path, most: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise ValueError(f"{path} is no regular file; name one")
+            data = file.read(most + 1)
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read: {error.strerror or error}; name a trace beside the scenario"
+        ) from None
+    if len(data) > most:
+        raise ValueError(f"{path}: the files of a trace have at most {MOST_BYTES >> 20} MiB together; this is more")
+    return data
+
+
+TraceField = Annotated[
+    TraceFiles,
+    BeforeValidator(read_trace),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]

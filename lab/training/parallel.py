@@ -1,0 +1,255 @@
+"""A model trained in parallel, as graphs: data, tensor, pipeline and expert parallelism.
+
+Ranks are numbered as Megatron numbers them: tensor first, then data, then pipeline. Experts spread over ranks that
+follow each other in data parallelism. Every stage of the pipeline has one graph, which all its ranks share:
+
+* micro-batches in the order 1F1B (Narayanan et al. 2021): as many forward passes as there are stages behind, then one
+  backward for one forward;
+* `overlap: ddp`: gradients in buckets, reduced while the last backward pass goes on (PyTorch DDP);
+* `overlap: fsdp`: parameters of a layer are gathered while the one before computes, gradients scattered layer by layer;
+* `overlap: none`: gradients in buckets after the last backward pass;
+* tensor parallelism: two all-reduces of the activations in each layer, forward and backward; inside a server over its
+  own links, which take their time and no packets;
+* experts: two all-to-alls in each layer, forward and backward, whose shares follow Zipf's law with exponent `skew`.
+
+Collectives of one group follow each other, as on a stream of NCCL's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mrclab.hosts.workloads.graph import RankProgram
+from mrclab.hosts.workloads.schedules import (
+    COLLECTIVE,
+    COMPUTE,
+    RECV,
+    SEND,
+    Collective,
+    Op,
+    Schedule,
+    ScheduleBuilder,
+    span,
+)
+from mrclab.lab.training.job import Job
+
+DELAY = -1
+"""The unit of what takes time and no processor."""
+
+_TENSOR, _DATA, _EXPERT = range(3)
+_BEFORE, _BEHIND = range(2)  # a rank's peers in the pipeline
+
+
+@dataclass(frozen=True)
+class ParallelPlan:
+    """A model and its parallelism. Bytes and seconds; `forward`, `backward`: of a layer and micro-batch on one rank."""
+
+    data: int
+    tensor: int
+    pipeline: int
+    expert: int
+    layers: int
+    gradients: int  # bytes of a layer's gradients on one rank
+    parameters: int  # bytes of a layer's parameters on one rank
+    micro_batches: int
+    bucket: int
+    forward: float
+    backward: float
+    overlap: Literal["ddp", "fsdp", "none"]
+    algorithm: str
+    activations: int  # bytes of a micro-batch between stages, and of what tensor parallelism reduces
+    tokens: int  # bytes of a micro-batch that a rank sends to experts
+    skew: float
+    server: int
+    server_rate: float  # bytes per second
+    optimizer: float
+
+    @property
+    def ranks(self) -> int:
+        """All of them."""
+        return self.data * self.tensor * self.pipeline
+
+
+class _Numbers:
+    """Message numbers: each site in the job's graphs has its own, the same at both ends."""
+
+    def __init__(self) -> None:
+        self.used = 0
+        self._of: dict[tuple[object, ...], int] = {}
+
+    def of(self, count: int, *site: object) -> int:
+        """Return the first of so many numbers of a site."""
+        if site not in self._of:
+            self._of[site] = self.used
+            self.used += count
+        return self._of[site]
+
+
+def one_f_one_b(stage: int, stages: int, micro_batches: int) -> list[tuple[bool, int]]:
+    """(forward, micro-batch) in the order in which a stage works on them."""
+    warm = min(micro_batches, stages - stage - 1)
+    order = [(True, number) for number in range(warm)]
+    for number in range(micro_batches - warm):
+        order += [(True, warm + number), (False, number)]
+    return order + [(False, number) for number in range(micro_batches - warm, micro_batches)]
+
+
+class _Stage:
+    """Builds the graph of one stage of the pipeline."""
+
+    def __init__(self, plan: ParallelPlan, stage: int, numbers: _Numbers) -> None:
+        self._plan = plan
+        self._stage = stage
+        self._numbers = numbers
+        self._builder = ScheduleBuilder()
+        self._chain: list[int] = []  # what the next thing that the rank does waits for
+        self._pending = 0.0  # seconds of computing that nothing has interrupted
+        self._last: dict[int, int] = {}  # of each group, its last collective
+        self._open: list[int] = []  # what the optimizer waits for
+        first, behind = (plan.layers * place // plan.pipeline for place in (stage, stage + 1))
+        self._layers = behind - first
+
+    def build(self) -> Schedule:
+        """Return the graph of a step."""
+        plan, stage = self._plan, self._stage
+        for forward, number in one_f_one_b(stage, plan.pipeline, plan.micro_batches):
+            if forward:
+                self._receive(stage > 0, _BEFORE, "activations", stage, number)
+                self._forward()
+                self._send(stage < plan.pipeline - 1, _BEHIND, "activations", stage + 1, number)
+            else:
+                self._receive(stage < plan.pipeline - 1, _BEHIND, "gradients", stage, number)
+                self._backward(last=number == plan.micro_batches - 1)
+                self._send(stage > 0, _BEFORE, "gradients", stage - 1, number)
+        self._flush()
+        self._chain += self._open
+        self._pending += plan.optimizer
+        self._flush()
+        return self._builder.schedule()
+
+    # --- passes -----------------------------------------------------------------------------------
+
+    def _forward(self) -> None:
+        gathered = self._gather(None)
+        for layer in range(self._layers):
+            gathered = self._with_parameters(gathered, layer)
+            self._layer(self._plan.forward)
+
+    def _backward(self, *, last: bool) -> None:
+        plan, waiting = self._plan, 0
+        gathered = self._gather(None)
+        for layer in range(self._layers):
+            gathered = self._with_parameters(gathered, layer)
+            self._layer(plan.backward)
+            if plan.overlap == "fsdp":
+                self._reduce("reduce_scatter", plan.gradients)
+            elif last:
+                waiting += plan.gradients
+                if plan.overlap == "ddp" and (waiting >= plan.bucket or layer == self._layers - 1):
+                    self._reduce("all_reduce", waiting)
+                    waiting = 0
+        while waiting:
+            size = min(waiting, plan.bucket)
+            self._reduce("all_reduce", size)
+            waiting -= size
+
+    def _layer(self, seconds: float) -> None:
+        """Half of a layer's computing, what its ranks tell each other, and the same for the other half."""
+        plan = self._plan
+        for _ in range(2):
+            self._pending += seconds / 2
+            if plan.tensor > 1:
+                if plan.server >= plan.tensor:
+                    self._inside_the_server(plan.activations)
+                else:
+                    self._collective(Collective("all_reduce", plan.algorithm, plan.activations), _TENSOR, plan.tensor)
+            if plan.expert > 1:
+                weights = tuple((place + 1) ** -plan.skew for place in range(plan.expert)) if plan.skew else ()
+                exchange = Collective("all_to_all", plan.algorithm, plan.tokens, weights=weights)
+                self._collective(exchange, _EXPERT, plan.expert)
+
+    def _inside_the_server(self, size: int) -> None:
+        self._flush()
+        tensor = self._plan.tensor
+        seconds = 2 * (tensor - 1) / tensor * size / self._plan.server_rate
+        self._chain = [self._builder.add(Op(COMPUTE, seconds=seconds, unit=DELAY), self._chain)]
+
+    # --- data parallelism -------------------------------------------------------------------------
+
+    def _gather(self, layer: int | None) -> int | None:
+        """Have the next layer's parameters gathered from now on; None where every rank has all."""
+        del layer
+        if self._plan.overlap != "fsdp" or self._plan.data == 1:
+            return None
+        what = Collective("all_gather", self._plan.algorithm, self._plan.parameters)
+        return self._collective(what, _DATA, self._plan.data, wait=False)
+
+    def _with_parameters(self, gathered: int | None, layer: int) -> int | None:
+        if gathered is None:
+            return None
+        self._flush()
+        self._chain.append(gathered)
+        return self._gather(layer + 1) if layer + 1 < self._layers else gathered
+
+    def _reduce(self, kind: str, size: int) -> None:
+        if self._plan.data > 1:
+            what = Collective(kind, self._plan.algorithm, size, self._plan.server)
+            self._open.append(self._collective(what, _DATA, self._plan.data, wait=False))
+
+    # --- operations -------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._chain = [self._builder.add(Op(COMPUTE, seconds=self._pending), self._chain)]
+            self._pending = 0.0
+
+    def _collective(self, what: Collective, group: int, count: int, *, wait: bool = True) -> int:
+        self._flush()
+        number = self._numbers.of(span(what, count), self._stage, len(self._builder))
+        after = [*self._chain, *([self._last[group]] if group in self._last else [])]
+        made = self._builder.add(Op(COLLECTIVE, peer=group, number=number, collective=what), after)
+        self._last[group] = made
+        if wait:
+            self._chain = [made]
+        return made
+
+    def _receive(self, really: bool, peer: int, what: str, stage: int, number: int) -> None:
+        if really:
+            self._flush()
+            op = Op(RECV, self._plan.activations, peer=peer, number=self._numbers.of(1, what, stage, number))
+            self._chain.append(self._builder.add(op))
+
+    def _send(self, really: bool, peer: int, what: str, stage: int, number: int) -> None:
+        if really:
+            self._flush()
+            op = Op(SEND, self._plan.activations, peer=peer, number=self._numbers.of(1, what, stage, number))
+            self._builder.add(op, self._chain)
+
+
+def job(plan: ParallelPlan) -> Job:
+    """Return the graphs of a plan."""
+    numbers = _Numbers()
+    schedules = [_Stage(plan, stage, numbers).build() for stage in range(plan.pipeline)]
+    per_stage = plan.data * plan.tensor
+
+    def program(rank: int) -> RankProgram:
+        stage, inside = divmod(rank, per_stage)
+        copy, place = divmod(inside, plan.tensor)
+        first = stage * per_stage
+        peers = (rank - per_stage, rank + per_stage)
+        experts = copy // plan.expert * plan.expert
+        groups: Sequence[tuple[Sequence[int], int]] = (
+            (range(first + copy * plan.tensor, first + (copy + 1) * plan.tensor), place),
+            (range(first + place, first + per_stage, plan.tensor), copy),
+            (
+                range(
+                    first + experts * plan.tensor + place, first + (experts + plan.expert) * plan.tensor, plan.tensor
+                ),
+                copy - experts,
+            ),
+        )
+        return RankProgram(schedules[stage], peers, groups, rank=rank)
+
+    return Job(plan.ranks, max(1, numbers.used), program)

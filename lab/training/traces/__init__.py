@@ -1,0 +1,1 @@
+"""Recorded jobs: Chakra execution traces and GOAL schedules, read into graphs."""

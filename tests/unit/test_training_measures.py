@@ -1,0 +1,75 @@
+"""Steps of jobs in a history written by hand: times, waiting, stragglers, time lost."""
+
+import pytest
+
+from mrclab.lab.history import History, Record
+from mrclab.lab.measure import Measures
+from mrclab.lab.scenario.scenario import loads
+
+TEXT = """
+name: job
+world: sim
+fabric: {planes: 1, t0s: 1, t1s: 1, hosts_per_t0: 2}
+traffic: [{name: job, kind: training, parameters: 1.0e6, forward: 1ms, steps: STEPS}]
+faults: [{name: cut, kind: link_down, link: h1/t0-p1-1, at: 3s, until: 4s}]
+expect:
+"""
+SECONDS = [1.0, 1.0, 1.0, 1.5, 1.0]  # of each step; the fault strikes in the fourth
+
+
+def measures(expect, steps=5, reference=False, done=5):
+    rows = [Record(0.0, "lab", "traffic.start", {"traffic": "job", "source": "h1", "destination": "h2"})]
+    began = 0.0
+    for step, seconds in enumerate(SECONDS[:done]):
+        ended = began + seconds
+        for rank, early in enumerate((0.1, 0.0)):
+            told = {"began": began, "ended": ended - early, "compute": 0.6 + early, "traffic": "job", "rank": rank}
+            rows.append(Record(ended - early, f"h{rank + 1}", "training.step", {**told, "step": step}))
+        began = ended
+    rows += [Record(3.2, "lab", "fault.begin", {"fault": "cut"}), Record(4.0, "lab", "fault.end", {"fault": "cut"})]
+    rows.append(Record(began, "lab", "traffic.end", {"traffic": "job"}))
+    if reference:
+        ends = [1.0, 2.0, 3.0, 4.0, 5.0]
+        rows.append(Record(0.0, "lab", "training.reference", {"traffic": "job", "began": 0.0, "ends": ends}))
+    loaded = loads(TEXT.replace("STEPS", str(steps)) + f"  - {{{expect}}}\n", "job.yaml")
+    return Measures(History(rows), loaded.scenario, loaded.fabric)
+
+
+@pytest.mark.parametrize(
+    ("expect", "more", "ok", "saw"),
+    [
+        ("kind: step_time, traffic: job, at_most: 1.1s", {}, True, "1.00 s"),
+        ("kind: step_time, traffic: job, percentile: 100, at_most: 1.4s", {}, False, "1.50 s"),
+        ("kind: step_time, traffic: job, percentile: mean, about: 1.1s, within: 1%", {}, True, "over 5 steps"),
+        ("kind: step_time, traffic: job, window: cut .. cut.end, at_most: 1s", {}, False, "no step of job was done"),
+        ("kind: time_lost, traffic: job, at_most: 0.6s", {}, True, "0.50 steps, against the median step before"),
+        ("kind: time_lost, traffic: job, at_most: 0.4s", {"reference": True}, False, "the same run without faults"),
+        ("kind: time_lost, traffic: job, steps_at_most: 0.4", {}, False, "500 ms = 0.50 steps"),
+        ("kind: time_lost, traffic: job, at_most: 9s", {"steps": 9}, False, "ended after 5 of 9 steps"),
+        ("kind: time_lost, traffic: job, at_most: 9s", {"done": 3}, False, "too few steps"),
+    ],
+)
+def test_an_expectation_of_a_job_holds_or_not_and_says_what_it_saw(expect, more, ok, saw):
+    found = measures(expect, **more)
+    (verdict,) = [entry.check(found) for entry in found.scenario.expect]
+    assert saw in verdict.saw
+    assert verdict.ok is ok
+    assert verdict.wanted
+
+
+def test_a_step_ends_with_its_last_rank_and_what_ranks_did_not_compute_is_exposed():
+    training = measures("kind: integrity").training
+    assert training.jobs == ["job"]
+    assert training.seconds("job") == pytest.approx(SECONDS)
+    assert training.compute_share("job") == pytest.approx(5 * 0.65 / 5.5)
+    assert training.exposed("job") == pytest.approx(1.1 - 0.65)
+    first, second = training.stragglers("job")
+    assert (first.rank, first.last, second.rank) == (1, 5, 0)
+    assert first.exposed == pytest.approx(1.1 - 0.6)
+
+
+def test_a_step_that_a_rank_did_not_end_is_none():
+    found = measures("kind: integrity")
+    rows = [r for r in found.history.records if r.kind != "training.step" or r["step"] != 2 or r["rank"]]
+    training = Measures(History(rows), found.scenario, found.fabric).training
+    assert len(training.steps("job")) == 2

@@ -1,0 +1,205 @@
+"""Chakra and GOAL traces: read as their formats say, run to the end, and refused in one sentence."""
+
+import struct
+
+import pytest
+from test_training_graph import GROUP, run
+
+from mrclab.lab.errors import ScenarioError
+from mrclab.lab.training.job import JobError
+from mrclab.lab.training.traces import chakra, goal, recorded
+
+COMP, SEND, RECV, COLL = 4, 5, 6, 7
+CYCLE = 1e-9
+
+
+def trace(*nodes):
+    """A rank's file: nodes as (id, type, dependencies, attributes, µs)."""
+    made = chakra.messages()
+    parts = [made["GlobalMetadata"](version="0.0.4")]
+    for key, kind, after, attributes, micros in nodes:
+        node = made["Node"](id=key, name=f"n{key}", type=kind, data_deps=after, duration_micros=micros)
+        for name, value in attributes.items():
+            field = "bool_val" if isinstance(value, bool) else "string_val" if isinstance(value, str) else "int64_val"
+            node.attr.append(made["Attribute"](name=name, **{field: value}))
+        parts.append(node)
+    return b"".join(_varint(len(data)) + data for data in (part.SerializeToString() for part in parts))
+
+
+def _varint(value):
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def pair(tmp_path, first, second):
+    """A trace of two ranks beside the scenario."""
+    for rank, nodes in enumerate((first, second)):
+        (tmp_path / f"job.{rank}.et").write_bytes(trace(*nodes))
+    return [{"name": "job", "kind": "trace", "file": "job", "steps": 2}]
+
+
+def test_a_chakra_trace_computes_sends_and_reduces_in_order(tmp_path):
+    reduce = {"comm_type": 0, "comm_size": 100_000}
+    first = [(0, COMP, [], {}, 30), (1, SEND, [0], {"comm_dst": 1, "comm_tag": 3, "comm_size": 50_000}, 0)]
+    second = [(0, RECV, [], {"comm_src": 0, "comm_tag": 3, "comm_size": 50_000}, 0), (1, COMP, [0], {}, 20)]
+    jobs = pair(tmp_path, [*first, (2, COLL, [1], reduce, 0)], [*second, (2, COLL, [1], reduce, 0)])
+    outcome, records = run(tmp_path, jobs)
+    assert outcome.ok, outcome.verdicts
+    steps = [r for r in records if r["kind"] == "training.step"]
+    assert [r["compute"] for r in steps if r["rank"] == 0] == [pytest.approx(30e-6)] * 2
+    assert all(r["ended"] - r["began"] > 50e-6 for r in steps)
+    sent = {r["flow"]: r["bytes"] for r in records if r["kind"] == "flow.end"}
+    assert sent == {"job/h1>h2": 2 * 150_000, "job/h2>h1": 2 * 100_000}
+    kept = (outcome.directory / "job.trace").read_text()
+    assert "job.1.et" in kept
+
+
+def test_process_groups_of_the_metadata_say_who_takes_part():
+    groups = '[{"pg_name": "7", "ranks": [1, 2]}]'
+    made = chakra.messages()
+    meta = made["Node"](id=9, type=1, inputs=made["IOInfo"](values=groups)).SerializeToString()
+    body = trace((1, COLL, [], {"comm_type": 2, "comm_size": 10, "pg_name": "7"}, 0))
+    at = 1 + body[0]
+    with_groups = body[:at] + _varint(len(meta)) + meta + body[at:]
+    ranks = chakra.read({0: trace(), 1: with_groups, 2: with_groups}, "job")
+    assert ranks[1].nodes[1].group == (1, 2)
+    assert ranks[1].nodes[1].size == 20  # an all-gather's own part, twice
+    assert [pairs[:2] for pairs in recorded.job(ranks, "ring").pairs] == [(1, 2), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sentence"),
+    [
+        ([(0, COMP, [1], {}, 1), (1, COMP, [0], {}, 1)], [], r"job.0.et: node 0 \(n0\) waits for itself"),
+        ([(0, COMP, [5], {}, 1)], [], r"job.0.et: node 0 \(n0\) waits for node 5, which is not there"),
+        (
+            [(0, SEND, [], {"comm_dst": 1, "comm_size": 9}, 0)],
+            [],
+            r"job.0.et: node 0 \(n0\) sends to rank 1 with tag 0",
+        ),
+        ([], [(4, RECV, [], {"comm_src": 0, "comm_size": 9}, 0)], r"job.1.et: node 4 \(n4\) receives from rank 0"),
+        ([(0, SEND, [], {"comm_dst": 7, "comm_size": 9}, 0)], [], "sends to rank 7, and there are ranks 0 to 1"),
+        ([(0, SEND, [], {"comm_size": 9}, 0)], [], "has no comm_dst"),
+        ([(0, COLL, [], {"comm_type": 0, "comm_size": 9}, 0)], [], "rank 1 takes part in 0 collectives"),
+        ([(0, COLL, [], {"comm_type": 0, "in_msg_nelems": 9, "dtype": "Qubit"}, 0)], [], "unknown dtype 'Qubit'"),
+        ([(0, 12, [], {}, 0)], [], "is of unknown type 12"),
+        ([(0, COMP, [], {}, 0), (0, COMP, [], {}, 0)], [], "has an id that another node has"),
+    ],
+)
+def test_a_chakra_trace_that_is_wrong_is_one_sentence_with_file_and_node(tmp_path, first, second, sentence):
+    with pytest.raises(ScenarioError, match=sentence):
+        run(tmp_path, pair(tmp_path, first, second))
+
+
+def test_files_that_are_missing_or_no_traces_are_named(tmp_path):
+    jobs = [{"name": "job", "kind": "trace", "file": "job"}]
+    with pytest.raises(ScenarioError, match=r"there is neither .*job nor .*job.0.et"):
+        run(tmp_path, jobs)
+    (tmp_path / "job.1.et").write_bytes(trace())
+    with pytest.raises(ScenarioError, match=r"job.0.et is missing"):
+        run(tmp_path, jobs)
+    (tmp_path / "job.0.et").write_bytes(b"\x7fnothing")
+    with pytest.raises(ScenarioError, match="is no Chakra execution trace"):
+        run(tmp_path, jobs)
+    (tmp_path / "job.0.et").unlink()
+    (tmp_path / "job.0.et").mkdir()
+    with pytest.raises(ScenarioError, match=r"job.0.et cannot be read"):
+        run(tmp_path, jobs)
+
+
+TEXT = """
+num_ranks 2
+/* two
+   lines */
+rank 0 {
+l1: calc 100 cpu 1
+l2: send 5000b to 1 tag 7 // on its way
+l2 requires l1
+calc 20
+l4: calc 30
+l4 irequires l2
+}
+rank 1 {
+l1: recv 5000b from 0 tag 7
+}
+"""
+
+
+def binary(ranks):
+    """GOAL's binary form of nodes as (type, peer, size, tag, cpu, those that wait for its end, and for its begin)."""
+    parts = []
+    for nodes in ranks:
+        needs = [sum(place in (*row[5], *row[6]) for row in nodes) for place in range(len(nodes))]
+        roots = [place for place, count in enumerate(needs) if not count]
+        rows, appendix = b"", []
+        for (kind, peer, size, tag, cpu, ended, begun), count in zip(nodes, needs, strict=True):
+            first = len(appendix)
+            appendix += [*ended, *begun]
+            places = len(ended), first, len(begun), first + len(ended)
+            rows += struct.pack("<IBIQIBBIIII", count, kind, peer, size, tag, cpu, 0, *places)
+        words = [*roots], [*appendix]
+        parts.append(
+            struct.pack(f"<II{len(roots)}I", len(nodes), len(roots), *words[0])
+            + rows
+            + struct.pack(f"<{len(appendix)}I", *words[1])
+        )
+    at, table = 6 + 16 * len(parts), b""
+    for part in parts:
+        table += struct.pack("<QQ", at, at + len(part))
+        at += len(part)
+    return struct.pack("<QIBB", goal.MAGIC, len(parts), 2, 1) + table + b"".join(parts)
+
+
+def test_both_forms_of_goal_say_the_same():
+    first = [
+        (3, 0, 100, 0, 1, [1], []),
+        (1, 1, 5000, 7, 0, [], [3]),
+        (3, 0, 20, 0, 0, [], []),
+        (3, 0, 30, 0, 0, [], []),
+    ]
+    data = binary([first, [(2, 0, 5000, 7, 0, [], [])]])
+    found = [
+        [[node.__class__(**{**vars(node), "text": ""}) for node in rank.nodes] for rank in goal.read(form, "x", CYCLE)]
+        for form in (TEXT.encode(), data)
+    ]
+    assert found[0] == found[1]
+    assert found[0][0][1].after == (0,)
+    assert found[0][0][3].begun_after == (1,)
+    assert found[0][0][0].seconds == pytest.approx(1e-7)
+
+
+def test_a_goal_schedule_runs_over_a_link_that_fails(tmp_path):
+    (tmp_path / "job.goal").write_text(TEXT)
+    fault = {"name": "cut", "kind": "link_down", "link": "h1/t0-p1-1", "at": "1us", "until": "job.end"}
+    jobs = [{"name": "job", "kind": "trace", "file": "job.goal", "placement": "spread", "steps": 20}]
+    outcome, records = run(tmp_path, jobs, {**GROUP, "t0s": 2}, faults=[fault])
+    assert outcome.ok, outcome.verdicts
+    assert {r["flow"] for r in records if r["kind"] == "flow.end"} == {"job/h1>h9"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("num_ranks 2", "num_ranks 3", "rank 2 of 3 is missing"),
+        ("l2 requires l1", "l2 requires l9", "x:8: l9 labels nothing"),
+        ("l2 requires l1", "l2 requires l1\nl1 requires l2", r"l1 of rank 0 \(line 6\) waits for itself"),
+        ("calc 20", "wait 20", "x:9: 'wait 20' is no operation"),
+        ("from 0 tag 7", "from -1 tag 7", "receives from any rank"),
+        ("from 0 tag 7", "from 0 tag 8", "with tag 7, which never receives it"),
+        ("recv 5000b", "recv 4000b", "receives 4000 bytes and rank 0 sends 5000"),
+        ("\n}\n", "\n", "is no operation"),
+    ],
+)
+def test_a_goal_schedule_that_is_wrong_is_one_sentence_with_its_line(old, new, sentence):
+    with pytest.raises(JobError, match=sentence):
+        recorded.job(goal.read(TEXT.replace(old, new, 1).encode(), "x", CYCLE), "ring")
+
+
+def test_a_goal_file_that_is_cut_off_is_refused():
+    data = binary([[(3, 0, 100, 0, 0, [], [])]] * 2)
+    for end in range(goal._HEAD.size, len(data)):
+        with pytest.raises(JobError, match="write it again"):
+            goal.read(data[:end], "x", CYCLE)
