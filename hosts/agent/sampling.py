@@ -14,6 +14,8 @@ from mrclab.hosts.nic.seam import Wire
 INTERVAL_S = 0.1
 KEPT = 6000
 """Samples kept in memory for the `samples` operation: ten minutes."""
+KEPT_ROWS = 32_768
+"""Rows of QPs, paths and ports that they may hold, some 300 bytes each: ten minutes of many EVs would take 40 MB."""
 
 
 class Sampled(Protocol):
@@ -63,7 +65,7 @@ _NOT_IN_HISTORY = ("last_placed",)  # moves with every packet, and `max_gap` say
 
 
 class Sampler:
-    """Takes samples of one host, and keeps the newest `kept`."""
+    """Takes samples of one host, and keeps the newest `kept`, of these no more than `KEPT_ROWS`."""
 
     def __init__(
         self, nic: Wire, transport: Sampled, record: Callable[[dict[str, Any]], dict[str, Any]], kept: int = KEPT
@@ -71,7 +73,8 @@ class Sampler:
         self._nic = nic
         self._transport = transport
         self._record = record
-        self._kept: deque[dict[str, Any]] | None = deque(maxlen=kept) if kept else None
+        self._most_kept, self._kept_rows = kept, 0
+        self._kept: deque[dict[str, Any]] = deque()
         self._qps, self._paths = Changes("qp"), Changes("qp", "ev", "plane", "uplink")
 
     def current(self) -> dict[str, Any]:
@@ -94,9 +97,19 @@ class Sampler:
                 row.pop(name, None)
         lean = {"qps": self._qps.of(sample["qps"]), "paths": self._paths.of(sample.get("paths", []))}
         taken = self._record({"kind": "sample", **sample, **lean, **lateness})
-        if self._kept is not None:
-            self._kept.append(taken)
+        if self._most_kept:
+            self._keep(taken)
+
+    def _keep(self, taken: dict[str, Any]) -> None:
+        self._kept.append(taken)
+        self._kept_rows += _rows(taken)
+        while len(self._kept) > self._most_kept or self._kept_rows > KEPT_ROWS:
+            self._kept_rows -= _rows(self._kept.popleft())
 
     def since(self, t: float) -> list[dict[str, Any]]:
         """Return the kept samples taken after `t`."""
-        return [sample for sample in self._kept or () if sample["t"] > t]
+        return [sample for sample in self._kept if sample["t"] > t]
+
+
+def _rows(sample: dict[str, Any]) -> int:
+    return sum(len(sample[name]) for name in ("qps", "paths", "ports"))

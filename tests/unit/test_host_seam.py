@@ -7,7 +7,7 @@ import sys
 import pytest
 from mrc_sim import node_config
 
-from mrclab.hosts.agent import api
+from mrclab.hosts.agent import api, sampling
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.nic.seam import PortCounters
@@ -96,6 +96,18 @@ def test_a_sample_is_taken_every_tenth_of_a_second(host, written):
     assert written[-1]["kind"] == "sample"
     assert {"late", "receive_late", "cpu", "ports"} <= set(written[-1])
     assert host.call("samples", since=0.0) == {"samples": [written[-1]]}
+
+
+def test_samples_are_kept_in_a_bounded_room_the_newest_of_them(host, monkeypatch):
+    monkeypatch.setattr(sampling, "KEPT_ROWS", 200)
+    ((_, take),) = host.nic.periodic
+    for number in range(1000):
+        host.nic.now = number / 10
+        take(host.nic.now)
+    kept = host.call("samples", since=0.0)["samples"]
+    assert 190 < sum(len(sample["ports"]) for sample in kept) <= 200
+    assert [round(10 * sample["t"]) for sample in kept] == list(range(1000 - len(kept), 1000))
+    assert host.call("samples", since=99.8)["samples"] == kept[-1:]
 
 
 def test_the_first_sample_is_of_the_hosts_start(host, written):
