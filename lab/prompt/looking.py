@@ -281,13 +281,15 @@ def flows(desk: Desk, _arguments: Sequence[str]) -> Answer:
 
 
 def _flow(desk: Desk, name: str) -> dict[str, Any]:
-    """Share done, payload bytes, and bytes per second of the lab's clock."""
+    """Share done, payload bytes that arrived, and bytes per second of the lab's clock."""
     background = desk.flows.all[name]
     running = background.running
-    share = running.share(desk.world.now)
-    began, ended = running.began, running.ended
-    done = int(running.outcome.get("bytes", share * (running.size or 0)))
+    began, ended, done = running.began, running.ended, running.acked
     seconds = (ended or desk.world.now) - began if began is not None else 0.0
+    share = running.share(desk.world.now)
+    if ended is not None and running.outcome.get("error"):  # how far it came
+        whole = running.size or running.entry.seconds
+        share = min((done if running.size else seconds) / whole, 0.9999) if whole else 0.0
     return {
         "name": name, "kind": running.entry.kind_name, "done": round(share, 6), "bytes": done,
         "goodput": round(done / seconds, 3) if seconds > 0 else None, "state": background.state,

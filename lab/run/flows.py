@@ -190,6 +190,11 @@ class Running:
             return min((now - self.began) / self.entry.seconds, 0.9999)
         return min(self._acked_sum / self.size, 0.9999) if self.size else 0.0
 
+    @property
+    def acked(self) -> int:
+        """Payload bytes that receivers have acknowledged, as the senders last told; in whole messages at the end."""
+        return max(self._acked_sum, int(self.outcome.get("bytes", 0)))
+
     def take(self, host: str, event: Mapping[str, Any]) -> None:
         """Take in an event of a host's agent."""
         kind = event["kind"]

@@ -266,6 +266,21 @@ def ended(client, line):
         client.call("word", line=line)
 
 
+def test_flows_show_what_arrived_while_a_stream_goes_on_and_how_far_a_failed_write_came(desk):
+    told(desk, "traffic stream from=h1 to=h2 duration=10s name=stream")
+    told(desk, "traffic write from=h2 to=h1 size=64MiB name=write")
+    told(desk, "wait 500ms")
+    stream, write = told(desk, "flows")["flows"]
+    assert stream["bytes"] > 100_000
+    assert stream["goodput"] == pytest.approx(stream["bytes"] / 0.5, rel=0.05)
+    assert 0 < write["done"] < 0.2
+    told(desk, "stop write")
+    failed = told(desk, "flows")["flows"][1]
+    assert failed["state"] == "it was stopped"
+    assert failed["done"] == pytest.approx(failed["bytes"] / (64 << 20), rel=1e-3)
+    assert 0 < failed["done"] < 0.2
+
+
 def test_requests_may_be_ended_before_their_answers_are_read(desk, tmp_path):
     with service.served(desk, tmp_path), socket.socket(socket.AF_UNIX) as client:
         client.connect(str(tmp_path / service.SOCKET))
