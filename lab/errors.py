@@ -1,5 +1,6 @@
 """What can go wrong for a person at the command line; every text is one sentence with the remedy."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +61,25 @@ def as_run_error(error: TopoError, what: str = "") -> RunError:
     known = {MachineTooSlow: TooSlow, ProcessStopped: Stopped}
     kind = next((made for cause, made in known.items() if isinstance(error, cause)), RunError)
     return kind(f"{what}: {error}" if what else str(error))
+
+
+_THREADS = "can't start new thread"  # as CPython says it, in a RuntimeError without a number
+_EXHAUSTED = {
+    errno.EMFILE: "open files; allow more, as by `ulimit -n 65536`",
+    errno.ENFILE: "open files; allow more, as by `sysctl fs.file-max`",
+    errno.EAGAIN: "processes and threads; allow more (`ulimit -u`, pids.max of the control group), or close what runs",
+    errno.ENOMEM: "memory; close what else runs, or give it more",
+}
+
+
+def exhausted(error: BaseException) -> str:
+    """Say what this machine has run out of, where that is what an error means; empty where it is not."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError):
+        number = errno.ENOMEM
+    elif isinstance(error, RuntimeError) and _THREADS in str(error):
+        number = errno.EAGAIN
+    return f"this machine has run out of {_EXHAUSTED[number]}" if number in _EXHAUSTED else ""
 
 
 def no_result(directory: Path, error: Exception) -> str:

@@ -25,10 +25,10 @@ from mrclab.lab.command import plan as planning
 from mrclab.lab.command.display import answer, sink, terminal
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.worldoption import World
-from mrclab.lab.errors import Interrupted, LabError, ScenarioError
+from mrclab.lab.errors import Interrupted, LabError, ScenarioError, exhausted
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import runner, suite, worlds
-from mrclab.lab.run.interrupts import deafen
+from mrclab.lab.run.interrupts import deafen, guarded
 from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.scenario import scenario
 from mrclab.rpc.errors import RpcError
@@ -94,7 +94,6 @@ _REMEDIES = (
     ({errno.ENOSPC, errno.EDQUOT}, "free some space there, and do it again"),
     ({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}, "name another file or folder"),
     ({errno.EROFS}, "name a place that can be written"),
-    ({errno.EMFILE, errno.ENFILE}, "allow more open files, as by `ulimit -n 65536`"),
     ({errno.ENOENT}, "name another place; `mrclab doctor` says which programs this machine lacks"),
 )
 _KNOWN = (LabError, TopoError, SpecError, UnknownName, RpcError)
@@ -267,7 +266,9 @@ def main() -> None:
     """Run `mrclab`; every error is one sentence and its exit status, Ctrl-C is 130."""
     printed = sink.install()
     try:
-        app(standalone_mode=True)
+        with guarded(outermost=True):
+            _check_directory()
+            app(standalone_mode=True)
         status: int | str | None = 0
     except SystemExit as end:
         status = end.code
@@ -283,6 +284,16 @@ def main() -> None:
     sys.exit(status)
 
 
+def _check_directory() -> None:
+    """LabError where the current directory is gone, from which all paths are told."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        gone = isinstance(error, FileNotFoundError)
+        why = "was removed" if gone else f"cannot be entered: {error.strerror}"
+        raise LabError(f"the current directory {why}; change to one that is there, as by `cd`") from None
+
+
 def _say(error: BaseException) -> int:
     """Say on standard error what went wrong; returns the exit status."""
     if isinstance(error, ScenarioError):
@@ -291,6 +302,8 @@ def _say(error: BaseException) -> int:
         return error.status
     if isinstance(error, _KNOWN):
         text, status = str(error), error.status if isinstance(error, LabError) else 2
+    elif text := exhausted(error):
+        status = 1
     elif isinstance(error, PermissionError):
         text, status = f"{error.filename}: permission denied; run the same command with sudo", 2
     elif isinstance(error, OSError):

@@ -2,21 +2,28 @@
 
 The first signal raises KeyboardInterrupt in the main thread; later ones are ignored, so that the clean-up it sets off
 is never itself interrupted. Once `shield` is called nothing is raised any more; `unheard` tells who asks afterwards.
+Python swallows an exception that is raised in a destructor or a callback of a weak reference: a signal that came there
+comes again a moment later, and nothing is printed.
 """
 
+import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_AGAIN_S = 0.01  # seconds until a signal comes again
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Interrupts:
     """The state of the guard: whether a signal came, and whether one may still raise."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, again: bool = False) -> None:
         self.seen: int | None = None
+        self._again = again  # every signal raises, not only the first
         self._shielded = False
         self._to_note = 0  # signals that do not raise yet
         self._raised = False
@@ -42,20 +49,42 @@ class Interrupts:
             self._to_note -= 1
             self.noted()
         elif not (self._shielded or self._raised):
-            self._raised = True
+            self._raised = not self._again
             raise KeyboardInterrupt
+
+    def settle(self) -> None:
+        """The block inside was ended by a signal, and this one with it: nothing is raised any more."""
+        self._raised = True
+
+    def swallowed(self, unraisable: "sys.UnraisableHookArgs") -> bool:
+        """Have a signal come again whose exception came to nothing; False for any other exception."""
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            return False
+        if not self._shielded and self.seen is not None:
+            self._raised = False
+            threading.Timer(_AGAIN_S, os.kill, (os.getpid(), self.seen)).start()
+        return True
 
 
 @contextmanager
-def guarded() -> Iterator[Interrupts]:
-    """Handle the signals while the block runs; the handlers from before come back after it."""
-    guard = Interrupts()
-    before = {number: signal.signal(number, guard.handle) for number in _SIGNALS}
+def guarded(*, outermost: bool = False) -> Iterator[Interrupts]:
+    """Handle the signals while the block runs; the handlers from before come back after it.
+
+    `outermost`: only Ctrl-C, each time that it comes, as Python does by itself.
+    """
+    guard = Interrupts(again=outermost)
+    hook = sys.unraisablehook
+    before = {number: signal.signal(number, guard.handle) for number in (_SIGNALS[:1] if outermost else _SIGNALS)}
+    sys.unraisablehook = lambda args: None if guard.swallowed(args) else hook(args)
     try:
         yield guard
     finally:
         guard.shield()
+        sys.unraisablehook = hook
         for number, handler in before.items():
+            outer = getattr(handler, "__self__", None)
+            if guard.seen is not None and isinstance(outer, Interrupts):
+                outer.settle()
             signal.signal(number, handler)
 
 

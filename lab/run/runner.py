@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab import history
-from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError
+from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, exhausted
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.faults.base import several
 from mrclab.lab.faults.timeline import TimeLine
@@ -309,7 +309,7 @@ def _collected(
                 world.record("machine.slow", why=str(error))
                 say(str(error))
             except (RunError, TopoError, OSError) as error:
-                trouble = str(error)
+                trouble = exhausted(error) or str(error)
                 say(trouble)
                 with contextlib.suppress(RunError):  # what else ends now says nothing new
                     world.record("run.broken", why=trouble)

@@ -1,10 +1,12 @@
 """What the command says to the commonest mistakes: one sentence that names what is wrong, and the remedy."""
 
+import errno
+
 import pytest
 from typer.testing import CliRunner
 
 from mrclab.lab.command import cli
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, exhausted
 from mrclab.lab.run import suite
 
 MISTAKES = {
@@ -49,3 +51,21 @@ def test_a_folder_that_goes_while_it_is_searched_is_passed_over(tmp_path, monkey
 
     monkeypatch.setattr(suite.os, "walk", losing)
     assert suite._below(tmp_path) == [tmp_path / "kept.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "open files"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "processes and threads"),
+        (RuntimeError("can't start new thread"), "processes and threads"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
+        (MemoryError(), "memory"),
+    ],
+)
+def test_what_the_machine_has_run_out_of_is_named(error, what, capsys):
+    assert cli._say(error) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"mrclab: this machine has run out of {what}; ")
+    assert said.count("\n") == 1
+    assert exhausted(RuntimeError("something else")) == exhausted(OSError(errno.ENOENT, "No such file")) == ""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab import history
-from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error
+from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error, exhausted
 from mrclab.lab.faults.base import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.wire.attach import RUN_DIR, Lab
@@ -94,7 +94,8 @@ class LabSession(Lab):
             raise
         except OSError as error:
             self.check()
-            raise RunError(f"the run directory {self.run_dir} takes no more files: {error.strerror}") from None
+            why = exhausted(error) or f"the run directory {self.run_dir} takes no more files: {error.strerror}"
+            raise RunError(why) from None
 
     def _bring_up(self, progress: Progress) -> None:
         began = time.monotonic()
@@ -122,7 +123,8 @@ class LabSession(Lab):
             return self.log.add(kind, t, **fields)
         except OSError as error:
             self.check()
-            raise RunError(f"the run directory {self.run_dir} takes no more records: {error.strerror}") from None
+            why = exhausted(error) or f"the run directory {self.run_dir} takes no more records: {error.strerror}"
+            raise RunError(why) from None
 
     # --- what nobody asked for --------------------------------------------------------------------------------------
 
