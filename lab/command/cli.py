@@ -230,10 +230,12 @@ def bench(
 
 @app.command()
 def clean(context: typer.Context, as_json: answer.AsJson = False) -> None:
-    """Remove what a killed lab left behind: processes, namespaces, cables, files. Nothing that is not the lab's."""
-    from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it removes
+    """Remove what a killed lab left behind: processes, namespaces, cables, files; its history is kept, and said where.
+    Nothing that is not the lab's.
+    """
+    from mrclab.topo.linux import killed, state  # noqa: PLC0415 - Linux alone has what it removes
 
-    removed = state.clean(context.obj.parent)
+    removed = [*state.clean(context.obj.parent), *killed.remove_folders()]
     if as_json:
         answer.give("clean", 0, removed=list(removed))
         return

@@ -92,9 +92,11 @@ def collect(world: World, loaded: Loaded, parent: Path, trouble: str) -> Path:
     try:
         return _collect(world, loaded, parent, trouble, world.collect)
     except (OSError, LabError) as error:
+        place = Path(tempfile.mkdtemp(prefix="mrclab-results-"))
         try:
-            return _collect(world, loaded, Path(tempfile.mkdtemp(prefix="mrclab-results-")), trouble, world.collect)
+            return _collect(world, loaded, place, trouble, world.collect)
         except (OSError, LabError) as again:
+            shutil.rmtree(place, ignore_errors=True)
             raise RunError(f"nothing of the run could be kept: {error}; nor elsewhere: {again}") from None
 
 

@@ -27,6 +27,7 @@ from mrclab.lab.run.world import GONE, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError
+from mrclab.topo.linux.killed import folder_prefix
 
 _LATE = 0.01  # seconds: the run writes down when it was woken up later than this
 # In times between two samples of a host:
@@ -256,7 +257,7 @@ def _without_faults(loaded: Loaded, progress: Progress) -> list[dict[str, Any]]:
     ):
         return []
     twin = replace(loaded, scenario=scenario.model_copy(update={"faults": [], "expect": []}))
-    with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
+    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
         nothing = twin, Path(folder), progress, lambda _: None, None, RUN_DIR, lambda _: None
         directory, interrupted = _collected(*nothing)
         if interrupted:

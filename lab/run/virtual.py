@@ -22,6 +22,7 @@ from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.world import SimWorld
+from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.model import Fabric, Link
 from mrclab.topo.transport import TransportSpec
 
@@ -230,7 +231,7 @@ def virtual_world(
     of_hosts: Mapping[str, TransportSpec] | None = None,
 ) -> Iterator[VirtualWorld]:
     """A lab in virtual time inside the block; its files go after it."""
-    with guarded() as interrupts, tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
+    with guarded() as interrupts, tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
         interrupts.defer()
         given = Path(folder), interrupts
         world = VirtualWorld(fabric, *given, seed=seed, mapper=mapper, transport=transport, of_hosts=of_hosts)

@@ -5,11 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 from mrclab.topo.errors import EmulationError, LabRunning
-from mrclab.topo.linux import processes, state
+from mrclab.topo.linux import killed, processes, state
 from mrclab.topo.linux.state import RunState
 
 SLEEPER = [sys.executable, "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
@@ -83,6 +84,33 @@ def test_a_dead_runs_lock_is_free_and_its_remains_are_told_and_removed(base):
     assert told == [f"left by an earlier run: directory {base / 'lab'}"]
     assert run.token != dead.stdout.strip()
     run.release()
+
+
+def test_history_and_logs_of_a_killed_run_are_kept_and_it_is_said_where(base, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    run = RunState.claim(base)
+    run.make_directory(base / "lab")
+    for name in ("history", "log", "files"):
+        (base / "lab" / name).mkdir()
+        (base / "lab" / name / "x").write_text(name)
+    os.close(run._lock)  # it is gone without a word
+    (said,) = state.clean(base)
+    assert said.startswith(f"directory {base / 'lab'} (its history and logs are kept in {tmp_path}/mrclab-killed-")
+    assert not base.exists()
+    (place,) = tmp_path.glob("mrclab-killed-*")
+    assert sorted(str(path.relative_to(place)) for path in place.rglob("*")) == ["history", "history/x", "log", "log/x"]
+    assert place.stat().st_mode & 0o077 == 0
+
+
+def test_folders_of_processes_that_ended_are_removed_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    names = [f"mrclab-{ended.pid}-abc", f"mrclab-{os.getpid()}-abc", "mrclab-killed-abc", f"mrclab-{ended.pid}-a b"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    assert killed.remove_folders() == [f"directory {tmp_path / names[0]}"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
 
 
 def test_clean_without_a_run_does_nothing(base):

@@ -25,7 +25,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from mrclab.topo import files, sentences, trust
 from mrclab.topo.errors import DamagedRecord, EmulationError, LabRunning
-from mrclab.topo.linux import kernel, processes
+from mrclab.topo.linux import kernel, killed, processes
 from mrclab.topo.linux.paths import BASE
 
 _STATE_FILE = "state.json"
@@ -302,7 +302,7 @@ def _remove_recorded(base: Path) -> list[str]:
     except DamagedRecord:
         removed = [*_remove_unrecorded(base, was_there=True), f"record {path}, which was damaged"]
     else:
-        removed = _remove(record, base)
+        removed = _remove(record, base, killed.keep)
     path.unlink(missing_ok=True)
     return removed
 
@@ -321,7 +321,8 @@ def _remove_unrecorded(base: Path, *, was_there: bool = False) -> list[str]:
     if _remove_namespace(name, 0):
         removed.append(f"namespace {name}")
     marked = sorted(path.parent for path in base.glob(f"*/{_MARK_FILE}") if _is_inside(path.parent, base))
-    return removed + [f"directory {path}" for path in marked if _remove_directory(path)]
+    kept = {path: killed.keep(path) for path in marked}
+    return removed + [f"directory {path}{kept[path]}" for path in marked if _remove_directory(path)]
 
 
 def _read(path: Path) -> StateRecord:
@@ -342,7 +343,8 @@ def _is_inside(path: Path, base: Path) -> bool:
     return base.resolve() in path.resolve().parents
 
 
-def _remove(record: StateRecord, base: Path) -> list[str]:
+def _remove(record: StateRecord, base: Path, keep: Callable[[Path], str] = lambda _: "") -> list[str]:
+    """Remove everything; `keep` saves what is wanted of a directory before it goes, and says so."""
     of_this_boot = record.boot in {"", processes.boot_id()}
     recorded = ((int(pid), began[0]) for pid, began in record.processes.items() if of_this_boot)
     removed = [f"process {pid}" for pid in sorted(processes.end_all(record.token, recorded))]
@@ -354,8 +356,9 @@ def _remove(record: StateRecord, base: Path) -> list[str]:
     ]
     for directory in record.directories:
         if Path(directory).exists() and _is_inside(Path(directory), base):
+            kept = keep(Path(directory))
             _remove_directory(Path(directory))
-            removed.append(f"directory {directory}")
+            removed.append(f"directory {directory}{kept}")
     return removed
 
 

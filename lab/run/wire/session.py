@@ -79,6 +79,7 @@ class LabSession(Lab):
         self._vigil = Vigil(fabric, run_dir, self.emulation.endings, self._look_for_stops)
         self._stops = Stops(fabric, self._record_stop, lambda _line: None)
         self.forgiving = False  # what ends unasked is said once, and the lab goes on
+        self._remains: list[str] = []  # of an earlier run
         self._rescued: dict[str, bytes] = {}  # files of a run directory that was removed
 
     def start(self, progress: Progress) -> None:
@@ -99,7 +100,7 @@ class LabSession(Lab):
 
     def _bring_up(self, progress: Progress) -> None:
         began = time.monotonic()
-        self.emulation.start(progress, keep_files=True)
+        self.emulation.start(functools.partial(self._hear_of_remains, progress), keep_files=True)
         self._vigil.start(self._abort)
         for folder in ("history", "node", "files"):
             (self.run_dir / folder).mkdir()
@@ -114,6 +115,12 @@ class LabSession(Lab):
         self._watch.start()
         self.bring_up_seconds = time.monotonic() - began
         self.log.add("lab.up", seconds=round(self.bring_up_seconds, 3))
+
+    def _hear_of_remains(self, progress: Progress, stage: str, done: int, total: int) -> None:
+        """Keep what the start says of an earlier run that was killed, where that left something for people."""
+        if " kept in " in stage:
+            self._remains.append(stage)
+        progress(stage, done, total)
 
     def record(self, kind: str, t: float | None = None, **fields: object) -> float:
         """Write a record of the lab's own into the history; returns its time."""
@@ -131,6 +138,8 @@ class LabSession(Lab):
     def on_notice(self, say: Callable[[str], None]) -> None:
         """Have processes said that a signal stops, as it happens; `say` is called in another thread."""
         self._stops.say = say
+        for text in self._remains:
+            say(text)
 
     def stopped(self) -> dict[str, int]:
         """Return name → pid of the processes that a signal has stopped and no fault did."""

@@ -1,0 +1,50 @@
+"""What a killed run leaves to people: its history and logs, and folders of temporary files that nobody uses."""
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from mrclab.topo.linux import processes
+
+_KEPT = ("history", "log", "node", "fabric.yaml")  # of a run directory; the rest are sockets and what was sent
+_FOLDER = re.compile(r"mrclab-(\d+)-\w+")
+
+
+def keep(directory: Path) -> str:
+    """Move history and logs of a run directory that is to be removed where temporary files go.
+
+    Returns the rest of the sentence that says so, empty where there is no history. What does not fit there is lost.
+    """
+    history = directory / "history"
+    if history.is_symlink() or not history.is_dir() or not any(file.stat().st_size for file in history.iterdir()):
+        return ""
+    place = Path(tempfile.mkdtemp(prefix="mrclab-killed-"))
+    try:
+        for name in _KEPT:
+            if (directory / name).exists() and not (directory / name).is_symlink():
+                shutil.move(directory / name, place / name)
+    except OSError as error:
+        shutil.rmtree(place, ignore_errors=True)
+        return f" (its history could not be kept in {place}: {error.strerror})"
+    return f" (its history and logs are kept in {place})"
+
+
+def folder_prefix() -> str:
+    """Return what the name of a folder of temporary files begins with: this process's pid is in it."""
+    return f"mrclab-{os.getpid()}-"
+
+
+def remove_folders() -> list[str]:
+    """Remove this user's folders of temporary files whose processes have ended; one phrase for each."""
+    removed = []
+    for path in Path(tempfile.gettempdir()).glob("mrclab-*-*"):
+        found = _FOLDER.fullmatch(path.name)
+        with contextlib.suppress(OSError):
+            own = found is not None and path.is_dir() and not path.is_symlink() and path.lstat().st_uid == os.getuid()
+            if own and found is not None and processes.start_time(int(found[1])) is None:
+                shutil.rmtree(path)
+                removed.append(f"directory {path}")
+    return removed
