@@ -45,7 +45,7 @@ def campaign(
 ) -> None:
     """Run every seed with every combination of values in virtual time; the same command goes on where it was ended.
 
-    Exit status 0: all held, 1: some did not.
+    Exit status 0: all passed, 1: some did not.
     """
     loaded = scenario.load(suite.find_one(path))
     planned = plan.make(loaded, plan.parse_seeds(seeds), plan.parse_sweeps(sets or []), variant)
@@ -84,12 +84,12 @@ def _work(planned: CampaignPlan, table: journal.Journal, workers: int | None, ra
             if row["state"] == work.UNWELL:
                 raise RunError(f"{row['trouble']}; {job.replay} is no row, and the same command goes on with it")
             table.append(row)
-            if row["state"] != "held":
+            if row["state"] != "passed":
                 failed += 1
                 if failed <= _LISTED:
                     say(f"{row['state']}: {job.replay}")
             more = (time.monotonic() - begun) / number * (total - there - number)
-            bar(f"{there + number} of {total}, {failed} not held, {progress.left(more)}", there + number, total)
+            bar(f"{there + number} of {total}, {failed} not passed, {progress.left(more)}", there + number, total)
 
 
 def _left(planned: CampaignPlan, done: set[str]) -> Iterator[Job]:
@@ -101,7 +101,7 @@ def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> i
     people = err if as_json else out
     rows = {journal.key_of(row): row for row in table.rows}
     mine = [(rows[job.key], job.replay) for job in planned]
-    failing = [(row, replay) for row, replay in mine if row["state"] != "held"]
+    failing = [(row, replay) for row, replay in mine if row["state"] != "passed"]
     written = table.directory / "index.html"
     title = f"{planned.source}: {len(planned)} runs"
     html = page.render(title, [row for row, _ in mine], planned.fields, failing, len(planned))
@@ -113,7 +113,7 @@ def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> i
     for one in summaries:
         moved = [_moved(field) for field in one.sensitivity if field.explained is not None]
         because = f"; variance explained by {', '.join(moved)}" if moved else ""
-        people.print(f"{escape(one.name)}: held {one.held} of {one.runs}{because}", highlight=False, soft_wrap=True)
+        people.print(f"{escape(one.name)}: passed {one.held} of {one.runs}{because}", highlight=False, soft_wrap=True)
     parquet = journal.write_parquet(table.directory)
     rows_at = table.directory / journal.ROWS
     table_at = parquet or f"{rows_at} (Parquet: pip install 'mrclab[campaign]')"
@@ -127,7 +127,7 @@ def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> i
         answer.give(
             "campaign", status, directory=str(table.directory), page=str(written), rows=str(rows_at),
             parquet=str(parquet) if parquet else None, runs=len(mine), states=dict(states),
-            expectations=[page.as_json(one) for one in summaries], not_held=again,
+            expectations=[page.as_json(one) for one in summaries], not_passed=again,
         )  # fmt: skip
     return status
 

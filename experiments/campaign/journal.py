@@ -14,6 +14,7 @@ from typing import Any
 
 from mrclab.experiments.campaign.plan import CampaignPlan, key
 from mrclab.lab.errors import LabError, naming
+from mrclab.lab.report.summary import state_of
 from mrclab.topo import files
 
 ROWS, ABOUT, PARQUET = "runs.jsonl", "campaign.json", "runs.parquet"
@@ -101,6 +102,7 @@ def read(directory: Path) -> Iterator[Row]:
             name = key_of(row)
             if not _is_whole(row):
                 raise ValueError
+            row["state"] = state_of(row["state"])
         except (ValueError, KeyError, TypeError):
             raise LabError(
                 f"{path}, line {number} is no row of a campaign; remove it, and its run is done again"
@@ -124,11 +126,11 @@ def key_of(row: Mapping[str, Any]) -> str:
 
 
 def flat(row: Mapping[str, Any]) -> Row:
-    """A row with plain values only: `set.PATH`, and per expectation `held.NAME` and `value.NAME`."""
+    """A row with plain values only: `set.PATH`, and per expectation `passed.NAME` and `value.NAME`."""
     made = {name: row[name] for name in ("variant", "seed", "state", "trouble", "seconds")}
     made.update({f"set.{path}": _plain(value) for path, value in row["values"].items()})
     for name, verdict in row["verdicts"].items():
-        made[f"held.{name}"], made[f"value.{name}"] = verdict["ok"], verdict["value"]
+        made[f"passed.{name}"], made[f"value.{name}"] = verdict["ok"], verdict["value"]
     return made
 
 

@@ -14,8 +14,8 @@ from mrclab.experiments.campaign.journal import Row
 from mrclab.lab.measure.intervals import Figure, summary
 
 _BINS = 24
-SHOWN = 1000  # runs that did not hold; a page of more would be no page
-_RESULTS = ("held", "failed")  # states of runs that say something about the network
+SHOWN = 1000  # runs that did not pass; a page of more would be no page
+_RESULTS = ("passed", "failed")  # states of runs that say something about the network
 ENDED = "came to its end"
 """What the page has before the expectations where some runs are no result: their figures leave those out."""
 
@@ -181,13 +181,13 @@ def as_json(one: Summary) -> dict[str, Any]:
             "explained": field.explained,
             "chance": field.chance,
             "values": [
-                {"value": group.value, "held": group.held, "runs": group.runs, "figure": _figure_json(group.figure)}
+                {"value": group.value, "passed": group.held, "runs": group.runs, "figure": _figure_json(group.figure)}
                 for group in field.groups
             ],
         }
         for field in one.sensitivity
     ]
-    told = {"name": one.name, "wanted": one.wanted, "unit": one.unit, "held": one.held, "runs": one.runs}
+    told = {"name": one.name, "wanted": one.wanted, "unit": one.unit, "passed": one.held, "runs": one.runs}
     return {**told, "figure": _figure_json(one.figure), "fields": fields}
 
 

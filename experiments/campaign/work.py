@@ -36,7 +36,7 @@ def run(job: Job) -> Row:
 
 def _ran(job: Job) -> Row:
     began = time.monotonic()
-    row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "broken", "trouble": ""}
+    row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "aborted", "trouble": ""}
     row["verdicts"] = {}
     try:
         loaded = scenario.with_seed(job.setting.loaded(), job.seed)
@@ -45,7 +45,7 @@ def _ran(job: Job) -> Row:
     except Interrupted:
         raise
     except OSError as error:
-        row["state"] = UNWELL if error.errno in _MACHINE else "broken"
+        row["state"] = UNWELL if error.errno in _MACHINE else "aborted"
         row["trouble"] = f"{error.filename or tempfile.gettempdir()}: {error.strerror or error}"
     except NoRoom as error:
         row["state"], row["trouble"] = UNWELL, str(error).replace("--results", "TMPDIR")
@@ -97,5 +97,5 @@ def rows(jobs: Iterable[Job], once: Once) -> Generator[tuple[Job, Row], None, No
 
 
 def _killed(job: Job) -> Row:
-    row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "broken"}
+    row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "aborted"}
     return {**row, "trouble": "its worker process died", "verdicts": {}, "seconds": 0.0}

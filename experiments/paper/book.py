@@ -10,6 +10,7 @@ from typing import Any
 from mrclab.experiments.paper.figures import Experiment, FigureRow, load
 from mrclab.lab.errors import LabError
 from mrclab.lab.measure.intervals import Figure, summary
+from mrclab.lab.report.summary import state_of
 
 SECONDS = "-seconds"
 """What the name of an expectation that tells round trips ends with where they are seconds."""
@@ -24,7 +25,7 @@ class SuiteRun:
     scenario: str
     variant: str
     seed: int
-    state: str  # held, failed, invalid, broken
+    state: str  # passed, failed, invalid, aborted
     directory: Path | None
     values: dict[str, float]  # named expectation → its figure
     missed: tuple[str, ...] = ()  # what it wanted and did not get
@@ -32,7 +33,7 @@ class SuiteRun:
     @property
     def counts(self) -> bool:
         """Whether its figures are the network's."""
-        return self.state in {"held", "failed"}
+        return self.state in {"passed", "failed"}
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,9 @@ def _run(directory: Path, entry: dict[str, Any]) -> SuiteRun:
     missed = tuple(f"{v['wanted']}: {v['saw']}" for _, v in named if not v["ok"])
     place = directory / entry["directory"] if entry["directory"] else None
     trouble = (entry["trouble"],) if entry["trouble"] else ()
-    return SuiteRun(entry["name"], entry["variant"], entry["seed"], entry["state"], place, values, (*trouble, *missed))
+    return SuiteRun(
+        entry["name"], entry["variant"], entry["seed"], state_of(entry["state"]), place, values, (*trouble, *missed)
+    )
 
 
 def hold(runs: Sequence[SuiteRun], experiments: Sequence[Experiment] | None = None) -> list[Chapter]:

@@ -1,7 +1,7 @@
 """`make paper-scale`: the paper's experiments at its own speed, curves of what it could not try, and one page of both.
 
 Everything runs in virtual time, without root. What is done already is not done again: an end at any moment costs the
-run under way. Exit status 1 where a figure differs from the paper's and the page does not say why, or a run broke off.
+run under way. Exit status 1 where a figure differs from the paper's without a reason, or a run was aborted.
 """
 
 import argparse

@@ -211,7 +211,7 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
     """Draw a campaign, and tell its figures."""
     from mrclab.lab.report.plots import compare  # noqa: PLC0415 - Matplotlib takes a second to load
 
-    groups = _groups(sweep, [row for row in rows if row["state"] in {"held", "failed"}])
+    groups = _groups(sweep, [row for row in rows if row["state"] in {"passed", "failed"}])
     names = list(dict.fromkeys(line for line, _ in groups))
     curves = []
     for name in names:

@@ -41,7 +41,7 @@ def run(runs: Sequence[Loaded], directory: Path, say: Callable[[str], None]) -> 
         say(f"{number} of {len(runs)}: {loaded.scenario.name}")
         entry = made.one(loaded, directory / _RUNS)
         say(f"{loaded.scenario.name}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
-        if entry.state != "broken":
+        if entry.state != "aborted":
             append(directory, loaded, entry)
             done[digest(loaded)] = entry
     return [done[digest(loaded)] for loaded in runs if digest(loaded) in done]

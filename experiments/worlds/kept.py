@@ -8,6 +8,7 @@ from typing import Any
 
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.report.differences import values_of
+from mrclab.lab.report.summary import state_of
 from mrclab.lab.run.worlds import WorldName
 from mrclab.lab.scenario.scenario import Loaded, loads
 
@@ -21,7 +22,7 @@ class Kept:
     label: str  # the scenario's name, with that of its variant
     world: WorldName
     seed: int
-    state: str  # held, failed, invalid, broken
+    state: str  # passed, failed, invalid, aborted
     facts: dict[str, Any]  # of `mrclab.lab.report.summary.Facts`
     info: dict[str, Any]  # of run.json
     values: dict[str, Any]  # of the scenario, what its seed and world are aside
@@ -89,4 +90,4 @@ def _read(directory: Path) -> Kept | None:
     variant = str(info.get("variant", ""))
     name = f"{info['base']} [{variant}]" if variant else str(info["base"])
     world: WorldName = "sim" if info.get("world") == "sim" else "wire"
-    return Kept(name, world, int(info["seed"]), str(result["state"]), result["facts"], info, values(loaded))
+    return Kept(name, world, int(info["seed"]), state_of(result["state"]), result["facts"], info, values(loaded))

@@ -121,22 +121,22 @@ def _figures(runs: Sequence[Kept]) -> hold.Runs:
 
 def _valid(kept: Kept) -> bool:
     """Whether a run says something of the network, and went to its end."""
-    return kept.state in {"held", "failed"}
+    return kept.state in {"passed", "failed"}
 
 
 def verdicts(runs: Sequence[Kept]) -> str:
-    """`HELD` where all held, else what came out how often; the reason of an invalid run."""
+    """`PASS` where all passed, else what came out how often; the reason of an invalid run."""
     if not runs:
         return "not run"
     told = Counter(kept.state for kept in runs)
     several = len(runs) > 1
     said = [f"{state.upper()}" + (f" {count} of {len(runs)}" if several else "") for state, count in told.items()]
-    return "HELD" if set(told) == {"held"} else ", ".join(said)
+    return "PASS" if set(told) == {"passed"} else ", ".join(said)
 
 
 def _why(kept: Kept) -> str:
     """What kept a run from holding; empty where it held."""
-    if kept.state == "held":
+    if kept.state == "passed":
         return ""
     if kept.state != "failed":
         return f"{kept.state.upper()}, {'; '.join(kept.facts['invalid']) or kept.info.get('trouble', '')}"

@@ -129,7 +129,7 @@ def run(
     force: Force = False,
     as_json: answer.AsJson = False,
 ) -> None:
-    """Run a scenario, or each of its variants; exit status 0: held, 1: failed or broke off, 3: machine too slow."""
+    """Run a scenario, or each of its variants; exit status 0: passed, 1: failed or aborted, 3: machine too slow."""
     loaded = scenario.in_world(scenario.load(suite.find_one(path)), world)
     values = scenario.parse_settings(sets or [])
     chosen = tuple(scenario.with_values(one, values) for one in ((loaded.pick(variant),) if variant else loaded.runs))

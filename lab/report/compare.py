@@ -18,6 +18,7 @@ from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import differences, results
+from mrclab.lab.report.summary import state_of
 
 if TYPE_CHECKING:
     from mrclab.lab.report.plots.compare import Bar
@@ -56,8 +57,8 @@ def read(directory: Path, label: str = "") -> Member:
             raise LabError(f"{directory} holds no result yet; make it with `mrclab report {directory}`") from None
         raise LabError(no_result(directory, error)) from None
     invalid = "; ".join(result.get("invalid", []))
-    if result.get("state") == "broken":
-        invalid = str(info.get("trouble") or "it broke off")
+    if "state" in result and state_of(result["state"]) == "aborted":
+        invalid = str(info.get("trouble") or "it was aborted")
     return Member(
         label or str(info.get("variant") or info.get("scenario", directory.name)), directory, verdicts, invalid
     )

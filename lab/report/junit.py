@@ -33,7 +33,7 @@ def render(suite: str, verdicts: Sequence[Verdict], invalid: Sequence[str] = ())
         )
         said = plain(f"wanted: {verdict.wanted}\nsaw: {verdict.saw}\nwhen: {verdict.when}")
         if invalid:
-            word = "held" if verdict.ok else "did not hold"
+            word = "passed" if verdict.ok else "failed"
             ElementTree.SubElement(case, "skipped", message=f"the run is no result; it {word}")
             ElementTree.SubElement(case, "system-out").text = said
         elif verdict.ok:

@@ -19,7 +19,7 @@ from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.units import show_seconds
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_COLOURS = {"held": "green", "failed": "red", "broken": "red", "invalid": "yellow"}
+_COLOURS = {"passed": "green", "failed": "red", "aborted": "red", "invalid": "yellow"}
 
 
 def run(made: Suite, planned: Sequence[Loaded], name: str, err: Console) -> SuiteResult:
@@ -77,7 +77,7 @@ def _comparisons(result: SuiteResult) -> list[tuple[str, str, list[str]]]:
                     entry.variant or entry.name,
                     entry.directory,
                     entry.verdicts,
-                    entry.trouble if entry.state in {"invalid", "broken"} else "",
+                    entry.trouble if entry.state in {"invalid", "aborted"} else "",
                 )
                 for entry in entries
                 if entry.directory
@@ -100,7 +100,7 @@ def as_json(result: SuiteResult) -> dict[str, object]:
 
 def show(result: SuiteResult, console: Console) -> None:
     """Print all runs, and where runs were repeated the figures over them."""
-    table = _table("Runs", "scenario", "seed", "", "expectations held", "took", "why")
+    table = _table("Runs", "scenario", "seed", "", "expectations passed", "took", "why")
     for entry in result.entries:
         state = f"[{_COLOURS[entry.state]}]{entry.state}[/]"
         held = f"{sum(verdict.ok for verdict in entry.verdicts)} of {len(entry.verdicts)}" if entry.verdicts else "–"
@@ -111,7 +111,7 @@ def show(result: SuiteResult, console: Console) -> None:
     figures = [row for row in result.repeated() if row.figure is not None and row.figure.count > 1]
     if figures:
         table = _table(
-            "Figures over repeated runs", "scenario", "expectation", "wanted", "held", "median", "95 % of mean"
+            "Figures over repeated runs", "scenario", "expectation", "expected", "passed", "median", "95 % of mean"
         )
         for row in figures:
             median, interval = _numbers(row)
@@ -153,7 +153,7 @@ def _link(entry: SuiteEntry, directory: Path) -> str:
 
 
 def _counts(result: SuiteResult) -> dict[str, int]:
-    counts = dict.fromkeys(("held", "failed", "invalid", "broken"), 0)
+    counts = dict.fromkeys(("passed", "failed", "invalid", "aborted"), 0)
     for entry in result.entries:
         counts[entry.state] += 1
     return {state: count for state, count in counts.items() if count}
@@ -164,7 +164,7 @@ def _junit(result: SuiteResult) -> str:
     root = ElementTree.Element("testsuites", name=result.directory.name)
     for entry in result.entries:
         name = f"{entry.label} seed {entry.seed}"
-        if entry.state == "broken" and not entry.verdicts:
+        if entry.state == "aborted" and not entry.verdicts:
             suite = ElementTree.SubElement(root, "testsuite", name=name, tests="1", failures="0", errors="1")
             case = ElementTree.SubElement(suite, "testcase", classname=name, name="the run goes to its end")
             ElementTree.SubElement(case, "error", message=junit.plain(entry.trouble)).text = junit.plain(entry.trouble)

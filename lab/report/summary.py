@@ -3,7 +3,7 @@
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import EvChange, Measures, Selection, Strike
@@ -20,7 +20,8 @@ _MAX_FLOWS = 32
 _MAX_QPS = 128
 
 Row = dict[str, Any]
-State = Literal["held", "failed", "invalid", "broken"]
+State = Literal["passed", "failed", "invalid", "aborted"]
+_OLD_STATES: dict[str, State] = {"held": "passed", "broken": "aborted"}  # of results before version 0.2
 
 
 @dataclass(frozen=True)
@@ -52,20 +53,28 @@ class Facts:
 
 
 def state(measures: Measures, verdicts: Sequence[Verdict]) -> State:
-    """What came out: a run with which the machine could not keep up is neither held nor failed."""
+    """Return how a run came out; one with which the machine could not keep up has neither passed nor failed."""
     if measures.invalid:
         return "invalid"
-    return "held" if all(verdict.ok for verdict in verdicts) else "failed"
+    return "passed" if all(verdict.ok for verdict in verdicts) else "failed"
+
+
+def state_of(word: str) -> State:
+    """Return the state that a result of this version or an earlier one names; ValueError for other words."""
+    state = _OLD_STATES.get(word, word)
+    if state not in get_args(State):
+        raise ValueError(f"invalid state {word!r}: expected {', '.join(get_args(State))}")
+    return cast("State", state)
 
 
 def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, Any]) -> Facts:
     """All facts of a run."""
-    outcome = "broken" if info.get("trouble") else state(measures, verdicts)
+    outcome = "aborted" if info.get("trouble") else state(measures, verdicts)
     processes = measures.machine.processes[:8]
     return Facts(
         title=measures.scenario.title or measures.scenario.name,
         description=measures.scenario.description.strip(),
-        ok=outcome == "held",
+        ok=outcome == "passed",
         state=outcome,
         invalid=measures.invalid,
         headline=_headline(measures, verdicts),
@@ -144,11 +153,11 @@ def _by_qp(measures: Measures, at: list[float]) -> dict[str, list[int]]:
 
 
 def _headline(measures: Measures, verdicts: Sequence[Verdict]) -> str:
-    held = sum(verdict.ok for verdict in verdicts)
+    passed = sum(verdict.ok for verdict in verdicts)
     seconds, size = measures.end - measures.start, _carried(measures)
     rate = f" in {show_seconds(seconds)} ({show_rate(size / seconds)})" if size and seconds > 0 else ""
     lost = sum(loss.packets for loss in measures.paths.losses)
-    return f"{held} of {len(verdicts)} expectations held; {show_bytes(size)}{rate}, {lost} packets lost"
+    return f"{passed} of {len(verdicts)} expectations passed; {show_bytes(size)}{rate}, {lost} packets lost"
 
 
 def _carried(measures: Measures) -> int:

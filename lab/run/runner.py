@@ -42,18 +42,18 @@ class Outcome:
     measures: Measures
     verdicts: list[Verdict]
     directory: Path
-    trouble: str = ""  # why the run broke off
+    trouble: str = ""  # why the run was aborted
     facts: Facts | None = None  # what the report says
 
     @property
     def state(self) -> str:
-        """`held`, `failed`, `invalid` (the machine could not keep up), or `broken` (it did not go to its end)."""
-        return "broken" if self.trouble else state(self.measures, self.verdicts)
+        """`passed`, `failed`, `invalid` (the machine could not keep up), or `aborted` (it did not reach its end)."""
+        return "aborted" if self.trouble else state(self.measures, self.verdicts)
 
     @property
     def ok(self) -> bool:
-        """Whether every expectation held, nothing broke off, and the result is the network's."""
-        return self.state == "held"
+        """True if every expectation passed, the run reached its end, and the machine kept up."""
+        return self.state == "passed"
 
 
 class Run:

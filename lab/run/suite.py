@@ -34,7 +34,7 @@ class SuiteEntry:
     name: str  # of the scenario without its variant
     variant: str
     seed: int
-    state: str  # held, failed, invalid, broken
+    state: str  # passed, failed, invalid, aborted
     seconds: float
     directory: Path | None = None
     verdicts: tuple[Verdict, ...] = ()
@@ -70,20 +70,20 @@ class SuiteResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every run held; nothing has held where nothing ran."""
-        return bool(self.entries) and all(entry.state == "held" for entry in self.entries)
+        """True if every run passed; False where nothing ran."""
+        return bool(self.entries) and all(entry.state == "passed" for entry in self.entries)
 
     @property
     def status(self) -> int:
-        """Exit status: 0 all held, 1 one failed or broke off, or none ran, 3 none did but one was invalid."""
+        """Exit status: 0 all passed, 1 one failed or was aborted, or none ran, 3 none did but one was invalid."""
         states = {entry.state for entry in self.entries}
-        return 1 if states & {"failed", "broken"} or not states else 3 if "invalid" in states else 0
+        return 1 if states & {"failed", "aborted"} or not states else 3 if "invalid" in states else 0
 
     def repeated(self) -> list[Repeated]:
         """Every expectation of every scenario and variant over its valid runs."""
         groups: dict[str, list[SuiteEntry]] = {}
         for entry in self.entries:
-            if entry.state in {"held", "failed"}:
+            if entry.state in {"passed", "failed"}:
                 groups.setdefault(entry.label, []).append(entry)
         return [row for label, entries in groups.items() for row in _together(label, entries)]
 
@@ -223,7 +223,7 @@ class Suite:
             raise
         except (RunError, TopoError) as error:
             seconds = time.monotonic() - began
-            state = "invalid" if isinstance(error, NoResult) else "broken"
+            state = "invalid" if isinstance(error, NoResult) else "aborted"
             return SuiteEntry(loaded.base_name, loaded.variant, asked.seed, state, seconds, None, (), str(error))
         invalid = "; ".join(outcome.measures.invalid) if outcome.state == "invalid" else ""
         return SuiteEntry(

@@ -44,7 +44,7 @@ class SoFar(Measures):
 
 
 def standings(measures: SoFar, over: bool) -> list[Standing]:
-    """Every expectation of the scenario: `held` or `failed` where that is decided, else `open`, `good` or `bad`.
+    """Every expectation of the scenario: `passed` or `failed` where that is decided, else `open`, `good` or `bad`.
 
     `open`: nothing can be said yet. `good`, `bad`: as it stands now it is kept, or missed, which can change.
     """
@@ -65,7 +65,7 @@ def _now(entry: BaseExpectation, measures: SoFar) -> Standing:
 
 
 def _final(verdict: Verdict) -> Standing:
-    return _said("held" if verdict.ok else "failed", verdict)
+    return _said("passed" if verdict.ok else "failed", verdict)
 
 
 def _said(state: str, verdict: Verdict) -> Standing:
@@ -120,10 +120,10 @@ class Judge:
         found = standings(measures, over=True)
         if self._trouble:
             broken = {"state": "failed", "wanted": "the run goes to its end", "saw": self._trouble, "when": ""}
-            return "broken", [broken, *found]
+            return "aborted", [broken, *found]
         if measures.invalid:
             return "invalid", found
-        return ("held" if all(each["state"] == "held" for each in found) else "failed"), found
+        return ("passed" if all(each["state"] == "passed" for each in found) else "failed"), found
 
     def over_time(self) -> list[tuple[float, list[Standing]]]:
         """How all stood at the moments at which something could be decided; of a run that is over."""

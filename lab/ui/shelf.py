@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import LabError
+from mrclab.lab.report.summary import state_of
 from mrclab.lab.ui.sources import Replay
 
 _NEEDED = ("history.jsonl", "fabric.yaml")
@@ -42,6 +43,6 @@ class Shelf:
 
 def _state(directory: Path) -> str:
     try:
-        return str(json.loads((directory / "result.json").read_text(encoding="utf-8"))["state"])
+        return state_of(json.loads((directory / "result.json").read_text(encoding="utf-8"))["state"])
     except (OSError, ValueError, KeyError, TypeError):
         return "unreadable"

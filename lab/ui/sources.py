@@ -71,7 +71,7 @@ class Replay:
     def outcome(self) -> dict[str, Any] | None:
         """The run's result."""
         told = [
-            {"state": "held" if each["ok"] else "failed", **{name: each[name] for name in ("wanted", "saw", "when")}}
+            {"state": "passed" if each["ok"] else "failed", **{name: each[name] for name in ("wanted", "saw", "when")}}
             for each in self._outcome["verdicts"]
         ]
         return {"state": self._outcome["state"], "expectations": told}

@@ -62,7 +62,7 @@ def test_a_file_crosses_while_a_cable_is_cut_and_the_report_is_complete(mrclab, 
     (tmp_path / "across.yaml").write_text(ACROSS)
     done = mrclab.run("run", tmp_path / "across.yaml", "--results", tmp_path / "results")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 of 4 expectations held" in done.stdout
+    assert "4 of 4 expectations passed" in done.stdout
     (result,) = (tmp_path / "results").iterdir()
     names = {path.name for path in result.iterdir()}
     assert names >= {"scenario.yaml", "fabric.yaml", "run.json", "history.jsonl", "result.json", "series.json"}
@@ -85,7 +85,7 @@ expect:
 def test_an_expectation_that_does_not_hold_is_exit_status_1_and_faults_are_healed_in_reverse(mrclab, tmp_path):
     done = mrclab.run("run", small_scenario(tmp_path, "256KiB", TWO_CUTS), "--results", tmp_path / "results")
     assert done.returncode == 1
-    assert "0 of 1 expectations held" in done.stdout
+    assert "0 of 1 expectations passed" in done.stdout
     (result,) = (tmp_path / "results").iterdir()
     faults = [(r.kind, r["fault"]) for r in history.load(result / "history.jsonl").of("fault.begin", "fault.end")]
     assert faults == [

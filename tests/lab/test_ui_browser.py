@@ -164,7 +164,7 @@ def test_the_editor_names_the_line_of_a_mistake_completes_and_runs_and_the_repla
         page.get_by_text("“seen” is in order").wait_for()
         page.get_by_role("button", name="Run", exact=True).click()
         page.get_by_text("the run has ended: failed").wait_for()
-        states = [page.locator(f"#expectations .{state}").count() for state in ("held", "failed")]
+        states = [page.locator(f"#expectations .{state}").count() for state in ("passed", "failed")]
         assert states == [1, 1]
         seen = totals(page)
         page.locator(".cable").first.wait_for(state="attached")
@@ -186,7 +186,7 @@ def test_the_editor_names_the_line_of_a_mistake_completes_and_runs_and_the_repla
         page, errors = opened(browser, address(ui))
         page.get_by_text("failed", exact=True).wait_for()
         assert totals(page) == seen
-        assert [page.locator(f"#expectations .{state}").count() for state in ("held", "failed")] == states
+        assert [page.locator(f"#expectations .{state}").count() for state in ("passed", "failed")] == states
         page.keyboard.press("Home")
         page.locator("#expectations .open").first.wait_for()
         assert errors == []

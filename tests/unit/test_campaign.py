@@ -36,7 +36,7 @@ expect:
   - {kind: integrity}
   - {kind: goodput, window: start + 100ms .. start + 300ms, at_least: 50% of line}
 """
-ROW = {"variant": "", "seed": 1, "values": {}, "state": "held", "trouble": "", "seconds": 1.0, "verdicts": {}}
+ROW = {"variant": "", "seed": 1, "values": {}, "state": "passed", "trouble": "", "seconds": 1.0, "verdicts": {}}
 SWEPT = ["fabric.link.rate_pps=200,400", "fabric.trimming=true,false"]
 
 
@@ -118,14 +118,14 @@ def test_files_that_a_scenario_names_travel_with_its_runs_and_are_part_of_the_ca
     monkeypatch.chdir("/")
     (job,) = first
     row = work.run(job)
-    assert (row["state"], row["trouble"]) == ("held", "")
+    assert (row["state"], row["trouble"]) == ("passed", "")
 
 
 def test_a_run_that_cannot_begin_is_a_row_that_says_why(file):
     job = next(iter(planned(file)))
     lost = dataclasses.replace(job.setting, text="traffic: [{kind: matrix, file: gone.cm}]")
     row = work.run(dataclasses.replace(job, setting=lost))
-    assert row["state"] == "broken"
+    assert row["state"] == "aborted"
     assert "gone.cm cannot be read" in row["trouble"]
     assert "\n" not in row["trouble"]
 
@@ -167,7 +167,7 @@ def test_a_worker_that_dies_costs_no_row(file):
     os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
     found += rows
     assert Counter(job.key for job, _ in found) == Counter(job.key for job in jobs)
-    assert {row["state"] for _, row in found} == {"held"}
+    assert {row["state"] for _, row in found} == {"passed"}
 
 
 def test_workers_that_nobody_asks_any_more_end_in_the_middle_of_a_run(file):
@@ -180,18 +180,24 @@ def test_workers_that_nobody_asks_any_more_end_in_the_middle_of_a_run(file):
 def never_ends_but_seed_1(job):
     if job.seed != 1:
         threading.Event().wait()
-    return {"state": "held"}
+    return {"state": "passed"}
 
 
 def dies_of_seed_2(job):
     if job.seed == 2:
         os._exit(1)
-    return {"state": "held"}
+    return {"state": "passed"}
 
 
 def test_a_run_that_kills_its_worker_is_named_and_no_other_is(file):
     found = list(processes.rows(planned(file, "1..5", []), 3, dies_of_seed_2))
-    assert {job.seed: row["state"] for job, row in found} == {1: "held", 2: "broken", 3: "held", 4: "held", 5: "held"}
+    assert {job.seed: row["state"] for job, row in found} == {
+        1: "passed",
+        2: "aborted",
+        3: "passed",
+        4: "passed",
+        5: "passed",
+    }
     assert len(found) == 5
 
 
@@ -304,22 +310,24 @@ def test_a_field_without_influence_is_told_from_one_with_some():
 
 
 def test_runs_without_a_result_stand_before_what_leaves_them_out():
-    rows = [made_up(seed, rate, 1.0 + seed, "broken" if rate == 1 else "held") for seed in range(4) for rate in (1, 2)]
+    rows = [
+        made_up(seed, rate, 1.0 + seed, "aborted" if rate == 1 else "passed") for seed in range(4) for rate in (1, 2)
+    ]
     ended, limit = page.summaries(rows, ["rate"])
     assert (ended.name, ended.held, ended.runs) == (page.ENDED, 4, 8)
     assert [(group.value, group.held) for group in ended.sensitivity[0].groups] == [("1", 0), ("2", 4)]
     assert (limit.sensitivity[0].explained, len(limit.sensitivity[0].groups)) == (None, 1)
 
 
-def made_up(seed, rate, value, state="held"):
-    verdict = {"ok": state == "held", "value": value, "unit": "s", "wanted": "≤ 3 s", "saw": f"{value} s"}
+def made_up(seed, rate, value, state="passed"):
+    verdict = {"ok": state == "passed", "value": value, "unit": "s", "wanted": "≤ 3 s", "saw": f"{value} s"}
     return {"variant": "", "seed": seed, "values": {"rate": rate}, "state": state, "trouble": "", "seconds": 1.0,
             "verdicts": {"limit": verdict}}  # fmt: skip
 
 
 def test_distributions_leave_out_runs_that_are_no_result():
     rows = [made_up(seed, rate, rate + seed % 2) for seed in range(10) for rate in (1.0, 2.0)]
-    _, one = page.summaries([*rows, made_up(99, 1.0, 1000.0, "broken")], ["rate"])
+    _, one = page.summaries([*rows, made_up(99, 1.0, 1000.0, "aborted")], ["rate"])
     assert (one.runs, one.held) == (20, 20)
     assert one.figure.most == 3.0
     assert sum(one.bars) == 20
@@ -331,7 +339,7 @@ def test_distributions_leave_out_runs_that_are_no_result():
 
 
 def test_a_field_that_decides_whether_an_expectation_without_a_figure_holds_explains_it():
-    rows = [made_up(seed, rate, None, "held" if rate == 1 else "failed") for seed in range(4) for rate in (1, 2)]
+    rows = [made_up(seed, rate, None, "passed" if rate == 1 else "failed") for seed in range(4) for rate in (1, 2)]
     (one,) = page.summaries(rows, ["rate"])
     (field,) = one.sensitivity
     assert (field.explained, field.held) == (1, (0, 1))
@@ -357,4 +365,4 @@ def test_the_table_as_parquet(tmp_path):
     assert columns["seed"] == [2, 1, 9, 10]
     assert columns["set.rate"] == ["fast", "1", "1", "1"]
     assert columns["value.limit"] == [None, 0.5, 0.5, 0.5]
-    assert columns["held.limit"] == [False, True, True, True]
+    assert columns["passed.limit"] == [False, True, True, True]

@@ -130,8 +130,8 @@ def test_every_answer_for_programs_has_one_shape(tmp_path, monkeypatch):
     file = tmp_path / "short.yaml"
     file.write_text(SHORT.replace("  - {kind: lost, at_most: -1}\n", ""))
     ran = answered("run", file)
-    assert (ran["state"], [each["ok"] for each in ran["expectations"]]) == ("held", [True])
-    assert answered("report", ran["directory"])["state"] == "held"
+    assert (ran["state"], [each["ok"] for each in ran["expectations"]]) == ("passed", [True])
+    assert answered("report", ran["directory"])["state"] == "passed"
     file.write_text(SHORT.replace("kind: lost, at_most: -1", "kind: completion, traffic: file, at_most: 1us"))
     assert answered("run", file)["state"] == "failed"
     suite = answered("suite", file)
@@ -153,10 +153,10 @@ def test_experiments_answer_programs_too(tmp_path, monkeypatch):
     file = tmp_path / "short.yaml"
     file.write_text(SHORT.replace("kind: lost, at_most: -1", "kind: completion, traffic: file, at_most: 80ms"))
     made = answered("campaign", file, "--seeds", "1,2", "--set", "fabric.link.delay=1ms,40ms", "--workers", "1")
-    assert (made["exit"], made["runs"], made["states"]) == (1, 4, {"held": 2, "failed": 2})
+    assert (made["exit"], made["runs"], made["states"]) == (1, 4, {"passed": 2, "failed": 2})
     ((delay,),) = [each["fields"] for each in made["expectations"] if each["name"] == "completion"]
-    assert (delay["chance"], [value["held"] for value in delay["values"]]) == (False, [2, 0])
-    assert [each["values"] for each in made["not_held"]] == [{"fabric.link.delay": "40ms"}] * 2
+    assert (delay["chance"], [value["passed"] for value in delay["values"]]) == (False, [2, 0])
+    assert [each["values"] for each in made["not_passed"]] == [{"fabric.link.delay": "40ms"}] * 2
     assert len(Path(made["rows"]).read_text(encoding="utf-8").splitlines()) == 4
     soaked = answered("soak", "--seeds", "1", "--from", "3")
     assert (soaked["held"], soaked["not_held"]) == (1, [])
@@ -166,7 +166,7 @@ def test_experiments_answer_programs_too(tmp_path, monkeypatch):
     assert answered("survey", "--write", "page.md")["records"] == surveyed["records"]
     file.write_text(file.read_text().replace("world: sim\n", ""))
     both = answered("worlds", file, "--seeds", "1", "--world", "sim", "--results", "worlds")
-    assert [(each["run"], each["states"]["sim"]) for each in both["runs"]] == [("short", {"held": 1})]
+    assert [(each["run"], each["states"]["sim"]) for each in both["runs"]] == [("short", {"passed": 1})]
 
 
 def test_every_command_that_tells_something_has_json():

@@ -106,16 +106,16 @@ def entry(state: str, value: float, seed: int, trouble: str = "", ok: bool = Tru
         Verdict("integrity", True, "file arrives", "equal"),
         Verdict("goodput", ok, "goodput ≥ 90% of line", f"{value:.2f} of line", "", value, "of line"),
     )
-    return SuiteEntry("a", "one", seed, state, 3.0, None, () if state == "broken" else verdicts, trouble)
+    return SuiteEntry("a", "one", seed, state, 3.0, None, () if state == "aborted" else verdicts, trouble)
 
 
 @pytest.fixture
 def result(tmp_path):
     entries = [
-        entry("held", 0.95, 1),
+        entry("passed", 0.95, 1),
         entry("failed", 0.85, 2, ok=False),
         entry("invalid", 0.2, 3, "the machine let h1 wait"),
-        entry("broken", 0, 4, "the controller ended"),
+        entry("aborted", 0, 4, "the controller ended"),
     ]
     return SuiteResult(tmp_path / "suite-now", entries)
 
@@ -137,10 +137,10 @@ def test_the_exit_status_tells_failed_from_invalid(result):
 
 def test_one_report_shows_every_run(result):
     page = suitereport.write(result).read_text()
-    for text in ("a [one]", "the machine let h1 wait", "the controller ended", "1 held, 1 failed, 1 invalid, 1 broken"):
+    for text in ("a [one]", "the machine let h1 wait", "the controller ended", "1 passed, 1 failed, 1 invalid, 1 aborted"):
         assert text in page
     told = json.loads((result.directory / "suite.json").read_text())
-    assert [run["state"] for run in told["runs"]] == ["held", "failed", "invalid", "broken"]
+    assert [run["state"] for run in told["runs"]] == ["passed", "failed", "invalid", "aborted"]
     assert told["figures"][1]["figure"]["count"] == 2
     root = ElementTree.parse(result.directory / "junit.xml").getroot()
     assert [(s.get("name"), s.get("failures"), s.get("errors")) for s in root] == [
@@ -186,7 +186,7 @@ def test_the_terminal_says_why_a_run_did_not_hold(result):
 
 def test_a_run_without_results_or_with_strange_words_leaves_every_report_readable(result):
     strange = Verdict("run", False, "the run goes to its end", "\x1b[31mSegmentation fault\x00\x08")
-    broken = SuiteEntry("a", "", 1, "broken", 1.0, None, (strange,), "\x1b[31mkilled\x00")
+    broken = SuiteEntry("a", "", 1, "aborted", 1.0, None, (strange,), "\x1b[31mkilled\x00")
     entries = [broken, entry("invalid", 0.5, 2, "late", ok=False)]
     suitereport.write(SuiteResult(result.directory, entries))
     broken, invalid = ElementTree.parse(result.directory / "junit.xml").getroot()
@@ -219,7 +219,7 @@ def test_nobody_else_gets_the_place_between_two_runs(home, tmp_path, monkeypatch
     progress = lambda *_: seen.append(state._held != {})  # noqa: E731
     made = suite.Suite(tmp_path / "results", progress, lambda _: progress(), None, tmp_path / "base" / "lab")
     result = made.run(suite.runs(suite.load_all([home / "a.yaml"])))
-    assert [entry.state for entry in result.entries] == ["broken", "broken"]
+    assert [entry.state for entry in result.entries] == ["aborted", "aborted"]
     assert True in seen
     assert False not in seen
     assert state._held == {}
@@ -231,6 +231,6 @@ def test_no_run_stays_in_memory_when_the_next_begins(tmp_path):
     text = f"name: small\nworld: sim\ntraffic: {traffic}\nexpect: {expect}\n"
     loaded = scenario.loads(text, "small.yaml")
     result = suite.Suite(tmp_path, lambda *_: None, lambda _: None).run([loaded])
-    assert [entry.state for entry in result.entries] == ["held"]
+    assert [entry.state for entry in result.entries] == ["passed"]
     gc.unfreeze()  # else what reading the history hid is in no list
     assert not [found for found in gc.get_objects() if isinstance(found, SimWorld)]

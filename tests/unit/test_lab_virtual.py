@@ -57,7 +57,7 @@ def run(text, parent, **options):
 def test_the_demo_holds_as_on_the_wire(tmp_path):
     loaded = scenario.in_world(scenario.load(HOME / "scenarios/link-failure.yaml"), "sim")
     outcome = runner.run_scenario(loaded, tmp_path, quiet, quiet)
-    assert outcome.state == "held", [verdict for verdict in outcome.verdicts if not verdict.ok]
+    assert outcome.state == "passed", [verdict for verdict in outcome.verdicts if not verdict.ok]
     info = json.loads((outcome.directory / "run.json").read_text())
     assert (info["world"], len(info["history_sha256"])) == ("sim", 64)
     again = scenario.load(outcome.directory / "scenario.yaml")
@@ -104,7 +104,7 @@ def test_the_same_seed_gives_the_same_bytes_under_every_python(tmp_path, own_his
 def test_another_seed_gives_another_run(tmp_path):
     first, second = (run(SMALL.replace("seed: 3", f"seed: {n}"), tmp_path) for n in (3, 4))
     assert first.facts.run["history_sha256"] != second.facts.run["history_sha256"]
-    assert first.state == second.state == "held"
+    assert first.state == second.state == "passed"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_run_that_waits_for_ever_says_who_waits_for_what(tmp_path):
         + "timeout: 2s\nfaults:\n  - {name: dead, kind: nic_down, host: h2, at: 100ms}\n"
     )
     outcome = run(text, tmp_path)
-    assert outcome.state == "broken"
+    assert outcome.state == "aborted"
     assert "waits for file" in outcome.trouble
     assert "h1 QP" in outcome.trouble
 
@@ -139,7 +139,7 @@ def test_a_run_whose_bytes_can_never_arrive_says_so_long_before_its_timeout(tmp_
         + "timeout: 600s\nfaults:\n  - {name: dead, kind: nic_down, host: h2, at: 100ms}\n"
     )
     outcome = run(text, tmp_path)
-    assert outcome.state == "broken"
+    assert outcome.state == "aborted"
     assert outcome.trouble.startswith("nothing can end the run any more: it waits for file")
     assert "h1 QP" in outcome.trouble
     assert outcome.measures.end - outcome.measures.start < 10
@@ -151,7 +151,7 @@ def test_a_cable_that_comes_back_at_a_known_time_is_waited_for(tmp_path):
         + "faults:\n  - {name: dead, kind: nic_down, host: h2, at: 50ms, until: 3s}\n"
     )
     outcome = run(text, tmp_path)
-    assert (outcome.state, outcome.trouble) == ("held", "")
+    assert (outcome.state, outcome.trouble) == ("passed", "")
 
 
 def test_a_signal_ends_a_run_between_two_events_and_what_was_done_is_reported(tmp_path):
@@ -168,7 +168,7 @@ def test_a_signal_ends_a_run_between_two_events_and_what_was_done_is_reported(tm
     assert (directory / "report.html").exists()
     assert str(directory) in said[-1]
     result = json.loads((directory / "result.json").read_text())
-    assert result["state"] == "broken"
+    assert result["state"] == "aborted"
     assert any("h2-p2" in str(row) for row in result["facts"]["faults"])
 
 
@@ -238,7 +238,7 @@ linger: 5ms
 
 def test_links_of_100_gigabits_are_filled_and_told_in_their_units(tmp_path):
     outcome = run(TRUE_SPEED, tmp_path)
-    assert outcome.state == "held", [verdict for verdict in outcome.verdicts if not verdict.ok]
+    assert outcome.state == "passed", [verdict for verdict in outcome.verdicts if not verdict.ok]
     goodput = outcome.verdicts[1]
     assert goodput.when.endswith("µs")
     assert outcome.measures.line_rate == pytest.approx(4 * 12.5e9 * 4096 / 4238, rel=1e-6)
@@ -269,7 +269,7 @@ def test_what_is_due_at_a_time_that_no_float_meets_happens_all_the_same(tmp_path
     fabric = SMALL.split("traffic:", maxsplit=1)[0].replace("path_mtu: 1024", "path_mtu: 1024, link: {delay: 7ms}")
     text = fabric + "traffic:\n" + "".join(traffic) + "expect: [{kind: integrity}]\n"
     outcome = run(text, tmp_path)
-    assert outcome.state == "held"
+    assert outcome.state == "passed"
     began = [record.t for record in outcome.measures.history.of("traffic.start")]
     assert [t - began[0] for t in began] == pytest.approx([float(at) - 0.01 for at in starts], abs=1e-6)
 

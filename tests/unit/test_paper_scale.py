@@ -70,7 +70,7 @@ def test_what_differs_stands_there_with_its_reason(stored: SuiteEntry, tmp_path:
     rate = next(verdict for verdict in stored.verdicts if verdict.kind == "goodput (alone)")
     told = [("goodput (left-1)", 23.875e9, "B/s"), ("goodput (before)", 191.5e9, "B/s")]
     verdicts = tuple(type(rate)(kind, True, "", "", "", value, unit) for kind, value, unit in told)
-    entry = SuiteEntry("e02-staircase-at-speed", "at-once", 1, "held", 0.0, stored.directory, verdicts)
+    entry = SuiteEntry("e02-staircase-at-speed", "at-once", 1, "passed", 0.0, stored.directory, verdicts)
     suitereport.write_json(SuiteResult(tmp_path, [entry]))
     written, chapters = page.write(tmp_path)
     text = written.read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ def test_what_differs_stands_there_with_its_reason(stored: SuiteEntry, tmp_path:
 
 def test_round_trips_are_seconds_too(stored: SuiteEntry, tmp_path: Path) -> None:
     gap = type(stored.verdicts[0])("stall (gap)", True, "", "", "", 2.0, "RTT")
-    entry = SuiteEntry("e05-t0-dies-at-speed", "links-down", 1, "held", 0.0, stored.directory, (gap,), rtt=4.5e-6)
+    entry = SuiteEntry("e05-t0-dies-at-speed", "links-down", 1, "passed", 0.0, stored.directory, (gap,), rtt=4.5e-6)
     suitereport.write_json(SuiteResult(tmp_path, [entry]))
     _, chapters = page.write(tmp_path)
     (line,) = (one for one in chapter(chapters, entry.name).lines if one.row.ours == "links-down.gap-seconds")
@@ -99,9 +99,9 @@ def test_a_curve_has_a_point_for_each_value_with_the_spread_of_its_seeds(tmp_pat
             "lost (lost-per-qp)": {"value": 2.0},
         }
         values = {"faults.cut.links": ["cable"] * links}
-        return {"variant": "", "seed": seed, "state": "held", "values": values, "verdicts": verdicts}
+        return {"variant": "", "seed": seed, "state": "passed", "values": values, "verdicts": verdicts}
 
-    rows = [row(4, 1, 2e-4), row(1, 1, 1e-4), row(1, 2, 1.2e-4), {**row(8, 1, 9e-4), "state": "broken"}]
+    rows = [row(4, 1, 2e-4), row(1, 1, 1e-4), row(1, 2, 1.2e-4), {**row(8, 1, 9e-4), "state": "aborted"}]
     made = curves.appendix(sweep, rows, tmp_path)
     assert [line[:2] for line in made.rows] == [["1", "10 (0 … 20)"], ["4", "100"]]
     assert made.rows[0][2:] == ["–", "2", "100"]
@@ -113,7 +113,7 @@ def test_the_runs_of_a_sweep_are_those_of_a_campaign_and_none_is_done_twice(tmp_
     sweep = replace(next(one for one in curves.SWEEPS if one.name == "trimming"), swept=few, seeds=(1,))
     said: list[str] = []
     (row,) = curves.run(sweep, tmp_path, 1, said.append)
-    assert (row["state"], len(said)) == ("held", 1)
+    assert (row["state"], len(said)) == ("passed", 1)
     took = sweep.told[0].of(row)
     assert took is not None
     assert 5 < took < 50  # µs; the links of the receiver take three for so many bytes
@@ -135,7 +135,7 @@ def test_what_is_varied_stands_beside_the_run_of_the_page_and_the_paper(tmp_path
 
     def entry(name: str, variant: str, kind: str, seconds: float) -> tuple[str, SuiteEntry]:
         verdict = Verdict(kind, True, "", "", "", seconds, "s")
-        return f"{name}/{variant}", SuiteEntry(name, variant, 1, "held", 0.0, verdicts=(verdict,))
+        return f"{name}/{variant}", SuiteEntry(name, variant, 1, "passed", 0.0, verdicts=(verdict,))
 
     told = [
         entry("e09-ring-all-reduce-at-speed", "mrc-64", "completion (s2-time)", 1e-3),

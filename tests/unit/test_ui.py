@@ -107,7 +107,7 @@ def finished(directory: Path, told: list[Record] | None = None) -> Path:
     everything = "".join(path.read_text() for path in sorted((directory / "history").glob("*.jsonl")))
     (directory / "history.jsonl").write_text(everything)
     verdict = {"ok": True, "wanted": "all", "saw": "all", "when": ""}
-    (directory / "result.json").write_text(json.dumps({"state": "held", "verdicts": [verdict]}))
+    (directory / "result.json").write_text(json.dumps({"state": "passed", "verdicts": [verdict]}))
     return directory
 
 
@@ -188,9 +188,9 @@ def test_expectations_turn_while_they_are_decided_and_a_window_that_is_over_is_f
         seen[round(t, 1)] = [each["state"] for each in standings]
     assert seen[0.2][:2] == ["open", "open"]
     assert seen[1.2] == ["good", "bad", "bad", "good"]
-    assert seen[1.7][:2] == ["held", "failed"]
+    assert seen[1.7][:2] == ["passed", "failed"]
     state, final = judge.outcome()
-    assert [each["state"] for each in final] == ["held", "failed", "held", "held"]
+    assert [each["state"] for each in final] == ["passed", "failed", "passed", "passed"]
     assert state == "failed"
 
 
@@ -199,7 +199,7 @@ def test_a_run_that_broke_off_is_said_to_be_broken():
     for record in [*judged(), Record(2.1, "lab", "run.broken", {"why": "h1 ended"})]:
         judge.take(record)
     state, final = judge.outcome()
-    assert (state, final[0]["saw"]) == ("broken", "h1 ended")
+    assert (state, final[0]["saw"]) == ("aborted", "h1 ended")
 
 
 def test_marks_and_trims_are_told_by_port():
@@ -268,7 +268,7 @@ def test_the_page_and_its_frames_are_served_to_who_knows_the_token(page):
         assert web.get(f"/{name}").status_code == 200
     layout = web.get("/api/layout", headers={"x-token": "secret"}).json()
     assert len(layout["switches"]) == 16
-    assert layout["outcome"]["state"] == "held"
+    assert layout["outcome"]["state"] == "passed"
     assert len(web.get("/api/frames", headers={"x-token": "secret"}).json()["frames"]) > 10
     told = web.get("/api/live", params={"token": "secret", "since": 5}).text
     assert told.startswith("id: 0-6\n")
@@ -336,14 +336,14 @@ def test_a_finished_run_is_chosen_from_the_folder_of_results_and_played_again(tm
     web, headers = client(page), {"x-token": "secret"}
     assert web.get("/api/layout", headers=headers).json()["replays"] is True
     listed = web.get("/api/results", headers=headers).json()
-    assert {(run["name"], run["state"]) for run in listed} == {("one", "held"), ("suite/two", "held")}
+    assert {(run["name"], run["state"]) for run in listed} == {("one", "passed"), ("suite/two", "passed")}
     for name in ("../elsewhere", "/", "three"):
         refused = web.post("/api/replay", json={"name": name}, headers=headers)
         assert (refused.status_code, "choose one" in refused.json()["error"]) == (422, True)
     assert web.post("/api/replay", content=b"[]", headers=headers).status_code == 400
     assert web.post("/api/replay", json={"name": "suite/two"}, headers=headers).status_code == 200
     layout = web.get("/api/layout", headers=headers).json()
-    assert (layout["title"], layout["own"], layout["outcome"]["state"]) == ("two", False, "held")
+    assert (layout["title"], layout["own"], layout["outcome"]["state"]) == ("two", False, "passed")
     assert web.post("/api/back", headers=headers).json() == {"said": "x"}
 
 
@@ -375,7 +375,7 @@ def test_the_editor_runs_what_it_holds_and_everybody_sees_it(tmp_path):
         ran = web.post("/api/run", json={"text": EXAMPLE, "world": "sim"}, headers=headers)
         assert (ran.status_code, ran.json()) == (200, {"said": "mine runs"})
         until(lambda: page.source.outcome() is not None, "the run did not end", 300)
-        assert page.source.outcome()["state"] == "held"
+        assert page.source.outcome()["state"] == "passed"
         until(lambda: list((tmp_path / "results").glob("mine-*/result.json")), "no results were kept", 300)
         layout = web.get("/api/layout", headers=headers).json()
         assert (layout["title"], layout["own"], layout["live"]) == ("mine", False, True)

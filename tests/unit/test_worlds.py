@@ -53,7 +53,7 @@ def invoke(file, results, *more):
     return CliRunner().invoke(app, ["worlds", str(file), "--seeds", "1", "--results", str(results), *more])
 
 
-def put(run, results, name, world, state="held", goodput=1.0):
+def put(run, results, name, world, state="passed", goodput=1.0):
     """A run as another world, state and goodput would have left it."""
     directory = shutil.copytree(run, results / name)
     info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
@@ -190,7 +190,7 @@ def test_a_run_that_was_torn_is_done_again(run, file, tmp_path):
     torn.write_text(torn.read_text(encoding="utf-8")[:500], encoding="utf-8")
     assert invoke(file, kept, "--world", "sim").exit_code == 0
     assert len(runs_in(kept)) == 2
-    assert "sim HELD" in invoke(file, kept, "--only-page").output
+    assert "sim PASS" in invoke(file, kept, "--only-page").output
 
 
 def test_an_invalid_run_is_tried_twice_more_and_then_shown_as_what_it_is(run, file, tmp_path):
@@ -206,13 +206,13 @@ def test_an_invalid_run_is_tried_twice_more_and_then_shown_as_what_it_is(run, fi
         work.work(work.plan(runs, [1]), store, slow, lambda _: None)
         assert len(done) == 3
     text = page.render(page.chapters(runs, store, [1]), "mrclab worlds")
-    assert "| INVALID | – | HELD | 1 | 0 |" in text
+    assert "| INVALID | – | PASS | 1 | 0 |" in text
 
 
 def test_a_valid_run_after_invalid_ones_is_the_result(run, file, tmp_path):
     kept = tmp_path / "results"
     runs = work.comparable([scenario.load(file)])
-    store, states = Store(kept), iter(["invalid", "held"])
+    store, states = Store(kept), iter(["invalid", "passed"])
     done = []
 
     def better(_loaded):
@@ -220,7 +220,7 @@ def test_a_valid_run_after_invalid_ones_is_the_result(run, file, tmp_path):
 
     work.work(work.plan(runs, [1], "wire"), store, better, lambda _: None)
     (found,) = store.of(runs[0], "wire", [1])
-    assert (found.state, len(done)) == ("held", 2)
+    assert (found.state, len(done)) == ("passed", 2)
 
 
 def test_the_page_names_what_differs_and_the_command_fails(run, file, tmp_path):

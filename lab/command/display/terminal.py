@@ -13,10 +13,10 @@ from mrclab.lab.scenario.units import show_seconds
 _MAX_CHANGES = 24
 _MAX_FLOWS = 16
 _OUTCOMES = {
-    "held": ("bold green", "HELD"),
-    "failed": ("bold red", "FAILED"),
-    "broken": ("bold red", "BROKEN OFF"),
-    "invalid": ("bold yellow", "INVALID"),  # the machine could not keep up: neither held nor failed
+    "passed": ("bold green", "PASS"),
+    "failed": ("bold red", "FAIL"),
+    "aborted": ("bold red", "ABORTED"),
+    "invalid": ("bold yellow", "INVALID"),  # the machine could not keep up: neither passed nor failed
 }
 
 
@@ -134,6 +134,6 @@ def _drops(facts: Facts) -> Table:
 def _verdicts(facts: Facts) -> Table:
     table = _table("Expectations", "", "wanted", "saw", "when", left=4)
     for row in facts.verdicts:
-        mark = "[green]held[/]" if row["ok"] else "[red]failed[/]"
+        mark = "[green]passed[/]" if row["ok"] else "[red]failed[/]"
         table.add_row(mark, *(escape(row[name]) for name in ("wanted", "saw", "when")))
     return table

@@ -71,7 +71,7 @@ export class Editor {
 
   #tell(told, said) {
     const mistakes = told.mistakes ?? [];
-    this.said.className = mistakes.length || told.error ? "mistake" : "held";
+    this.said.className = mistakes.length || told.error ? "mistake" : "passed";
     const items = mistakes.map(({ line, text }) => {
       const item = document.createElement("button");
       item.className = "line";

@@ -77,7 +77,7 @@ function totals(frame) {
   }));
 }
 
-const SAID = { open: "… open", good: "✓ so far", bad: "✗ so far", held: "✓ held", failed: "✗ failed" };
+const SAID = { open: "… open", good: "✓ so far", bad: "✗ so far", passed: "✓ passed", failed: "✗ failed" };
 function expectations(standings) {
   const none = layout.live && !ended ? "no scenario runs: nothing is expected" : "no verdict: this was no run of a scenario";
   list("expectations", standings, none, (each) => {
@@ -151,7 +151,7 @@ function decided(outcome) {
   layout.operable = false;
   const state = at("state");
   state.textContent = outcome.state === "ended" ? "the lab has ended" : layout.live ? `the run has ended: ${outcome.state}` : outcome.state;
-  state.className = outcome.state === "held" ? "live" : outcome.state === "not run" ? "" : "over";
+  state.className = outcome.state === "passed" ? "live" : outcome.state === "not run" ? "" : "over";
   show(true);
 }
 
