@@ -137,7 +137,8 @@ def test_the_exit_status_tells_failed_from_invalid(result):
 
 def test_one_report_shows_every_run(result):
     page = suitereport.write(result).read_text()
-    for text in ("a [one]", "the machine let h1 wait", "the controller ended", "1 passed, 1 failed, 1 invalid, 1 aborted"):
+    assert "1 passed, 1 failed, 1 invalid, 1 aborted" in page
+    for text in ("a [one]", "the machine let h1 wait", "the controller ended"):
         assert text in page
     told = json.loads((result.directory / "suite.json").read_text())
     assert [run["state"] for run in told["runs"]] == ["passed", "failed", "invalid", "aborted"]
