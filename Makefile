@@ -6,7 +6,7 @@ PYTHONS ?= 3.10 3.11
 TORCH ?= torch==2.13.0
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale drill lint bench libmrc torch p4 pictures setup installed compiled lock clean
+.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale drill fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -17,6 +17,7 @@ help:
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
 	@echo "make paper-scale  the paper's experiments at its own speed, in virtual time, what sets them apart, and curves of what it could not try (some ten minutes of one core after make compiled)"
 	@echo "sudo make drill   kill, stop, fill, remove and flood the parts of a running lab, fifty times (half an hour)"
+	@echo "make fuzz-p4      P4 programs with code in the place of every value and key (half an hour of one core)"
 	@echo "make lint         ruff and mypy only"
 	@echo "sudo make bench   how fast the parts are on this machine"
 	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (needs gcc, libibverbs-dev; OCP=DIR: those headers)"
@@ -43,6 +44,9 @@ demo: installed
 
 drill: installed
 	@$(BIN)/python -m mrclab.experiments.drill $(ARGS)
+
+fuzz-p4: installed
+	@$(BIN)/python tests/switch/json_injection.py $(ARGS)
 
 lint: installed
 	$(BIN)/ruff check .

@@ -30,15 +30,19 @@ T = TypeVar("T")
 RPC_TIMEOUT = 5.0  # seconds; a switch that needs longer for a batch or a read is stuck
 PIPELINE_TIMEOUT = 30.0  # seconds; a target compiles the program, and sixteen may do so on two cores
 BATCH_UPDATES = 1000  # updates per write request; keeps a request far below gRPC's 4 MiB
+METADATA_BYTES = 64 * 1024  # error details of a large batch travel in trailing metadata
 
 _CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),  # a fresh channel must not inherit the back-off of the one before
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.max_metadata_size", 64 * 1024),  # error details of a large batch travel in trailing metadata
+    ("grpc.max_metadata_size", METADATA_BYTES),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.enable_http_proxy", 0),
 )
+
+_TAKES = (("p4runtime-max-metadata-size", str(METADATA_BYTES)),)
+"""Tells softswitch how much it may answer to a write of which much fails; other targets ignore it."""
 
 PacketHandler = Callable[[int, bytes], None]
 """Called with the ingress port and the frame of each packet-in."""
@@ -250,7 +254,8 @@ class SwitchSession:
             updates=[self._program.update(change) for change in batch],
         )
         try:
-            await self._unless_closed(self._stub.Write(request, timeout=RPC_TIMEOUT * self.stretch))
+            call = self._stub.Write(request, timeout=RPC_TIMEOUT * self.stretch, metadata=_TAKES)
+            await self._unless_closed(call)
         except grpc.aio.AioRpcError as error:
             status = P4RpcStatus.from_rpc_error(error)
             if not status.details:

@@ -25,8 +25,6 @@ SWITCH_INTERVAL_SECONDS = 0.0005
 LARGE_BYTES = 1 << 16
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
-DEFAULT_ADDRESS = "127.0.0.1:9559"  # simple_switch_grpc's port, but nobody else's machine
-
 
 class UsageError(Exception):
     """Something on the command line cannot be done; the text says what and how to put it right."""
@@ -47,7 +45,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--device-id", type=int, default=0, metavar="N")
     add("-i", "--interface", action="append", default=[], metavar="PORT@INTERFACE", dest="interfaces")
     add("--no-p4", action="store_true", help="start without a program")
-    add("--grpc-server-addr", metavar="ADDRESS", help=f"host:port or unix:/path (default {DEFAULT_ADDRESS})")
+    add(
+        "--grpc-server-addr",
+        metavar="ADDRESS",
+        help="unix:/path or host:port (default: a Unix socket of this user's alone)",
+    )
     add("--no-grpc", action="store_true", help="serve no P4Runtime")
     add("--cpu-port", type=int, metavar="N")
     add("--drop-port", type=int, default=511, metavar="N")
@@ -132,8 +134,9 @@ def serve(args: argparse.Namespace, switch: SoftSwitch) -> RuntimeServer | None:
 
     lean.load_grpc()
     from mrclab.softswitch.p4runtime import server  # noqa: PLC0415
+    from mrclab.softswitch.p4runtime.messages.address import default_address  # noqa: PLC0415
 
-    address = args.grpc_server_addr or DEFAULT_ADDRESS
+    address = args.grpc_server_addr or default_address(args.device_id)
     running: RuntimeServer = server.serve(
         switch, address, device_id=args.device_id, cpu_port=args.cpu_port, drop_port=args.drop_port
     )

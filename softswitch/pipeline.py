@@ -6,12 +6,14 @@ import contextlib
 import ctypes
 import gc
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import CodeType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mrclab.softswitch.clock import SwitchClock
+from mrclab.softswitch.compiler.operators import shift_left
+from mrclab.softswitch.compiler.vocabulary import BUILTINS
 from mrclab.softswitch.objects import hashing
 from mrclab.softswitch.objects.digests import Digests
 from mrclab.softswitch.objects.meters import MeterArray
@@ -27,11 +29,19 @@ from mrclab.softswitch.objects.tables import RuntimeProfile, RuntimeTable, table
 from mrclab.softswitch.p4 import bmv2json, cache
 from mrclab.softswitch.p4 import program as p4
 
-MAX_CELLS = 1 << 24
-"""Largest counter, meter or register array."""
+if TYPE_CHECKING:
+    from mrclab.softswitch.compiler.generate import Generated
 
-MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, RecursionError, StopIteration)
-"""What a JSON that p4c did not write makes the loader and the compiler stumble over."""
+MALFORMED = (
+    KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, RecursionError, StopIteration,
+    SyntaxError, ArithmeticError, MemoryError,
+)  # fmt: skip
+"""What a program that no check of the loader knows to be impossible makes the compiler stumble over."""
+
+
+class LoopError(RuntimeError):
+    """A packet went round in a loop of the program too often."""
+
 
 ValueSetMember = tuple[tuple[int, int], ...]
 
@@ -65,34 +75,36 @@ def compile_program(config: str | bytes, drop_port: int) -> Compiled:
 
 
 def _compile(config: str | bytes, drop_port: int) -> Compiled:
-    try:
-        program = bmv2json.load(config)
-        _check_sizes(program)
-        key = cache.key(config, drop_port)
-        code, enqueue_time = cache.load(key) or _generate(program, drop_port, key)
-        return Compiled(program, code, enqueue_time, _info(program), config)
-    except MALFORMED as error:
-        raise PipelineError(f"BMv2 JSON is malformed: {type(error).__name__} {error}") from error
-
-
-def _generate(program: p4.Program, drop_port: int, key: str) -> tuple[CodeType, bool]:
-    """Return a program's code and whether it wants enqueue times, and keep both in the cache."""
+    program = bmv2json.load(config)
+    key = cache.key(config, drop_port)
+    kept = cache.load(key)
+    if kept is not None:
+        return Compiled(program, *kept, _info(program), config)
     from mrclab.softswitch.compiler.generate import Generator  # noqa: PLC0415 - a cached program needs no compiler
 
-    generated = Generator(program, drop_port).generate()
-    code, enqueue_time = compile(generated.source, "<p4>", "exec"), generated.enqueue_time
-    cache.store(key, code, enqueue_time)
+    with compiling():
+        generated = Generator(program, drop_port).generate()
+        compiled = compile_source(program, generated, config)
+    cache.store(key, compiled.code, compiled.enqueue_time)
     del generated
     _give_back()
-    return code, enqueue_time
+    return compiled
 
 
-def _check_sizes(program: p4.Program) -> None:
-    """Refuse arrays that would fill the memory."""
-    arrays: list[p4.Counter | p4.Meter | p4.Register] = [*program.counters.values(), *program.registers.values()]
-    for array in [*arrays, *program.meters.values()]:
-        if not 0 <= array.size <= MAX_CELLS:
-            raise PipelineError(f"{array.name}: {array.size} cells; the most is {MAX_CELLS}")
+def compile_source(program: p4.Program, generated: Generated, config: str | bytes) -> Compiled:
+    """Return a program with the code that was generated for it."""
+    with compiling():
+        code = compile(generated.source, "<p4>", "exec")
+        return Compiled(program, code, generated.enqueue_time, _info(program), config)
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """Turn what the compiler stumbles over into a refusal."""
+    try:
+        yield
+    except MALFORMED as error:
+        raise PipelineError(f"the program cannot be compiled: {type(error).__name__} {str(error)!a}") from error
 
 
 def _give_back() -> None:
@@ -193,7 +205,7 @@ class Instance:
         self.digests = Digests({learn.id: learn.name for learn in program.learn_lists.values()}, seconds)
         self.ages = any(table.support_timeout for table in program.tables.values())
         names = self._globals(program, host, sessions)
-        exec(compiled.code, names)
+        exec(compiled.code, names)  # its words are those of compiler.vocabulary
         self.ingress: Callable[[bytearray, int, int], None] = names["ingress"]
         self.ingress_again: Callable[..., None] | None = names.get("ingress_again")
 
@@ -214,7 +226,11 @@ class Instance:
             "log_msg": host.log_msg,
             "now_us": host.now_us,
             "learn": self.digests.learn,
+            "shift_left": shift_left,
+            "LoopError": LoopError,
+            "__builtins__": BUILTINS,
         }
+        names |= {f"text_{number}": text for text, number in program.texts.items()}
         for number, table in enumerate(self.tables.values()):
             names[f"find_{number}"], names[f"default_{number}"] = table.find, table.default
         for number, counter in enumerate(program.counters):

@@ -265,6 +265,7 @@ class Scope:
         """Return code that picks one of `options` by a run-time index."""
         if index.value is not None:
             return options[index.value] if 0 <= index.value < len(options) else otherwise
+        index = self.held(index)  # once per option it would double with each stack in an index
         code = otherwise
         for number in reversed(range(len(options))):
             code = f"{options[number]} if {index.code} == {number} else {code}"
@@ -292,7 +293,7 @@ class Scope:
         if isinstance(node, p4.Operation) and node.op in {"dereference_header_stack", "dereference_stack"}:
             assert isinstance(node.left, p4.StackRef)
             assert node.right is not None
-            return self.expr(node.right), list(self.program.stacks[node.left.name].elements)
+            return self.held(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
         if isinstance(node, p4.Operation) and node.op == "access_union_header":
             assert node.left is not None
             index, unions = self.union_element(node.left)
@@ -307,7 +308,7 @@ class Scope:
         if isinstance(node, p4.Operation) and node.op == "dereference_union_stack":
             assert isinstance(node.left, p4.StackRef)
             assert node.right is not None
-            return self.expr(node.right), list(self.program.stacks[node.left.name].elements)
+            return self.held(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
         raise PipelineError(f"{node} is no header union")
 
     def _operation(self, node: p4.Operation) -> Ex:  # noqa: PLR0911 - one case per operator

@@ -13,11 +13,15 @@ Body = Callable[[], None]
 End = tuple[Block, SymbolicState]
 """Where a branch ends: the block to append to, and what is known there."""
 
+MAX_STEPS = 1 << 16
+"""Laps of loops that a packet may take; one that goes on for ever costs the packet, not the switch."""
+
 
 class BranchScope(Scope):
     """A scope that can branch, and leave the enclosing part early."""
 
     def __init__(self, program: p4.Program, names: Names, state: SymbolicState, block: Block) -> None:
+        self.top = block.child()  # where the function begins
         super().__init__(program, names, state, block)
         self._exits: list[End] = []
         self.exited: list[End] = []  # of the whole pipeline
@@ -108,6 +112,8 @@ class BranchScope(Scope):
         while True:
             del self.exited[exited:]
             body, self._exits, self._jumps, self._next_part = Block(), [], [], variable
+            body.line("steps -= 1")
+            body.line("if not steps: raise LoopError")
             self._parts(body, parts, head)
             joined = widened(head, join([head, *(state for _, state in self._jumps)]))
             self._prune(joined)
@@ -118,6 +124,8 @@ class BranchScope(Scope):
         for block, state in self._jumps:
             self.conformer.conform(block, state, head)
         outer.line(f"{variable} = {first}")
+        if not self.top.items:
+            self.top.line(f"steps = {MAX_STEPS}")
         loop = outer.loop()
         loop.body, loop.left, loop.repeat = body, True, True
         exits = self._exits

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mrclab.softswitch.compiler import liveness
+from mrclab.softswitch.compiler import liveness, vocabulary
 from mrclab.softswitch.compiler.block import Block, Ex, Indented, bits, constant
 from mrclab.softswitch.compiler.calculations import Calculations
 from mrclab.softswitch.compiler.control import ControlEmitter
@@ -94,6 +94,7 @@ class Generator:
             blocks.extend(self._egress(layout) for layout in waiting)
             waiting = self.handover.settle(scratch.at)
         source = "\n".join(line for block in blocks for line in [*block.render(0), "", ""])
+        vocabulary.check(source)
         times = {"enq_timestamp", "deq_timedelta"}
         reads_time = any(name in times for _, name in self.egress_reads | self.ingress_reads)
         return Generated(source, self.drop_port, reads_time, self.preserved)

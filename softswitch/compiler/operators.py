@@ -122,10 +122,15 @@ def _shift_left(left: Ex, right: Ex) -> Ex:
             return constant(0)
         return Ex(f"{left.operand} << {right.value}", left.low << right.value, left.high << right.value)
     far = min(right.high, WIDEST_SHIFT)
-    code = f"{left.operand} << {right.operand}"
-    if right.high >= WIDEST_SHIFT:
-        code = f"({code} if {right.operand} < {WIDEST_SHIFT} else 0)"
-    return Ex(code, min(left.low << far, 0), max(left.high << far, 0), atom=right.high >= WIDEST_SHIFT)
+    low, high = min(left.low << far, 0), max(left.high << far, 0)
+    if right.high < WIDEST_SHIFT:
+        return Ex(f"{left.operand} << {right.operand}", low, high)
+    return Ex(f"shift_left({left.code}, {right.code})", low, high, atom=True)  # a call: operands are written but once
+
+
+def shift_left(left: int, right: int) -> int:
+    """Return a left shift by a number that is known only at run time, and may be too large."""
+    return left << right if right < WIDEST_SHIFT else 0
 
 
 def _bits(ex: Ex) -> int:

@@ -266,9 +266,9 @@ class ParserEmitter:
     def _varbit_bytes(self, header: str, kind: p4.HeaderType, length: p4.Expr | None) -> Ex:
         """Return the varbit's length in bytes; P4_14 computes it from the header's own fields."""
         if length is None:
-            if kind.length is None:
-                raise PipelineError(f"header {header}: varbit without a length")
-            raise PipelineError(f"header {header}: P4_14 length expressions are not supported")
+            if kind.p4_14:
+                raise PipelineError(f"header {header}: P4_14 length expressions are not supported")
+            raise PipelineError(f"header {header}: varbit without a length")
         amount = self.at.held(self.at.expr(length))
         if amount.value is not None:
             return constant(amount.value // 8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mrclab.softswitch.compiler.block import Ex, constant
+from mrclab.softswitch.compiler.block import Ex, constant, wrap
 from mrclab.softswitch.compiler.calculations import Calculations
 from mrclab.softswitch.compiler.flow import Body, BranchScope
 from mrclab.softswitch.compiler.headers import HeaderOps
@@ -327,7 +327,7 @@ class Primitives:
             return
 
         def complain() -> None:
-            self.at.line(f"out_of_range({what!r}, {index.code})")
+            self.at.line(f"out_of_range(text_{self.program.texts[what]}, {index.code})")
 
         self.at.branch(
             Ex(f"{index.operand} < {size}", 0, 1) if index.value is None else constant(index.value < size),
@@ -372,10 +372,8 @@ class Primitives:
         name, index = call.args[0].name, self.at.held(self.at.expr(call.args[1]))
         register, value = self.program.registers[name], self.at.expr(call.args[2])
         cell = f"{self.at.register(name)}[{index.code}]"
-        mask = (1 << register.width) - 1
-        fits = value.low >= 0 and value.high <= mask
-        code = value.code if fits or register.signed else f"{value.operand} & {mask:#x}"
-        self._bounds(index, register.size, f"register {name}", lambda: self.at.line(f"{cell} = {code}"))
+        value = wrap(value, register.width, register.signed)
+        self._bounds(index, register.size, f"register {name}", lambda: self.at.line(f"{cell} = {value.code}"))
 
     def _do_modify_field_rng_uniform(self, call: p4.Primitive) -> None:
         low, high = self.at.held(self.at.expr(call.args[1])), self.at.held(self.at.expr(call.args[2]))
@@ -400,19 +398,22 @@ class Primitives:
         rest = value if value.high <= high and size.value else Ex(f"{value.operand} % {divisor}", 0, high)
         self.store(call.args[0], arithmetic("+", rest, base))
 
+    def _text(self, call: p4.Primitive) -> str:
+        """Return the global that holds what a call says."""
+        assert call.message is not None
+        return f"text_{self.program.texts[call.message]}"
+
     def _do_log_msg(self, call: p4.Primitive) -> None:
-        assert isinstance(call.args[0], p4.Named)
         items = call.args[1].items if len(call.args) > 1 and isinstance(call.args[1], p4.Vector) else ()
         values = ", ".join(self.at.expr(item).code for item in items)
-        self.at.line(f"log_msg({call.args[0].name!r}, [{values}])")
+        self.at.line(f"log_msg({self._text(call)}, [{values}])")
 
     def _do_assert(self, call: p4.Primitive) -> None:
         cond = self.at.expr(call.args[0])
-        message = f"{call.op} failed{call.where}: {call.fragment}"
         if cond.value is None:
-            self.at.line(f"if not {cond.operand}: raise AssertionError({message!r})")
+            self.at.line(f"if not {cond.operand}: raise AssertionError({self._text(call)})")
         elif not cond.value:
-            self.at.line(f"raise AssertionError({message!r})")
+            self.at.line(f"raise AssertionError({self._text(call)})")
 
     _do_assume = _do_assert
 

@@ -107,45 +107,36 @@ class SymbolicState:
 
 
 class Names:
-    """Python names for everything of a program: fields, validities, offsets, lengths, stack positions."""
+    """Python names for everything of a program: fields, validities, offsets, lengths, stack positions.
+
+    They are numbers in the order of first use; nothing of the program's own names is in them.
+    """
 
     def __init__(self) -> None:
-        self._given: dict[tuple[str, str], str] = {}
-        self._taken: set[str] = set()
+        self._given: dict[tuple[str, str, str], str] = {}
 
-    def _name(self, key: tuple[str, str], suffix: str) -> str:
-        if key in self._given:
-            return self._given[key]
-        base = "".join(c if c.isalnum() and c.isascii() else "_" for c in f"{key[0]}__{suffix}")
-        if base[0].isdigit():
-            base = "_" + base
-        name, number = base, 1
-        while name in self._taken:
-            number += 1
-            name = f"{base}_{number}"
-        self._taken.add(name)
-        self._given[key] = name
-        return name
+    def _name(self, kind: str, owner: str, name: str = "") -> str:
+        return self._given.setdefault((kind, owner, name), f"{kind}_{len(self._given)}")
 
     def field(self, header: str, name: str) -> str:
         """Return the local of a field."""
-        return self._name((header, "." + name), name)
+        return self._name("f", header, name)
 
     def valid(self, header: str) -> str:
         """Return the local of a header's validity."""
-        return self._name((header, "valid?"), "valid")
+        return self._name("valid", header)
 
     def offset(self, header: str) -> str:
         """Return the local of a header's byte offset."""
-        return self._name((header, "at?"), "at")
+        return self._name("at", header)
 
     def length(self, header: str) -> str:
         """Return the local of a header's varbit length in bytes."""
-        return self._name((header, "len?"), "len")
+        return self._name("len", header)
 
     def next(self, stack: str) -> str:
         """Return the local of a stack's first free index."""
-        return self._name((stack, "next?"), "next")
+        return self._name("next", stack)
 
 
 def initial(program: p4.Program, extra: Iterable[str] = ()) -> SymbolicState:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
+from mrclab.softswitch.p4.jsonvalue import JsonValue
+from mrclab.softswitch.p4.kinds import Kinds
 
-Json = dict[str, Any]
+MAX_FIELD_BITS = 1 << 12
+"""Widest field; p4c itself allows 2,048 bits."""
+MAX_AHEAD_BITS = 1 << 20
 
 OPERATORS = frozenset({
     "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "~",
@@ -19,20 +23,21 @@ OPERATORS = frozenset({
     "access_field", "access_union_header",
 })  # fmt: skip
 
-_NAMED = frozenset({"calculation", "meter_array", "counter_array", "register_array", "string", "extern"})
+_NAMED = frozenset({"calculation", "meter_array", "counter_array", "register_array", "string"})
+
+_LISTS = {
+    "resubmit": 0, "recirculate": 0, "clone_ingress_pkt_to_egress": 1, "clone_egress_pkt_to_egress": 1,
+}  # fmt: skip
+"""Primitives that name a field list, and the argument that does."""
 
 
-def hexstr(text: str) -> int:
-    """Return the value of a JSON hexstr, which may be negative and may lack its 0x."""
-    return int(text, 16)
-
-
-def where(item: Json) -> str:
+def where(item: JsonValue) -> str:
     """Return ` (file.p4:12)` for an object with source information, else nothing."""
     info = item.get("source_info")
-    if not info or "line" not in info:
+    if info is None or info.get("line") is None:
         return ""
-    return f" ({info.get('filename', '')}:{info['line']})"
+    name = info.get("filename")
+    return f" ({'' if name is None else name.prose}:{info['line'].whole()})"
 
 
 @contextlib.contextmanager
@@ -45,126 +50,178 @@ def naming(what: str) -> Iterator[None]:
 
 
 class ExpressionReader:
-    """Turns JSON values into program expressions, checking every name against the program."""
+    """Turns JSON values into program expressions, checking every name and every operand against the program.
+
+    `list_numbers` and `digest_numbers`: numbers of field lists and digests by their ids in the JSON.
+    """
 
     def __init__(self, program: p4.Program) -> None:
         self.program = program
+        self.kinds = Kinds(program)
+        self.list_numbers: dict[int, int] = {}
+        self.digest_numbers: dict[int, int] = {}
 
-    def field(self, value: list[str]) -> p4.FieldRef:
+    def field(self, value: JsonValue) -> p4.FieldRef:
         """Return a field reference after checking that the field exists."""
-        header, name = value
+        header, name = (part.text for part in value.elements(2, 2))
         instance = self.program.headers.get(header)
         if instance is None:
             raise PipelineError(f"field {header}.{name}: the program has no header {header}")
-        if name != "$valid$" and not any(f.name == name for f in instance.type.fields):
+        if name != "$valid$" and not instance.type.has(name):
             raise PipelineError(f"field {header}.{name}: header {header} has no such field")
         return p4.FieldRef(header, name)
 
-    def sized(self, item: Json) -> tuple[p4.Expr, int]:
+    def sized(self, item: JsonValue, ahead: bool = False) -> tuple[p4.Expr, int]:
         """Return an expression with its width in bits (of calculation inputs, select keys, digest fields)."""
-        expr = self.expr(item)
-        if isinstance(expr, p4.FieldRef):
-            return expr, 1 if expr.name == "$valid$" else self.program.field(expr).width
-        if isinstance(expr, p4.StackField):
-            return expr, self._stack_field(expr).width
-        if isinstance(expr, p4.Lookahead):
-            return expr, expr.width
+        expr = self._expr(item)
         if isinstance(expr, p4.HeaderRef):
             return expr, self.program.headers[expr.name].type.bits
-        return expr, int(item.get("bitwidth", 0))
+        if isinstance(expr, p4.FieldRef):
+            return expr, 1 if expr.name == "$valid$" else self.program.field(expr).width
+        self.kinds.need_number(expr, 0, ahead)
+        if isinstance(expr, p4.StackField):
+            return expr, self.kinds.stack_field(expr).width
+        if isinstance(expr, p4.Lookahead):
+            return expr, expr.width
+        width = item.get("bitwidth")
+        return expr, 0 if width is None else width.whole(MAX_FIELD_BITS)
 
-    def _stack_field(self, ref: p4.StackField) -> p4.Field:
-        element = self.program.stacks[ref.stack].elements[0]
-        if ref.member is not None:
-            element = self.program.unions[element].members[ref.member]
-        return self.program.headers[element].type.field(ref.name)
+    def number(self, item: JsonValue, params: int = 0, ahead: bool = False) -> p4.Expr:
+        """Return an expression of a number; `params`: arguments of the action, `ahead`: it may look ahead."""
+        expr = self._expr(item)
+        self.kinds.need_number(expr, params, ahead)
+        return expr
 
-    def expr(self, item: Any) -> p4.Expr:
-        """Return the expression in a type value object."""
-        kind, value = item["type"], item["value"]
+    def _expr(self, item: JsonValue) -> p4.Expr:
+        """Return the expression in a type value object, its operands unchecked."""
+        kind, value = item["type"].text, item["value"]
         if kind == "expression":
             return self._expression(value)
         if kind == "field":
             return self.field(value)
         if kind == "hexstr":
-            return p4.Const(hexstr(value), int(item.get("bitwidth", 0)))
+            width = item.get("bitwidth")
+            return p4.Const(value.hexstr, 0 if width is None else width.whole(MAX_FIELD_BITS))
         return self._reference(kind, value)
 
-    def _expression(self, value: Any) -> p4.Expr:
-        if value is None:
+    def _expression(self, value: JsonValue) -> p4.Expr:
+        if value.value is None:
             return p4.BoolConst(False)
-        if "op" not in value:
-            return self.expr(value)
-        op = value["op"]
+        if value.get("op") is None:
+            return self._expr(value)
+        op = value["op"].text
         if op not in OPERATORS:
             raise PipelineError(f"operator {op} is not supported")
         left, right, cond = value.get("left"), value.get("right"), value.get("cond")
         if op in {"access_field", "access_union_header"}:
-            return p4.Operation(op, self.expr(left), None, None, int(right))
+            return p4.Operation(op, self._expr(value["left"]), None, None, value["right"].whole())
         return p4.Operation(
             op,
-            self.expr(left) if left is not None else None,
-            self.expr(right) if right is not None else None,
-            self.expr(cond) if cond is not None else None,
+            self._expr(left) if left is not None else None,
+            self._expr(right) if right is not None else None,
+            self._expr(cond) if cond is not None else None,
         )
 
-    def _reference(self, kind: str, value: Any) -> p4.Expr:  # noqa: C901, PLR0911 - one case per JSON type
+    def _reference(self, kind: str, value: JsonValue) -> p4.Expr:  # noqa: C901, PLR0911, PLR0912 - one case per JSON type
         if kind == "bool":
-            return p4.BoolConst(bool(value))
+            return p4.BoolConst(value.flag)
         if kind in {"local", "runtime_data"}:
-            return p4.Param(int(value))
+            return p4.Param(value.whole())
         if kind == "header":
-            if value not in self.program.headers:
-                raise PipelineError(f"header {value}: the program has no such header")
-            return p4.HeaderRef(value)
+            if value.text not in self.program.headers:
+                raise PipelineError(f"header {value.text}: the program has no such header")
+            return p4.HeaderRef(value.text)
         if kind in {"header_stack", "header_union_stack"}:
-            return p4.StackRef(value, kind == "header_union_stack")
+            return self._stack(value, kind == "header_union_stack")
         if kind == "header_union":
-            return p4.UnionRef(value)
+            if value.text not in self.program.unions:
+                raise PipelineError(f"header union {value.text}: the program has no such union")
+            return p4.UnionRef(value.text)
         if kind == "stack_field":
-            return p4.StackField(value[0], value[1])
+            stack, name = value.elements(2, 2)
+            return self.kinds.checked(p4.StackField(self._stack(stack, False).name, name.text))
         if kind == "union_stack_field":
-            return p4.StackField(value[0], value[2], value[1])
+            stack, member, name = value.elements(3, 3)
+            return self.kinds.checked(p4.StackField(self._stack(stack, True).name, name.text, member.text))
         if kind == "lookahead":
-            return p4.Lookahead(int(value[0]), int(value[1]))
+            offset, width = value.elements(2, 2)
+            return p4.Lookahead(offset.whole(MAX_AHEAD_BITS), width.whole(MAX_FIELD_BITS, 1))
         if kind == "register":
-            return p4.RegisterRef(value[0], self.expr(value[1]))
+            name, index = value.elements(2, 2)
+            return p4.RegisterRef(name.text, self._expr(index))
         if kind in {"parameters_vector", "field_list"}:
-            return p4.Vector(tuple(self.expr(element) for element in value))
+            return p4.Vector(tuple(self._expr(element) for element in value.elements()))
         if kind in _NAMED:
-            return p4.Named(kind, value)
+            return p4.Named(kind, value.prose if kind == "string" else value.text)
         raise PipelineError(f"expression type {kind} is not supported")
 
-    def primitive(self, call: Json) -> p4.Primitive:
-        """Return a primitive call."""
-        try:
-            args = tuple(self.expr(arg) for arg in call["parameters"])
-        except PipelineError as error:
-            raise PipelineError(f"{error}, in {call['op']}{where(call)}") from error
-        fragment = (call.get("source_info") or {}).get("source_fragment", "")
-        return p4.Primitive(call["op"], args, where(call), fragment)
+    def _stack(self, value: JsonValue, union: bool) -> p4.StackRef:
+        stack = self.program.stacks.get(value.text)
+        if stack is None or stack.union != union:
+            raise PipelineError(
+                f"stack {value.text}: the program has no such stack of header{'' if not union else ' union'}s"
+            )
+        return p4.StackRef(stack.name, union)
 
-    def parser_op(self, item: Json) -> p4.ParserOp:
+    def primitive(self, call: JsonValue, params: int = 0, ahead: bool = False) -> p4.Primitive:
+        """Return a primitive call of an action with so many arguments, or of the parser, which may look ahead."""
+        op, place = call["op"].text, where(call)
+        info = call.get("source_info")
+        fragment = None if info is None else info.get("source_fragment")
+        with naming(f"{op}{place}"):
+            args = tuple(self._expr(arg) for arg in call["parameters"].elements())
+            found = p4.Primitive(op, args, place, "" if fragment is None else fragment.prose)
+            self.kinds.need_primitive(found, params, ahead)
+            found = self._numbered(found)
+        if found.message is not None:
+            self.program.add_text(found.message)
+        return found
+
+    def _numbered(self, call: p4.Primitive) -> p4.Primitive:
+        """Return a call with the number of its field list or digest in the place of the id."""
+        if call.op == "generate_digest":
+            return self._renumbered(call, 1, self.digest_numbers, "digest: the program has no such learn list")
+        if call.op not in _LISTS:
+            return call
+        place = _LISTS[call.op]
+        arg = call.args[place]
+        if isinstance(arg, p4.Const) and arg.value == 0:
+            return call
+        return self._renumbered(call, place, self.list_numbers, "field list {}: the program has no such list")
+
+    @staticmethod
+    def _renumbered(call: p4.Primitive, place: int, numbers: dict[int, int], missing: str) -> p4.Primitive:
+        arg = call.args[place]
+        if not isinstance(arg, p4.Const) or arg.value not in numbers:
+            raise PipelineError(missing.format(arg.value if isinstance(arg, p4.Const) else "with a computed number"))
+        args = (*call.args[:place], p4.Const(numbers[arg.value]), *call.args[place + 1 :])
+        return replace(call, args=args)
+
+    def parser_op(self, item: JsonValue) -> p4.ParserOp:
         """Return a parser operation."""
-        op, parameters = item["op"], item["parameters"]
+        op, parameters = item["op"].text, item["parameters"].elements(1)
         if op == "primitive":
-            return p4.ParserOp(op, (), where(item), self.primitive(parameters[0]))
+            return p4.ParserOp(op, (), where(item), self.primitive(parameters[0], ahead=True))
+        if op == "shift":
+            return p4.ParserOp("advance", (p4.Const(parameters[0].whole(MAX_AHEAD_BITS) * 8),), where(item))
         if op in {"extract", "extract_VL"}:
             target = self._extract_target(parameters[0])
-            rest = tuple(self.expr(parameter) for parameter in parameters[1:])
-            return p4.ParserOp(op, (target, *rest), where(item))
-        if op == "shift":
-            return p4.ParserOp("advance", (p4.Const(int(parameters[0]) * 8),), where(item))
-        if op in {"set", "verify", "advance"}:
-            return p4.ParserOp(op, tuple(self.expr(parameter) for parameter in parameters), where(item))
-        raise PipelineError(f"parser operation {op}{where(item)} is not supported")
+            rest = tuple(self.number(parameter, ahead=True) for parameter in parameters[1:])
+            found = p4.ParserOp(op, (target, *rest), where(item))
+        elif op in {"set", "verify", "advance"}:
+            found = p4.ParserOp(op, tuple(self._expr(parameter) for parameter in parameters), where(item))
+        else:
+            raise PipelineError(f"parser operation {op}{where(item)} is not supported")
+        self.kinds.need_parser_op(found)
+        return found
 
-    def _extract_target(self, parameter: Json) -> p4.Expr:
-        kind, value = parameter["type"], parameter["value"]
+    def _extract_target(self, parameter: JsonValue) -> p4.Expr:
+        kind, value = parameter["type"].text, parameter["value"]
         if kind == "regular":
-            return self.expr({"type": "header", "value": value})
+            return self._reference("header", value)
         if kind == "stack":
-            return p4.StackRef(value)
+            return self._stack(value, False)
         if kind == "union_stack":
-            return p4.StackField(value[0], "", value[1])
+            stack, member = value.elements(2, 2)
+            return p4.StackField(self._stack(stack, True).name, "", member.text)
         raise PipelineError(f"extract to {kind} is not supported")

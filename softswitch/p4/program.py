@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 # -- expressions ------------------------------------------------------------------------------------------------------
 
@@ -157,16 +158,24 @@ class HeaderType:
     fields: tuple[Field, ...]
     bits: int
     max_bytes: int = 0
-    length: Expr | None = None  # P4_14: expression for the varbit's length in bits, over this header's own fields
+    p4_14: bool = False  # the varbit's length is an expression over the header's own fields
 
     @property
     def varbit(self) -> Field | None:
         """The variable-length field, if any."""
         return next((f for f in self.fields if f.varbit), None)
 
+    @cached_property
+    def _by_name(self) -> dict[str, Field]:
+        return {f.name: f for f in self.fields}
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a field called `name`."""
+        return name in self._by_name
+
     def field(self, name: str) -> Field:
         """Return the field called `name`."""
-        return next(f for f in self.fields if f.name == name)
+        return self._by_name[name]
 
 
 @dataclass(frozen=True)
@@ -208,10 +217,17 @@ class Primitive:
     where: str
     fragment: str = ""
 
+    @property
+    def message(self) -> str | None:
+        """What the call says when it runs: the text of log_msg, what failed of assert and assume."""
+        if self.op == "log_msg" and isinstance(self.args[0], Named):
+            return self.args[0].name
+        return f"{self.op} failed{self.where}: {self.fragment}" if self.op in {"assert", "assume"} else None
+
 
 @dataclass(frozen=True)
 class Action:
-    """An action: parameter (name, width) pairs and primitives."""
+    """An action: parameter (name, width) pairs and primitives; `id` is its position in the program."""
 
     id: int
     name: str
@@ -396,7 +412,7 @@ class Register:
 
 @dataclass(frozen=True)
 class LearnList:
-    """A digest: id, control-plane name and fields with their widths."""
+    """A digest: its number (from 1 on, by position), control-plane name and fields with their widths."""
 
     id: int
     name: str
@@ -405,7 +421,10 @@ class LearnList:
 
 @dataclass
 class Program:
-    """Everything the JSON says, indexed by name (actions by id)."""
+    """Everything the JSON says, indexed by name; actions by position, digests and field lists by position from 1 on.
+
+    `texts`: what the running program says to people, each with the number by which generated code calls it.
+    """
 
     headers: dict[str, Header] = field(default_factory=dict)
     stacks: dict[str, Stack] = field(default_factory=dict)
@@ -427,6 +446,11 @@ class Program:
     learn_lists: dict[int, LearnList] = field(default_factory=dict)
     field_lists: dict[int, tuple[FieldRef, ...]] = field(default_factory=dict)
     aliases: dict[tuple[str, str], FieldRef] = field(default_factory=dict)
+    texts: dict[str, int] = field(default_factory=dict)
+
+    def add_text(self, text: str) -> None:
+        """Give a text its number."""
+        self.texts.setdefault(text, len(self.texts))
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -468,6 +492,6 @@ class Program:
         if alias is not None:
             return alias
         instance = self.headers.get(header)
-        if instance is not None and any(f.name == name for f in instance.type.fields):
+        if instance is not None and instance.type.has(name):
             return FieldRef(header, name)
         return None

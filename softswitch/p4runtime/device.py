@@ -226,7 +226,7 @@ def _parse(pipeline: ForwardingPipeline, update: p4r.Update) -> Apply | P4Runtim
     try:
         return pipeline.handler(update.entity).parse(update.type, update.entity)
     except P4RuntimeError as error:
-        return error
+        return error.alone()
     except Exception as error:  # one bad update must not take the others down
         return _internal(error)
 
@@ -235,7 +235,7 @@ def _try(apply: Apply) -> P4RuntimeError | None:
     try:
         apply()
     except P4RuntimeError as error:
-        return error
+        return error.alone()
     except Exception as error:  # nothing may escape into the data-plane thread
         return _internal(error)
     return None

@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from mrclab.softswitch.p4runtime.device import Device
-from mrclab.softswitch.p4runtime.messages.address import ServerError, check_address
+from mrclab.softswitch.p4runtime.messages.address import ServerError, check_address, private
 from mrclab.softswitch.p4runtime.messages.status import ERROR_SPACE, Code, P4RuntimeError, abort, code_number, invalid
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.stream.arbitration import ArbitratedController
@@ -235,7 +235,8 @@ class P4RuntimeServer:
         handlers = P4RuntimeService(self.device).handlers()
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_NAME, handlers),))
         try:
-            self.port = self._server.add_insecure_port(address)
+            with private(address):
+                self.port = self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise ServerError(f"cannot listen on {address}: it is in use, or no address of this machine") from error
         self._server.start()

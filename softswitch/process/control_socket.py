@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mrclab.softswitch.objects.runtime_api import RuntimeApiError
+from mrclab.softswitch.p4runtime.messages.address import private
 from mrclab.softswitch.process.connections import Connections
 from mrclab.softswitch.process.ports import PortError
 from mrclab.softswitch.switch import SoftSwitch
@@ -32,7 +33,8 @@ class ControlSocket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-        listener.bind(str(path))
+        with private(f"unix:{path}"):
+            listener.bind(str(path))
         listener.listen()
         self._connections = Connections(switch, listener, self._take)
         self._commands: dict[str, Callable[[list[str]], str]] = {

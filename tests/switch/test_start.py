@@ -1,6 +1,7 @@
 """How the process starts: what it listens on without being told, and what it says where it cannot."""
 
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -31,14 +32,18 @@ def listeners(space: Namespace) -> set[str]:
     return {fields[1] for fields in rows if fields[3] == LISTEN}
 
 
-def test_without_an_address_only_this_machine_reaches_it(space):
-    process = space.popen(COMMAND)
+def test_without_an_address_only_this_user_reaches_it(space, tmp_path):
+    tmp_path.chmod(0o700)
+    path = tmp_path / "softswitch-0.sock"
+    process = space.popen(COMMAND, env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)})
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while not (found := listeners(space)):
+        while not path.exists():
             assert process.poll() is None
             assert time.monotonic() < deadline
-        assert found == {"0100007F:2557"}  # 127.0.0.1:9559
+            time.sleep(0.01)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert listeners(space) == set()
     finally:
         process.terminate()
         process.wait()

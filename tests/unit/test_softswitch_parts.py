@@ -11,7 +11,8 @@ from mrclab.softswitch.objects.match import matcher
 from mrclab.softswitch.objects.meters import GREEN, RED, YELLOW, RuntimeMeter
 from mrclab.softswitch.objects.runtime_api import InvalidRequestError, KeyInfo, MeterConfig, PipelineError
 from mrclab.softswitch.p4 import cache
-from mrclab.softswitch.pipeline import MAX_CELLS, compile_program
+from mrclab.softswitch.p4.bmv2json import MAX_CELLS
+from mrclab.softswitch.pipeline import compile_program
 from mrclab.softswitch.traffic_manager import TrafficManager
 
 PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "externs.json"

@@ -1,10 +1,20 @@
-"""Where the server listens: checks that gRPC leaves out or reports without a reason."""
+"""Where the server listens: checks that gRPC leaves out or reports without a reason, and who may connect.
+
+Whoever can connect can become primary and bring a program of his own. So a Unix socket is this user's alone (mode
+0600), also where nobody named one; a TCP port, which every local user reaches, is served only where it is asked for.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import socket
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 UNIX_PREFIX = "unix:"
 MAX_UNIX_PATH_BYTES = 107  # sun_path without its final zero
@@ -12,6 +22,42 @@ MAX_UNIX_PATH_BYTES = 107  # sun_path without its final zero
 
 class ServerError(Exception):
     """The server cannot listen where it was told to; the message says why."""
+
+
+def default_address(device_id: int) -> str:
+    """Return where a switch listens that was told nothing: in a folder that only this user may enter."""
+    for folder in _folders():
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            info = folder.lstat()
+        except OSError:
+            continue
+        if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o077:
+            return f"{UNIX_PREFIX}{folder}/softswitch-{device_id}.sock"
+    raise ServerError("no folder for the P4Runtime socket is this user's alone: give --grpc-server-addr unix:/path")
+
+
+def _folders() -> Iterator[Path]:
+    own = os.environ.get("XDG_RUNTIME_DIR", "")
+    if own.startswith("/"):
+        yield Path(own)
+    if os.geteuid() == 0:
+        yield Path("/run/softswitch")
+    yield Path(f"/tmp/softswitch-{os.geteuid()}")
+
+
+@contextlib.contextmanager
+def private(address: str) -> Iterator[None]:
+    """Have a Unix socket that is made meanwhile be this user's alone, from its first moment on."""
+    if not address.startswith(UNIX_PREFIX):
+        log.warning("P4Runtime on %s: every user of this machine who reaches it can program the switch", address)
+        yield
+        return
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def check_address(address: str) -> None:

@@ -2,7 +2,8 @@
 
 The layout is that of the P4Runtime specification ("Error Reporting Messages") and of PI: a `google.rpc.Status` in the
 trailer `grpc-status-details-bin`; for a Write it holds one `p4.v1.Error` for every update, with code OK where it
-succeeded.
+succeeded. A client takes so many bytes of trailers and no more, and learns nothing where they are exceeded: the list
+then ends early, and the message says what is left out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from mrclab.softswitch.p4runtime.messages.stubs import p4r, rpc_status
 
 ERROR_SPACE = "ALL-sswitch-p4org"  # the error space of simple_switch
 DETAILS_TRAILER = "grpc-status-details-bin"
+LIMIT_HEADER = "p4runtime-max-metadata-size"
+"""In a client's request: how many bytes of trailers it takes, where it takes more than gRPC does unless told to."""
+DEFAULT_METADATA_BYTES = 8192
+_MOST_METADATA_BYTES = 1 << 22
+_OTHER_TRAILERS_BYTES = 1024  # gRPC's own, and the message of an error
+_MOST_NAMED = 3
 
 Code = grpc.StatusCode
 
@@ -29,6 +36,10 @@ class P4RuntimeError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+    def alone(self) -> P4RuntimeError:
+        """Return the error without where it came from: a hundred thousand of them would keep as many frames."""
+        return P4RuntimeError(self.code, self.message)
 
 
 def invalid(message: str) -> P4RuntimeError:
@@ -67,19 +78,42 @@ class WriteFailedError(P4RuntimeError):
         self.errors = tuple(errors)
 
 
-def status_details(error: P4RuntimeError) -> bytes:
-    """Return the serialised `google.rpc.Status` for `error`."""
-    status = rpc_status.Status(code=code_number(error.code), message=error.message)
-    if isinstance(error, WriteFailedError):
-        for item in error.errors:
-            packed = AnyMessage()
-            packed.Pack(update_error(item))
-            status.details.append(packed)
-    return status.SerializeToString()
+def status_details(error: P4RuntimeError, most: int) -> tuple[bytes, str]:
+    """Return the serialised `google.rpc.Status` for `error`, of `most` bytes or so, and its message."""
+    if not isinstance(error, WriteFailedError):
+        return rpc_status.Status(code=code_number(error.code), message=error.message).SerializeToString(), error.message
+    status, size = rpc_status.Status(code=code_number(error.code)), 0
+    for number, item in enumerate(error.errors):
+        packed = AnyMessage()
+        packed.Pack(update_error(item))
+        size += packed.ByteSize() + 4
+        if size > most:
+            status.message = _left_out(error.errors, number)
+            break
+        status.details.append(packed)
+    return status.SerializeToString(), status.message
+
+
+def _left_out(errors: Sequence[P4RuntimeError | None], told: int) -> str:
+    """Return what the message says of updates behind the `told` ones of the details."""
+    failed = sum(error is not None for error in errors)
+    rest = [f"update {n}: {e.code.name} {e.message[:80]}" for n, e in enumerate(errors[told:], told) if e is not None]
+    named = f"; {'; '.join(rest[:_MOST_NAMED])}" if rest else ""
+    more = f"; and {len(rest) - _MOST_NAMED} more" if len(rest) > _MOST_NAMED else ""
+    head = f"{failed} of {len(errors)} updates failed, the details hold the first {told}"
+    return f"{head}{named}{more}; send fewer at a time"
+
+
+def _most_details(context: grpc.ServicerContext) -> int:
+    """Return how many bytes of details the client takes."""
+    told = next((str(value) for key, value in context.invocation_metadata() if key == LIMIT_HEADER), "")
+    most = int(told) if told.isdecimal() and len(told) < 10 else DEFAULT_METADATA_BYTES
+    return min(most, _MOST_METADATA_BYTES) - _OTHER_TRAILERS_BYTES
 
 
 def abort(context: grpc.ServicerContext, error: P4RuntimeError) -> NoReturn:
     """End the RPC with `error`."""
-    context.set_trailing_metadata(((DETAILS_TRAILER, status_details(error)),))
-    context.abort(error.code, error.message)
+    details, message = status_details(error, _most_details(context))
+    context.set_trailing_metadata(((DETAILS_TRAILER, details),))
+    context.abort(error.code, message)
     raise AssertionError("abort returned")  # grpc's abort always raises

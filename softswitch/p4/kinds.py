@@ -1,0 +1,338 @@
+"""Kinds of expressions, and what each operator, primitive and parser operation takes: the types that P4 gives them.
+
+What passes here the compiler can take at its word: operands are there, of the right kind and of the same shape, and
+indices into what the program declares are inside.
+"""
+
+from __future__ import annotations
+
+from mrclab.softswitch.objects.runtime_api import PipelineError
+from mrclab.softswitch.p4 import program as p4
+
+NUMBER, VARBIT, HEADER, UNION, STACK, UNION_STACK = "number", "varbit", "header", "union", "stack", "union stack"
+TARGET, CONST, LIST, NUMBERS = "l-value", "constant", "list number", "list of numbers"
+COUNTER, METER, REGISTER, CALCULATION, TEXT = "counter", "meter", "register", "calculation", "string"
+HEADER_TARGET = "header to extract"
+
+PRIMITIVES: dict[str, tuple[str, ...]] = {
+    "assign": (TARGET, NUMBER), "modify_field": (TARGET, NUMBER),
+    "add_to_field": (TARGET, NUMBER), "subtract_from_field": (TARGET, NUMBER),
+    "add": (TARGET, NUMBER, NUMBER), "subtract": (TARGET, NUMBER, NUMBER),
+    "bit_xor": (TARGET, NUMBER, NUMBER), "bit_or": (TARGET, NUMBER, NUMBER), "bit_and": (TARGET, NUMBER, NUMBER),
+    "shift_left": (TARGET, NUMBER, NUMBER), "shift_right": (TARGET, NUMBER, NUMBER),
+    "assign_VL": (VARBIT, VARBIT),
+    "assign_header": (HEADER, HEADER), "copy_header": (HEADER, HEADER),
+    "assign_union": (UNION, UNION),
+    "assign_header_stack": (STACK, STACK), "assign_union_stack": (UNION_STACK, UNION_STACK),
+    "push": ("any stack", CONST), "pop": ("any stack", CONST),
+    "add_header": (HEADER,), "add_header_fast": (HEADER,), "remove_header": (HEADER,),
+    "mark_to_drop": (HEADER,), "drop": (), "exit": (), "no_op": (),
+    "truncate": (NUMBER,),
+    "clone_ingress_pkt_to_egress": (NUMBER, LIST), "clone_egress_pkt_to_egress": (NUMBER, LIST),
+    "resubmit": (LIST,), "recirculate": (LIST,),
+    "generate_digest": (NUMBER, LIST),
+    "count": (COUNTER, NUMBER), "execute_meter": (METER, NUMBER, TARGET),
+    "register_read": (TARGET, REGISTER, NUMBER), "register_write": (REGISTER, NUMBER, NUMBER),
+    "modify_field_rng_uniform": (TARGET, NUMBER, NUMBER),
+    "modify_field_with_hash_based_offset": (TARGET, NUMBER, CALCULATION, NUMBER),
+    "log_msg": (TEXT, NUMBERS), "assert": (NUMBER,), "assume": (NUMBER,),
+    "_jump": (CONST,), "_jump_if_zero": (NUMBER, CONST),
+}  # fmt: skip
+"""What each primitive takes."""
+
+_LAST_IS_OPTIONAL = {"mark_to_drop", "log_msg"}
+
+_PARSER_OPS: dict[str, tuple[str, ...]] = {
+    "extract": (HEADER_TARGET,), "extract_VL": (HEADER_TARGET, NUMBER),
+    "verify": (NUMBER, NUMBER), "advance": (NUMBER,),
+}  # fmt: skip
+
+_UNARY = {"~", "+", "-", "not", "d2b", "b2d"}
+_BINARY = {
+    "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "==", "!=", ">", ">=", "<", "<=", "and", "or",
+    "two_comp_mod", "sat_cast", "usat_cast",
+}  # fmt: skip
+_CASTS = {"two_comp_mod", "sat_cast", "usat_cast"}
+WIDEST_CAST = 1 << 12
+MAX_ELEMENTS = 1 << 10
+"""Most elements that a stack is shifted by."""
+
+
+class Kinds:
+    """The kinds of a program's expressions. Everything raises PipelineError."""
+
+    def __init__(self, program: p4.Program) -> None:
+        self.program = program
+        self._params = 0
+        self._ahead = False
+
+    # -- what is asked for --------------------------------------------------------------------------------------------
+
+    def need_number(self, expr: p4.Expr, params: int, ahead: bool) -> None:
+        """Refuse what is no number where there are `params` arguments and, with `ahead`, bits to look ahead at."""
+        self._params, self._ahead = params, ahead
+        self._need(expr, NUMBER)
+
+    def need_primitive(self, call: p4.Primitive, params: int, ahead: bool) -> None:
+        """Refuse a call that the primitive does not take."""
+        self._params, self._ahead = params, ahead
+        wanted = PRIMITIVES.get(call.op)
+        if wanted is None:
+            raise PipelineError(f"primitive {call.op}: not supported")
+        self._arguments(call.op, call.args, wanted, call.where)
+        self._same_shape(call)
+
+    def need_parser_op(self, op: p4.ParserOp) -> None:
+        """Refuse a parser operation with other arguments than it takes."""
+        self._params, self._ahead = 0, True
+        if op.op == "set":
+            varbit = len(op.args) == 2 and self._kind(op.args[1]) == VARBIT
+            self._arguments(op.op, op.args, (VARBIT, VARBIT) if varbit else (TARGET, NUMBER), op.where)
+            if not isinstance(op.args[0], p4.FieldRef):
+                raise PipelineError(f"set{op.where}: a field is expected")
+        else:
+            self._arguments(op.op, op.args, _PARSER_OPS[op.op], op.where)
+
+    def checked(self, ref: p4.StackField) -> p4.StackField:
+        """Return a field of a stack's last element after checking that there is one."""
+        self.stack_field(ref)
+        return ref
+
+    def stack_field(self, ref: p4.StackField) -> p4.Field:
+        """Return the field of a stack's elements that `ref` names."""
+        header = self._stack_member(ref)
+        kind = self.program.headers[header].type
+        if not kind.has(ref.name) or kind.field(ref.name).varbit:
+            raise PipelineError(f"stack {ref.stack}: its elements have no field {ref.name}")
+        return kind.field(ref.name)
+
+    # -- kinds --------------------------------------------------------------------------------------------------------
+
+    def _arguments(self, op: str, args: tuple[p4.Expr, ...], wanted: tuple[str, ...], where: str) -> None:
+        least = len(wanted) - (op in _LAST_IS_OPTIONAL)
+        if not least <= len(args) <= len(wanted):
+            raise PipelineError(f"{op}{where}: {len(args)} arguments, {len(wanted)} are expected")
+        for arg, kind in zip(args, wanted, strict=False):
+            if kind == CONST and op.startswith("_jump") and not isinstance(arg, p4.Const):
+                raise PipelineError(f"{op}{where}: jumps to a place that is no constant are not supported")
+            self._need(arg, kind)
+
+    def _need(self, expr: p4.Expr, wanted: str) -> None:
+        if wanted == TARGET:
+            self._need_target(expr)
+        elif wanted in {CONST, LIST}:
+            most = MAX_ELEMENTS if wanted == CONST else 1 << 32
+            if not isinstance(expr, p4.Const) or not 0 <= expr.value <= most:
+                raise PipelineError(f"{_shown(expr)} is no constant from 0 to {most}")
+        elif wanted == HEADER_TARGET:
+            self._need_extractable(expr)
+        elif wanted == NUMBERS:
+            if not isinstance(expr, p4.Vector):
+                raise PipelineError(f"{_shown(expr)} is no list")
+            for item in expr.items:
+                self._need(item, NUMBER)
+        else:
+            kind = self._kind(expr)
+            if kind != wanted and not (wanted == "any stack" and kind in {STACK, UNION_STACK}):
+                raise PipelineError(f"{_shown(expr)} is a {kind}; a {wanted} is expected")
+
+    def _need_target(self, expr: p4.Expr) -> None:
+        """Refuse what no number can be assigned to."""
+        if isinstance(expr, p4.FieldRef) and expr.name == "$valid$":
+            raise PipelineError(f"assignment to the validity of header {expr.header} is not supported")
+        if isinstance(expr, p4.Operation):
+            if expr.op != "access_field":
+                raise PipelineError(f"assignment to {_shown(expr)} is not supported")
+            self._need(expr, NUMBER)
+            assert expr.left is not None
+            if expr.number >= len(self._fields(expr.left)):
+                raise PipelineError("assignment to the validity of a stack's element is not supported")
+        elif isinstance(expr, p4.FieldRef | p4.StackField | p4.RegisterRef):
+            self._need(expr, NUMBER)
+        else:
+            raise PipelineError(f"assignment to {_shown(expr)} is not supported")
+
+    def _need_extractable(self, expr: p4.Expr) -> None:
+        if isinstance(expr, p4.StackField):
+            self._stack_member(expr)
+        elif not isinstance(expr, p4.StackRef):
+            self._need(expr, HEADER)
+
+    def _kind(self, expr: p4.Expr) -> str:  # noqa: PLR0911 - one case per kind
+        if isinstance(expr, p4.FieldRef):
+            return VARBIT if expr.name != "$valid$" and self.program.field(expr).varbit else NUMBER
+        if isinstance(expr, p4.Const | p4.BoolConst | p4.StackField):
+            return NUMBER
+        if isinstance(expr, p4.HeaderRef):
+            if self.program.headers[expr.name].metadata and expr.name != "standard_metadata":
+                raise PipelineError(f"header {expr.name} is metadata")
+            return HEADER
+        if isinstance(expr, p4.UnionRef):
+            return UNION
+        if isinstance(expr, p4.StackRef):
+            return UNION_STACK if expr.union else STACK
+        if isinstance(expr, p4.Named):
+            return self._named(expr)
+        if isinstance(expr, p4.Operation):
+            return self._operation(expr)
+        if isinstance(expr, p4.Vector):
+            return NUMBERS
+        return self._bounded(expr)
+
+    def _bounded(self, expr: p4.Param | p4.Lookahead | p4.RegisterRef) -> str:
+        if isinstance(expr, p4.Param):
+            if expr.index >= self._params:
+                raise PipelineError(f"argument {expr.index} is not one of the action's {self._params}")
+        elif isinstance(expr, p4.Lookahead):
+            if not self._ahead:
+                raise PipelineError("only the parser can look ahead")
+        else:
+            if expr.array not in self.program.registers:
+                raise PipelineError(f"register {expr.array}: the program has no such register")
+            self._need(expr.index, NUMBER)
+        return NUMBER
+
+    def _named(self, expr: p4.Named) -> str:
+        name, program = expr.name, self.program
+        if expr.kind == "string":
+            return TEXT
+        if expr.kind == "calculation":
+            known, kind = name in program.calculations, CALCULATION
+        elif expr.kind == "register_array":
+            known, kind = name in program.registers, REGISTER
+        elif expr.kind == "counter_array":
+            known, kind = name in program.counters and not program.counters[name].direct, COUNTER
+        else:
+            known, kind = name in program.meters and not program.meters[name].direct, METER
+        if not known:
+            raise PipelineError(f"{kind} {name}: the program has no such {kind}")
+        return kind
+
+    def _operation(self, node: p4.Operation) -> str:  # noqa: C901, PLR0912 - one case per operator
+        op, left, right = node.op, node.left, node.right
+        if op in {"access_field", "access_union_header"}:
+            return self._access(node)
+        if right is None:
+            raise PipelineError(f"operator {op} lacks its right operand")
+        if op == "valid":
+            self._need(right, HEADER)
+        elif op == "valid_union":
+            self._need(right, UNION)
+        elif op in {"last_stack_index", "size_stack"}:
+            self._need(right, "any stack")
+        elif left is None and op in _UNARY:
+            self._need(right, NUMBER)
+        elif left is None:
+            raise PipelineError(f"operator {op} lacks its left operand")
+        elif op.startswith("dereference"):
+            self._need(right, NUMBER)
+            self._need(left, UNION_STACK if op == "dereference_union_stack" else STACK)
+            return UNION if op == "dereference_union_stack" else HEADER
+        elif op == "?":
+            for part in (node.cond, left, right):
+                if part is None:
+                    raise PipelineError("operator ? lacks its condition")
+                self._need(part, NUMBER)
+        elif op in {"==", "!="}:
+            self._comparison(left, right)
+        else:
+            self._binary(op, left, right)
+        return NUMBER
+
+    def _comparison(self, left: p4.Expr, right: p4.Expr) -> None:
+        """Refuse a comparison of two things of different kind or shape."""
+        kind = self._kind(left)
+        self._need(right, kind)
+        if kind in {NUMBER, VARBIT}:
+            return
+        if kind not in {HEADER, UNION} or not isinstance(left, p4.HeaderRef | p4.UnionRef):
+            raise PipelineError(f"comparison of a {kind} that is picked by an index is not supported")
+        self._need_alike(left, right)
+
+    def _binary(self, op: str, left: p4.Expr, right: p4.Expr) -> None:
+        if op not in _BINARY and op not in {"d2b", "b2d", "not", "~"}:
+            raise PipelineError(f"operator {op} takes one operand")
+        self._need(left, NUMBER)
+        self._need(right, NUMBER)
+        if op in _CASTS and isinstance(right, p4.Const) and not 1 <= right.value <= WIDEST_CAST:
+            raise PipelineError(f"operator {op}: {right.value} bits; the most is {WIDEST_CAST}")
+
+    def _access(self, node: p4.Operation) -> str:
+        if node.left is None:
+            raise PipelineError(f"operator {node.op} lacks its left operand")
+        if node.op == "access_union_header":
+            self._need(node.left, UNION)
+            if node.number >= len(self._members(node.left)):
+                raise PipelineError(f"header union has no member {node.number}")
+            return HEADER
+        self._need(node.left, HEADER)
+        fields = self._fields(node.left)
+        if node.number > len(fields):
+            raise PipelineError(f"header has no field {node.number}")
+        if node.number < len(fields) and fields[node.number].varbit:
+            raise PipelineError(f"field {fields[node.number].name} of a stack's element is a varbit: not supported")
+        return NUMBER
+
+    # -- shapes -------------------------------------------------------------------------------------------------------
+
+    def _fields(self, expr: p4.Expr) -> tuple[p4.Field, ...]:
+        """Return the fields of a header expression."""
+        if isinstance(expr, p4.HeaderRef):
+            return self.program.headers[expr.name].type.fields
+        assert isinstance(expr, p4.Operation)
+        assert expr.left is not None
+        if expr.op == "access_union_header":
+            return self.program.headers[self._members(expr.left)[expr.number]].type.fields
+        assert isinstance(expr.left, p4.StackRef)
+        return self.program.headers[self.program.stacks[expr.left.name].elements[0]].type.fields
+
+    def _members(self, expr: p4.Expr) -> list[str]:
+        """Return the headers of a union expression; those of the first element stand for all of a stack."""
+        if isinstance(expr, p4.UnionRef):
+            return list(self.program.unions[expr.name].members.values())
+        assert isinstance(expr, p4.Operation)
+        assert isinstance(expr.left, p4.StackRef)
+        return list(self.program.unions[self.program.stacks[expr.left.name].elements[0]].members.values())
+
+    def _stack_member(self, ref: p4.StackField) -> str:
+        """Return the header that stands for all elements of a stack, or for a member of them."""
+        element = self.program.stacks[ref.stack].elements[0]
+        if ref.member is None:
+            return element
+        members = self.program.unions[element].members
+        if ref.member not in members:
+            raise PipelineError(f"stack {ref.stack}: its elements have no member {ref.member}")
+        return members[ref.member]
+
+    def _need_alike(self, left: p4.Expr, right: p4.Expr) -> None:
+        if type(left) is not type(right) or self._shape(left) != self._shape(right):
+            raise PipelineError(f"{_shown(left)} and {_shown(right)} have different types")
+
+    def _same_shape(self, call: p4.Primitive) -> None:
+        if call.op.startswith(("assign_", "copy_")) and call.op != "assign_VL":
+            target, source = call.args
+            if self._shape(target) != self._shape(source):
+                raise PipelineError(f"{_shown(target)} and {_shown(source)} have different types")
+
+    def _shape(self, expr: p4.Expr) -> object:
+        """Return what two expressions of headers must have in common to be copied or compared."""
+        if isinstance(expr, p4.StackRef):
+            stack = self.program.stacks[expr.name]
+            if not stack.union:
+                return len(stack.elements), self.program.headers[stack.elements[0]].type.fields
+            return len(stack.elements), self._types(list(self.program.unions[stack.elements[0]].members.values()))
+        if self._kind(expr) == UNION:
+            return self._types(self._members(expr))
+        return self._fields(expr)
+
+    def _types(self, headers: list[str]) -> list[tuple[p4.Field, ...]]:
+        return [self.program.headers[header].type.fields for header in headers]
+
+
+def _shown(expr: p4.Expr) -> str:
+    """Return an expression as a message calls it."""
+    if isinstance(expr, p4.FieldRef):
+        return f"field {expr.header}.{expr.name}"
+    if isinstance(expr, p4.HeaderRef | p4.UnionRef | p4.StackRef | p4.Named):
+        return f"{type(expr).__name__.removesuffix('Ref').lower()} {expr.name}"
+    return f"operator {expr.op}" if isinstance(expr, p4.Operation) else type(expr).__name__.lower()
