@@ -6,7 +6,7 @@ PYTHONS ?= 3.10 3.11
 TORCH ?= torch==2.13.0
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale drill fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled lock clean
+.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -18,6 +18,7 @@ help:
 	@echo "make paper-scale  the paper's experiments at its own speed, in virtual time, what sets them apart, and curves of what it could not try (some ten minutes of one core after make compiled)"
 	@echo "sudo make drill   kill, stop, fill, remove and flood the parts of a running lab, fifty times (half an hour)"
 	@echo "make fuzz-p4      P4 programs with code in the place of every value and key (half an hour of one core)"
+	@echo "make fuzz         coverage-guided fuzzing of what parses foreign bytes (SECONDS=3600 each; TARGETS=...; puts Atheris into .venv)"
 	@echo "make lint         ruff and mypy only"
 	@echo "sudo make bench   how fast the parts are on this machine"
 	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (needs gcc, libibverbs-dev; OCP=DIR: those headers)"
@@ -47,6 +48,12 @@ drill: installed
 
 fuzz-p4: installed
 	@$(BIN)/python tests/switch/json_injection.py $(ARGS)
+
+SECONDS ?= 3600
+TARGETS ?= scenario value matrix fabric rpc page history results mrc roce
+fuzz: installed
+	@$(BIN)/pip install --quiet atheris
+	@for target in $(TARGETS); do nice $(BIN)/python tests/fuzz/run.py $$target $(SECONDS) || exit 1; done
 
 lint: installed
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from mrclab.sim.lines import Lines
+from mrclab.topo import files
 
 _SAMPLE = "sample"
 _HEAD = ("t", "node", "kind")
@@ -97,7 +98,7 @@ def _record(line: str) -> Record | None:
         data = json.loads(line)
         node, kind = sys.intern(str(data.pop("node"))), sys.intern(str(data.pop("kind")))
         return Record(float(data.pop("t")), node, kind, data)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
@@ -113,7 +114,7 @@ _STORED = re.compile(r'\{"t": ?([0-9.eE+-]+), ?"node": ?"([^"\\]*)", ?"kind": ?"
 def _stored(path: Path) -> Iterator[Record]:
     """Records of a file, samples packed."""
     samples = Lines()
-    with path.open(encoding="utf-8") as file:
+    with files.open_text(path, follow=False) as file:
         for number, line in enumerate(file, 1):
             head = _STORED.fullmatch(line)
             if head is None:
@@ -129,7 +130,7 @@ def _stored(path: Path) -> Iterator[Record]:
 def digest(path: Path) -> str:
     """SHA-256 of a file."""
     made = hashlib.sha256()
-    with path.open("rb") as file:
+    with files.open_regular(path, files.LARGE, follow=False) as file:
         while part := file.read(1 << 20):
             made.update(part)
     return made.hexdigest()

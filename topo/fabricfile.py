@@ -1,14 +1,17 @@
 """The file `fabric.yaml`: the resolved description of a lab's fabric, written by the lab, read by whoever joins it."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from ruamel.yaml.error import ReusedAnchorWarning, YAMLError
 
 from mrclab.topo import files, spec
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
+
+warnings.filterwarnings("ignore", category=ReusedAnchorWarning)  # YAML allows it, and nobody reads Python's warnings
 
 _MOST_BYTES = 1 << 20
 UNREADABLE = (YAMLError, ValueError, TypeError, ArithmeticError, AttributeError, KeyError, RecursionError)

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from mrclab.experiments.campaign import cluster, journal, page, plan, processes, work
 from mrclab.experiments.campaign.plan import CampaignPlan, Job
+from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.errors import Interrupted, Refused, RunError, naming
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
 
 app = typer.Typer()
-out = Console()
-err = Console(stderr=True)
+out = console.console()
+err = console.console(stderr=True)
 
 ASK_FROM = 100_000  # runs
 _LISTED = 20  # failing runs on the terminal; the page has all

@@ -1,6 +1,5 @@
 """`mrclab soak`: seed after seed, until one does not hold."""
 
-import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator
@@ -13,13 +12,14 @@ from rich.markup import escape
 
 from mrclab.experiments.soak.plan import draw
 from mrclab.experiments.soak.run import run_plan
+from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Refused
 
 app = typer.Typer()
-out = Console(width=None if sys.stdout.isatty() else 120)
-err = Console(stderr=True)
+out = console.standard()
+err = console.console(stderr=True)
 
 
 def judged(seed: int) -> tuple[int, list[str]]:

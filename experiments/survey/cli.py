@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from mrclab.experiments.survey import page, record
 from mrclab.experiments.survey.command import Survey
+from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import naming
 from mrclab.lab.run import worlds
 
 app = typer.Typer()
-err = Console(stderr=True, highlight=False)
+err = console.console(stderr=True, highlight=False)
 
 SINGLES, DOUBLES = 60, 20
 

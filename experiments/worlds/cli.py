@@ -9,14 +9,15 @@ from rich.markup import escape
 
 from mrclab.experiments.worlds import page, work
 from mrclab.experiments.worlds.kept import Store
+from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import ScenarioError, naming
 from mrclab.lab.run import suite, worlds
 
 app = typer.Typer()
-out = Console()
-err = Console(stderr=True)
+out = console.console()
+err = console.console(stderr=True)
 
 
 @app.command(name="worlds")

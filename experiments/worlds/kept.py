@@ -11,6 +11,7 @@ from mrclab.lab.report.differences import values_of
 from mrclab.lab.report.summary import state_of
 from mrclab.lab.run.worlds import WorldName
 from mrclab.lab.scenario.scenario import Loaded, loads
+from mrclab.topo import files
 
 _NOT_COMPARED = {"title", "description", "seed", "world", "variants"}
 
@@ -77,11 +78,11 @@ def values(loaded: Loaded) -> dict[str, Any]:
 
 def _read(directory: Path) -> Kept | None:
     try:
-        result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
-        info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
-        text = (directory / "scenario.yaml").read_text(encoding="utf-8")
-        loaded = loads(text, str(directory / "scenario.yaml"))
-    except (OSError, ValueError, ScenarioError):
+        result = json.loads(files.read_bytes(directory / "result.json", follow=False))
+        info = json.loads(files.read_bytes(directory / "run.json", follow=False))
+        text = files.read_text(directory / "scenario.yaml", follow=False)
+        loaded = loads(text, str(directory / "scenario.yaml"), within=directory)
+    except (OSError, ValueError, RecursionError, ScenarioError):
         return None
     if not isinstance(result, dict) or not isinstance(info, dict) or not {"base", "seed"} <= info.keys():
         return None

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
@@ -20,13 +19,14 @@ from mrclab.experiments.paper import page as paper
 from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
 from mrclab.experiments.worlds import cli as bothworlds
+from mrclab.lab import console
 from mrclab.lab.command import capture, execute, grade, operations, send, suitecli, ui, up, watched
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command.display import answer, sink, terminal
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError, ScenarioError, exhausted
-from mrclab.lab.report import suitereport
+from mrclab.lab.report import results, suitereport
 from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.run.interrupts import deafen, guarded
 from mrclab.lab.run.wire.attach import RUN_DIR
@@ -71,8 +71,8 @@ app.add_typer(execute.app)
 app.add_typer(up.app)
 app.add_typer(grade.app)
 app.add_typer(send.app)
-out = Console(width=None if sys.stdout.isatty() else 120)
-err = Console(stderr=True)
+out = console.standard()
+err = console.console(stderr=True)
 
 ScenarioPath = Annotated[
     Path, typer.Argument(metavar="SCENARIO", help="a scenario file, e.g. scenarios/link-failure.yaml")
@@ -127,10 +127,11 @@ def run(
         Path | None, typer.Option(help="virtual time: keep its history here while it runs, for `mrclab ui PLACE`")
     ] = None,
     force: Force = False,
+    within: Annotated[Path | None, typer.Option(hidden=True, help="read no other files than those below it")] = None,
     as_json: answer.AsJson = False,
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: passed, 1: failed or aborted, 3: machine too slow."""
-    loaded = scenario.in_world(scenario.load(suite.find_one(path)), world)
+    loaded = scenario.in_world(scenario.load(suite.find_one(path), within), world)
     values = scenario.parse_settings(sets or [])
     chosen = tuple(scenario.with_values(one, values) for one in ((loaded.pick(variant),) if variant else loaded.runs))
     if seed is not None:
@@ -259,7 +260,9 @@ def report(
         else:
             out.print(f"The paper's figures: {page}", soft_wrap=True)
         return
-    status = _report("report", runner.finish(directory), as_json)
+    with results.foreign(directory):
+        outcome = runner.finish(directory)
+    status = _report("report", outcome, as_json)
     if status:
         raise typer.Exit(status)
 

@@ -1,20 +1,19 @@
 """The command `mrclab grade`: whether a lesson is done, and what is still missing."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
+from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.held import held_run_dir
 from mrclab.lab.lessons.grading import examined, graded
 from mrclab.lab.lessons.lessons import LESSONS
 
 app = typer.Typer()
-out = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+out = console.standard(highlight=False)
 
 
 @app.command()

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.markup import escape
 
+from mrclab.lab import console
 from mrclab.lab.command import p4sh
 from mrclab.lab.command.display import views
 from mrclab.lab.command.held import virtual
@@ -25,8 +26,8 @@ from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError, RpcUnavailable
 
 app = typer.Typer(no_args_is_help=True)
-out = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-err = Console(stderr=True)
+out = console.standard(highlight=False)
+err = console.console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="print the controller's answer as JSON")]
 Element = Annotated[

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from mrclab.lab import console
 from mrclab.lab.command import held
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.display import progress as progressbar
@@ -32,8 +32,8 @@ from mrclab.topo.spec import FabricSpec
 _LOOK_S = 0.5  # seconds between two looks whether a process of the lab is stopped
 
 app = typer.Typer()
-out = Console(width=None if sys.stdout.isatty() else 120)
-err = Console(stderr=True)
+out = console.standard()
+err = console.console(stderr=True)
 
 Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
 

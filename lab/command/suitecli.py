@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from mrclab.experiments.paper import page as paper
+from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.worldoption import World
-from mrclab.lab.report import compare, suitereport
+from mrclab.lab.report import compare, results, suitereport
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario, schema
 
 app = typer.Typer()
-out = Console(width=None if sys.stdout.isatty() else 120)
-err = Console(stderr=True)
+out = console.standard()
+err = console.console(stderr=True)
 
 
 @app.command(name="suite")
@@ -81,7 +81,8 @@ def compare_runs(
 ) -> None:
     """Make one page of several runs: what their expectations measured, goodput and completion times side by side."""
     members = [compare.read(directory) for directory in directories]
-    page = compare.compare(members, output, title)
+    with results.foreign(output):
+        page = compare.compare(members, output, title)
     for field in compare.unnamed(members):
         err.print(f"the runs also differ in {field}", soft_wrap=True, highlight=False)
     if as_json:

@@ -13,6 +13,7 @@ from mrclab.lab.command.operations import out, running_lab
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import service
 from mrclab.lab.run.place import OVER
+from mrclab.lab.scenario import yamlfile
 from mrclab.lab.ui.sources import Blank, Live, Replay, Source
 
 app = typer.Typer()
@@ -44,6 +45,7 @@ def ui(
 ) -> None:
     """Show the running lab, replay a finished run, or write a scenario, in a browser: prints the address."""
     try:
+        from mrclab.lab.ui.checking import Checker  # noqa: PLC0415
         from mrclab.lab.ui.editor import EXAMPLE, Editor  # noqa: PLC0415 - only those who want the page pay for it
         from mrclab.lab.ui.serve import serve  # noqa: PLC0415
         from mrclab.lab.ui.server import LivePage  # noqa: PLC0415
@@ -51,11 +53,14 @@ def ui(
     except ImportError as error:
         raise LabError(f"the page needs {error.name}; install it with `pip install mrclab[ui]`") from None
     source, operate, text = _source(context.obj, what)
-    editor = Editor(text or EXAMPLE, results, context.obj)
+    folder = what.parent if text and what is not None else Path()
+    checker = Checker(folder)
+    editor = Editor(text or EXAMPLE, results, context.obj, folder)
     try:
-        page = LivePage(source, operate, editor=editor, shelf=Shelf(results))
+        page = LivePage(source, operate, editor=editor, shelf=Shelf(results), check=checker.check)
         serve(page, port, _say, browser=browser, attended=attended)
     finally:
+        checker.close()
         source.stop()
         editor.close()
 
@@ -63,8 +68,8 @@ def ui(
 def _source(run_dir: Path, what: Path | None) -> tuple[Source, Any, str]:
     """Frames, what carries out clicks, and a scenario's text."""
     if what is not None and what.is_file():
-        text = what.read_text(encoding="utf-8")
-        return Blank(text, str(what)), None, text
+        text = yamlfile.text_of(what)
+        return Blank(text, str(what), what.parent), None, text
     if what is not None and not (what / "history").is_dir():
         return Replay(what), None, ""
     place = held_run_dir(run_dir) if what is None else what

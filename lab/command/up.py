@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from mrclab.lab import console
 from mrclab.lab.command import operations
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.held import held_run_dir, virtual_run_dir
@@ -33,8 +33,8 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
 app = typer.Typer()
-out = Console(width=None if sys.stdout.isatty() else 120)
-err = Console(stderr=True)
+out = console.standard()
+err = console.console(stderr=True)
 
 OptionalScenario = Annotated[
     Path | None, typer.Argument(metavar="[SCENARIO]", help="take fabric, transport and seed of this scenario")
@@ -211,7 +211,7 @@ def _watch(run_dir: Path, alive: Callable[[], bool], as_json: bool = False) -> N
 
     source = Live(run_dir, alive)
     try:
-        watching.watch(source, Console(), as_json)
+        watching.watch(source, console.console(), as_json)
     finally:
         source.stop()
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
+from mrclab.lab import console
 from mrclab.lab.command.display import progress
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons.base import Check
@@ -77,7 +76,10 @@ def _checks(name: str, wanted: Wanted, run: Loaded | None) -> list[Check]:
                  f"its `expect` has no `kind: {wanted.kind}` with such a limit")  # fmt: skip
     if not told.ok:
         return [there, told]
-    with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as results, progress.shown(Console(stderr=True)) as bar:
+    with (
+        tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as results,
+        progress.shown(console.console(stderr=True)) as bar,
+    ):
         outcome = runner.run_scenario(run, Path(results), bar, _silent)
     missed = "; ".join(f"wanted {v.wanted}, saw {v.saw}" for v in outcome.verdicts if not v.ok)
     return [there, told, Check(outcome.ok, f"variant {name} holds", missed)]

@@ -12,6 +12,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.markup import escape
 
+from mrclab.lab import console
 from mrclab.lab.command.display import progress
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import doing, looking, words
@@ -80,7 +81,7 @@ class Prompt:
 
     def _word(self, text: str) -> None:
         as_json = text.rsplit(maxsplit=1)[-1] == "--json"
-        with progress.shown(Console(stderr=True), at_once=False) as bar, called_by(Caller(bar)):
+        with progress.shown(console.console(stderr=True), at_once=False) as bar, called_by(Caller(bar)):
             answer = words.run(self._desk, text.strip().removesuffix("--json"))
         if as_json:
             self._console.out(json.dumps(answer.data, default=str), highlight=False)

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from mrclab.lab import console
 from mrclab.lab.errors import LabError, Stopped
 from mrclab.lab.prompt import words
 from mrclab.lab.prompt.desk import Desk
@@ -121,5 +120,5 @@ def _start(desk: Desk, traffic: dict[str, Any]) -> str:
 def _word(desk: Desk, line: str, width: int) -> dict[str, Any]:
     answer = words.run(desk, line)
     text = io.StringIO()
-    Console(file=text, width=width, highlight=False).print(answer.shown)
+    console.console(file=text, width=width, highlight=False).print(answer.shown)
     return {"text": text.getvalue(), "data": answer.data}

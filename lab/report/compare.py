@@ -19,6 +19,7 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import differences, results
 from mrclab.lab.report.summary import state_of
+from mrclab.topo import files
 
 if TYPE_CHECKING:
     from mrclab.lab.report.plots.compare import Bar
@@ -49,10 +50,10 @@ class ComparisonRow:
 def read(directory: Path, label: str = "") -> Member:
     """A run from its result directory, under its variant's or scenario's name; LabError where it is none."""
     try:
-        result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
-        info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+        result = json.loads(files.read_bytes(directory / "result.json", follow=False))
+        info = json.loads(files.read_bytes(directory / "run.json", follow=False))
         verdicts = [Verdict(**row) for row in result["verdicts"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if (directory / "run.json").is_file():
             raise LabError(f"{directory} holds no result yet; make it with `mrclab report {directory}`") from None
         raise LabError(no_result(directory, error)) from None
@@ -109,7 +110,7 @@ def compare(members: Sequence[Member], directory: Path, title: str, name: str = 
         show=show,
     )
     page = directory / f"{name}.html"
-    page.write_text(text, encoding="utf-8")
+    files.replace_file(page, text)
     return page
 
 

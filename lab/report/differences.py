@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import LabError, no_result
+from mrclab.lab.scenario import yamlfile
 from mrclab.lab.scenario.scenario import Scenario, loads
 from mrclab.lab.scenario.variants import leaves
+from mrclab.topo import files
 
 _SAID_ELSEWHERE = {"name", "title", "description", "seed", "expect", "variants"}
 _MOST = 12  # fields that are said before the rest is only counted
@@ -49,8 +51,8 @@ def _several(labels: Sequence[str]) -> str:
 
 def _info(directory: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((directory / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        found: dict[str, Any] = json.loads(files.read_bytes(directory / "run.json", follow=False))
+    except (OSError, ValueError, RecursionError) as error:
         raise LabError(no_result(directory, error)) from None
     return found
 
@@ -58,7 +60,8 @@ def _info(directory: Path) -> dict[str, Any]:
 def _resolved(directory: Path) -> dict[str, Any]:
     """Every value of a run's scenario, defaults and derived ones included, by its dotted path."""
     path = directory / "scenario.yaml"
-    return values_of(loads(path.read_text(encoding="utf-8"), str(path)).scenario, _SAID_ELSEWHERE)
+    text = yamlfile.text_of(path, follow=False)
+    return values_of(loads(text, str(path), within=directory).scenario, _SAID_ELSEWHERE)
 
 
 def values_of(scenario: Scenario, but: set[str]) -> dict[str, Any]:

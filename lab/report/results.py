@@ -29,6 +29,7 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.report import junit, page, summary
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, kept_name, loads, with_files, with_names
+from mrclab.topo import files
 
 _LEAST_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
 _VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
@@ -161,6 +162,22 @@ def forget() -> None:
         trim(0)
 
 
+_HOSTILE = (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+"""Exceptions of records whose fields are missing, of another type, or out of all bounds."""
+
+
+@contextmanager
+def foreign(directory: Path) -> Iterator[None]:
+    """Say of a result directory that others may have written: LabError where its records make no sense."""
+    try:
+        yield
+    except LabError:
+        raise
+    except _HOSTILE as error:
+        what = ValueError(f"its history makes no sense ({type(error).__name__}: {' '.join(str(error).split())[:100]})")
+        raise LabError(no_result(directory, what)) from error
+
+
 @contextmanager
 def _without_collection() -> Iterator[None]:
     """No garbage collection: millions of objects come to stay, and looking through them takes most of the time."""
@@ -177,16 +194,16 @@ def _without_collection() -> Iterator[None]:
 def _load(directory: Path) -> CollectedRun:
     file = directory / "history.jsonl"
     try:
-        info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
-        text = (directory / "scenario.yaml").read_text(encoding="utf-8")
+        info = json.loads(files.read_bytes(directory / "run.json", follow=False))
+        text = files.read_text(directory / "scenario.yaml", follow=False)
         if not isinstance(info, dict) or "scenario" not in info:
             raise ValueError("run.json is not what a run writes")
         if info.get("history_sha256", "") not in {"", history.digest(file)}:
             raise ValueError(f"{file.name} is not the one that the run wrote")
         records = history.load(file)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LabError(no_result(directory, error)) from None
-    loaded = loads(text, str(directory / "scenario.yaml"))
+    loaded = loads(text, str(directory / "scenario.yaml"), within=directory)
     return CollectedRun(directory, loaded, Measures(records, loaded.scenario, loaded.fabric), info)
 
 
@@ -202,13 +219,13 @@ def write(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
         "verdicts": [asdict(verdict) for verdict in verdicts],
         "facts": asdict(facts),
     }
-    (directory / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    files.replace_file(directory / "result.json", json.dumps(result, indent=1) + "\n")
     series = summary.series(run.measures)
-    (directory / "series.json").write_text(json.dumps(series) + "\n", encoding="utf-8")
+    files.replace_file(directory / "series.json", json.dumps(series) + "\n")
     pictures = plots.draw(run.measures, directory)
-    (directory / "report.html").write_text(page.render(facts, pictures), encoding="utf-8")
+    files.replace_file(directory / "report.html", page.render(facts, pictures))
     cases = junit.render(run.loaded.scenario.name, verdicts, facts.invalid)
-    (directory / "junit.xml").write_text(cases, encoding="utf-8")
+    files.replace_file(directory / "junit.xml", cases)
     return facts
 
 

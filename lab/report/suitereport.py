@@ -17,6 +17,7 @@ from mrclab.lab.report.results import machine, versions
 from mrclab.lab.run.suite import Repeated, Suite, SuiteEntry, SuiteResult
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.units import show_seconds
+from mrclab.topo import files
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _COLOURS = {"passed": "green", "failed": "red", "aborted": "red", "invalid": "yellow"}
@@ -37,7 +38,7 @@ def run(made: Suite, planned: Sequence[Loaded], name: str, err: Console) -> Suit
 def write(result: SuiteResult) -> Path:
     """Write index.html, junit.xml and suite.json into the suite's directory; returns the page."""
     write_json(result)
-    (result.directory / "junit.xml").write_text(_junit(result), encoding="utf-8")
+    files.replace_file(result.directory / "junit.xml", _junit(result))
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -53,14 +54,14 @@ def write(result: SuiteResult) -> Path:
         show_seconds=show_seconds,
     )
     page = result.directory / "index.html"
-    page.write_text(text, encoding="utf-8")
+    files.replace_file(page, text)
     return page
 
 
 def write_json(result: SuiteResult) -> None:
     """Write suite.json into the suite's directory."""
     result.directory.mkdir(parents=True, exist_ok=True)
-    (result.directory / "suite.json").write_text(json.dumps(as_json(result), indent=1) + "\n", encoding="utf-8")
+    files.replace_file(result.directory / "suite.json", json.dumps(as_json(result), indent=1) + "\n")
 
 
 def _comparisons(result: SuiteResult) -> list[tuple[str, str, list[str]]]:

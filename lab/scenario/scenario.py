@@ -170,9 +170,9 @@ class Loaded:
         raise ScenarioError([f"{self.source}: no variant is named {variant!r}; {hint}"])
 
 
-def load(path: Path) -> Loaded:
-    """Read a scenario file; ScenarioError lists every mistake with line, field and remedy."""
-    return check(yamlfile.read(path))
+def load(path: Path, within: Path | None = None) -> Loaded:
+    """Read a scenario file; ScenarioError lists every mistake with line, field and remedy. `within` as in `loads`."""
+    return check(yamlfile.read(path), within=within)
 
 
 def loads(

@@ -5,9 +5,9 @@ Kept is one text, `NAME.trace`, that holds all files as JSON with base64; it may
 
 import base64
 import binascii
+import errno
 import functools
 import json
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonS
 
 from mrclab.lab.training.job import Job, JobError
 from mrclab.lab.training.traces import chakra, goal, recorded
+from mrclab.topo import files
 
 MOST_BYTES = 1 << 28
 """Bytes of all files of a trace together."""
@@ -27,9 +28,9 @@ KEPT_SUFFIX = ".trace"
 class TraceFiles:
     """A recorded job: its name in the scenario, and the bytes of its files by their names."""
 
-    def __init__(self, name: str, files: Mapping[str, bytes]) -> None:
+    def __init__(self, name: str, parts: Mapping[str, bytes]) -> None:
         self.name = name
-        self.files = dict(files)
+        self.files = dict(parts)
 
     def __str__(self) -> str:
         return self.name
@@ -74,10 +75,13 @@ def read_trace(value: object, info: ValidationInfo) -> object:
         raise ValueError("this is no name of files; name for example traces/all_reduce or schedule.goal")
     context = info.context or {}
     kept = (context.get("files") or {}).get(value)
-    path = Path(context.get("folder", ".")) / value
+    within: Path | None = context.get("within")
+    path = (within or Path(context.get("folder", "."))) / value
+    if within is not None and (Path(value).is_absolute() or ".." in Path(value).parts):
+        raise ValueError(f"{value} cannot be read: it is not below {within.absolute()}; name a trace there")
     if kept is None and value.endswith(KEPT_SUFFIX):
-        kept = _bytes_of(path, MOST_BYTES * 2).decode("utf-8", "replace")
-    found = TraceFiles(value, _kept(value, kept) if kept is not None else _found(path))
+        kept = _bytes_of(path, MOST_BYTES * 2, within).decode("utf-8", "replace")
+    found = TraceFiles(value, _kept(value, kept) if kept is not None else _found(path, within))
     try:
         found.job()
     except JobError as error:
@@ -89,16 +93,16 @@ def _kept(name: str, text: str) -> dict[str, bytes]:
     try:
         rows: dict[str, Any] = json.loads(text)
         return {file: base64.b64decode(data, validate=True) for file, data in rows.items()}
-    except (ValueError, AttributeError, TypeError, binascii.Error):
+    except (ValueError, AttributeError, TypeError, RecursionError, binascii.Error):
         raise ValueError(f"{name} is no trace that a run has kept; name the files that it was made of") from None
 
 
-def _found(path: Path) -> dict[str, bytes]:
+def _found(path: Path, within: Path | None) -> dict[str, bytes]:
     """The files of a trace: one schedule, or one file for each rank."""
     if path.suffix == chakra.SUFFIX:
         path = path.with_suffix("").with_suffix("")  # a rank's own file was named
     if path.suffix in {".goal", ".bin"} or path.is_file():
-        return {path.name: _bytes_of(path, MOST_BYTES)}
+        return {path.name: _bytes_of(path, MOST_BYTES, within)}
     try:
         ranks = sorted(
             (int(middle), file)
@@ -114,24 +118,24 @@ def _found(path: Path) -> dict[str, bytes]:
         raise ValueError(f"{path} has {len(ranks)} files; a trace has at most {MOST_FILES}")
     found, left = {}, MOST_BYTES
     for _, file in ranks:
-        found[file.name] = _bytes_of(file, left)
+        found[file.name] = _bytes_of(file, left, within)
         left -= len(found[file.name])
     return found
 
 
-def _bytes_of(path: Path, most: int) -> bytes:
+def _bytes_of(path: Path, most: int, within: Path | None) -> bytes:
+    """Return a regular file; where `within` is given, through no link and from below that folder only."""
     try:
-        with path.open("rb") as file:
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise ValueError(f"{path} is no regular file; name one")
-            data = file.read(most + 1)
+        if within is None:
+            return files.read_bytes(path, most)
+        return files.read_beneath(within, str(path.relative_to(within)), most)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            more = f"the files of a trace have at most {MOST_BYTES >> 20} MiB together; this is more"
+            raise ValueError(f"{path}: {more}") from None
         raise ValueError(
             f"{path} cannot be read: {error.strerror or error}; name a trace beside the scenario"
         ) from None
-    if len(data) > most:
-        raise ValueError(f"{path}: the files of a trace have at most {MOST_BYTES >> 20} MiB together; this is more")
-    return data
 
 
 TraceField = Annotated[

@@ -1,5 +1,6 @@
 """YAML with line numbers: reads a file, and turns pydantic's errors into sentences that name line, field and remedy."""
 
+import re
 import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ _MAX_BYTES = 4 * _MAX_TEXT  # of them, in UTF-8
 _MAX_VALUE = 10_000  # characters, and values, of what is written on a command line
 _MAX_BITS = 1024  # of a whole number: more than any field takes
 _MAX_PLACES = 100_000  # values in it, those that aliases repeat counted each time
+_MAX_BRACKETS = 500  # in one another, those in quotes counted as well
+_BRACKET = re.compile(r"[\[\]{}]")
 _MAX_DEPTH = 40  # mappings and lists in one another
 _MAX_SHOWN = 60  # characters of a value that a message repeats
 _MAX_MESSAGE = 400  # characters of a message, which may repeat a value itself
@@ -65,6 +68,8 @@ class Document:
     def _parse(self, text: str) -> CommentedMap:
         if len(text) > _MAX_TEXT:
             raise ScenarioError([f"{self.name}: a scenario has at most {_MAX_TEXT} characters; this is something else"])
+        if _brackets(text) > _MAX_BRACKETS:
+            raise ScenarioError([f"{self.name}: lists and mappings are nested too deeply; flatten them"])
         try:
             root = YAML(typ="rt", pure=True).load(text)
         except MarkedYAMLError as error:
@@ -155,19 +160,25 @@ class Document:
 
 def read(path: Path, *, follow: bool = True) -> Document:
     """Read a YAML file; ScenarioError when it is missing, no regular file, too large, or no YAML."""
+    return Document(text_of(path, follow=follow), str(path))
+
+
+def text_of(path: Path, *, follow: bool = True) -> str:
+    """Return a file's text; ScenarioError when it is missing, no regular file, too large, or no text."""
     try:
-        text = files.read_text(path, _MAX_BYTES, follow=follow)
+        return files.read_text(path, _MAX_BYTES, follow=follow)
     except FileNotFoundError:
         raise ScenarioError([f"there is no file {path}"]) from None
     except UnicodeDecodeError as error:
         raise ScenarioError([f"{path} is no text: byte {error.start + 1} is not UTF-8; save it as UTF-8"]) from None
     except OSError as error:
         raise ScenarioError([f"{path} cannot be read: {error.strerror or error}"]) from None
-    return Document(text, str(path))
 
 
 def parse_value(text: str) -> Any:
     """Return what a person wrote as YAML on a command line or at the prompt; ValueError in one sentence."""
+    if _brackets(text) > _MAX_BRACKETS:
+        raise ValueError("this is nested too deeply; write what is meant flat")
     if len(text) > _MAX_VALUE:
         raise ValueError(f"this has {len(text)} characters; write at most {_MAX_VALUE}")
     try:
@@ -176,6 +187,15 @@ def parse_value(text: str) -> Any:
         raise ValueError(f"this is no value that YAML knows: {_short(' '.join(str(error).split()))}") from None
     _check_size(made, [_MAX_VALUE], 0)
     return made
+
+
+def _brackets(text: str) -> int:
+    """Return how many brackets stand in one another: the parser takes quadratic time for them."""
+    deepest = depth = 0
+    for found in _BRACKET.finditer(text):
+        depth = depth + 1 if found[0] in "[{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _check_size(value: Any, left: list[int], depth: int) -> None:

@@ -1,7 +1,6 @@
 """What the scenario editor does with its text: the checks of the command line, and a run of it beside the page."""
 
 import contextlib
-import re
 import shutil
 import signal
 import subprocess
@@ -9,17 +8,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.run.wire.attach import RUN_DIR
-from mrclab.lab.scenario import scenario
+from mrclab.lab.ui.checking import NAME
 from mrclab.lab.ui.sources import Live
 
-_NAME = "scenario.yaml"
-_LINE = re.compile(rf"{re.escape(_NAME)}:(\d+): ")
 _POLL = 0.05  # seconds between two looks whether a lab has come up
 _ENDING = 60.0  # seconds that a lab may take to go down
 EXAMPLE = """\
@@ -35,35 +32,31 @@ expect:
 """
 
 
-def checked(text: str) -> dict[str, Any]:
-    """What `mrclab run` would say of a scenario's text: `ok`, `name`, and `mistakes` with `line` and `text`."""
-    try:
-        found = scenario.loads(text, _NAME)
-    except LabError as error:
-        return {"ok": False, "mistakes": [_mistake(line) for line in str(error).splitlines()]}
-    return {"ok": True, "name": found.scenario.name, "world": found.scenario.world, "mistakes": []}
-
-
-def _mistake(said: str) -> dict[str, Any]:
-    found = _LINE.match(said)
-    return {"line": int(found[1]), "text": said[found.end() :]} if found else {"line": 1, "text": said}
-
-
 class Editor:
-    """Runs scenarios, one at a time, each in a process of its own; results go to `results`."""
+    """Runs scenarios, one at a time, each in a process of its own; results go to `results`.
 
-    def __init__(self, text: str = EXAMPLE, results: Path = Path("results"), run_dir: Path = RUN_DIR) -> None:
+    Files that a scenario names are read below `folder` only.
+    """
+
+    def __init__(
+        self,
+        text: str = EXAMPLE,
+        results: Path = Path("results"),
+        run_dir: Path = RUN_DIR,
+        folder: Path = Path(),
+    ) -> None:
         self.text = text
+        self.folder = folder.absolute()
         self._results = results
         self._run_dir = run_dir
         self._process: subprocess.Popen[str] | None = None
         self._place: Path | None = None
         self._lock = threading.Lock()
 
-    def run(self, text: str, world: str = "") -> Live:
+    def run(self, text: str, told: Mapping[str, Any], world: str = "") -> Live:
         """Start a scenario, in another `world` than its own if one is named; its frames once its lab is up.
 
-        LabError where it did not come up, or another run goes on.
+        `told` is what `checking.checked` says of it. LabError where it did not come up, or another run goes on.
         """
         with self._lock:
             if self._process is not None and self._process.poll() is None:
@@ -71,24 +64,31 @@ class Editor:
             self._tidy()
             self.text = text
             place = self._place = Path(tempfile.mkdtemp(prefix="mrclab-ui-"))
-            (place / _NAME).write_text(text, encoding="utf-8")
-            virtual = (world or checked(text)["world"]) == "sim"
-            told = place if virtual else self._run_dir
-            if (told / "fabric.yaml").exists():
+            (place / NAME).write_text(text, encoding="utf-8")
+            virtual = (world or told["world"]) == "sim"
+            where = place if virtual else self._run_dir
+            if (where / "fabric.yaml").exists():
                 raise LabError(
                     "a lab is up on the wire, and there can be one; run this in virtual time, or end that one"
                 )
             process = self._process = self._started(place, ["--place", str(place)] if virtual else [], world)
-            while process.poll() is None and not (told / "fabric.yaml").exists():
+            while process.poll() is None and not (where / "fabric.yaml").exists():
                 time.sleep(_POLL)
             try:
-                return Live(told, lambda: process.poll() is None, checked(text)["name"])
+                return Live(where, lambda: process.poll() is None, told["name"])
             except OSError:
                 raise LabError(self._last_words(place)) from None
 
     def _started(self, place: Path, options: Sequence[str], world: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "mrclab.lab.command", "--run-dir", str(self._run_dir), "run", _NAME]
-        command += ["--results", str(self._results.absolute()), *options, *(["--world", world] if world else [])]
+        command = [sys.executable, "-m", "mrclab.lab.command", "--run-dir", str(self._run_dir), "run", NAME]
+        command += [
+            "--results",
+            str(self._results.absolute()),
+            "--within",
+            str(self.folder),
+            *options,
+            *(["--world", world] if world else []),
+        ]
         with (place / "said").open("w") as said:
             return subprocess.Popen(
                 command, cwd=place, stdin=subprocess.DEVNULL, stdout=said, stderr=said, text=True,
@@ -97,7 +97,7 @@ class Editor:
 
     @staticmethod
     def _last_words(place: Path) -> str:
-        said = (place / "said").read_text(encoding="utf-8").strip().splitlines()
+        said = (place / "said").read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return said[-1].removeprefix("mrclab: ") if said else "it ended without a word"
 
     def close(self) -> None:

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -34,24 +33,31 @@ from starlette.staticfiles import StaticFiles
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.scenario import schema
-from mrclab.lab.ui.editor import Editor, checked
+from mrclab.lab.ui import offered
+from mrclab.lab.ui.checking import checked, refused
+from mrclab.lab.ui.editor import Editor
+from mrclab.lab.ui.offloop import Workers
 from mrclab.lab.ui.shelf import Shelf
 from mrclab.lab.ui.sources import Source
 
 Operate = Callable[..., dict[str, Any]]  # (operation, **arguments)
+Check = Callable[[str], dict[str, Any]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 STATIC = Path(__file__).parent / "static"
 _BEAT = 0.1  # seconds between two looks for new frames
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MOST_BYTES = 1 << 20  # of a request
+_UNREADABLE = (LabError, ValueError, KeyError, TypeError, RecursionError)
+"""Exceptions of requests that hold no such object; brackets within brackets are a RecursionError."""
 _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
 
 
 class LivePage:
     """The application for one source of frames. `operate` carries out what is clicked; None where nothing can be.
 
-    `editor` runs scenarios; without one they are only checked. `shelf` has the runs that can be played again.
+    `editor` runs scenarios; without one they are only checked, by `check`. `shelf` has the runs that can be played
+    again. What may block runs beside the event loop. Nothing here writes a file, or reads one, that a browser names.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class LivePage:
         token: str = "",
         editor: Editor | None = None,
         shelf: Shelf | None = None,
+        check: Check = checked,
     ) -> None:
         self.source = self._own = source
         self.token = token or secrets.token_urlsafe(16)
@@ -68,6 +75,8 @@ class LivePage:
         self._operate = operate
         self._editor = editor
         self._shelf = shelf
+        self._check_text = check
+        self._workers = Workers()
         self._shown = 0  # how often another run was shown: numbers them
         guarded: dict[str, tuple[str, Endpoint]] = {
             "/": ("GET", self._index),
@@ -172,23 +181,25 @@ class LivePage:
         if self._operate is None:
             return JSONResponse({"error": "nothing can be done to a run that is over"}, 409)
         try:
-            wanted = json.loads(await _body(request))
+            wanted = await _object(request)
             operation, arguments = str(wanted["operation"]), dict(wanted.get("arguments", {}))
-        except (LabError, ValueError, KeyError, TypeError):
+        except _UNREADABLE:
             return JSONResponse({"error": "send an object with operation and arguments, of a megabyte at most"}, 400)
+        if why := offered.refusal(operation, arguments):
+            return JSONResponse({"error": why}, 403)
         try:
-            return JSONResponse(await run_in_threadpool(self._operate, operation, **arguments))
+            return JSONResponse(await self._workers.run(_carry_out, self._operate, operation, arguments))
         except LabError as error:
             return JSONResponse({"error": str(error)}, 422)
 
     async def _schema(self, _request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(_schema))
+        return JSONResponse(await self._workers.run(_schema))
 
     async def _check(self, request: Request) -> Response:
         try:
-            return JSONResponse(checked((await _body(request)).decode()))
+            return JSONResponse(await self._workers.run(self._check_text, (await _body(request)).decode()))
         except (LabError, UnicodeDecodeError) as error:
-            return JSONResponse({"ok": False, "mistakes": [{"line": 1, "text": str(error)}]})
+            return JSONResponse(refused(str(error)))
 
     async def _run(self, request: Request) -> Response:
         if self._editor is None:
@@ -196,30 +207,35 @@ class LivePage:
                 {"error": "this page shows a run that goes on by itself; `mrclab ui` runs scenarios"}, 409
             )
         try:
-            wanted = json.loads(await _body(request))
+            wanted = await _object(request)
             text, world = str(wanted["text"]), str(wanted.get("world", ""))
-        except (LabError, ValueError, KeyError, TypeError):
+        except _UNREADABLE:
             return JSONResponse({"error": "send an object with text and world, of a megabyte at most"}, 400)
-        if (told := checked(text))["mistakes"]:
-            return JSONResponse({"error": "it has mistakes", **told}, 422)
         try:
-            self._show(await run_in_threadpool(self._editor.run, text, world))
+            if (told := await self._workers.run(self._check_text, text))["mistakes"]:
+                return JSONResponse({"error": "it has mistakes", **told}, 422)
+            if told["programs"]:
+                raise LabError("this scenario runs programs, which the page does not; `mrclab run` does")
+            self._show(await self._workers.run(self._editor.run, text, told, world))
         except LabError as error:
             return JSONResponse({"error": str(error)}, 422)
         return JSONResponse({"said": f"{told['name']} runs"})
 
     async def _results(self, _request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(self._shelf.runs) if self._shelf else [])
+        try:
+            return JSONResponse(await self._workers.run(self._shelf.runs) if self._shelf else [])
+        except LabError as error:
+            return JSONResponse({"error": str(error)}, 422)
 
     async def _replay(self, request: Request) -> Response:
         if self._shelf is None:
             return JSONResponse({"error": "this page knows no folder of results; `mrclab ui --results DIR` does"}, 409)
         try:
-            name = str(json.loads(await _body(request))["name"])
-        except (LabError, ValueError, KeyError, TypeError):
+            name = str((await _object(request))["name"])
+        except _UNREADABLE:
             return JSONResponse({"error": "send an object with the name of a finished run"}, 400)
         try:
-            self._show(await run_in_threadpool(self._shelf.take, name))
+            self._show(await self._workers.run(self._shelf.take, name))
         except LabError as error:
             return JSONResponse({"error": str(error)}, 422)
         return JSONResponse({"said": f"{name} is played again"})
@@ -244,6 +260,21 @@ def _schema() -> dict[str, Any]:
 def _number(request: Request, name: str) -> int:
     text = request.query_params.get(name, "0")
     return int(text) if text.isdecimal() else 0
+
+
+def _carry_out(operate: Operate, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return operate(operation, **arguments)
+    except TypeError as error:  # an argument that is not called so
+        raise LabError(f"{operation} cannot be asked so: {error}") from None
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    """Return the JSON object that a request holds; one of _UNREADABLE where it holds none."""
+    wanted = json.loads(await _body(request))
+    if not isinstance(wanted, dict):
+        raise TypeError
+    return wanted
 
 
 async def _body(request: Request) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 from mrclab.lab.errors import LabError
 from mrclab.lab.report.summary import state_of
 from mrclab.lab.ui.sources import Replay
+from mrclab.topo import files
 
 _NEEDED = ("history.jsonl", "fabric.yaml")
 _MOST = 200  # runs that are told, the newest
@@ -43,6 +44,6 @@ class Shelf:
 
 def _state(directory: Path) -> str:
     try:
-        return state_of(json.loads((directory / "result.json").read_text(encoding="utf-8"))["state"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return state_of(json.loads(files.read_bytes(directory / "result.json", follow=False))["state"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "unreadable"

@@ -13,11 +13,12 @@ from typing import Any, Protocol, TextIO
 from mrclab.lab import history
 from mrclab.lab.errors import LabError, no_result
 from mrclab.lab.history import Record
+from mrclab.lab.report import results
 from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.reel import Film, Frame, Reel, beat, frames
-from mrclab.topo import fabricfile
+from mrclab.topo import fabricfile, files
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
 
@@ -52,17 +53,19 @@ class Replay:
         try:
             fabric = fabricfile.load(directory / "fabric.yaml", follow=False)
             records = history.load(directory / "history.jsonl").records
-            self._outcome = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+            self._outcome = json.loads(files.read_bytes(directory / "result.json", follow=False))
         except SpecError:
             raise LabError(no_result(directory, ValueError("fabric.yaml is not what a lab writes"))) from None
         except (OSError, ValueError, RecursionError) as error:
             raise LabError(no_result(directory, error)) from None
         self.title = directory.name
-        page = PageModel(fabric)
-        self._layout = page.layout()
-        self.film = Film(len(records) + _SHORT_FRAMES)
-        for frame in _judged(fabric, records, page):
-            self.film.add(frame)
+        with results.foreign(directory):
+            self.outcome()
+            page = PageModel(fabric)
+            self._layout = page.layout()
+            self.film = Film(len(records) + _SHORT_FRAMES)
+            for frame in _judged(fabric, records, page):
+                self.film.add(frame)
 
     def layout(self) -> dict[str, Any]:
         """The fabric, once."""
@@ -85,10 +88,10 @@ class Blank:
 
     live = False
 
-    def __init__(self, text: str, title: str) -> None:
+    def __init__(self, text: str, title: str, folder: Path = Path()) -> None:
         self.title = title
         try:
-            fabric = scenario.loads(text).fabric
+            fabric = scenario.loads(text, within=folder).fabric
         except LabError:
             fabric = Fabric(FabricSpec())
         page = PageModel(fabric)
@@ -180,7 +183,7 @@ class _Tail:
     """A growing file of JSON lines. It stays readable after the run has removed it."""
 
     def __init__(self, path: Path) -> None:
-        self._file: TextIO = path.open(encoding="utf-8")
+        self._file: TextIO = files.open_text(path, follow=False)
         self._half = ""
 
     def new(self) -> list[Record]:

@@ -113,9 +113,12 @@ def test_files_that_never_end_are_one_sentence(tmp_path, capsys, kind):
     scenario_file = tmp_path / "x.yaml"
     scenario_file.write_text("name: x\ntraffic:\n  - {name: a, kind: matrix, file: m.cm}\n")
     says = {"fifo": "it is a FIFO", "device": "it is a device", "large": "it has more than"}[kind]
-    assert command("run", "--dry-run", str(scenario_file)) == 2
-    said = capsys.readouterr().err
-    assert says in said
-    assert said.count("\n") == 1
+    path.with_name("t.goal").hardlink_to(path)
+    for traffic in ("matrix, file: m.cm", "trace, file: t.goal"):
+        scenario_file.write_text(f"name: x\ntraffic:\n  - {{name: a, kind: {traffic}}}\n")
+        assert command("run", "--dry-run", str(scenario_file)) == 2
+        said = capsys.readouterr().err
+        assert says in said or "MiB together" in said
+        assert said.count("\n") == 1
     with pytest.raises(ScenarioError, match=says):
         scenario.load(path)

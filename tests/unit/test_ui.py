@@ -12,7 +12,8 @@ from starlette.testclient import TestClient
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.history import Record
 from mrclab.lab.ui import model, reel
-from mrclab.lab.ui.editor import EXAMPLE, Editor, checked
+from mrclab.lab.ui.checking import checked
+from mrclab.lab.ui.editor import EXAMPLE, Editor
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.phrases import phrase
@@ -305,7 +306,7 @@ def test_operations_reach_the_lab_and_its_refusals_the_page(tmp_path):
     wanted = {"operation": "strike", "arguments": {"kind": "link_down", "fields": {"link": CUT}}}
     assert web.post("/api/operation", json=wanted, headers=headers).json() == {"said": "done"}
     assert asked == [("strike", wanted["arguments"])]
-    refused = web.post("/api/operation", json={"operation": "dance"}, headers=headers)
+    refused = web.post("/api/operation", json={"operation": "heal"}, headers=headers)
     assert (refused.status_code, refused.json()) == (422, {"error": "no such word"})
     assert web.post("/api/operation", content=b"[", headers=headers).status_code == 400
     assert web.post("/api/operation", json=wanted).status_code == 403

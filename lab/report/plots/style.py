@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from mrclab.lab.measure import Measures, Strike
+from mrclab.topo import files
 
 WIDTH = 11.0  # inches
 LEFT, RIGHT = 1.35, 1.75  # inches of margin; labels stand in the right one
@@ -140,6 +141,7 @@ def logarithmic(axes: Axes) -> None:
 
 def save(figure: Figure, path: Path) -> bool:
     """Write a picture and forget it."""
-    figure.savefig(path, dpi=DPI, facecolor="white")
+    with files.replacing(path) as file:
+        figure.savefig(file, format="png", dpi=DPI, facecolor="white")
     plt.close(figure)
     return True

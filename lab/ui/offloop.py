@@ -1,0 +1,48 @@
+"""Work that may block, beside the page's event loop: in threads that never keep the page from ending."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mrclab.lab.errors import LabError
+
+T = TypeVar("T")
+
+
+class Workers:
+    """Daemon threads, `most` at a time. One that hangs costs a place and nothing else."""
+
+    def __init__(self, most: int = 16) -> None:
+        self._most = most
+        self._busy = 0
+
+    async def run(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
+        """Return what `work` returns, called in a thread of its own; LabError where too many are at work already."""
+        if self._busy >= self._most:
+            raise LabError(f"{self._most} requests are being worked on; try again when one of them is done")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._busy += 1
+
+        def settle(result: Any, error: BaseException | None) -> None:
+            self._busy -= 1
+            if future.cancelled():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        def body() -> None:
+            result, error = None, None
+            try:
+                result = work(*arguments, **named)
+            except BaseException as raised:  # handed to the coroutine that waits
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the page has ended
+                loop.call_soon_threadsafe(settle, result, error)
+
+        threading.Thread(target=body, name="page-work", daemon=True).start()
+        return await future
