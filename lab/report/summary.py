@@ -11,6 +11,7 @@ from mrclab.lab.measure.machine import ProcessLoad
 from mrclab.lab.measure.paths import OUT
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, binned_total, edges, histogram, quantile
 from mrclab.lab.measure.switches import Port, grew
+from mrclab.lab.measure.training import TimeLost
 from mrclab.lab.report.phases import moment, phases
 from mrclab.lab.scenario.units import Units, show_bytes, show_rate, show_seconds
 from mrclab.topo.model import Fabric
@@ -157,7 +158,18 @@ def _headline(measures: Measures, verdicts: Sequence[Verdict]) -> str:
     seconds, size = measures.end - measures.start, _carried(measures)
     rate = f" in {show_seconds(seconds)} ({show_rate(size / seconds)})" if size and seconds > 0 else ""
     lost = sum(loss.packets for loss in measures.paths.losses)
-    return f"{passed} of {len(verdicts)} expectations passed; {show_bytes(size)}{rate}, {lost} packets lost"
+    cost = "".join(
+        f"; faults cost {job} {show_seconds(found.seconds)} = {found.steps:.2f} steps"
+        for job in measures.training.jobs
+        if (found := lost_by_faults(measures, job)) is not None
+    )
+    return f"{passed} of {len(verdicts)} expectations passed; {show_bytes(size)}{rate}, {lost} packets lost{cost}"
+
+
+def lost_by_faults(measures: Measures, job: str) -> TimeLost | None:
+    """Return the training time that faults cost a job; None where nothing struck, or there is nothing to compare."""
+    begins = [strike.begin for strike in measures.strikes.values()]
+    return measures.training.time_lost(job, min(begins)) if begins else None
 
 
 def _carried(measures: Measures) -> int:
@@ -238,6 +250,8 @@ def _completions(measures: Measures) -> list[Row]:
     for traffic in dict.fromkeys(flow.traffic for flow in measures.flows):
         timed[f"iterations of {traffic}"] = measures.completions.iterations(traffic)
         timed[f"flows of {traffic}"] = measures.completions.seconds("flows", traffic)
+    for job in measures.training.jobs:
+        timed[f"steps of {job}"] = measures.training.seconds(job)
     for traffic in measures.completions.pingpongs:
         timed[f"latency of {traffic}"] = [t / 2 for t in measures.completions.round_trips(traffic)]
     return [

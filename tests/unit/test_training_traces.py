@@ -203,3 +203,18 @@ def test_a_goal_file_that_is_cut_off_is_refused():
     for end in range(goal._HEAD.size, len(data)):
         with pytest.raises(JobError, match="write it again"):
             goal.read(data[:end], "x", CYCLE)
+
+
+def test_a_microbenchmark_takes_what_an_analytical_network_says_within_five_percent(tmp_path):
+    """Eight ranks reduce 1 MiB around a ring: each step takes a latency and its bytes over the bandwidth."""
+    count, size, bandwidth, latency, mtu = 8, 1 << 20, 50 * 2**30, 500e-9, 4096
+    rate = bandwidth / 4 * 8 * (mtu + 142) / mtu  # of each of four planes, headers included
+    delay = (latency - (mtu + 142) * 8 / rate) / 2  # of a cable: the switch stores a frame
+    fabric = {**GROUP, "planes": 4, "switch_latency": 0.0, "link": {"rate": rate, "delay": delay}}
+    for rank in range(count):
+        reduce = trace((rank, COLL, [], {"is_cpu_op": False, "comm_type": 0, "comm_size": size}, 0))
+        (tmp_path / f"job.{rank}.et").write_bytes(reduce)
+    outcome, _ = run(tmp_path, [{"name": "job", "kind": "trace", "file": "job"}], fabric)
+    steps = 2 * (count - 1)
+    formula = steps * (latency + size / count / bandwidth)
+    assert outcome.measures.training.seconds("job")[0] == pytest.approx(formula, rel=0.05)

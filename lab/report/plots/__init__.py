@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from mrclab.lab.measure import Measures
-from mrclab.lab.report.plots import evs, fabric, goodput, losses, transport
+from mrclab.lab.report.plots import evs, fabric, goodput, losses, training, transport
 from mrclab.lab.report.plots.style import Picture
 
 PICTURES: dict[str, tuple[str, Picture]] = {
     "Goodput at the receivers, stacked by plane, under the time line of the faults": ("goodput.png", goodput.by_plane),
+    "Steps of training jobs": ("training.png", training.steps),
     "Goodput of every flow": ("flows.png", goodput.by_flow),
     "State of every EV of the senders' QPs": ("evs.png", evs.ev_states),
     "Packets declared lost, and sent again": ("losses.png", losses.losses),

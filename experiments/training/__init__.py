@@ -1,0 +1,1 @@
+"""What failures cost training jobs of several sizes: the runs, and the page that is made of them."""

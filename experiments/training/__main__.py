@@ -1,0 +1,59 @@
+"""`make training`: what failures cost training jobs, in virtual time, and the page of it.
+
+What is done already is not done again: an end at any moment costs the run under way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mrclab.experiments.campaign import plan
+from mrclab.experiments.campaign.journal import Journal
+from mrclab.experiments.training import page, sizes
+from mrclab.lab.errors import LabError
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run what is missing and write the page; exit status 2 for words that mean nothing."""
+    parser = argparse.ArgumentParser(prog="make training", description=__doc__)
+    known = ",".join(str(size.nics) for size in sizes.SIZES)
+    parser.add_argument("--sizes", default=known, help=f"NICs of the jobs to run, of {known}; empty: none")
+    parser.add_argument("--seeds", help="e.g. 1..5; else what each size has")
+    parser.add_argument("--results", type=Path, default=Path("results/training"), help="where runs are kept")
+    parser.add_argument("--page", type=Path, default=Path("docs/results/training.md"), help="where the page goes")
+    parser.add_argument("--workers", type=int, default=1, help="processes; a job of 8,192 NICs takes 4 GB in each")
+    asked = parser.parse_args(words)
+    wanted = [word for word in asked.sizes.split(",") if word]
+    by_name = {str(size.nics): size for size in sizes.SIZES}
+    for word in wanted:
+        if word not in by_name:
+            parser.error(f"--sizes {word}: there is no job of so many NICs; there are {known}")
+    try:
+        for word in wanted:
+            size = by_name[word]
+            seeds = plan.parse_seeds(asked.seeds or f"1..{size.seeds}")
+            sizes.run(size, seeds, asked.results, asked.workers, _say)
+    except LabError as error:
+        parser.error(str(error))
+    digest = sizes.digest()
+    rows = {}
+    for size in sizes.SIZES:
+        journal = Journal(asked.results / f"{size.nics}-{digest}")
+        if journal.directory.is_dir():
+            journal.open(size.plan([1]))
+            rows[size.nics] = journal.rows
+    page.write(asked.page, rows, digest)
+    _say(f"Page: {asked.page}")
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

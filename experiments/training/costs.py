@@ -1,0 +1,73 @@
+"""What a fault cost a job: the time of its steps beyond those of the same transport and seed without a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from mrclab.experiments.campaign.journal import Row
+from mrclab.experiments.training.sizes import STEPS
+from mrclab.lab.measure.intervals import summary
+
+GPUS = 100_000
+FLAPS_PER_DAY = round(4.2 * 60 * 24)
+"""T0–T1 flaps of the paper's Figure 5: 4.2 a minute."""
+
+CALM = "calm"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds of each seed in which the job went to its end, of how many seeds, and in how many it did not."""
+
+    lost: tuple[float, ...]
+    ended: int  # seeds in which the job broke off
+
+    @property
+    def mean(self) -> float:
+        """Milliseconds on average."""
+        return fmean(self.lost)
+
+    @property
+    def half(self) -> float | None:
+        """Half of the interval of 95 %; None of a single seed."""
+        low = summary(self.lost).low
+        return None if low is None else self.mean - low
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPU-hours of one event where all GPUs of a job wait for it."""
+        return self.mean * 1e-3 * GPUS / 3600
+
+
+def went_well(row: Row) -> bool:
+    """Tell whether the job of a run did all its steps."""
+    verdicts = row["verdicts"]
+    return not row["trouble"] and bool(verdicts.get("integrity", {}).get("ok"))
+
+
+def seconds(row: Row) -> float:
+    """Return the time of all steps of a run."""
+    return float(row["verdicts"]["step_time (average)"]["value"]) * STEPS
+
+
+def step(rows: Sequence[Row], transport: str) -> float | None:
+    """Return a step's usual milliseconds without a fault, the mean over the seeds; None where there is no run."""
+    found = [
+        float(row["verdicts"]["step_time (usual)"]["value"])
+        for row in rows
+        if row["variant"] == f"{transport}-{CALM}" and went_well(row)
+    ]
+    return 1e3 * fmean(found) if found else None
+
+
+def cost(rows: Sequence[Row], transport: str, fault: str) -> Cost | None:
+    """Return what a fault cost under a transport; None where there is no pair of runs."""
+    calm = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{CALM}" and went_well(row)}
+    struck = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{fault}"}
+    common = [seed for seed in struck if seed in calm]
+    if not common:
+        return None
+    lost = [1e3 * (seconds(struck[seed]) - seconds(calm[seed])) for seed in common if went_well(struck[seed])]
+    return Cost(tuple(lost), len(common) - len(lost))

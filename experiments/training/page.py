@@ -1,0 +1,185 @@
+"""The page of what failures cost training jobs, from the rows of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mrclab.experiments.campaign.journal import Row
+from mrclab.experiments.training import costs
+from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, Cost
+from mrclab.experiments.training.sizes import SIZES, STEPS, JobSize
+from mrclab.lab.report import results
+
+TRANSPORTS = {
+    "mrc": "MRC",
+    "mrc-mapper": "MRC, Clustermapper",
+    "mrc-mute": "MRC, port status off",
+    "roce-1": "RoCEv2, 1 QP",
+    "roce-16": "RoCEv2, 16 QPs",
+}
+FAULTS = {
+    "flap": "a T0–T1 cable is down for 200 µs",
+    "port": "a NIC–T0 cable is down for 200 µs",
+    "t0": "a T0 dies",
+    "t1": "a T1 dies",
+    "lossy": "a T0–T1 cable loses 1 % of its packets",
+}
+PICTURE = "training.png"
+
+_HEAD = """\
+# What a failure costs a training job
+
+Synchronous training waits for its slowest transfer. Here a job trains in [virtual time](../virtual-time.md) while
+something fails, and the cost is the time by which its {steps} steps took longer than those of the same job with the
+same seed and no fault. Made by `make training` (`python -m mrclab.experiments.training`), which does the runs that are
+missing and writes this page; of sources {digest}, on {system}, {cores} cores, Python {python}.
+
+**The job.** Tensor parallelism in servers of eight, inside which no packet crosses the fabric; a pipeline; data
+parallelism in what is left, whose gradients (256 KiB for each rank and step) are reduced by halving and doubling while
+backward goes on. NICs of 4 × 100 Gb/s with MRC; of 400 Gb/s in one plane with RoCEv2, which has one port, with an ACK
+timeout of 4.2 ms and static ECMP. Cables take 600 ns, switches 500 ns. Computations vary by 2 %, drawn from the seed.
+The fault strikes after 30 % of the job's bytes; switches that die stay dead, and the cable goes on losing packets.
+
+**What the intervals say.** Figures are means over the seeds, each beside its own run without the fault, with the 95 %
+interval of Student's t. A cost below its interval is not told from none. *Ends* means that a QP gave up, and the job
+with it.
+"""
+
+_RATES = """\
+## A day
+
+The paper counts 4.2 flaps of T0–T1 links a minute (Figure 5), {flaps:,} a day. If every flap stops all of {gpus:,} GPUs
+for as long as it stopped the largest job above in which it was measured, a day of them costs:
+
+"""
+
+_LIMITS = """\
+## What this does not say
+
+* Jobs are short ({steps} steps of some 100 µs), since every packet is simulated: a cost *per event* is
+  measured, not a day. What a dead switch costs is told for the rest of such a job, and grows with it where bandwidth is
+  gone.
+* A flap lasts 200 µs here, in data centres seconds. A T0–T1 cable that is down costs MRC what it takes to notice; a
+  NIC's cable costs a share of that NIC's bandwidth for as long as it is down.
+* RoCEv2's ECMP is static, as in the rest of this lab: no routing protocol takes a dead path out. Where it says *ends*,
+  a network that reroutes within the QP's retries would only stall.
+* Rates are the paper's for its own cluster, not scaled to another size; other kinds of events have no published rate,
+  and are told per event alone.
+"""
+
+
+def write(path: Path, rows: Mapping[int, Sequence[Row]], digest: str) -> None:
+    """Write the page and its picture beside it."""
+    found = results.versions(), results.machine()
+    head = _HEAD.format(
+        steps=STEPS, digest=f"`{digest}`", system=found[1]["system"], cores=found[1]["cores"], python=found[0]["python"]
+    )
+    sizes = [size for size in SIZES if rows.get(size.nics)]
+    chapters = [_chapter(size, rows[size.nics]) for size in sizes]
+    parts = [head, *chapters, _day(sizes, rows), _LIMITS.format(steps=STEPS), _missing(rows)]
+    if draw(path.with_name(PICTURE), sizes, rows):
+        parts.insert(1, f"![Milliseconds that each fault cost the job]({PICTURE})\n")
+    path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
+
+
+def _chapter(size: JobSize, rows: Sequence[Row]) -> str:
+    """One table: faults by transports."""
+    shown = [name for name in TRANSPORTS if costs.step(rows, name) is not None]
+    seeds = sorted({row["seed"] for row in rows})
+    words = [f"## {size.nics:,} NICs", ""]
+    words.append(
+        f"{size.t0s} T0s of {size.hosts_per_t0} NICs and {size.t1s} T1s in each plane; pipeline of {size.pipeline},"
+        f" data parallelism of {size.data}. Seeds {seeds[0]} to {seeds[-1]}; ms."
+    )
+    words += ["", "| | " + " | ".join(TRANSPORTS[name] for name in shown) + " |", "|---" * (len(shown) + 1) + "|"]
+    usual = [costs.step(rows, name) for name in shown]
+    words.append("| *a step without a fault* | " + " | ".join(f"{ms:.3f}" if ms else "–" for ms in usual) + " |")
+    for fault, text in FAULTS.items():
+        cells = [costs.cost(rows, name, fault) for name in shown]
+        if any(cells):
+            words.append(f"| {text} | " + " | ".join(told(cell) for cell in cells) + " |")
+    words += ["", "Each figure's run, here the first: `" + size.command(f"{shown[0]}-flap", seeds[0]) + "`.", ""]
+    return "\n".join(words)
+
+
+def told(cost: Cost | None) -> str:
+    """Return a cell of the table."""
+    if cost is None:
+        return "not run"
+    if not cost.lost:
+        return f"ends ({cost.ended} of {cost.ended})"
+    half = cost.half
+    said = f"{cost.mean:.3f}" + (f" ± {half:.3f}" if half is not None else " (one seed)")
+    whole = cost.ended + len(cost.lost)
+    return said + (f"; ends in {cost.ended} of {whole}" if cost.ended else "")
+
+
+def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
+    words = ["| | job | ms per flap | GPU-hours per flap | GPU-hours per day |", "|---|---|---|---|---|"]
+    for name, text in TRANSPORTS.items():
+        found = [(size, costs.cost(rows[size.nics], name, "flap")) for size in reversed(sizes)]
+        known = next(((size, cost) for size, cost in found if cost is not None), None)
+        if known is None:
+            continue
+        size, cost = known
+        if not cost.lost:
+            words.append(f"| {text} | {size.nics:,} NICs | ends | – | – |")
+            continue
+        half = cost.half or 0.0
+        day, spread = cost.gpu_hours * FLAPS_PER_DAY, half * 1e-3 * GPUS / 3600 * FLAPS_PER_DAY
+        words.append(
+            f"| {text} | {size.nics:,} NICs | {told(cost)} | {cost.gpu_hours:.3f} | {day:,.0f} ± {spread:,.0f} |"
+        )
+    return _RATES.format(flaps=FLAPS_PER_DAY, gpus=GPUS) + "\n".join(words) + "\n"
+
+
+def _missing(rows: Mapping[int, Sequence[Row]]) -> str:
+    """Say what was not run."""
+    words = []
+    for size in SIZES:
+        done = {row["variant"] for row in rows.get(size.nics, ())}
+        absent = [
+            f"{TRANSPORTS[transport]}"
+            for transport in TRANSPORTS
+            if not any(f"{transport}-{fault}" in done for fault in FAULTS)
+        ]
+        seeds = len({row["seed"] for row in rows.get(size.nics, ())})
+        if not done:
+            words.append(f"* {size.nics:,} NICs: nothing.")
+        elif absent or seeds < 5:
+            few = f"{seeds} seed{'s' if seeds > 1 else ''} of five" if seeds < 5 else ""
+            what = ", ".join([*absent, *([few] if few else [])])
+            words.append(f"* {size.nics:,} NICs: {what}.")
+    words.append("* 32,768 NICs: nothing; a step of such a job takes some ten minutes of a core.")
+    return "\n".join(
+        ["## What was not run", "", *words, "", "`make training ARGS='--sizes 8192 --seeds 1..5'` does more.", ""]
+    )
+
+
+def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> bool:
+    """Draw costs by fault and transport of the size with most transports; False where there is nothing to draw."""
+    from mrclab.lab.report.plots import style  # noqa: PLC0415 - Matplotlib takes a second to load
+
+    if not sizes:
+        return False
+    size = sizes[0]
+    names = [name for name in TRANSPORTS if costs.step(rows[size.nics], name) is not None]
+    figure, (axes,) = style.panels([3.6], gap=0.3)
+    width = 0.8 / max(1, len(names))
+    for number, name in enumerate(names):
+        found = [costs.cost(rows[size.nics], name, fault) for fault in FAULTS]
+        at = [place + (number - (len(names) - 1) / 2) * width for place in range(len(FAULTS))]
+        heights = [cost.mean if cost and cost.lost else 0.0 for cost in found]
+        halves = [(cost.half or 0.0) if cost and cost.lost else 0.0 for cost in found]
+        colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+        axes.bar(at, heights, width * 0.9, yerr=halves, color=colour, label=TRANSPORTS[name], ecolor=style.FAINT)
+        for x, cost in zip(at, found, strict=True):
+            if cost and not cost.lost:
+                axes.text(x, 0, "ends", rotation=90, ha="center", va="bottom", fontsize=7, color=colour)
+    axes.set_yscale("symlog", linthresh=0.01)
+    labels = [text.replace(" for 200 µs", "\nfor 200 µs").replace(" loses", "\nloses") for text in FAULTS.values()]
+    axes.set_xticks(range(len(FAULTS)), labels, fontsize=8)
+    axes.set_title(f"ms that a fault costs a job of {size.nics} NICs, {STEPS} steps")
+    axes.legend(fontsize=8, frameon=False)
+    return style.save(figure, path)

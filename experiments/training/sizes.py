@@ -1,0 +1,107 @@
+"""Sizes of the job, the runs of each, and where they are kept.
+
+A size changes the fabric and the degrees of parallelism and leaves what a rank computes and sends in a step as it is.
+Runs are kept under a digest of the sources that decide what happens, so that a page is never made of two programs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mrclab import HOME
+from mrclab.experiments.campaign import plan, processes
+from mrclab.experiments.campaign.journal import Journal, Row
+from mrclab.experiments.campaign.plan import CampaignPlan
+from mrclab.lab.scenario import scenario
+
+SCENARIO = Path(__file__).with_name("jobs.yaml")
+NAMED = "experiments/training/jobs.yaml"
+STEPS = 4
+
+_DECIDING = ("controller", "hosts", "sim", "topo", "lab/faults", "lab/training", "lab/run")
+_LAYERS = 4  # of a stage
+_PARAMETERS = 262_144  # of a layer
+
+
+@dataclass(frozen=True)
+class JobSize:
+    """A fabric of true speed and the job on all of it; `seeds` and `variants` are what is run unless told otherwise."""
+
+    nics: int
+    t0s: int
+    t1s: int
+    hosts_per_t0: int
+    pipeline: int
+    seeds: int
+    transports: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The fields of the scenario that differ from what its file says."""
+        if self.nics == SIZES[0].nics:
+            return {}
+        layers = _LAYERS * self.pipeline
+        return {
+            "fabric.t0s": self.t0s,
+            "fabric.t1s": self.t1s,
+            "fabric.hosts_per_t0": self.hosts_per_t0,
+            "traffic.job.pipeline": self.pipeline,
+            "traffic.job.layers": layers,
+            "traffic.job.parameters": layers * _PARAMETERS,
+        }
+
+    @property
+    def data(self) -> int:
+        """The degree of data parallelism."""
+        return self.nics // (8 * self.pipeline)
+
+    def plan(self, seeds: Sequence[int]) -> CampaignPlan:
+        """Return the campaign of all variants."""
+        swept = {path: [value] for path, value in self.values.items()}
+        made = plan.make(scenario.load(SCENARIO), seeds, swept)
+        order = [f"{transport}-{fault}" for transport in self.transports for fault in self.faults]
+        by_name = {one.variant: one for one in made.settings}
+        settings = tuple(by_name[name] for name in order)
+        return CampaignPlan(settings, seeds, made.fields, NAMED, made.digest, made.files)
+
+    def command(self, variant: str, seed: int) -> str:
+        """Return the command that makes a run again, with its report."""
+        words = [f"mrclab run {NAMED} --variant {variant} --seed {seed}"]
+        words += [f"--set {path}={value}" for path, value in self.values.items()]
+        return " ".join(words)
+
+
+_ALL = ("mrc", "roce-16", "mrc-mapper", "mrc-mute", "roce-1")
+_FAULTS = ("calm", "flap", "port", "t0", "t1", "lossy")
+SIZES = (
+    JobSize(64, 4, 16, 16, 2, 5, _ALL, _FAULTS),
+    JobSize(1024, 32, 32, 32, 4, 5, ("mrc", "mrc-mute"), ("calm", "flap", "t0")),
+    JobSize(8192, 128, 64, 64, 8, 1, ("mrc",), ("calm", "flap", "t0")),
+)
+
+
+def digest() -> str:
+    """Name the scenario and the sources that decide what happens in a run."""
+    found = hashlib.sha256(SCENARIO.read_bytes())
+    for folder in _DECIDING:
+        for path in sorted((HOME.parent / folder).rglob("*.py")):
+            found.update(path.relative_to(HOME.parent).as_posix().encode() + path.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def run(size: JobSize, seeds: Sequence[int], directory: Path, workers: int, say: Callable[[str], None]) -> list[Row]:
+    """Do the runs that are missing; returns the rows of all that were ever done of this size and program."""
+    asked = size.plan(seeds)
+    journal = Journal(directory / f"{size.nics}-{digest()}")
+    journal.open(asked)
+    done = journal.done()
+    missing = [job for job in asked if plan.key(job.variant, job.values, job.seed) not in done]
+    for number, (job, row) in enumerate(processes.rows(missing, workers), 1):
+        journal.append(row)
+        say(f"{size.nics} NICs, {number} of {len(missing)}: {job.variant}, seed {job.seed}: {row['seconds']:.0f} s")
+    return journal.rows

@@ -1,0 +1,48 @@
+"""Jobs: the time of every step under the marks of the faults, and how much of it the ranks computed."""
+
+from pathlib import Path
+
+from matplotlib.axes import Axes
+
+from mrclab.lab.measure import Measures
+from mrclab.lab.report.plots import style
+from mrclab.lab.report.summary import lost_by_faults
+from mrclab.lab.scenario.units import show_seconds
+
+_MOST_JOBS = 4
+
+
+def steps(measures: Measures, path: Path) -> bool:
+    """One panel for each job."""
+    jobs = [job for job in measures.training.jobs if len(measures.training.steps(job)) > 1][:_MOST_JOBS]
+    if not jobs:
+        return False
+    figure, axes = style.panels([1.8] * len(jobs), gap=0.36)
+    for place, job in zip(axes, jobs, strict=True):
+        _draw(place, measures, job)
+    style.over_time(axes, measures)
+    return style.save(figure, path)
+
+
+def _draw(axes: Axes, measures: Measures, job: str) -> None:
+    training, unit = measures.training, measures.units
+    found = training.steps(job)
+    edges = [found[0].began - measures.start, *(step.ended - measures.start for step in found)]
+    scale = unit.seconds if unit.seconds < 1 else 1.0
+    values = [step.seconds / scale for step in found]
+    axes.stairs(values, edges, color=style.BLUE, linewidth=1.4, baseline=None)
+    ends = [(values[-1], "a step", style.BLUE)]
+    if all(step.compute is not None for step in found):
+        computed = [(step.compute or 0.0) / scale for step in found]
+        axes.stairs(computed, edges, color=style.BLUE, alpha=0.2, fill=True)
+        ends.append((computed[-1] / 2, "computing", style.FAINT))
+    axes.set_ylim(0, 1.15 * max(values))
+    title = f"steps of {job}, {unit.time if unit.seconds < 1 else 's'}"
+    lost = lost_by_faults(measures, job)
+    if lost is not None:
+        title += f": faults cost {show_seconds(lost.seconds)} = {lost.steps:.2f} steps"
+    late = [row for row in training.stragglers(job) if row.last][:1]
+    if late and training.ranks(job) > 1:
+        title += f"; rank {late[0].rank} came last in {late[0].last} of {len(found)}"
+    axes.set_title(title)
+    style.label_lines(axes, ends)
