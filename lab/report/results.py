@@ -162,7 +162,7 @@ def forget() -> None:
         trim(0)
 
 
-_HOSTILE = (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+_HOSTILE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
 """Exceptions of records whose fields are missing, of another type, or out of all bounds."""
 
 
