@@ -53,12 +53,13 @@ def read(directory: Path, label: str = "") -> Member:
         result = json.loads(files.read_bytes(directory / "result.json", follow=False))
         info = json.loads(files.read_bytes(directory / "run.json", follow=False))
         verdicts = [Verdict(**row) for row in result["verdicts"]]
+        aborted = "state" in result and state_of(result["state"]) == "aborted"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if (directory / "run.json").is_file():
             raise LabError(f"{directory} holds no result yet; make it with `mrclab report {directory}`") from None
         raise LabError(no_result(directory, error)) from None
     invalid = "; ".join(result.get("invalid", []))
-    if "state" in result and state_of(result["state"]) == "aborted":
+    if aborted:
         invalid = str(info.get("trouble") or "it was aborted")
     return Member(
         label or str(info.get("variant") or info.get("scenario", directory.name)), directory, verdicts, invalid
