@@ -2,8 +2,9 @@
 
 Moments are random, while the lab is brought up, while traffic flows, while it is taken down; so is what each kind of
 thing is done to. What must hold each time: the exit status is a documented one, no traceback, one clear reason within
-five seconds where the run ends by it, every result directory whole, nothing left on the machine (after `mrclab clean`,
-where the lab itself was killed), and the next run holds. Needs root. Seeded.
+five seconds where the run ends by it, one line within as long that names a process which stands still, every result
+directory whole, nothing left on the machine (after `mrclab clean`, where the lab itself was killed), and the next run
+holds. Needs root. Seeded.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -28,11 +30,12 @@ from mrclab.topo.linux import processes, state
 SCENARIO = """\
 name: drill
 max_wait: {max_wait}
-fabric: {{planes: 2, t0s: 2, t1s: 1, hosts_per_t0: 1, path_mtu: 1024, link: {{rate_pps: 200, delay: 5ms}}}}
+fabric: {{planes: 2, t0s: 2, t1s: 1, hosts_per_t0: {hosts}, path_mtu: 1024, link: {{rate_pps: 200, delay: 5ms}}}}
 traffic:
-  - {{name: stream, kind: stream, from: h1, to: h2, duration: {seconds}s}}
+  - {{name: stream, kind: stream, from: h1, to: h{to}, duration: {seconds}s}}
 faults:
   - {{name: slow, kind: delay, link: h1-p1, delay: 2ms, at: 0s}}
+  - {{name: noise, kind: background, from: h{to}, to: h1, plane: 2, load: 10%, at: 0s}}
 """
 REASON_S = 5.0  # seconds in which the reason must be said
 _END_S = 90.0  # seconds after which a run that has not ended hangs
@@ -40,6 +43,7 @@ _STATUSES = {0, 1, 3, 130}
 _SECONDS = 3.0  # of traffic
 _PHASES = {"bring-up": 0.8, "traffic": 0.8 * _SECONDS, "tear-down": 1.0}  # seconds of which a moment is drawn
 _DISK_MIB = 40
+_PCAPNG = b"\x0a\x0d\x0d\x0a"  # type of the section header block
 _WHOLE = ("run.json", "scenario.yaml", "history.jsonl")  # what no result directory is without
 _AGAIN = 3  # attempts of the next run that a busy machine makes invalid
 
@@ -55,6 +59,7 @@ class Round:
     status: int | None = None
     reason: str = ""
     after: float | None = None  # seconds from the deed to the reason
+    lasted: float = 0.0  # seconds from the deed to the end
     wrong: list[str] = field(default_factory=list)
 
 
@@ -67,9 +72,14 @@ class Drill:
         self._results = home / "results"
         self._temporary = home / "temporary"
         self._temporary.mkdir()
-        self._strict, self._loose = home / "strict.yaml", home / "loose.yaml"
-        self._strict.write_text(SCENARIO.format(max_wait="1s", seconds=_SECONDS))
-        self._loose.write_text(SCENARIO.format(max_wait="10s", seconds=1))
+        self._long: threading.Thread | None = None
+        self._loose = self._scenario("loose", max_wait="10s", seconds=1)
+        self._strict = {n: self._scenario(f"strict-{n}", max_wait="1s", seconds=_SECONDS, hosts=n) for n in (1, 2)}
+
+    def _scenario(self, name: str, hosts: int = 1, **fields: object) -> Path:
+        path = self._home / f"{name}.yaml"
+        path.write_text(SCENARIO.format(hosts=hosts, to=hosts + 1, **fields))
+        return path
 
     def round(self, one: Mischief, phase: str) -> Round:
         """Run, do it at a random moment of a phase, look at what comes of it, and run once more."""
@@ -86,17 +96,19 @@ class Drill:
     def _disturbed(self, one: Mischief, phase: str) -> Round:
         said = self._home / "said"
         with said.open("wb") as file:
-            argv = self._argv("run", self._strict, "--results", self._results)
+            argv = self._argv("run", self._strict[one.hosts], "--results", self._results, *one.options)
             out = subprocess.PIPE if one.name == mischief.LEAVE else file
             place = {**os.environ, "TMPDIR": str(self._temporary)}
             process = subprocess.Popen(argv, stdout=out, stderr=file, start_new_session=True, env=place)
         began = time.monotonic()
         made = Round(one.name, "", 0.0, "")
+        scene = Scene(self._run_dir, process.pid, self._results, process.stdout, self._home)
         try:
-            done = self._at_a_moment(one, phase, process, made)
+            done = self._at_a_moment(one, phase, process, made, scene)
             made.moment = round(done - began, 2)
             made.after = self._wait_reason(one, process, said, done)
             made.status = process.wait(max(1.0, done + _END_S - time.monotonic()))
+            made.lasted = round(time.monotonic() - done, 2)
         except subprocess.TimeoutExpired:
             made.wrong.append(f"it did not end within {_END_S:.0f} s")
         finally:
@@ -104,12 +116,18 @@ class Drill:
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
+            scene.ended.set()
+            if self._long is not None:
+                self._long.join()
+                self._long = None
+        self._judge_captures(scene, made)
         self._judge(one, made, said.read_text(errors="replace"))
         return made
 
-    def _at_a_moment(self, one: Mischief, phase: str, process: "subprocess.Popen[bytes]", made: Round) -> float:
+    def _at_a_moment(
+        self, one: Mischief, phase: str, process: "subprocess.Popen[bytes]", made: Round, scene: Scene
+    ) -> float:
         """Wait for a random moment of a phase, and do it; returns when it was done."""
-        scene = Scene(self._run_dir, process.pid, self._results, process.stdout)
         begun: dict[str, Callable[[], bool]] = {
             "bring-up": lambda: one.possible(scene),
             "traffic": lambda: self._recorded("traffic.start") and one.possible(scene),
@@ -122,9 +140,16 @@ class Drill:
         begun_at = time.monotonic()
         if process.poll() is None:
             made.during = self._now(phase)
-            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # what it was to be done to is gone
-                made.to = one.do(scene, self._draw)
-        return time.monotonic() if not one.fatal else begun_at
+            if one.named:
+                self._long = threading.Thread(target=self._do, args=(one, scene, made))
+                self._long.start()
+            else:
+                self._do(one, scene, made)
+        return begun_at if one.fatal or one.named else time.monotonic()
+
+    def _do(self, one: Mischief, scene: Scene, made: Round) -> None:
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # what it was to be done to is gone
+            made.to = one.do(scene, self._draw)
 
     def _recorded(self, kind: str) -> bool:
         """Whether the lab's history has such a record by now."""
@@ -167,13 +192,45 @@ class Drill:
             statuses = {130} if mischief.INTERRUPT in one.name else {1}
         else:
             statuses = _STATUSES if mischief.INTERRUPT in one.name else _STATUSES - {130}
+        if one.named or one.harmless:
+            statuses = {0, 3}
+        if one.named and "too slow" in said:
+            made.wrong.append(f"the machine was blamed: {said[-800:]}")
         if made.status not in statuses:
             made.wrong.append(f"exit status {made.status}: {said[-800:]}")
-        if ends and one.says and made.after is None:
+        stood = one.named and made.during != "tear-down" and made.lasted > REASON_S
+        if (ends or stood) and one.says and made.after is None:
             made.wrong.append(f"no reason was given: {said[-800:]}")
         if made.after is not None and made.after > REASON_S:
             made.wrong.append(f"the reason came after {made.after:.1f} s")
         self._judge_results(one, made)
+
+    def _judge_captures(self, scene: Scene, made: Round) -> None:
+        """A capture that was left alone ends with the lab, and its file is whole."""
+        for capture in scene.beside:
+            try:
+                told, _ = capture.communicate(timeout=_END_S)
+            except subprocess.TimeoutExpired:
+                capture.kill()
+                capture.communicate()
+                made.wrong.append("the capture did not end with the lab")
+                continue
+            content = (self._home / "capture.pcapng").read_bytes()
+            if capture.returncode or content[:4] != _PCAPNG:
+                made.wrong.append(
+                    f"the capture ended with {capture.returncode}: {told.decode(errors='replace')[-300:]}"
+                )
+
+    def _beside(self) -> list[str]:
+        """Command lines of processes that name this drill's run directory: a page, a capture."""
+        needle, found = os.fsencode(self._run_dir), []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    words = (entry / "cmdline").read_bytes().split(b"\0")
+                    if needle in words:
+                        found.append(b" ".join(words[-8:]).decode(errors="replace"))
+        return found
 
     def _judge_results(self, one: Mischief, made: Round) -> None:
         """Every result directory is whole; of a run that had begun there is one, but for what nobody could keep."""
@@ -195,6 +252,8 @@ class Drill:
         left = processes.of_labs().get(self._run_dir.parent.resolve(), set())
         if left:
             made.wrong.append(f"{len(left)} processes were left")
+        for command in self._beside():
+            made.wrong.append(f"a process was left: {command}")
         name = state.namespace(self._run_dir.parent, "cables")
         if Path(f"/run/netns/{name}").exists():
             made.wrong.append(f"the namespace {name} was left")
@@ -227,8 +286,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="only what has this in its name")
     parser.add_argument("--phase", default="", choices=["", *_PHASES], help="only then; else each in turn")
+    parser.add_argument("--long", type=float, default=mischief.LONG_STOP_S, help="seconds of a stop for long")
     parser.add_argument("--report", type=Path, help="write all rounds as JSON to this file")
     options = parser.parse_args(words)
+    mischief.LONG_STOP_S = options.long
     if os.geteuid() != 0:
         sys.stderr.write("drill: it needs root, as the lab does; run it with sudo\n")
         return 2

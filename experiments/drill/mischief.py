@@ -1,24 +1,39 @@
-"""What is done to a running lab from outside, and to which of its parts. Only processes of that lab are touched."""
+"""What is done to a running lab from outside, and to which of its parts. Only processes of that lab are touched, of its
+page and of a capture that this drill began.
+"""
 
 import contextlib
+import functools
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from mrclab.topo.linux import processes
+from mrclab.experiments.drill import forgery
+from mrclab.topo.linux import kernel, processes
 
 STOP_S = 1.0  # seconds for which a stopped process stands still
+LONG_STOP_S = 6.0  # the same of one that must be named; `--long` sets it
+FORGE_S = 1.0  # seconds for which frames are forged
 FLOOD_S = 1.0  # seconds of a flood
 _FLOOD = 4  # connections, each with its own requests
 _LINE = b'{"id": 1, "op": "' + b"x" * 4000 + b'"}\n'
+
+
+_MODULES = {  # whose processes have one name only
+    "mrclab.controller": "controller",
+    "mrclab.topo.cables.relay": "relay",
+    "mrclab.topo.cables.sender": "background",
+}
 
 
 @dataclass(frozen=True)
@@ -29,6 +44,9 @@ class Scene:
     pid: int
     results: Path
     output: IO[bytes] | None = None  # the reading end of its standard output
+    home: Path = Path()  # for files of the drill's own
+    ended: threading.Event = field(default_factory=threading.Event)  # the lab is gone: nothing stands still any longer
+    beside: "list[subprocess.Popen[bytes]]" = field(default_factory=list)  # captures that are to end with the lab
 
 
 @dataclass(frozen=True)
@@ -40,10 +58,18 @@ class Mischief:
     fatal: bool  # the run cannot go on
     says: tuple[str, ...] = ()
     part: str = ""  # beginning of the names of parts of which one must be there
+    named: bool = False  # it takes long, and meanwhile `says` must be said, though the run may go on
+    harmless: bool = False  # the run has to hold
+    options: tuple[str, ...] = ()  # of `mrclab run`
+    hosts: int = 1  # on each T0
 
     def possible(self, scene: Scene) -> bool:
         """Whether what it is done to is there."""
-        return scene.run_dir.exists() and (not self.part or any(name.startswith(self.part) for name in parts(scene)))
+        if not scene.run_dir.exists():
+            return False
+        if self.part == _PAGE:
+            return _page(scene) is not None
+        return not self.part or any(name.startswith(self.part) for name in parts(scene))
 
 
 def parts(scene: Scene) -> dict[str, int]:
@@ -58,10 +84,8 @@ def parts(scene: Scene) -> dict[str, int]:
 
 
 def _name(words: list[str]) -> str:
-    if "mrclab.controller" in words:
-        return "controller"
-    if "mrclab.topo.cables.relay" in words:
-        return "relay"
+    if module := next((name for name in _MODULES if name in words), ""):
+        return _MODULES[module]
     for word in words:
         if word.startswith("mininet:"):
             return f"shell-{word.removeprefix('mininet:')}"
@@ -100,6 +124,88 @@ def _stop(tier: str) -> Callable[[Scene, random.Random], str]:
         return name
 
     return do
+
+
+def _stop_long(tier: str) -> Callable[[Scene, random.Random], str]:
+    def do(scene: Scene, draw: random.Random) -> str:
+        name, pid = _one(scene, draw, tier)
+        began = processes.start_time(pid)
+        os.kill(pid, signal.SIGSTOP)
+        scene.ended.wait(LONG_STOP_S)
+        with contextlib.suppress(ProcessLookupError):
+            if processes.start_time(pid) == began:
+                os.kill(pid, signal.SIGCONT)
+        return name
+
+    return do
+
+
+def _page(scene: Scene) -> int | None:
+    """The process of the page that the lab's own has started."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                if int(parent) == scene.pid and b"--attended" in (entry / "cmdline").read_bytes().split(b"\0"):
+                    return int(entry.name)
+    return None
+
+
+def _to_page(*numbers: signal.Signals) -> Callable[[Scene, random.Random], str]:
+    def do(scene: Scene, _draw: random.Random) -> str:
+        pid = _page(scene)
+        if pid is None:
+            raise ProcessLookupError(_PAGE)
+        for number in numbers:
+            os.kill(pid, number)
+            time.sleep(STOP_S)
+        return "the page's process"
+
+    return do
+
+
+def _capture(*, kill: bool) -> Callable[[Scene, random.Random], str]:
+    def do(scene: Scene, draw: random.Random) -> str:
+        code = "from mrclab.lab.command.cli import main; main()"
+        words = ["--run-dir", str(scene.run_dir), "capture", "--output", str(scene.home / "capture.pcapng")]
+        made = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert made.stdout is not None
+        if not made.stdout.readline().startswith(b"capturing"):
+            made.kill()
+            made.communicate()
+            raise ProcessLookupError("a lab to capture in")
+        if kill:
+            time.sleep(draw.uniform(0.0, 1.0))
+            made.kill()
+            made.communicate()
+            return "a capture that is killed"
+        scene.beside.append(made)
+        return "a capture that goes on"
+
+    return do
+
+
+def _forge(scene: Scene, draw: random.Random) -> str:
+    """h2 says to h1, which sends to h3, that h3 has no port, or one alone."""
+    pid = parts(scene).get("h2")
+    if pid is None:
+        raise ProcessLookupError("h2")
+    space = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    try:
+        end, number = time.monotonic() + FORGE_S, draw.randrange(1 << 16)
+        while time.monotonic() < end:
+            for plane in (1, 2):
+                masks = (0, 1 << plane - 1)
+                given = ("h2", "h3", "h1", plane)
+                frames = [forgery.update(scene.run_dir, *given, mask, number + at) for at, mask in enumerate(masks)]
+                kernel.in_namespace(space, functools.partial(forgery.send, f"h2-p{plane}", frames))
+                number += len(masks)
+            time.sleep(0.05)
+    except OSError as error:
+        raise ProcessLookupError(str(error)) from None  # the lab went down meanwhile
+    finally:
+        os.close(space)
+    return "Port Status Updates of h2 in the name of h3"
 
 
 def _fill(where: Callable[[Scene], Path]) -> Callable[[Scene, random.Random], str]:
@@ -173,7 +279,11 @@ def _leave(scene: Scene, _draw: random.Random) -> str:
 
 
 KILL_LAB, INTERRUPT = "kill the lab", "interrupt the lab"
+CAPTURE = "leave a capture to the lab's end"
 REMOVE_RESULTS, LEAVE = "remove the results", "leave its output"
+_PAGE = "page"
+_STOP = (signal.SIGSTOP, signal.SIGCONT)
+_STOPPED = ("state T",)
 _KILLED = ("was killed by SIGKILL",)
 _FULL = ("is full", "No space left", "takes no more")
 _GONE = ("was removed", "No such file")
@@ -183,6 +293,7 @@ ALL: tuple[Mischief, ...] = (
     Mischief("kill an agent", _kill("h"), True, _KILLED, "h"),
     Mischief("kill the controller", _kill("controller"), True, _KILLED, "controller"),
     Mischief("kill a helper", _kill("relay"), True, _KILLED, "relay"),
+    Mischief("kill a background sender", _kill("background"), True, _KILLED, "background"),
     Mischief("kill a node's shell", _kill("shell"), True, _KILLED, "shell"),
     Mischief(KILL_LAB, _signal(signal.SIGKILL), True),
     Mischief(INTERRUPT, _signal(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), True, ("interrupted",)),
@@ -191,8 +302,21 @@ ALL: tuple[Mischief, ...] = (
     Mischief("stop an agent", _stop("h"), False, part="h"),
     Mischief("stop the controller", _stop("controller"), False, part="controller"),
     Mischief("stop a helper", _stop("relay"), False, part="relay"),
+    Mischief("stop a background sender", _stop("background"), False, part="background"),
     Mischief("stop a node's shell", _stop("shell"), False, part="shell"),
     Mischief("stop the lab", _stop(""), False),
+    Mischief("stop a switch for long", _stop_long("t"), False, _STOPPED, "t", named=True),
+    Mischief("stop an agent for long", _stop_long("h"), False, _STOPPED, "h", named=True),
+    Mischief("stop the controller for long", _stop_long("controller"), False, _STOPPED, "controller", named=True),
+    Mischief("stop a helper for long", _stop_long("relay"), False, _STOPPED, "relay", named=True),
+    Mischief("stop a background sender for long", _stop_long("background"), False, _STOPPED, "background", named=True),
+    Mischief("kill the page", _to_page(signal.SIGKILL), False, part=_PAGE, options=("--ui",), harmless=True),
+    Mischief(
+        "stop the page", _to_page(signal.SIGSTOP, signal.SIGCONT), False, part=_PAGE, options=("--ui",), harmless=True
+    ),
+    Mischief("kill a capture", _capture(kill=True), False, part="controller", harmless=True),
+    Mischief(CAPTURE, _capture(kill=False), False, part="controller", harmless=True),
+    Mischief("forge frames", _forge, False, part="h2", hosts=2, harmless=True),
     Mischief("fill the run directory", _fill(lambda scene: scene.run_dir), True, _FULL),
     Mischief("fill the results", _fill(lambda scene: scene.results), False),
     Mischief("remove the run directory", _remove(lambda scene: scene.run_dir.parent), True, _GONE),

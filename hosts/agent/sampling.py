@@ -14,8 +14,8 @@ from mrclab.hosts.nic.seam import Wire
 INTERVAL_S = 0.1
 KEPT = 6000
 """Samples kept in memory for the `samples` operation: ten minutes."""
-KEPT_ROWS = 32_768
-"""Rows of QPs, paths and ports that they may hold, some 300 bytes each: ten minutes of many EVs would take 40 MB."""
+KEPT_ROWS = 16_384
+"""Rows of QPs, paths and ports that they may hold, some 400 bytes each: ten minutes of many EVs took 40 MB."""
 
 
 class Sampled(Protocol):

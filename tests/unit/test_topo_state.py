@@ -113,6 +113,16 @@ def test_folders_of_processes_that_ended_are_removed_and_no_others(tmp_path, mon
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
 
 
+def test_asking_whether_a_lab_runs_leaves_no_lock_where_one_has_just_gone(base):
+    base.mkdir()
+    assert state.running(base) is None
+    assert list(base.iterdir()) == []
+    run = RunState.claim(base)
+    assert state.running(base) == os.getpid()
+    run.release()
+    assert state.running(base) is None
+
+
 def test_clean_without_a_run_does_nothing(base):
     assert state.clean(base) == []
     assert not base.exists()

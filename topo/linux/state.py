@@ -227,13 +227,22 @@ def _record(base: Path) -> StateRecord | None:
 
 
 def running(base: Path = BASE) -> int | None:
-    """Pid of the lab that runs, None where none does."""
-    if not base.exists():
+    """Pid of the lab that runs, None where none does. Makes nothing: it may go down at this moment."""
+    if not base.exists() or base.resolve() in _held:
+        return None
+    trust.check_directory(base)
+    try:
+        lock = os.open(base / _LOCK_FILE, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
         return None
     try:
-        os.close(_take_lock(base))
-    except LabRunning as error:
-        return error.pid
+        import fcntl  # noqa: PLC0415 - where a lab cannot run, whether one does can still be asked
+
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(lock)
+    finally:
+        os.close(lock)
     return None
 
 
@@ -250,9 +259,8 @@ def _take_lock(base: Path) -> int:
 
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+            pid = _holder(lock)
             os.close(lock)
-            pid = int(holder) if holder.isdigit() else 0
             raise LabRunning(
                 f"a lab is running already (process {pid or 'unknown'}); end it before another", pid
             ) from None
@@ -263,6 +271,12 @@ def _take_lock(base: Path) -> int:
             return lock
         os.close(lock)
         _make_base(base)
+
+
+def _holder(lock: int) -> int:
+    """Pid that the lock's holder has written into it; 0 where it has not."""
+    text = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+    return int(text) if text.isdigit() else 0
 
 
 def _make_base(base: Path) -> None:
