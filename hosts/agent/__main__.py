@@ -24,7 +24,6 @@ from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.hosts.agent.provider.server import Provider
 from mrclab.hosts.agent.punctual import be_punctual
 from mrclab.hosts.memory.regions import Mapped
-from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.nic.nic import Nic
 from mrclab.hosts.nic.packetsocket import PacketSocketError
 from mrclab.hosts.nic.seam import Transport
@@ -62,10 +61,8 @@ class Agent:
         served = {**host.operations, **checked([process], host.transport, self._nic)}
         self._server = Server(socket_path, served)
         self._nic.watch(self._server.fileno(), self._server.service)
-        self._provider: Provider | None = None
-        if isinstance(host.transport, MrcEndpoint):
-            self._provider = Provider(socket_path.with_suffix(SUFFIX), host.transport, self._nic)
-            self._nic.watch(self._provider.fileno(), self._provider.service)
+        self._provider = Provider(socket_path.with_suffix(SUFFIX), host.transport, self._nic)
+        self._nic.watch(self._provider.fileno(), self._provider.service)
         self._nic.every(_FLUSH_S, lambda _now: self._history.flush())
         host.record({"kind": "agent.start", "pid": os.getpid(), "config_version": config.version, "seed": seed})
         self._host = host
@@ -82,8 +79,7 @@ class Agent:
             self._waker.close()
             self._server.service()
             self._server.close()
-            if self._provider is not None:
-                self._provider.close()
+            self._provider.close()
             self._nic.close()
             self._history.close()
 

@@ -263,11 +263,6 @@ class MrcEndpoint(MrcVerbs):
         """The port mask that answers carry: all ports where peers are not to be told of those that are down."""
         return self.port_mask if self.config.transport.port_status_update else plane_mask(self.config)
 
-    def port_state(self, port: int) -> dict[str, bool]:
-        """Carrier, the controller's word, and both."""
-        entry = self._ports[port]
-        return {"enabled": entry.enabled, "carrier": entry.carrier, "up": entry.up}
-
     def _port_changed(self, entry: MrcPort, now: float) -> None:
         """QPs leave a dead port after their remap delay, and return at once."""
         if not entry.up:

@@ -81,6 +81,11 @@ class Hosted(Verbs[Qp], Generic[P, Qp]):
         entry.enabled = enabled
         self._compare(entry, now)
 
+    def port_state(self, port: int) -> dict[str, bool]:
+        """Carrier, the controller's word, and both."""
+        entry = self._ports[port]
+        return {"enabled": entry.enabled, "carrier": entry.carrier, "up": entry.up}
+
     def _compare(self, entry: P, now: float) -> None:
         up = entry.carrier and entry.enabled
         if entry.up == up:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import roce_sim
 from verbs_ground import Ground, build, needs_compiler
 
 from mrclab.hosts.collectives import algorithms, steps
@@ -188,8 +189,11 @@ def ranks(library, tmp_path, monkeypatch):
     monkeypatch.delenv("MRCLAB_EXPLAIN", raising=False)
     grounds = []
 
-    def run(what: str, retry: int = 7) -> list[str]:
-        ground = Ground(tmp_path, (1, 2, 3), retry_linear=1, retry_exponential=retry, timeout_exponent=14)
+    def run(what: str, retry: int = 7, roce: bool = False) -> list[str]:
+        if roce:
+            ground = Ground(tmp_path, (1, 2, 3), roce_sim.Simulation)
+        else:
+            ground = Ground(tmp_path, (1, 2, 3), retry_linear=1, retry_exponential=retry, timeout_exponent=14)
         grounds.append(ground)
         both = [
             ground.start(f"h{rank + 1}", Path(sys.executable), PROGRAM, what, rank, 3, tmp_path) for rank in range(3)
@@ -204,8 +208,9 @@ def ranks(library, tmp_path, monkeypatch):
 
 
 @needs_compiler
-def test_ranks_reduce_send_and_meet_over_the_verbs(ranks):
-    for rank, said in enumerate(ranks("works")):
+@pytest.mark.parametrize("roce", [False, True], ids=["MRC", "RoCEv2"])
+def test_ranks_reduce_send_and_meet_over_the_verbs(ranks, roce):
+    for rank, said in enumerate(ranks("works", roce=roce)):
         assert said.splitlines() == [
             "small 6", "large 6", "at once [6, 12]", "message " + ("none" if rank else "from 2: hello"), "met", "left",
         ]  # fmt: skip

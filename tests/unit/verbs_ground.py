@@ -82,8 +82,10 @@ class _Loop:
 class Ground:
     """Hosts, h1 and h3 by default, in a fabric without switches, with a provider each."""
 
-    def __init__(self, folder: Path, numbers: tuple[int, ...] = (1, 3), **config: object) -> None:
-        self.simulation = Simulation(numbers, **config)
+    def __init__(
+        self, folder: Path, numbers: tuple[int, ...] = (1, 3), kind: type[Simulation] = Simulation, **config: object
+    ) -> None:
+        self.simulation = kind(numbers, **config)
         self.folder = folder
         self.loops = {name: _Loop(self.simulation) for name in self.simulation.hosts}
         self.providers = {

@@ -70,7 +70,41 @@ class EvQueue:
         return [self._events.popleft() for _ in range(min(most, len(self._events)))]
 
 
-class ProgramCtl(CtlNumbers):
+class Control(CtlNumbers):
+    """The control interface as a host's programs find it. This one is of a transport that has none: EOPNOTSUPP."""
+
+    def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Answer:
+        """Answer a call."""
+        del op, numbers, data, is_controller
+        raise self._none()
+
+    def add(self, queue: EvQueue) -> None:
+        """A queue gets events from now on."""
+        del queue
+        raise self._none()
+
+    def remove(self, queue: EvQueue) -> None:
+        """And no more."""
+
+    def probe(self, numbers: list[int], data: bytes, done: Callable[[Answer], None]) -> None:
+        """Probe paths."""
+        del numbers, data, done
+        raise self._none()
+
+    def ev(self, number: int) -> int | None:
+        """There is no profile but 0, which is none."""
+        if number:
+            raise self._none()
+        return None
+
+    cc = ev
+
+    @staticmethod
+    def _none() -> VerbsError:
+        return VerbsError("EOPNOTSUPP", "this host runs RoCEv2, which has no EVs and no control interface of MRC")
+
+
+class ProgramCtl(Control):
     """mrc_ctl of one host, shared by all programs."""
 
     def __init__(self, verbs: MrcEndpoint) -> None:

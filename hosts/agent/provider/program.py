@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.control import EvQueue, ProgramCtl
+from mrclab.hosts.agent.provider.control import Control, EvQueue
 from mrclab.hosts.agent.provider.memory import RegionView
 from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp
 from mrclab.hosts.agent.provider.rings import FENCE, Channel, QpRings, SharedQueue, power_of_two, shared
@@ -21,6 +21,7 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.resources import MAX_CQE, MAX_QP, MAX_RECV_WR, MAX_SEND_WR
+from mrclab.hosts.transports import Endpoint
 
 Answer = tuple[list[int], bytes]
 _NOTHING: Final[Answer] = ([], b"")
@@ -35,8 +36,8 @@ class ProgramContext:
     def __init__(
         self,
         connection: socket.socket,
-        verbs: MrcEndpoint,
-        control: ProgramCtl,
+        verbs: Endpoint,
+        control: Control,
         name: str,
         soon: Callable[[Callable[[float], None]], None],
     ) -> None:
@@ -156,15 +157,21 @@ class ProgramContext:
     # --- queries ------------------------------------------------------------------------------------------------------
 
     def _query_device(self, _numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        return [MAX_QP, min(MAX_SEND_WR, MAX_RECV_WR), _MAX_OBJECTS, MAX_CQE, 0xFFFF, 255, _CAPABILITIES], b""
+        able = _CAPABILITIES if isinstance(self._verbs, MrcEndpoint) else 0
+        return [MAX_QP, min(MAX_SEND_WR, MAX_RECV_WR), _MAX_OBJECTS, MAX_CQE, 0xFFFF, 255, able], b""
 
     def _query_port(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        state = self._control.ctl.query_port(numbers[0])
+        state = self._port(numbers[0])
         return [state["up"], state["enabled"], state["carrier"]], b""
+
+    def _port(self, number: int) -> dict[str, bool]:
+        if all(port.number != number for port in self._verbs.config.ports):
+            raise VerbsError("EINVAL", f"this host has no port {number}")
+        return self._verbs.port_state(number)
 
     def _query_gid(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
         """All ports have one address; it stands at every index, so that programs with another NIC's habits find it."""
-        self._control.ctl.query_port(numbers[0])
+        self._port(numbers[0])
         if numbers[1] >= _GIDS:
             raise VerbsError("EINVAL", f"there is no GID {numbers[1]}; there are {_GIDS}")
         return [], ipaddress.IPv6Address(self._verbs.config.host.address).packed

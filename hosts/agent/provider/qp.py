@@ -16,11 +16,13 @@ from mrclab.hosts.agent.provider.memory import gather
 from mrclab.hosts.agent.provider.rings import QpRings, SharedQueue
 from mrclab.hosts.agent.provider.wire import IbvQpState, M, V
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
+from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import MemoryTable, Refusal
 from mrclab.hosts.rdma.packets.wire import Syndrome
 from mrclab.hosts.rdma.resources import check_request
+from mrclab.hosts.transports import Endpoint
 
 # What verbs programs set by habit and MRC does not have: taken, and of no effect.
 _IGNORED: Final = (
@@ -99,7 +101,7 @@ class ProgramQp:
     """One QP of a program. `verbs` is the host's transport."""
 
     def __init__(
-        self, verbs: MrcEndpoint, profiles: CtlNumbers, rings: QpRings, pd: int, send: SharedQueue, recv: SharedQueue,
+        self, verbs: Endpoint, profiles: CtlNumbers, rings: QpRings, pd: int, send: SharedQueue, recv: SharedQueue,
         signal_all: bool, soon: Callable[[Callable[[float], None]], None],
     ) -> None:  # fmt: skip
         self._verbs, self._profiles, self.rings = verbs, profiles, rings
@@ -178,6 +180,23 @@ class ProgramQp:
     def _make(self, wanted: Mapping[str, int], peer: bytes) -> None:
         """INIT to RTR: the transport's QP."""
         path_mtu = 128 << wanted["path_mtu"]
+        verbs, number = self._verbs, self.number
+        address = str(ipaddress.IPv6Address(peer))
+        attributes, theirs = self._windows(wanted, path_mtu) if isinstance(verbs, MrcEndpoint) else ({}, {})
+        verbs.create_qp(address, self.pd, self._send.number, self._recv.number, number, **attributes)
+        self.made = True
+        try:
+            verbs.modify_qp(number, "INIT")
+            verbs.modify_qp(number, "RTR", qpn=wanted["dest_qpn"], psn=wanted["rq_psn"], **theirs)
+        except VerbsError:
+            self._unmake()
+            raise
+        if isinstance(verbs, MrcEndpoint) and "mpr_dest" in wanted:
+            verbs.qp(number).responder.window = wanted["mpr_dest"] * 128 - 1
+
+    def _windows(self, wanted: Mapping[str, int], path_mtu: int) -> tuple[dict[str, Any], dict[str, int]]:
+        """What MRC alone has: attributes of the QP, and what its peer takes."""
+        default = self._verbs.config.transport
         attributes: dict[str, Any] = {"path_mtu": path_mtu}
         if path_mtu > self._verbs.config.path_mtu:
             raise VerbsError("EINVAL", f"path MTU {path_mtu} is more than the port's {self._verbs.config.path_mtu}")
@@ -192,27 +211,13 @@ class ProgramQp:
         control = self._profiles.cc(wanted.get("cc_profile", 0))
         attributes |= {} if profile is None else {"ev_profile": profile}
         attributes |= {} if control is None else {"cc_profile": control}
-        verbs, number = self._verbs, self.number
-        address = str(ipaddress.IPv6Address(peer))
-        verbs.create_qp(address, self.pd, self._send.number, self._recv.number, number, **attributes)
-        self.made = True
-        try:
-            verbs.modify_qp(number, "INIT")
-            verbs.modify_qp(
-                number, "RTR", qpn=wanted["dest_qpn"], psn=wanted["rq_psn"],
-                mpr=wanted.get("mpr", default.mpr), wimm=wanted.get("max_wimm", default.wimm),
-            )  # fmt: skip
-        except VerbsError:
-            self._unmake()
-            raise
-        if "mpr_dest" in wanted:
-            verbs.qp(number).responder.window = wanted["mpr_dest"] * 128 - 1
+        return attributes, {"mpr": wanted.get("mpr", default.mpr), "wimm": wanted.get("max_wimm", default.wimm)}
 
     def _start(self, wanted: Mapping[str, int], mask: M) -> None:
         """RTR to RTS: one's own side."""
         qp = self._verbs.qp(self.number)
         default = self._verbs.config.transport
-        if mask & (M.MPR | M.MAX_WIMM | M.TIMEOUT | M.RETRY_CNT):
+        if isinstance(qp, MrcQueuePair) and mask & (M.MPR | M.MAX_WIMM | M.TIMEOUT | M.RETRY_CNT):
             mpr, wimm = wanted.get("mpr", default.mpr), wanted.get("max_wimm", default.wimm)
             settings = dataclasses.replace(
                 qp.settings,
@@ -341,7 +346,7 @@ class ProgramQp:
             region, view = self._bytes_of(slot, flags, parts, inline)
             if code not in wire.OPCODES:
                 raise VerbsError("EINVAL", f"there is no operation {code}")
-            check_request("MRC", opcode, len(view), remote, number)
+            check_request(self._verbs.transport, opcode, len(view), remote, number)
         except VerbsError as error:
             return self._refuse(wr_id, str(error))
         self._sent.append((wr_id, signalled))

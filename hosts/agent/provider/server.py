@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.control import Answer, ProgramCtl
+from mrclab.hosts.agent.provider.control import Answer, Control, ProgramCtl
 from mrclab.hosts.agent.provider.program import ProgramContext
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.transports import Endpoint
 from mrclab.rpc.paths import check_length
 
 log = logging.getLogger(__name__)
@@ -44,9 +45,9 @@ class ServerLoop(Protocol):
 class Provider:
     """Serves programs on `path`. Have the loop call `service` whenever `fileno` is readable."""
 
-    def __init__(self, path: Path, verbs: MrcEndpoint, loop: ServerLoop) -> None:
+    def __init__(self, path: Path, verbs: Endpoint, loop: ServerLoop) -> None:
         self._path, self._verbs, self._loop = path, verbs, loop
-        self._control = ProgramCtl(verbs)
+        self._control = ProgramCtl(verbs) if isinstance(verbs, MrcEndpoint) else Control()
         self._programs: dict[int, ProgramContext] = {}  # by connection
         self._bells: dict[int, ProgramContext] = {}  # by doorbell
         self._ports = {port.number: True for port in verbs.config.ports}
