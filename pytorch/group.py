@@ -79,6 +79,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._rank, self._size = rank, len(ranks)
         self._seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
         self._mesh = _join(ranks[rank])
+        self._name, self._desc = name, "undefined"
         self._closed = False
         self._sequence = 0
         self._coalescing: list[MrcWork] | None = None
@@ -108,6 +109,30 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"MrcProcessGroup(rank {self._rank} of {self._size})"
+
+    @property
+    def group_name(self) -> str:
+        """The name that torch.distributed gave the group."""
+        return self._name
+
+    @property
+    def group_desc(self) -> str:
+        """What the group is for."""
+        return self._desc
+
+    def getGroupName(self) -> str:  # noqa: N802
+        """The same, where C++ asks."""
+        return self._name
+
+    def getGroupDesc(self) -> str:  # noqa: N802
+        """The same, where C++ asks."""
+        return self._desc
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    def _set_group_desc(self, desc: str) -> None:
+        self._desc = desc
 
     def name(self) -> str:
         """The backend's name, where the group is asked as a backend."""

@@ -73,6 +73,7 @@ class MrcWork(dist.Work):  # type: ignore[misc]
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._error: MrcError | None = None
+        self._begin: torch.futures.Future | None = None  # set when it is over
         self._future: torch.futures.Future | None = None
         self._abort: Callable[[], None] | None = None
 
@@ -102,15 +103,14 @@ class MrcWork(dist.Work):  # type: ignore[misc]
                 self._error = MrcError(f"{type(error).__name__}: {error}")
         with self._lock:
             self._over.set()
-            future = self._future
-        if future is not None:
-            _FINISHERS.submit(lambda: self._complete(future))
+            begin = self._begin
+        if begin is not None:
+            _FINISHERS.submit(lambda: begin.set_result(None))
 
-    def _complete(self, future: torch.futures.Future) -> None:
-        if self._error is None:
-            future.set_result(self._results)
-        else:
-            future.set_exception(self._error)
+    def _outcome(self, _: Any) -> list[Any]:
+        if self._error is not None:
+            raise self._error
+        return self._results
 
     # --- torch.distributed.Work -------------------------------------------------------------------------------------
 
@@ -151,16 +151,19 @@ class MrcWork(dist.Work):  # type: ignore[misc]
             self._abort()
 
     def get_future(self) -> torch.futures.Future:
-        """A future with its tensors."""
+        """A future with its tensors.
+
+        It follows another one, since an error that a callback raises is one in C++ too, where DDP waits; one that
+        `set_exception` is given is known to Python alone.
+        """
         with self._lock:
-            if self._future is None:
-                self._future = torch.futures.Future()
-                over = self._over.is_set()
-            else:
-                over = False
-            future = self._future
+            if self._future is not None:
+                return self._future
+            self._begin = begin = torch.futures.Future()
+            future = self._future = begin.then(self._outcome)
+            over = self._over.is_set()
         if over:
-            self._complete(future)
+            begin.set_result(None)
         return future
 
 

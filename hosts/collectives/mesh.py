@@ -459,8 +459,8 @@ class Mesh:
         said = f"{operation.name} failed on rank {self.rank} ({self.host}): {why}"
         self._break(operation.group, self._error(said, peer))
 
-    def _break(self, group: Group, cause: CollectiveError, notify: bool = True) -> None:
-        """Nothing goes in a group any more: end what is under way, and tell its other ranks."""
+    def _break(self, group: Group, cause: CollectiveError, notify: bool = True, prefix: str = "") -> None:
+        """Nothing goes in a group any more: end what is under way, and tell its other ranks the reason."""
         if group.broken is not None:
             return
         group.broken = cause
@@ -478,7 +478,7 @@ class Mesh:
                 lane.waiting.clear()
                 lane.waiting.extend(kept)
             if notify and not peer.lost and not peer.left:
-                words = cause.reason.encode()[:_WORDS]
+                words = f"{prefix}{cause.reason}".encode()[:_WORDS]
                 blamed = self.rank if cause.peer is None else cause.peer
                 header = HEADER.pack(NOTICE, 0, 0, group.number, blamed, 0, 0, len(words), 0)
                 peer.lanes[0].waiting.append(Outgoing(None, header, memoryview(words)))
@@ -499,8 +499,8 @@ class Mesh:
             return
         for group in list(self._groups.values()):
             if peer.rank in group.ranks:
-                said = f"rank {self.rank} ({self.host}) reports that {peer.lost}"
-                self._break(group, self._error(said, peer.rank))
+                said = f"rank {self.rank} ({self.host}) reports: "
+                self._break(group, self._error(peer.lost, peer.rank), prefix=said)
 
     def _end(self, why: str) -> None:
         """The NIC itself is gone."""

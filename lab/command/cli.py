@@ -20,7 +20,7 @@ from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
 from mrclab.experiments.worlds import cli as bothworlds
 from mrclab.lab import console
-from mrclab.lab.command import capture, execute, grade, operations, send, suitecli, ui, up, watched
+from mrclab.lab.command import capture, execute, grade, operations, send, suitecli, train, ui, up, watched
 from mrclab.lab.command import plan as planning
 from mrclab.lab.command.display import answer, sink, terminal
 from mrclab.lab.command.display import progress as progressbar
@@ -71,6 +71,7 @@ app.add_typer(execute.app)
 app.add_typer(up.app)
 app.add_typer(grade.app)
 app.add_typer(send.app)
+app.add_typer(train.app)
 out = console.standard()
 err = console.console(stderr=True)
 

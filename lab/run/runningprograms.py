@@ -204,8 +204,7 @@ class RunningPrograms(Running):
         worst = next((one for one in self._processes if one.process.returncode), None)
         if worst is not None and not self._error:
             status = worst.process.returncode
-            lines = worst.said().strip().splitlines()
-            self._error = f"{worst.spec.host}: {worst.spec.command} ended with status {status}: {(lines or [''])[-1]}"
+            self._error = f"{worst.spec.host}: {worst.spec.command} ended with status {status}: {_reason(worst.said())}"
         error = self._error or error
         flows = self.entry.flows(self._lab.fabric, 0)
         self._world.record(
@@ -237,3 +236,10 @@ class RunningPrograms(Running):
         """Their QPs are gone with them."""
         del rows, good
         return 0
+
+
+def _reason(said: str) -> str:
+    """The line of a program's output that most likely says why it failed."""
+    lines = [line for line in said.splitlines() if line.strip() and steps.parse(line) is None]
+    errors = [line for line in lines if re.search(r"\w(Error|Exception)\b", line)]
+    return (errors or lines or [""])[-1].strip()

@@ -1,0 +1,142 @@
+"""The command `mrclab train`: a training job with a rank on every host of a lab that is brought up for it."""
+
+import contextlib
+import math
+import shlex
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from mrclab.hosts.collectives import steps
+from mrclab.lab.command.display import progress as progressbar
+from mrclab.lab.errors import LabError, Refused
+from mrclab.lab.run import runner, suite, worlds
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.scenario import Loaded
+from mrclab.lab.scenario.traffic import Programs
+
+app = typer.Typer()
+err = Console(stderr=True)
+
+_LONGEST = "604800s"
+_FABRIC = {"planes": 2, "t0s": 2, "t1s": 2, "path_mtu": 4096, "link": {"rate_pps": 300, "delay": "4ms"}}
+_POLL_S = 0.2
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def train(
+    context: typer.Context,
+    script: Annotated[Path, typer.Argument(help="a Python script, or a program, that every rank runs")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="its arguments")] = None,
+    ranks: Annotated[int | None, typer.Option("--ranks", "-n", min=2, help="ranks, a host each; else 4")] = None,
+    path: Annotated[
+        Path | None,
+        typer.Option("--scenario", help="fabric, transport, faults and expectations of a scenario of ranks"),
+    ] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="another value of a field, e.g. transport.kind=roce")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
+    results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
+) -> None:
+    """Train: bring a lab up, start a rank on each host as torchrun would, and end with the ranks' exit status.
+
+    What rank 0 says is shown, the others' words are in the results. See docs/torch.md.
+    """
+    loaded = scenario.with_values(_loaded(script, arguments or [], ranks, path), scenario.parse_settings(sets or []))
+    worlds.check(loaded)
+    for warning in worlds.check_machine(loaded):
+        err.print(f"mrclab: {warning}", soft_wrap=True, highlight=False, markup=False)
+    _check_library()
+    job = _job(loaded)
+    log = context.obj / "log" / f"{job.name}-1-{job.places[0]}.log"
+    with progressbar.shown(err) as progress, _shown(log):
+        outcome = runner.run_scenario(loaded, results_dir, progress, progressbar.teller(progress), target, context.obj)
+    status = max((end.get("exit_status") or 0 for end in outcome.measures.history.of("traffic.end")), default=0)
+    failed = [f"{verdict.kind}: {verdict.saw}" for verdict in outcome.verdicts if not verdict.ok]
+    err.print(f"{outcome.state.upper()}: {outcome.directory}", soft_wrap=True, highlight=False, markup=False)
+    for text in failed if outcome.state == "failed" else ():
+        err.print(text, soft_wrap=True, highlight=False, markup=False)
+    raise typer.Exit(int(status) or (1 if outcome.trouble else 0))
+
+
+def _loaded(script: Path, arguments: list[str], ranks: int | None, path: Path | None) -> Loaded:
+    """The scenario of a job; LabError where there is no script."""
+    if not script.is_file():
+        raise LabError(f"there is no script {script}; name a Python file, or a program by its path")
+    command = shlex.join([*(["python"] if script.suffix == ".py" else []), str(script.absolute()), *arguments])
+    if path is None:
+        count = ranks or 4
+        ranked = {"command": command, "hosts": [f"h{number + 1}" for number in range(count)]}
+        data = {
+            "name": "train", "title": f"{script.name} on {count} ranks", "timeout": _LONGEST, "max_wait": "1s",
+            "fabric": {**_FABRIC, "hosts_per_t0": math.ceil(count / 2)},
+            "traffic": [{"name": "train", "kind": "program", "ranks": ranked}],
+            "expect": [{"kind": "integrity"}, {"kind": "qp_errors"}, {"kind": "health"}],
+        }  # fmt: skip
+        return scenario.from_data(data, "mrclab train")
+    loaded = scenario.load(suite.find_one(path))
+    values: dict[str, Any] = {f"traffic.{_job(loaded).name}.ranks.command": command}
+    if ranks is not None:
+        values[f"traffic.{_job(loaded).name}.ranks.hosts"] = [f"h{number + 1}" for number in range(ranks)]
+    return scenario.with_values(loaded, values)
+
+
+def _job(loaded: Loaded) -> Programs:
+    """The traffic that has ranks."""
+    for entry in loaded.scenario.traffic:
+        if isinstance(entry, Programs) and entry.ranks is not None:
+            return entry
+    raise LabError(f"{loaded.source} has no traffic with ranks; see scenarios/train")
+
+
+def _check_library() -> None:
+    from mrclab.lab.run.wire import programs  # noqa: PLC0415 - Linux alone has what it needs
+
+    if not programs.LIBRARY.exists():
+        raise Refused("lib_mrc.so is not built; run make libmrc, or make torch, which puts PyTorch into .venv as well")
+
+
+@contextlib.contextmanager
+def _shown(log: Path) -> Iterator[None]:
+    """Show what is written to a file, as it is written, inside the block."""
+    over = threading.Event()
+    before = log.stat().st_mtime if log.exists() else 0.0
+
+    def follow() -> None:
+        at = 0
+        while True:
+            last = over.wait(_POLL_S)
+            with contextlib.suppress(OSError):
+                if log.stat().st_mtime > before:
+                    with log.open("rb") as file:
+                        file.seek(at)
+                        whole, newline, _ = file.read().rpartition(b"\n")
+                    at += len(whole) + len(newline)
+                    for line in whole.decode(errors="replace").splitlines():
+                        sys.stdout.write(_for_people(line) + "\n")
+                    sys.stdout.flush()
+            if last:
+                return
+
+    thread = threading.Thread(target=follow, name="rank-0", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _for_people(line: str) -> str:
+    """A line of output; a step's as a person reads it."""
+    step = steps.parse(line)
+    if step is None:
+        return line
+    loss = f", loss {step['loss']:.4f}" if "loss" in step else ""
+    return f"step {step['step']}: {step['ended'] - step['began']:.3f} s{loss}"
