@@ -198,6 +198,7 @@ class RunningPrograms(Running):
                 error = error or self._error or "another program of this traffic failed"
                 one.process.kill()
                 one.process.wait()
+        self._record_ends()
         ended = self.ended = self._world.now
         began = ended if self.began is None else self.began
         self._collect()
@@ -225,6 +226,21 @@ class RunningPrograms(Running):
             )  # fmt: skip
         self.outcome = {"bytes": 0, "sent_sha256": "", "received_sha256": "", "iterations": [], **said, **wrong}
         self._world.record("traffic.end", ended, traffic=self.name, **self.outcome)
+
+    def _record_ends(self) -> None:
+        """How each program ended: a negative exit status is the signal that ended it."""
+        for place, one in enumerate(self._processes):
+            status = one.process.returncode
+            reason = _reason(one.said()) if status else ""
+            self._world.record(
+                "program.end",
+                None,
+                traffic=self.name,
+                host=one.spec.host,
+                place=place,
+                exit_status=status,
+                error=reason,
+            )
 
     def _collect(self) -> None:
         """What the programs left goes beside their output."""

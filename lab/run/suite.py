@@ -21,8 +21,8 @@ from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError
 
 SCENARIOS = HOME / "scenarios"
-APART = ("scale", "paper-scale")
-"""Directories below `scenarios/` whose scenarios run only when they are named: they take a machine for themselves."""
+APART = ("scale", "paper-scale", "train")
+"""Directories below `scenarios/` whose scenarios run only when they are named: they need a whole machine, or PyTorch."""
 
 _SUFFIXES = (".yaml", ".yml")
 

@@ -469,6 +469,11 @@ class Programs(TrafficBase):
         return self
 
     @property
+    def steps(self) -> int | None:
+        """Steps that the ranks report, where that is said."""
+        return self.ranks.steps if self.ranks is not None else None
+
+    @property
     def places(self) -> list[str]:
         """The host of each program, in their order."""
         return list(self.ranks.hosts) if self.ranks is not None else [one.host for one in self.programs]

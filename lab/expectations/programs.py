@@ -1,0 +1,53 @@
+"""Expectation of programs that must fail, and say why."""
+
+import re
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Verdict, span
+from mrclab.lab.measure.evidence import NoEvidence
+from mrclab.lab.scenario.names import TrafficName
+
+if TYPE_CHECKING:
+    from mrclab.lab.measure import Measures
+
+
+@EXPECTATIONS.register
+class ProgramFails(BaseExpectation):
+    """Programs that end by themselves with an error that gives the reason: loudly, and without hanging."""
+
+    kind: Literal["program_fails"]
+    traffic: TrafficName
+    at_least: Annotated[int, Field(ge=1)] = Field(default=1, description="programs, each on a host of its own")
+    says: str = Field(
+        default="", description="regular expression that each one's error matches, e.g. rank 3 .* is gone"
+    )
+
+    @field_validator("says")
+    @classmethod
+    def _is_a_pattern(cls, says: str) -> str:
+        try:
+            re.compile(says)
+        except re.error as error:
+            raise ValueError(f"{says!r} is no regular expression: {error}") from None
+        return says
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """Exit status and error of each program."""
+        ends = [end for end in measures.history.of("program.end") if end["traffic"] == self.traffic]
+        if not ends:
+            raise NoEvidence(f"no program of {self.traffic} ended", span(measures, measures.start, measures.end))
+        failed = [end for end in ends if end["exit_status"] > 0]
+        matching = [end for end in failed if re.search(self.says, end["error"])]
+        about = f" and say {self.says!r}" if self.says else ""
+        wanted = f"at least {self.at_least} programs of {self.traffic} fail by themselves{about}"
+        hosts = ", ".join(end["host"] for end in matching)
+        others = [end for end in ends if end not in matching]
+        saw = f"{len(matching)}: {hosts}" if matching else "none"
+        if others:
+            first = others[0]
+            saw += f"; {first['host']} ended with status {first['exit_status']}: {first['error'] or 'nothing said'}"
+        last = max(end.t for end in ends)
+        held = len(matching) >= self.at_least
+        return self.verdict(held, wanted, saw, f"at {measures.said(last)}", float(len(matching)), "programs")
