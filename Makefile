@@ -92,7 +92,7 @@ libmrc:
 	@$(MAKE) -C hosts/libmrc $(if $(OCP),OCP=$(abspath $(OCP)))
 
 torch: installed libmrc
-	@$(BIN)/pip install --quiet --disable-pip-version-check '$(TORCH)' $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	@$(BIN)/pip install --quiet --disable-pip-version-check '$(TORCH)' expecttest $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	@$(BIN)/python -c 'import mrclab.torch, torch; print("PyTorch", torch.__version__)'
 
 docs:

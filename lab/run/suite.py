@@ -22,7 +22,7 @@ from mrclab.topo.errors import TopoError
 
 SCENARIOS = HOME / "scenarios"
 APART = ("scale", "paper-scale", "train")
-"""Directories below `scenarios/` whose scenarios run only when they are named: they need a whole machine, or PyTorch."""
+"""Directories below `scenarios/` whose scenarios run when they are named: they need a whole machine, or PyTorch."""
 
 _SUFFIXES = (".yaml", ".yml")
 

@@ -1,0 +1,131 @@
+"""PyTorch's own tests of torch.distributed and DDP, which its wheel has, on the backend mrc.
+
+`python tests/pytorch/own_tests.py [--write FILE] [NAME ...]`: three ranks on hosts joined in memory run each test; one
+that fails on a rank fails. `--write` makes the page of docs/results. Needs PyTorch and expecttest (make torch).
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "unit"))
+
+RANKS = 3
+RANK = Path(__file__).with_name("own_tests_rank.py")
+LIBRARY = ROOT / "hosts" / "libmrc" / "build" / "lib_mrc.so"
+
+WHY = {
+    "no GPU": "needs CUDA devices",
+    "not for this backend": "PyTorch itself runs it for other back-ends only (gloo, NCCL, MPI or UCC by name)",
+    "world size": "needs another number of ranks",
+}
+KNOWN: dict[str, str] = {}
+"""Tests that cannot pass, and why."""
+
+
+def main() -> int:
+    """Run them; exit status 1 where one fails that is not known."""
+    from verbs_ground import Ground  # noqa: PLC0415 - the path was set above
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="tests; else all")
+    parser.add_argument("--write", type=Path, help="write the page")
+    parser.add_argument("--logs", type=Path, help="folder for what the ranks say")
+    options = parser.parse_args()
+    os.environ["LIB_MRC"] = str(LIBRARY)
+    outcomes: dict[str, dict[int, tuple[str, str]]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ground = Ground(folder, tuple(range(1, RANKS + 1)), retry_linear=2, retry_exponential=3, timeout_exponent=15)
+        os.environ.pop("MRCLAB_EXPLAIN", None)
+        try:
+            ranks = [
+                ground.start(f"h{rank + 1}", Path(sys.executable), RANK, rank, RANKS, folder, *options.names)
+                for rank in range(RANKS)
+            ]
+            files = [folder / f"result-{rank}" for rank in range(RANKS)]
+            shown = 0
+            while any(one.poll() is None for one in ranks):
+                ground.turn()
+                shown = _show(files[0], shown)
+            for rank, file in enumerate(files):
+                for line in file.read_text().splitlines() if file.exists() else ():
+                    test, state, why = json.loads(line)
+                    outcomes.setdefault(test, {})[rank] = state, why
+            for rank, one in enumerate(ranks):
+                said, _ = one.communicate()
+                if options.logs:
+                    (options.logs / f"rank-{rank}.log").write_text(said)
+                if one.returncode:
+                    print(f"rank {rank} ended with status {one.returncode}:\n{said[-3000:]}")
+        finally:
+            ground.close()
+    whole = {test: _together(by_rank) for test, by_rank in sorted(outcomes.items())}
+    for test, (state, why) in whole.items():
+        if state == "failed":
+            print(f"FAILED {test}: {KNOWN.get(test, why)}")
+    print(dict(Counter(state for state, _ in whole.values())))
+    if options.write:
+        options.write.write_text(_page(whole))
+    return 1 if any(state == "failed" and test not in KNOWN for test, (state, _) in whole.items()) else 0
+
+
+def _show(file: Path, shown: int) -> int:
+    lines = file.read_text().splitlines() if file.exists() else []
+    for line in lines[shown:]:
+        print(*json.loads(line)[:2], flush=True)
+    return len(lines)
+
+
+def _together(by_rank: dict[int, tuple[str, str]]) -> tuple[str, str]:
+    """A test's state over all ranks: failed where it is on one, skipped where it is on all."""
+    for state in ("failed", "passed", "skipped"):
+        for _, (one, why) in sorted(by_rank.items()):
+            if one == state:
+                return (state, why) if state != "passed" or len(by_rank) == RANKS else ("failed", "a rank ended")
+    return "failed", "no rank ran it"
+
+
+def _page(whole: dict[str, tuple[str, str]]) -> str:
+    import torch  # noqa: PLC0415 - only the page names it
+
+    counts = Counter(state for state, _ in whole.values())
+    lines = [
+        "# PyTorch's own tests on the backend mrc",
+        "",
+        (
+            f"PyTorch {torch.__version__.split('+')[0]} has {len(whole)} tests of torch.distributed and DDP in its wheel"
+            " (`torch.testing._internal.distributed.distributed_test`)."
+            f" On three ranks {counts['passed']} pass, {counts['failed']} fail, {counts['skipped']} cannot run here."
+        ),
+        "Made by `python tests/pytorch/own_tests.py --write docs/results/torch-tests.md`.",
+        "",
+    ]
+    for state, title in (("failed", "Fail"), ("skipped", "Cannot run here"), ("passed", "Pass")):
+        chosen = {test: why for test, (one, why) in whole.items() if one == state}
+        if not chosen:
+            continue
+        lines += [f"## {title}", ""]
+        if state == "failed":
+            lines += ["| Test | Because |", "|---|---|"]
+            lines += [f"| `{test}` | {KNOWN.get(test, why)} |" for test, why in chosen.items()]
+        elif state == "skipped":
+            by_reason: dict[str, list[str]] = {}
+            for test, why in chosen.items():
+                by_reason.setdefault(why, []).append(test)
+            lines += ["| Because | Tests |", "|---|---|"]
+            for why, tests in sorted(by_reason.items(), key=lambda one: -len(one[1])):
+                lines.append(f"| {why} | {len(tests)}: {', '.join(f'`{test}`' for test in tests)} |")
+        else:
+            lines.append(", ".join(f"`{test}`" for test in chosen))
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
