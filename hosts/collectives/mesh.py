@@ -638,12 +638,12 @@ class Mesh:
                 del self._anybody[number, tag]
 
     def _hear(self, number: int, blamed: int, why: str) -> None:
-        """A rank says that a group is broken."""
+        """A rank says that a group is broken. It is passed on: that rank may not reach all others any more."""
         group = self._groups.get(number)
         if group is None:
             self._early_notices[number] = blamed, why
         else:
-            self._break(group, self._error(why, blamed), notify=False)
+            self._break(group, self._error(why, blamed))
 
     def _look(self, now: float) -> None:
         """Look at deadlines, and at peers of whom nothing has been heard for long."""

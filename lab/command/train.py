@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from mrclab.hosts.collectives import steps
+from mrclab.lab import console
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.run import runner, suite, worlds
@@ -21,7 +21,7 @@ from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.traffic import Programs
 
 app = typer.Typer()
-err = Console(stderr=True)
+err = console.console(stderr=True)
 
 _LONGEST = "604800s"
 _FABRIC = {"planes": 2, "t0s": 2, "t1s": 2, "path_mtu": 4096, "link": {"rate_pps": 300, "delay": "4ms"}}
@@ -38,6 +38,7 @@ def train(
         Path | None,
         typer.Option("--scenario", help="fabric, transport, faults and expectations of a scenario of ranks"),
     ] = None,
+    variant: Annotated[str, typer.Option(help="this variant of the scenario; else its first")] = "",
     sets: Annotated[
         list[str] | None, typer.Option("--set", help="another value of a field, e.g. transport.kind=roce")
     ] = None,
@@ -48,7 +49,9 @@ def train(
 
     What rank 0 says is shown, the others' words are in the results. See docs/torch.md.
     """
-    loaded = scenario.with_values(_loaded(script, arguments or [], ranks, path), scenario.parse_settings(sets or []))
+    loaded = scenario.with_values(
+        _loaded(script, arguments or [], ranks, path, variant), scenario.parse_settings(sets or [])
+    )
     worlds.check(loaded)
     for warning in worlds.check_machine(loaded):
         err.print(f"mrclab: {warning}", soft_wrap=True, highlight=False, markup=False)
@@ -65,7 +68,7 @@ def train(
     raise typer.Exit(int(status) or (1 if outcome.trouble else 0))
 
 
-def _loaded(script: Path, arguments: list[str], ranks: int | None, path: Path | None) -> Loaded:
+def _loaded(script: Path, arguments: list[str], ranks: int | None, path: Path | None, variant: str) -> Loaded:
     """The scenario of a job; LabError where there is no script."""
     if not script.is_file():
         raise LabError(f"there is no script {script}; name a Python file, or a program by its path")
@@ -80,7 +83,8 @@ def _loaded(script: Path, arguments: list[str], ranks: int | None, path: Path | 
             "expect": [{"kind": "integrity"}, {"kind": "qp_errors"}, {"kind": "health"}],
         }  # fmt: skip
         return scenario.from_data(data, "mrclab train")
-    loaded = scenario.load(suite.find_one(path))
+    whole = scenario.load(suite.find_one(path))
+    loaded = whole.pick(variant) if variant else whole.runs[0]
     values: dict[str, Any] = {f"traffic.{_job(loaded).name}.ranks.command": command}
     if ranks is not None:
         values[f"traffic.{_job(loaded).name}.ranks.hosts"] = [f"h{number + 1}" for number in range(ranks)]
@@ -119,7 +123,7 @@ def _shown(log: Path) -> Iterator[None]:
                         whole, newline, _ = file.read().rpartition(b"\n")
                     at += len(whole) + len(newline)
                     for line in whole.decode(errors="replace").splitlines():
-                        sys.stdout.write(_for_people(line) + "\n")
+                        sys.stdout.write(console.printable(_for_people(line)) + "\n")
                     sys.stdout.flush()
             if last:
                 return

@@ -231,7 +231,7 @@ class RunningPrograms(Running):
         """How each program ended: a negative exit status is the signal that ended it."""
         for place, one in enumerate(self._processes):
             status = one.process.returncode
-            reason = _reason(one.said()) if status else ""
+            reason = "" if not status else _reason(one.said()) if status > 0 else f"ended by signal {-status}"
             self._world.record(
                 "program.end",
                 None,

@@ -99,8 +99,8 @@ def _page(whole: dict[str, tuple[str, str]]) -> str:
         "# PyTorch's own tests on the backend mrc",
         "",
         (
-            f"PyTorch {torch.__version__.split('+')[0]} has {len(whole)} tests of torch.distributed and DDP in its wheel"
-            " (`torch.testing._internal.distributed.distributed_test`)."
+            f"PyTorch {torch.__version__.split('+')[0]} has {len(whole)} tests of torch.distributed and DDP in its"
+            " wheel (`torch.testing._internal.distributed.distributed_test`)."
             f" On three ranks {counts['passed']} pass, {counts['failed']} fail, {counts['skipped']} cannot run here."
         ),
         "Made by `python tests/pytorch/own_tests.py --write docs/results/torch-tests.md`.",

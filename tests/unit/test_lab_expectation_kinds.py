@@ -112,7 +112,7 @@ CASES = [
 ]
 
 
-OF_JOBS = {"step_time", "time_lost"}  # tests/unit/test_training_measures.py
+OF_JOBS = {"step_time", "time_lost", "program_fails"}  # test_training_measures.py, test_torch_scenarios.py
 
 
 @pytest.mark.parametrize(
