@@ -15,9 +15,9 @@ from mrclab.hosts.mrc.evs.ev import Ev, EvSet
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.account import Account
 from mrclab.hosts.mrc.recovery.feedback import Feedback
-from mrclab.hosts.mrc.recovery.loss import LossDetector
+from mrclab.hosts.mrc.recovery.loss import ROUNDING, LossDetector
 from mrclab.hosts.mrc.recovery.rnr import RnrBackoff
-from mrclab.hosts.mrc.recovery.sent import INFERRED, MrcMessage, PacketState, SentPacket
+from mrclab.hosts.mrc.recovery.sent import INFERRED, TAIL, MrcMessage, PacketState, SentPacket
 from mrclab.hosts.mrc.recovery.window import SendWindow
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.nothing import NOTHING
@@ -42,8 +42,11 @@ _OPCODES: Final = wire.write_opcodes(int(h.MrcOpcode.WRITE_FIRST))
 _MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)
 _NEVER: Final = float("inf")
 _STALL_RTTS: Final = 64.0  # base RTTs without progress that are reported
+_TAIL_EARLIER_RTTS: Final = 0.5  # a packet so much older than the last one need not wait for that one's time
+_MOST_TAIL_COPIES: Final = 8  # packets that one tail loss probe sends again
 _LOSS_COUNTER: Final = {
     "time": "lost_time",
+    TAIL: "lost_time",
     "same-ev": "lost_same_ev",
     "timeout": "lost_timeout",
     "nack": "lost_nack",
@@ -97,6 +100,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._order = 0
         self._msn = self._rqmsn = 0
         self._retried_at = float("-inf")  # when a timeout or NACK last counted as a retry
+        self._last_copies = float("-inf")  # when a tail loss probe last sent packets again
+        self._copies_backoff = 1  # doubles with each of them until there is progress
         self.silent = False  # nothing was heard for long: only questions go out, and what timed out, one at a time
         self._timer = qp.timers.timer(self._on_timer)
         self._stranded = qp.timers.timer(self._on_stranded)
@@ -182,7 +187,12 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if packet is None:
             return None
         evs = self.qp.evs
-        if not evs.usable(plane) or not evs.in_turn_again(plane, packet.lost_ev):
+        if not evs.usable(plane):
+            return None
+        if packet.lost_by == TAIL:  # in whatever plane is not the one it may have been lost in
+            if packet.ev.plane == plane and any(evs.usable(other) for other in evs.planes if other != plane):
+                return None
+        elif not evs.in_turn_again(plane, packet.lost_ev):
             return None
         ev = evs.select(plane, packet.lost_ev)
         if ev is None and not evs.has_other(packet.lost_ev):
@@ -270,7 +280,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         window = self.window
         if not self.unsent or window.next - window.una >= self.psn_window or self._cc.wants_ack():
             flags |= wire.FLAG_ACK_REQUEST
-        if not self._timer.armed:
+        if not self._timer.armed or not self.unsent:
             self._arm(now)
         offset = packet.offset
         message = packet.message
@@ -285,6 +295,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
     def heard(self) -> None:
         """The peer answers."""
         self.qp.prober.tail_backoff = 1
+        self._copies_backoff = 1
         if self.silent:
             self.silent = False
             self.account.rejoin()
@@ -419,7 +430,10 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if timeout is None:
             self._timer.cancel()
             return
-        self._timer.arm(max(now, min(timeout, self._probe_at())))
+        at = min(timeout, self._probe_at())
+        if not self.unsent:
+            at = min(at, self._tail_probe_at(timeout - self.loss.timeout()))
+        self._timer.arm(max(now, at))
 
     def _probe_at(self) -> float:
         """When to ask for the tail: after a silence that doubles, up to the ACK timeout, until somebody answers.
@@ -431,6 +445,42 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         silence = settings.tail_probe_rtts * max(self.loss.rtt_base, self.feedback.srtt, prober.tail_rtt)
         longer = min(silence * prober.tail_backoff, max(silence, settings.ack_timeout))
         return max(self.last_progress + silence, prober.last_tail + longer)
+
+    def _tail_probe_at(self, oldest: float) -> float:
+        """When to send packets of the tail again, as RFC 8985's TLP does; `oldest` is when one in flight was sent.
+
+        Behind the last packet of a flow comes nothing that could show it lost. After a round trip and some slack the
+        packets that are not acknowledged are sent again, a few at most, each in another plane.
+        """
+        pto = self.feedback.pto
+        if not pto or self.silent:
+            return _NEVER
+        early = oldest + pto + _TAIL_EARLIER_RTTS * self.feedback.srtt
+        return max(min(early, self.last_sent + pto), self._last_copies + pto * self._copies_backoff)
+
+    def _probe_tail(self, now: float) -> None:
+        """A tail loss probe: send again what is overdue."""
+        feedback = self.feedback
+        limit = now - feedback.pto
+        if now < self.last_sent + feedback.pto:
+            limit -= _TAIL_EARLIER_RTTS * feedback.srtt
+        overdue = self.loss.oldest(_MOST_TAIL_COPIES, limit)
+        if not overdue:
+            return
+        self._last_copies = now
+        self._copies_backoff = min(2 * self._copies_backoff, 1 << 20)
+        for packet in overdue:
+            if packet.lost_by == TAIL and packet.sends > 1:
+                self.confirm_tail_loss(packet, now)  # two copies without an answer
+            self.qp.cc.on_requeue(self.declare_lost(packet, TAIL, now))
+        self.account.settle()
+        self._tell_room()
+
+    def confirm_tail_loss(self, packet: SentPacket, now: float) -> None:
+        """The copy that a tail loss probe sent was acknowledged, and the one before it was not: its path lost it."""
+        if packet.lost_ev is not None:
+            self.loss.true_loss(now)
+            self.qp.evs.lost(packet.lost_ev, now, TAIL)
 
     def _on_timer(self, now: float) -> None:
         expired = self.loss.timed_out(now)
@@ -444,6 +494,9 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
                 self._retried_at = now
                 if not self._timed_out():
                     return
+        oldest = None if self.unsent else self.loss.next_timeout()
+        if oldest is not None and now + ROUNDING >= self._tail_probe_at(oldest - self.loss.timeout()):
+            self._probe_tail(now)
         if self.in_flight and now >= self._probe_at():
             if self.qp.prober.tail_backoff > 1 and not self.silent:
                 self._fall_silent()

@@ -294,3 +294,17 @@ def test_a_pass_over_the_evs_draws_what_the_generator_s_own_shuffle_draws():
         shuffle(evs, ours)
         its.shuffle(same)
         assert (evs, ours.random()) == (same, its.random())
+
+
+def test_skipped_evs_of_a_plane_that_is_down_do_not_count_against_marks_in_the_others():
+    ev_set, _ = made(planes=2, uplinks=4, active=4)
+    for uplink in (1, 2, 3, 4):
+        ev_set.skip(of(ev_set, 1, uplink), 0.0, 1.0, "ecn")
+    ev_set.plane_down(1, 0.0, "port")
+    ev_set.skip(of(ev_set, 2, 1), 0.0, 1.0, "ecn")
+    ev_set.skip(of(ev_set, 2, 2), 0.0, 1.0, "ecn")
+    assert [of(ev_set, 2, uplink).state for uplink in (1, 2)] == [EvState.SKIP, EvState.SKIP]
+    assert ev_set.skips_ignored == 0
+    ev_set.plane_up(1, "port", shadow=0.0)
+    ev_set.skip(of(ev_set, 2, 3), 0.0, 1.0, "ecn")
+    assert ev_set.skips_ignored == 1

@@ -141,3 +141,22 @@ def test_marks_that_are_not_in_a_row_condemn_nothing():
 
     sim.fate = fate
     assert watched.run().condemned == 0
+
+
+def test_a_condemned_ev_is_a_mark_for_congestion_control_too():
+    sim = Simulation(always_skip_after=1)
+    transfer = Transfer(sim, "h1", "h3", 200 * FULL_SIZE)
+
+    def fate(transit):
+        if not transit.is_write:
+            return [sim.delay(transit)]
+        transit.mark()
+        return [sim.delay(transit) + 0.03]  # above the target delay
+
+    sim.fate = fate
+    cc = sim.hosts["h1"].qps[transfer.qa].cc
+    cc.state.cwnd = before = 10.0 * cc.parameters.mtu
+    transfer.write(0, 200 * FULL_SIZE)
+    sim.run(until=0.6)
+    assert sim.hosts["h3"].qps[transfer.qb].stats.condemned > 10
+    assert cc.state.cwnd < before + 2 * cc.parameters.mtu  # no fair increase: that is for unmarked delay

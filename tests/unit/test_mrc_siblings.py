@@ -64,3 +64,18 @@ def test_where_the_one_that_probed_is_gone_another_takes_over():
     qps = qps_of(sim, transfers[1:])
     assert [bad(qp) for qp in qps] == [[], []]
     assert sorted(qp.stats.path_probes > 0 for qp in qps) == [False, True]
+
+
+def test_retiring_a_path_may_draw_a_backup_of_a_sibling_whose_set_is_made_as_it_is_needed():
+    profile = PROFILE.model_copy(update={"active_per_plane": 2, "backup_per_plane": 2})
+    sim = Simulation(ev=profile, planes=2, uplinks=8, tell_siblings=True)
+    transfers = [Transfer(sim, "h1", "h3", 200 * FULL_SIZE) for _ in range(2)]
+    dead = set()
+    sim.fate = lambda t: [] if t.is_write and (t.plane, t.uplink) in dead else [sim.delay(t)]
+    for transfer in transfers:
+        transfer.write(0, 200 * FULL_SIZE)
+    sim.run(until=0.05)
+    paths = [{(ev.plane, ev.uplink) for ev in qp.evs.by_value.values()} for qp in qps_of(sim, transfers)]
+    dead |= paths[0] & paths[1] or {min(paths[0])}
+    sim.run(done=lambda: all(transfer.done() for transfer in transfers), until=20.0)
+    assert [bytes(transfer.target) == transfer.source for transfer in transfers] == [True, True]

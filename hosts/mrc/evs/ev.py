@@ -142,7 +142,7 @@ class Plane:
     Those that `supply` has left are as good as made: first they fill the rotation, then they are backups.
     """
 
-    __slots__ = ("active", "at", "down_at", "evs", "number", "share", "supply", "target", "up")
+    __slots__ = ("active", "at", "down_at", "evs", "number", "share", "skipped", "supply", "target", "up")
 
     def __init__(self, number: int, evs: list[Ev], target: int, supply: Supply | None = None) -> None:
         self.supply = supply
@@ -151,6 +151,7 @@ class Plane:
         self.target = target  # active EVs when all is well
         self.active: list[Ev] = []
         self.at = 0  # next in rotation
+        self.skipped = 0  # EVs in SKIP
         self.share = 0  # data packets sent, kept level with the other planes
         self.up = True
         self.down_at = 0.0
@@ -205,7 +206,6 @@ class EvSet:
         self.floor_hits = 0  # losses that could only SKIP an EV because of the floor
         self.skips_ignored = 0  # marks ignored because most of the set was skipped already
         self.changes = 0  # of what EVs are in, by whatever cause
-        self._skipped = 0
         grouped: dict[int, list[Ev]] = {}
         for ev in evs:
             self.by_value[ev.value] = ev
@@ -340,7 +340,8 @@ class EvSet:
             ev.skip_until = now + hold
             self._swap(plane, ev, backup, reason)
             return
-        if 2 * (self._skipped + 1) > self.active_count():
+        skipped = sum([other.skipped for other in self._plane_list if other.up])
+        if 2 * (skipped + 1) > self.active_count():
             self.skips_ignored += 1
             return
         ev.skip_until = now + hold
@@ -480,7 +481,7 @@ class EvSet:
         old, ev_was_skip = ev.state.value, ev.state is EvState.SKIP
         ev.state = state
         self.changes += 1
-        self._skipped += (state is EvState.SKIP) - ev_was_skip
+        self.planes[ev.plane].skipped += (state is EvState.SKIP) - ev_was_skip
         self._on_change(ev, old, ev.shown_state, reason)
 
     def _join(self, plane: Plane, ev: Ev) -> None:

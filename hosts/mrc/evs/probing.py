@@ -78,7 +78,7 @@ class Prober:
         """Nothing was heard for a while: ask, each time in the next plane that can be used."""
         self.last_tail = now
         evs = self._qp.evs
-        planes = [plane for plane in evs.planes if evs.usable(plane)] or list(evs.planes)
+        planes = sorted(plane for plane in evs.planes if evs.usable(plane)) or sorted(evs.planes)
         self._tail_plane = next((plane for plane in planes if plane > self._tail_plane), planes[0])
         self.tail_backoff = min(2 * self.tail_backoff, 1 << 20)
         self.tail_wanted = True

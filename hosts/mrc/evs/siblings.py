@@ -35,7 +35,7 @@ def changed(qp: MrcQueuePair, ev: Ev, old: str, new: str, reason: str) -> None:
 
 def hand_over(qp: MrcQueuePair) -> None:
     """A QP ends: of each path that it probed, one of those that rely on it takes the probing over."""
-    for ev in qp.evs.by_value.values():
+    for ev in list(qp.evs.by_value.values()):
         if ev.state is EvState.ASSUMED_BAD and qp.prober.watches(ev):
             told = [pair for pair in _same_path(qp, ev) if pair[1].state is EvState.ASSUMED_BAD]
             if told and not any(sibling.prober.watches(other) for sibling, other in told):
@@ -50,6 +50,6 @@ def _same_path(qp: MrcQueuePair, ev: Ev) -> Iterator[tuple[MrcQueuePair, Ev]]:
             continue
         if sibling.state is not QpState.RTS:
             continue
-        for other in sibling.evs.by_value.values():
+        for other in list(sibling.evs.by_value.values()):  # to retire one may draw a backup
             if other.plane == ev.plane and other.uplink == ev.uplink:
                 yield sibling, other

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.loss import TOO_SOON
-from mrclab.hosts.mrc.recovery.sent import INFERRED, PacketState, SentPacket
+from mrclab.hosts.mrc.recovery.sent import INFERRED, TAIL, PacketState, SentPacket
 from mrclab.hosts.mrc.responder import IDLE_RTTS
 from mrclab.hosts.rdma.packets.psn import unwrap, wrap
 
@@ -22,9 +22,13 @@ _FLIGHT: Final = PacketState.FLIGHT
 _LOST: Final = PacketState.LOST
 _ACKED: Final = PacketState.ACKED
 _TRIM_REASONS: Final = frozenset({int(h.Reason.TRIMMED), int(h.Reason.TRIMMED_LASTHOP)})
+_NO_MARK: Final = int(h.Mark.NONE)
 _SKIP_ONCE: Final = int(h.Mark.SKIP_ONCE)
 _ALWAYS_SKIP: Final = int(h.Mark.ALWAYS_SKIP)
 _SRTT_GAIN: Final = 0.125
+_RTTVAR_GAIN: Final = 0.25
+_PTO_SLACK_RTTS: Final = 0.125  # least slack of the probe timeout, beyond the time that a peer may hold a SACK
+_PTO_VARIATIONS: Final = 4.0
 _SLACK: Final = 2000  # µs that a peer's timer may be late
 
 
@@ -44,6 +48,8 @@ class Feedback:
         self._full_nominal = requestor.qp.peer.full_nominal
         self._held_at_most = int(IDLE_RTTS * requestor.qp.settings.base_rtt * 1e6) + _SLACK
         self.srtt = 0.0
+        self._rttvar = 0.0
+        self.pto = 0.0  # probe timeout: so long after it was sent a packet is overdue; 0: not known
         self.answered_from = inf  # what was sent earlier may have come before the peer took anything
 
     # --- the three kinds --------------------------------------------------------------------------
@@ -73,10 +79,10 @@ class Feedback:
         if stats.acked_packets != before:
             self._progress(now)
         if rtt is not None:
-            self.srtt = rtt if not self.srtt else self.srtt + _SRTT_GAIN * (rtt - self.srtt)
+            self._sample(rtt)
             qp.prober.tail_rtt = 0.0
         newly = self._account.received(sack.rcvd_units)
-        qp.cc.on_sack(newly, sack.mark == _SKIP_ONCE, rtt, sack.penalty, sack.restore, now)
+        qp.cc.on_sack(newly, sack.mark != _NO_MARK, rtt, sack.penalty, sack.restore, now)
         if sack.mark:
             self._marked(sack, now)
         if sack.mpr and qp.settings.dynamic_mpr:
@@ -122,6 +128,20 @@ class Feedback:
                 qp.evs.skip(reflected, now, self._loss.rtt_base, "trimmed")
         if self._r.retry_after_nack(now):
             self._r.after_feedback(now)
+
+    def _sample(self, rtt: float) -> None:
+        """Smooth a round-trip time as RFC 6298 does; the probe timeout follows, for those rules that SACKs may use."""
+        srtt = self.srtt
+        if not srtt:
+            self.srtt, self._rttvar = rtt, rtt / 2
+        else:
+            self._rttvar += _RTTVAR_GAIN * (abs(rtt - srtt) - self._rttvar)
+            self.srtt = srtt + _SRTT_GAIN * (rtt - srtt)
+        settings = self._qp.settings
+        if settings.sack_loss:
+            base = self._loss.rtt_base
+            slack = max(_PTO_SLACK_RTTS * base, _PTO_VARIATIONS * self._rttvar)
+            self.pto = min(self.srtt + IDLE_RTTS * base + slack, settings.tail_probe_rtts * self.srtt)
 
     # --- acknowledgements -------------------------------------------------------------------------
 
@@ -179,6 +199,8 @@ class Feedback:
                     self._loss.rtt_base - self._lead(packet)
                 ):
                     self._spurious(packet)  # the answer came sooner than the last copy can have arrived
+                elif packet.lost_by == TAIL and not packet.exposed:
+                    self._r.confirm_tail_loss(packet, now)
             elif packet.state is _LOST:
                 self._late(packet)
             packet.state = _ACKED

@@ -22,7 +22,7 @@ TOO_SOON: Final = 0.7  # of a base RTT: an answer within this cannot be to the l
 _GRACE_RTTS: Final = 0.25  # a NACK may come a little after the SACK that shows the gap; so may news by another path
 _GRACE_CAP_RTTS: Final = 2.0
 _UNSHOWN_RTTS: Final = 2.0  # beyond R: so long a peer may take to show a gap; who shows the newest 64 only never does
-_ROUNDING: Final = 1e-9  # seconds; sent + timeout = now must count as timed out whatever floats make of it
+ROUNDING: Final = 1e-9  # seconds; sent + timeout = now must count as timed out whatever floats make of it
 _WIDEN_RTTS: Final = 0.5  # per spurious retransmission
 _FORGET_AFTER: Final = 16  # round trips with losses, all of them true, until the rules are back at their start
 _TIDY_AFTER: Final = 64  # transmissions of one EV that are remembered before one looks which are over
@@ -203,8 +203,19 @@ class LossDetector:
 
     def timed_out(self, now: float) -> list[SentPacket]:
         """Packets whose local ACK timeout has passed."""
-        limit = now - self.timeout() + _ROUNDING
+        limit = now - self.timeout() + ROUNDING
         return [packet for queue in (self._passed, self._ranked) for _, packet in _take_older(queue, limit)]
+
+    def oldest(self, most: int, limit: float) -> list[SentPacket]:
+        """The packets in flight that were sent first, up to `limit` and `most` of them; they stay in their queues."""
+        found: list[SentPacket] = []
+        for queue in (self._passed, self._ranked):
+            for entry in queue:
+                if len(found) == most or entry[1].sent_at > limit + ROUNDING:
+                    break
+                if not _stale(entry):
+                    found.append(entry[1])
+        return found
 
     def timeout(self) -> float:
         """The local ACK timeout in force: fixed for the linear retries, then doubled each time."""

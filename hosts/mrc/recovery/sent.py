@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.evs.ev import Ev
 
 
+TAIL: Final = "tail"  # a tail loss probe sent it again: lost or not, its answer will tell
 INFERRED: Final = frozenset({"time", "same-ev", "timeout"})  # rules by which a packet is lost as far as one can tell
 
 
