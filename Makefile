@@ -6,7 +6,7 @@ PYTHONS ?= 3.10 3.11
 TORCH ?= torch==2.13.0
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled lock clean
+.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -16,6 +16,7 @@ help:
 	@echo "sudo make vm-check  boot the Vagrantfile's machine, emulated, and use the lab in it (half an hour; needs vagrant-libvirt)"
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
 	@echo "make paper-scale  the paper's experiments at its own speed, in virtual time, what sets them apart, and curves of what it could not try (some ten minutes of one core after make compiled)"
+	@echo "make training     what failures cost training jobs, in virtual time, and docs/results/training.md (some twenty minutes of one core; goes on after any end)"
 	@echo "sudo make drill   kill, stop, fill, remove and flood the parts of a running lab, fifty times (half an hour)"
 	@echo "make fuzz-p4      P4 programs with code in the place of every value and key (half an hour of one core)"
 	@echo "make fuzz         coverage-guided fuzzing of what parses foreign bytes (SECONDS=3600 each; TARGETS=...; puts Atheris into .venv)"
@@ -84,6 +85,9 @@ paper: installed
 
 paper-scale: setup
 	@$(BIN)/python -m mrclab.experiments.paperscale $(ARGS)
+
+training: setup
+	@$(BIN)/python -m mrclab.experiments.training $(ARGS)
 
 bench: setup
 	@$(BIN)/mrclab bench

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +60,18 @@ class JobSize:
         """The degree of data parallelism."""
         return self.nics // (8 * self.pipeline)
 
+    @property
+    def variants(self) -> list[str]:
+        """Names of the runs of one seed, transport by transport."""
+        return [f"{transport}-{fault}" for transport in self.transports for fault in self.faults]
+
     def plan(self, seeds: Sequence[int]) -> CampaignPlan:
         """Return the campaign of all variants."""
         swept = {path: [value] for path, value in self.values.items()}
-        made = plan.make(scenario.load(SCENARIO), seeds, swept)
-        order = [f"{transport}-{fault}" for transport in self.transports for fault in self.faults]
-        by_name = {one.variant: one for one in made.settings}
-        settings = tuple(by_name[name] for name in order)
-        return CampaignPlan(settings, seeds, made.fields, NAMED, made.digest, made.files)
+        loaded = scenario.load(SCENARIO)
+        chosen = replace(loaded, variants=tuple(loaded.pick(name) for name in self.variants))
+        made = plan.make(chosen, seeds, swept)
+        return CampaignPlan(made.settings, seeds, made.fields, NAMED, made.digest, made.files)
 
     def command(self, variant: str, seed: int) -> str:
         """Return the command that makes a run again, with its report."""
@@ -101,6 +105,8 @@ def run(size: JobSize, seeds: Sequence[int], directory: Path, workers: int, say:
     journal.open(asked)
     done = journal.done()
     missing = [job for job in asked if plan.key(job.variant, job.values, job.seed) not in done]
+    faults = len(size.faults)
+    missing.sort(key=lambda job: size.variants.index(job.variant) // faults)  # all seeds of a transport, then another
     for number, (job, row) in enumerate(processes.rows(missing, workers), 1):
         journal.append(row)
         say(f"{size.nics} NICs, {number} of {len(missing)}: {job.variant}, seed {job.seed}: {row['seconds']:.0f} s")

@@ -1,6 +1,6 @@
 """The resolved plan of a fabric or scenario: what would be built and done. Needs no root, starts nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from rich import box
@@ -11,6 +11,7 @@ from rich.table import Table
 from mrclab.controller.provisioning import intent
 from mrclab.lab.faults.base import FaultBase, LastingFault
 from mrclab.lab.faults.chaos import Chaos
+from mrclab.lab.scenario.jobtraffic import JobTraffic
 from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.traffic import TrafficBase
@@ -216,9 +217,8 @@ def _what(fabric: Fabric, entry: TrafficBase, qps: int) -> str:
         return f"{show_bytes(done['size'])} as one RDMA write"
     if done["kind"] == "pingpong":
         return f"{done['size'] // done['message']} messages of {show_bytes(done['message'])}, one at a time"
-    if isinstance(entry, ConnectionMatrix):
-        count, size = len(entry.matrix.connections), sum(one.size for one in entry.matrix.connections)
-        return f"{count} connections of {entry.file}, {show_bytes(size)} in all"
+    if isinstance(entry, ConnectionMatrix | JobTraffic):
+        return _graph(entry, done)
     if done["kind"] == "stream":
         bound = f"for {show_seconds(done['duration'])}" if done["duration"] else show_bytes(done["size"])
         rate = f", at {show_rate(done['rate'])}" if done["rate"] else ""
@@ -228,6 +228,16 @@ def _what(fabric: Fabric, entry: TrafficBase, qps: int) -> str:
     return f"{show_bytes(done['size'])} per host, {times}" + (
         f", {2 * (done['ranks'] - 1)} steps each" if done["kind"] == "ring" else ""
     )
+
+
+def _graph(entry: ConnectionMatrix | JobTraffic, done: Mapping[str, Any]) -> str:
+    """What comes of a file or a plan of its own."""
+    if isinstance(entry, ConnectionMatrix):
+        count, size = len(entry.matrix.connections), sum(one.size for one in entry.matrix.connections)
+        return f"{count} connections of {entry.file}, {show_bytes(size)} in all"
+    often = f"{entry.steps} steps" if entry.steps > 1 else "one step"
+    ranks, nodes = len(entry.placed), len(done["program"].schedule.ops)
+    return f"{often} of {ranks} ranks; {entry.placed[0]} is rank 0, with {nodes} nodes in each"
 
 
 def _flows(fabric: Fabric, scenario: Scenario) -> Table:

@@ -32,7 +32,7 @@ class Integrity(BaseExpectation):
             several = f" ({', '.join(missing[:3])})" if len(names) > 1 else ""
             return self.verdict(False, wanted, f"the transfer did not end{several}", _ended(measures))
         when = f"at {measures.said(ends[-1].t)}"
-        for end in ends:
+        for end in sorted(ends, key=lambda end: not end.get("error")):  # what failed, before what then lacks bytes
             trouble = _damage(end)
             if trouble:
                 flow = f"{end.get('flow', end['traffic'])}: " if len(ends) > 1 else ""

@@ -218,3 +218,13 @@ def test_a_microbenchmark_takes_what_an_analytical_network_says_within_five_perc
     steps = 2 * (count - 1)
     formula = steps * (latency + size / count / bandwidth)
     assert outcome.measures.training.seconds("job")[0] == pytest.approx(formula, rel=0.05)
+
+
+def test_a_job_whose_host_is_killed_ends_and_names_it(tmp_path):
+    (tmp_path / "job.goal").write_text(TEXT)
+    fault = {"name": "crash", "kind": "agent_crash", "host": "h2", "at": "20us"}
+    jobs = [{"name": "job", "kind": "trace", "file": "job.goal", "steps": 1000}]
+    outcome, _ = run(tmp_path, jobs, faults=[fault])
+    (verdict, *_) = outcome.verdicts
+    assert not verdict.ok
+    assert verdict.saw == "the agent of h2 ended" or "job/h1>h2: the agent of h2 ended" in verdict.saw

@@ -1,0 +1,58 @@
+"""The page of what failures cost jobs: figures from rows, and every variant of the scenario as it should be."""
+
+import pytest
+
+from mrclab.experiments.training import costs, page, sizes
+from mrclab.lab.measure.intervals import summary
+from mrclab.lab.scenario import scenario
+
+
+def row(variant, seed, average, *, ok=True):
+    told = {"ok": ok, "value": average, "unit": "s", "wanted": "", "saw": ""}
+    verdicts = {"integrity": {**told, "value": None}, "step_time (average)": told, "step_time (usual)": told}
+    known = {"variant": variant, "values": {}, "seed": seed, "state": "passed", "trouble": "", "seconds": 1.0}
+    return {**known, "verdicts": verdicts}
+
+
+def rows():
+    found = [row("mrc-calm", seed, 1e-3) for seed in (1, 2, 3)]
+    found += [row("mrc-flap", seed, 1e-3 + extra) for seed, extra in ((1, 1e-5), (2, 2e-5), (3, 3e-5))]
+    found += [row("roce-1-calm", seed, 2e-3) for seed in (1, 2)]
+    return [*found, row("roce-1-flap", 1, 1e-3, ok=False), row("roce-1-flap", 2, 4e-3)]
+
+
+def test_a_cost_is_told_against_the_same_seed_with_its_interval():
+    found = costs.cost(rows(), "mrc", "flap")
+    lost = [1e3 * sizes.STEPS * extra for extra in (1e-5, 2e-5, 3e-5)]
+    assert found.lost == pytest.approx(lost)
+    assert found.mean - found.half == pytest.approx(summary(lost).low)
+    assert found.gpu_hours == pytest.approx(1e-3 * found.mean * 100_000 / 3600)
+    assert costs.cost(rows(), "mrc", "t0") is None
+
+
+def test_a_job_that_broke_off_is_counted_and_costs_no_time():
+    found = costs.cost(rows(), "roce-1", "flap")
+    assert found.ended == 1
+    assert found.lost == pytest.approx((1e3 * sizes.STEPS * 2e-3,))
+    assert page.told(found) == f"{found.mean:.3f} (one seed); ends in 1 of 2"
+    assert page.told(costs.Cost((), 2)) == "ends (2 of 2)"
+
+
+def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
+    page.write(tmp_path / "training.md", {64: rows()}, "abc")
+    text = (tmp_path / "training.md").read_text()
+    assert "| a T0–T1 cable is down for 200 µs | 0.080 ± " in text
+    assert "* 1,024 NICs: nothing." in text
+    assert "MRC, Clustermapper" in text
+    assert (tmp_path / page.PICTURE).stat().st_size > 1000
+
+
+def test_every_size_and_variant_is_a_scenario_of_as_many_ranks_and_steps():
+    for size in sizes.SIZES:
+        assert size.nics == size.t0s * size.hosts_per_t0 == 8 * size.pipeline * size.data
+    loaded = scenario.load(sizes.SCENARIO)
+    assert {run.variant for run in loaded.runs} == set(sizes.SIZES[0].variants)
+    job = loaded.scenario.traffic[0]
+    assert job.steps == sizes.STEPS
+    assert len(job.placed) == 64
+    assert {run.scenario.transport.kind for run in loaded.runs} == {"mrc", "roce"}
