@@ -74,7 +74,6 @@ class Drill:
         self._temporary.mkdir()
         self._long: threading.Thread | None = None
         self._loose = self._scenario("loose", max_wait="10s", seconds=1)
-        self._strict = {n: self._scenario(f"strict-{n}", max_wait="1s", seconds=_SECONDS, hosts=n) for n in (1, 2)}
 
     def _scenario(self, name: str, hosts: int = 1, **fields: object) -> Path:
         path = self._home / f"{name}.yaml"
@@ -96,7 +95,9 @@ class Drill:
     def _disturbed(self, one: Mischief, phase: str) -> Round:
         said = self._home / "said"
         with said.open("wb") as file:
-            argv = self._argv("run", self._strict[one.hosts], "--results", self._results, *one.options)
+            name, seconds = f"strict-{one.hosts}", one.seconds or _SECONDS
+            scenario = self._scenario(name, one.hosts, max_wait="1s", seconds=seconds)
+            argv = self._argv("run", scenario, "--results", self._results, *one.options)
             out = subprocess.PIPE if one.name == mischief.LEAVE else file
             place = {**os.environ, "TMPDIR": str(self._temporary)}
             process = subprocess.Popen(argv, stdout=out, stderr=file, start_new_session=True, env=place)

@@ -62,6 +62,7 @@ class Mischief:
     harmless: bool = False  # the run has to hold
     options: tuple[str, ...] = ()  # of `mrclab run`
     hosts: int = 1  # on each T0
+    seconds: float = 0.0  # of traffic; 0: as usual
 
     def possible(self, scene: Scene) -> bool:
         """Whether what it is done to is there."""
@@ -282,6 +283,7 @@ KILL_LAB, INTERRUPT = "kill the lab", "interrupt the lab"
 CAPTURE = "leave a capture to the lab's end"
 REMOVE_RESULTS, LEAVE = "remove the results", "leave its output"
 _PAGE = "page"
+_CAPTURED_S = 15.0  # of traffic, so that the command has begun on a busy machine too
 _STOP = (signal.SIGSTOP, signal.SIGCONT)
 _STOPPED = ("state T",)
 _KILLED = ("was killed by SIGKILL",)
@@ -314,8 +316,8 @@ ALL: tuple[Mischief, ...] = (
     Mischief(
         "stop the page", _to_page(signal.SIGSTOP, signal.SIGCONT), False, part=_PAGE, options=("--ui",), harmless=True
     ),
-    Mischief("kill a capture", _capture(kill=True), False, part="controller", harmless=True),
-    Mischief(CAPTURE, _capture(kill=False), False, part="controller", harmless=True),
+    Mischief("kill a capture", _capture(kill=True), False, part="controller", harmless=True, seconds=_CAPTURED_S),
+    Mischief(CAPTURE, _capture(kill=False), False, part="controller", harmless=True, seconds=_CAPTURED_S),
     Mischief("forge frames", _forge, False, part="h2", hosts=2, harmless=True),
     Mischief("fill the run directory", _fill(lambda scene: scene.run_dir), True, _FULL),
     Mischief("fill the results", _fill(lambda scene: scene.results), False),

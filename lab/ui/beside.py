@@ -3,12 +3,16 @@
 import contextlib
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 from mrclab.lab.errors import LabError
+from mrclab.rpc.peers import STOPPED_S, is_stopped
 
+_LOOK = 0.25  # seconds between two looks at a page that has not begun
 _GONE = 15.0  # seconds that it may take to end
 
 
@@ -25,19 +29,40 @@ class PageBeside:
         self._process: subprocess.Popen[str] | None = None
 
     def show(self, place: Path) -> None:
-        """Start the page of the lab at a place, and say its address. LabError with the page's own sentence."""
+        """Start the page of the lab at a place, and say its address. LabError with the page's own sentence.
+
+        Where a signal ends or stops the page meanwhile, the lab goes on without it.
+        """
         command = [sys.executable, "-m", "mrclab.lab.command", "--run-dir", str(self._run_dir), "ui", str(place)]
         command += ["--results", str(self._results), "--attended", *(["--open"] if self._browser else [])]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
+        address = self._address(process)
         if not address:
-            process.wait(_GONE)
+            status = process.wait(_GONE)
+            if status < 0:
+                self._say("the page's process was killed or stopped by a signal; the lab goes on without the page")
+                return
             raise LabError("the page did not start; what it said stands above")
         self._process = process
         self._say(f"live page: {address}")
+
+    @staticmethod
+    def _address(process: "subprocess.Popen[str]") -> str:
+        """The line that it begins with; empty where it ended before, or is stopped, which ends it."""
+        found: list[str] = []
+        assert process.stdout is not None
+        reader = threading.Thread(target=lambda out=process.stdout: found.append(out.readline().strip()), daemon=True)
+        reader.start()
+        since: float | None = None
+        while reader.is_alive():
+            reader.join(_LOOK)
+            since = (since or time.monotonic()) if is_stopped(process.pid) else None
+            if since is not None and time.monotonic() - since >= STOPPED_S:
+                process.kill()
+                since = None
+        return found[0] if found else ""
 
     def linger(self, text: str) -> None:
         """Leave the page up until Ctrl-C where somebody sits at a terminal."""

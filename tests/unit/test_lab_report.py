@@ -20,9 +20,10 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import judge_all
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure import Selection
+from mrclab.lab.measure.series import Gauge
 from mrclab.lab.report import page, plots, results, summary
 from mrclab.lab.report.phases import phases
-from mrclab.lab.report.plots import evs, goodput
+from mrclab.lab.report.plots import evs, fabric, goodput, style
 from mrclab.lab.run import runner
 
 
@@ -191,6 +192,17 @@ def test_a_picture_without_data_is_not_drawn_and_an_old_one_is_removed(tmp_path)
     made = plots.draw(measures(change=lambda rs: [r for r in rs if r.kind not in kinds]), tmp_path)
     assert not (tmp_path / "losses.png").exists()
     assert "Packets declared lost, and sent again" not in made
+
+
+@pytest.mark.filterwarnings("error")
+def test_queues_that_were_empty_all_the_time_are_drawn_without_a_word_of_matplotlibs():
+    _, axes = style.panels([1.0])
+    m = measures()
+    gauge = Gauge()
+    for number in range(4):
+        gauge.add(m.start + number / 4, 0.0)
+    fabric._depths(axes[0], m, {"t0-p1-1-1": gauge})
+    assert axes[0].get_ylim()[1] > 1
 
 
 def test_a_run_that_the_machine_held_up_is_no_result_anywhere(directory):

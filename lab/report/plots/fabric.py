@@ -88,8 +88,7 @@ def _depths(axes: Axes, measures: Measures, lines: Mapping[str, Gauge]) -> None:
         if measures.fabric.spec.trimming and 0.5 * depth < top:
             axes.axhline(depth, color=style.FAINT, linestyle=":", linewidth=1)
             ends.append((float(depth), f"{where} at {depth}", style.FAINT))
-    top = max(y for y, *_ in ends)
-    axes.set_ylim(0, 1.18 * top)
+    axes.set_ylim(0, 1.18 * max(1.0, *(y for y, *_ in ends)))
     axes.set_title("packets in the data queue, four samples a second")
     style.label_lines(axes, ends)
 
