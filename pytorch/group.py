@@ -41,7 +41,8 @@ def _join(rank: int) -> Mesh:
         if _mesh is None:
             host = os.environ.get("MRCLAB_HOST", "unknown host")
             try:
-                _mesh = Mesh(rank, host, int(os.environ.get("MRCLAB_QPS", "1")))
+                lanes, silence = int(os.environ.get("MRCLAB_QPS", "1")), float(os.environ.get("MRCLAB_SILENCE", "15"))
+                _mesh = Mesh(rank, host, lanes, silence)
             except OSError as error:
                 remedy = "start the rank on a host of the lab: mrclab train, or mrclab exec HOST --"
                 raise MrcError(f"rank {rank} has no NIC: {error}; {remedy}") from error

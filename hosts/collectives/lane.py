@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import struct
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -47,6 +48,8 @@ class Lane:
         self._remote_addr = self._remote_rkey = 0
         self._posted = self._completed = self._credited = 0  # segments sent
         self._consumed = self._told = 0  # segments received
+        self.connected = False
+        self._asked_at = 0.0  # time since which the NIC has had requests and completed none of them
         self._controls = 0  # requests without data that are under way
         self.waiting: deque[Outgoing] = deque()
 
@@ -60,13 +63,14 @@ class Lane:
         self._qp.connect(Address(theirs["gid"], theirs["qpn"], theirs["psn"]), path_mtu)
         for _ in range(_DEPTH):
             self._qp.receive(self.number << 2 | RECEIVE)
+        self.connected = True
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
         """Post what waits, as far as there are slots."""
         waiting = self.waiting
-        while waiting and self._posted - min(self._completed, self._credited) < SLOTS:
+        while waiting and self.connected and self._posted - min(self._completed, self._credited) < SLOTS:
             operation, header, payload = waiting.popleft()
             at = self._posted % SLOTS * SLOT
             end = at + HEADER.size + len(payload)
@@ -76,17 +80,19 @@ class Lane:
                 self._sends, self._remote_addr + at, self._remote_rkey, offset=at, length=end - at,
                 wr_id=self.number << 2 | DATA, imm=self._posted % SLOTS,
             )  # fmt: skip
+            self._asks()
             self._posted += 1
             if operation is not None:
                 operation.copied()
 
     def probe(self) -> None:
         """Write nothing, so that a peer that is gone shows by the QP's error; one probe at a time."""
-        if not self._controls and self._posted == self._completed:
+        if self.connected and not self._controls and self._posted == self._completed:
             self._control(None)
 
     def completed(self, kind: int) -> None:
         """The NIC has completed a request."""
+        self._asked_at = time.monotonic()
         if kind == DATA:
             self._completed += 1
         else:
@@ -95,9 +101,18 @@ class Lane:
     @property
     def drained(self) -> bool:
         """True if nothing waits and everything sent has arrived."""
-        return not self.waiting and self._posted == self._completed and not self._controls
+        return not self.connected or (not self.waiting and self._posted == self._completed and not self._controls)
+
+    def silent_since(self) -> float | None:
+        """The time since which the peer has acknowledged nothing of what is under way; None where nothing is."""
+        return self._asked_at if self._posted > self._completed or self._controls else None
+
+    def _asks(self) -> None:
+        if self._posted == self._completed and not self._controls:
+            self._asked_at = time.monotonic()
 
     def _control(self, imm: int | None) -> None:
+        self._asks()
         self._controls += 1
         self._qp.write(
             self._sends, self._remote_addr, self._remote_rkey, length=0, wr_id=self.number << 2 | CONTROL, imm=imm

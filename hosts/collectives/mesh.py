@@ -33,6 +33,7 @@ ANY: Final = -1
 """In place of a rank: receive from whoever sends first."""
 
 _PROBE_S: Final = 1.0  # seconds that a rank waits for a peer before it looks whether that still lives
+_SILENCE_S: Final = 15.0  # seconds without an acknowledgement after which a peer is given up, unless told otherwise
 _LOOK_S: Final = 0.1  # seconds between two looks at deadlines
 _GOODBYE_S: Final = 10.0  # seconds at most in which what was sent last arrives when a mesh is closed
 _CQ_ENTRIES: Final = 1 << 14
@@ -226,14 +227,15 @@ class _Peer:
 
 
 class Mesh:
-    """This process's place in a job. `host` names its host in messages; `lanes` QPs lead to each peer.
+    """This process's place in a job. `host` names its host in messages; `lanes` QPs lead to each peer, and one
+    that acknowledges nothing for `silence` seconds is given up, also where its QP would go on trying.
 
     Raises OSError where the host has no NIC for programs.
     """
 
-    def __init__(self, rank: int, host: str, lanes: int = 1) -> None:
+    def __init__(self, rank: int, host: str, lanes: int = 1, silence: float = _SILENCE_S) -> None:
         self.rank, self.host = rank, host
-        self._lanes_each = lanes
+        self._lanes_each, self._silence = lanes, silence
         self._context = Context()
         self._path_mtu = self._context.path_mtu
         self._gid = self._context.gid
@@ -648,6 +650,11 @@ class Mesh:
     def _look(self, now: float) -> None:
         """Look at deadlines, and at peers of whom nothing has been heard for long."""
         anybody = [one for queue in self._anybody.values() for one in queue]
+        if self._operations or self._sending:
+            for peer, lane in self._lanes:
+                since = lane.silent_since()
+                if since is not None and now - since > self._silence and not peer.lost:
+                    self._lose(peer, f"it has acknowledged nothing for {self._silence:g} s")
         for operation in [*self._operations.values(), *self._sending, *anybody]:
             if operation.over:
                 continue
