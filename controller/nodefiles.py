@@ -206,7 +206,8 @@ def base_rtt(fabric: Fabric, links: int) -> float:
     spec = fabric.spec
     if spec.link.rate is not None:
         return spec.base_rtt(links)
-    return 2 * (links * spec.link.delay + (links - 1) * spec.latency) + 4 * spec.nic_latency
+    there_and_back = 2 * (links * spec.link.delay + (links - 1) * spec.latency) + 4 * spec.nic_latency
+    return there_and_back or spec.base_rtt(links)
 
 
 def longest_rtt(fabric: Fabric) -> float:

@@ -4,6 +4,10 @@ The data queue lets one packet go per packet time of the link (behavioral-model'
 predecessor's turn, at once where that is over); the control queue is not limited. So a packet's time to leave is known
 when it comes, and one event takes it to the far end of the cable. What is only known when it leaves, the depth behind
 it, is caught up on by whatever happens at the port next: nobody can look in between.
+
+Where links have a rate in bits, a port is a switch chip's and not the P4 program's on a target: thresholds and depth
+are bytes (of full packets), a packet is trimmed by the depth that it finds when it comes, and the control queue, which
+takes time, has a limit too.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from mrclab.sim.clock import NEVER, SECOND
-from mrclab.topo.numbers import Dscp
+from mrclab.topo.numbers import FULL_HEADER_BYTES, SACK_BYTES, Dscp
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -55,17 +59,25 @@ def _speed(rate_pps: float, rate: float | None) -> tuple[int, int]:
     return round(SECOND / rate_pps), 0 if rate is None else round(rate)
 
 
+@lru_cache
+def _longest_control(depth: int, rate: float | None) -> int:
+    """Ticks that a full control queue takes."""
+    return NEVER if rate is None else round(depth * SACK_BYTES * 8 * SECOND / rate)
+
+
 class SimSwitchPort:
     """One port of a switch. `register` is the P4 program's: depth of the data queue at the last packet that left it.
+
+    Depths and thresholds are in packets or, where the link has a rate in bits, in bytes.
 
     `waiting` frames stand in the queue, from `_first` on by `SimFrame.behind`; the first leaves at `next_leaves`.
     """
 
     __slots__ = (
-        "_bits_per_second", "_clock", "_control", "_control_bytes", "_control_free", "_data", "_data_bytes", "_depth",
-        "_ecn_min", "_ecn_span", "_first", "_interval", "_last", "_last_hop_dscp", "_newest", "_others", "_random",
-        "_seed", "_trim_at", "_trim_from", "dropped", "evs", "marks", "next_leaves", "number", "register",
-        "trims", "waiting", "way",
+        "_backlog", "_bits_per_second", "_clock", "_control", "_control_bytes", "_control_free", "_control_longest",
+        "_data", "_data_bytes", "_depth", "_ecn_min", "_ecn_span", "_first", "_interval", "_last", "_last_hop_dscp",
+        "_newest", "_others", "_random", "_seed", "_trim_at", "_trim_from", "dropped", "evs", "marks", "next_leaves",
+        "number", "register", "trims", "waiting", "way",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, number: int, spec: FabricSpec, to_host: bool, way: Way, seed: str) -> None:
@@ -74,18 +86,22 @@ class SimSwitchPort:
         self.way = way
         self.next_leaves = NEVER
         self.register = 0
+        unit = 1 if spec.link.rate is None else spec.path_mtu + FULL_HEADER_BYTES
         self._trim_at = 0  # 0: never
         if spec.trimming:
-            self._trim_at = queue.last_hop_trim_threshold if to_host else queue.trim_threshold
+            self._trim_at = unit * (queue.last_hop_trim_threshold if to_host else queue.trim_threshold)
         self._trim_from = self._trim_at - (self._trim_at >> 2) if self._trim_at else NEVER  # least depth that may trim
         self._interval, self._bits_per_second = _speed(spec.link.rate_pps, spec.link.rate)
         self._last = -self._interval
-        self._depth = queue.depth
+        self._depth = unit * queue.depth
+        self._control_longest = _longest_control(queue.control_depth, spec.link.rate)
         self.waiting = 0
+        self._backlog = 0  # what waits, as depths count it
         self._first: SimFrame | None = None
         self._newest: SimFrame | None = None
-        self._ecn_min = queue.ecn_min
-        self._ecn_span = queue.ecn_max - queue.ecn_min if not to_host or spec.last_hop_ecn else 0  # 0: never
+        self._ecn_min = unit * queue.ecn_min
+        # 0: never
+        self._ecn_span = unit * (queue.ecn_max - queue.ecn_min) if not to_host or spec.last_hop_ecn else 0
         self._control_free = 0  # when the link has sent the last packet of the control queue, where bytes count
         self.evs: dict[int, list[int]] = {}  # the switch's, of EVs that are watched
         self._others: dict[int, tuple[int, int]] | None = None  # of classes that are rare
@@ -101,16 +117,20 @@ class SimSwitchPort:
         if self.next_leaves <= now:
             self.settle(now)
         kind = _CLASSES[frame.dscp]
-        if self.register >= self._trim_from and TRIMMABLE <= kind <= TRIMMABLE_RETX and frame.trimmable:
-            kind = self._may_trim(frame, kind)
+        rate = self._bits_per_second
+        depth = self._backlog if rate else self.register
+        if depth >= self._trim_from and TRIMMABLE <= kind <= TRIMMABLE_RETX and frame.trimmable:
+            kind = self._may_trim(frame, kind, depth)
         if TRIMMED <= kind <= CONTROL:  # past all data
-            frame.leave = leave = now if not self._bits_per_second else self._control_leaves(frame, now)
+            if self._control_free - now >= self._control_longest:
+                self.dropped += 1
+                return
+            frame.leave = leave = now if not rate else self._control_leaves(frame, now)
             self._count(frame, kind)
-        elif self.waiting >= self._depth:
+        elif self._backlog + (frame.size if rate else 1) > self._depth:
             self.dropped += 1
             return
         else:
-            rate = self._bits_per_second
             busy_until = self._last
             leave = max(now, busy_until) + takes(frame.size, rate) if rate else busy_until + self._interval
             if leave <= now:
@@ -122,11 +142,11 @@ class SimSwitchPort:
             self._last = frame.leave = leave
         self.way.enter(frame, leave)
 
-    def _may_trim(self, frame: SimFrame, kind: int) -> int:
-        """Trim a frame where the register, against a threshold that is drawn for it, says so; its class then."""
+    def _may_trim(self, frame: SimFrame, kind: int, depth: int) -> int:
+        """Trim a frame where the depth, against a threshold that is drawn for it, says so; its class then."""
         trim_at = self._trim_at
         dither = self._draw((trim_at >> 1) + 1)
-        if self.register + (trim_at >> 2) < trim_at + dither:
+        if depth + (trim_at >> 2) < trim_at + dither:
             return kind
         frame.trim(self._last_hop_dscp)
         self.trims += 1
@@ -142,6 +162,7 @@ class SimSwitchPort:
             newest.behind = frame
         self._newest = frame
         self.waiting += 1
+        self._backlog += frame.size if self._bits_per_second else 1
 
     def _control_leaves(self, frame: SimFrame, now: int) -> int:
         """When a frame of the control queue has left: behind those before it, ahead of all data but what it delays.
@@ -171,7 +192,8 @@ class SimSwitchPort:
         while frame is not None and frame.leave <= now:
             following = frame.behind
             frame.behind = None
-            self.register = self.waiting = depth = self.waiting - 1
+            self.waiting -= 1
+            self.register = self._backlog = depth = self._backlog - (frame.size if self._bits_per_second else 1)
             above = depth - self._ecn_min
             if above > 0 and self._ecn_span and frame.ecn != _ECN_NOT_ECT and above > self._draw(self._ecn_span):
                 frame.mark()
@@ -238,7 +260,7 @@ class SimSwitchPort:
             frame = following
         self._first = self._newest = None
         self.next_leaves = NEVER
-        self.waiting = 0
+        self.waiting = self._backlog = 0
         self._last = self._clock.now - self._interval
 
     def clear(self) -> None:

@@ -111,7 +111,10 @@ class LinkSpec(_Strict):
 
 
 class QueueSpec(_Strict):
-    """Queues of a switch port, in packets. 0 stands for: computed from the bandwidth-delay product."""
+    """Queues of a switch port, in packets. 0 stands for: computed from the bandwidth-delay product.
+
+    Where link.rate is given they are as many bytes: those of full packets, of SACKs for control_depth.
+    """
 
     depth: int = Field(default=0, ge=0, description="data queue; tail drop beyond; default depth_bdps × BDP")
     depth_bdps: float = Field(default=4.0, ge=1, le=1000, description="depth in BDPs where it is not given in packets")
@@ -216,7 +219,7 @@ class FabricSpec(_Strict):
         """
         there_and_back = 2 * links * self.link.delay + 4 * self.nic_latency
         if self.link.rate is None:
-            return there_and_back
+            return there_and_back or 1 / self.link.rate_pps  # without any delay, the time of one packet
         bits = 8 * (self.path_mtu + FULL_HEADER_BYTES + SACK_BYTES)
         return there_and_back + 2 * (links - 1) * self.latency + links * bits / self.link.rate
 
