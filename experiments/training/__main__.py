@@ -22,20 +22,26 @@ def main(words: Sequence[str] | None = None) -> int:
     known = ",".join(str(size.nics) for size in sizes.SIZES)
     parser.add_argument("--sizes", default=known, help=f"NICs of the jobs to run, of {known}; empty: none")
     parser.add_argument("--seeds", help="e.g. 1..5; else what each size has")
+    parser.add_argument("--only", default="", help="variants to run, e.g. mrc-calm,mrc-flap; else all of a size")
     parser.add_argument("--results", type=Path, default=Path("results/training"), help="where runs are kept")
     parser.add_argument("--page", type=Path, default=Path("docs/results/training.md"), help="where the page goes")
     parser.add_argument("--workers", type=int, default=1, help="processes; a job of 8,192 NICs takes 4 GB in each")
     asked = parser.parse_args(words)
+    only = [word for word in asked.only.split(",") if word]
     wanted = [word for word in asked.sizes.split(",") if word]
     by_name = {str(size.nics): size for size in sizes.SIZES}
     for word in wanted:
         if word not in by_name:
             parser.error(f"--sizes {word}: there is no job of so many NICs; there are {known}")
+    variants = sizes.SIZES[0].variants
+    for word in only:
+        if word not in variants:
+            parser.error(f"--only {word}: no run is called so; there are {', '.join(variants)}")
     try:
         for word in wanted:
             size = by_name[word]
             seeds = plan.parse_seeds(asked.seeds or f"1..{size.seeds}")
-            sizes.run(size, seeds, asked.results, asked.workers, _say)
+            sizes.run(size, seeds, asked.results, asked.workers, _say, only)
     except LabError as error:
         parser.error(str(error))
     digest = sizes.digest()

@@ -7,7 +7,9 @@ Runs are kept under a digest of the sources that decide what happens, so that a 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import json
+import shlex
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,10 @@ NAMED = "experiments/training/jobs.yaml"
 STEPS = 4
 
 _DECIDING = ("controller", "hosts", "sim", "topo", "lab/faults", "lab/training", "lab/run")
+FEW_EVS = {"active_per_plane": 24, "backup_per_plane": 8}
+"""The EVs of a QP in the largest jobs, half of what others have: they are most of the memory."""
+
+_LARGE = 8192
 _LAYERS = 4  # of a stage
 _PARAMETERS = 262_144  # of a layer
 
@@ -46,6 +52,7 @@ class JobSize:
         if self.nics == SIZES[0].nics:
             return {}
         layers = _LAYERS * self.pipeline
+        few = {"transport.ev_profile": FEW_EVS} if self.nics >= _LARGE else {}
         return {
             "fabric.t0s": self.t0s,
             "fabric.t1s": self.t1s,
@@ -53,6 +60,7 @@ class JobSize:
             "traffic.job.pipeline": self.pipeline,
             "traffic.job.layers": layers,
             "traffic.job.parameters": layers * _PARAMETERS,
+            **few,
         }
 
     @property
@@ -76,7 +84,8 @@ class JobSize:
     def command(self, variant: str, seed: int) -> str:
         """Return the command that makes a run again, with its report."""
         words = [f"mrclab run {NAMED} --variant {variant} --seed {seed}"]
-        words += [f"--set {path}={value}" for path, value in self.values.items()]
+        for path, value in self.values.items():
+            words.append(f"--set {shlex.quote(f'{path}={json.dumps(value)}')}")
         return " ".join(words)
 
 
@@ -98,13 +107,24 @@ def digest() -> str:
     return found.hexdigest()[:12]
 
 
-def run(size: JobSize, seeds: Sequence[int], directory: Path, workers: int, say: Callable[[str], None]) -> list[Row]:
-    """Do the runs that are missing; returns the rows of all that were ever done of this size and program."""
+def run(
+    size: JobSize,
+    seeds: Sequence[int],
+    directory: Path,
+    workers: int,
+    say: Callable[[str], None],
+    only: Collection[str] = (),
+) -> list[Row]:
+    """Do the runs that are missing, of `only` these variants where any are named.
+
+    Returns the rows of all that were ever done of this size and program.
+    """
     asked = size.plan(seeds)
     journal = Journal(directory / f"{size.nics}-{digest()}")
     journal.open(asked)
     done = journal.done()
     missing = [job for job in asked if plan.key(job.variant, job.values, job.seed) not in done]
+    missing = [job for job in missing if not only or job.variant in only]
     faults = len(size.faults)
     missing.sort(key=lambda job: size.variants.index(job.variant) // faults)  # all seeds of a transport, then another
     for number, (job, row) in enumerate(processes.rows(missing, workers), 1):
