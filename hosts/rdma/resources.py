@@ -52,7 +52,9 @@ class Resources(Transport):
         self.now = 0.0
         self.on_work = _nobody_asks
         self.timers = Timers()
-        self.secrets = secrets or rng  # of keys and first PSNs: who guesses them can write to memory or end a QP
+        self.secrets = (
+            secrets or rng
+        )  # of keys, QPNs and first PSNs: to guess them is to write to memory, or to end a QP
         self.memory = MemoryTable(self.secrets)
         self._cqs: dict[int, CompletionQueue] = {}
         self._events: list[dict[str, Any]] = []

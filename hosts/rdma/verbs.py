@@ -51,6 +51,7 @@ class Verbs(Resources, Generic[Qp]):
         super().__init__(config, rng, log, secrets)
         self.qps: dict[int, Qp] = {}
         self._next_qpn = FIRST_QPN
+        self._drawn_qpns: set[int] = set()  # of QPs that are, or may still be made
 
     # --- hooks that the packet side fills in ------------------------------------------------------
 
@@ -115,9 +116,18 @@ class Verbs(Resources, Generic[Qp]):
         return qp.qpn
 
     def reserve_qpn(self) -> int:
-        """A number that no QP gets but the one that is made with it."""
-        self._next_qpn += 1
-        return self._next_qpn - 1
+        """Return a number that no QP gets but the one that is made with it.
+
+        Drawn where keys are secret, so that a host that sees none of a QP's packets cannot forge one; else the next.
+        """
+        if not isinstance(self.secrets, random.SystemRandom):
+            self._next_qpn += 1
+            return self._next_qpn - 1
+        drawn = 0
+        while not FIRST_QPN <= drawn < PSN_MASK or drawn in self._drawn_qpns:  # the last one is the multicast QP
+            drawn = self.secrets.getrandbits(24)
+        self._drawn_qpns.add(drawn)
+        return drawn
 
     def _make_qp(
         self, qpn: int, peer: str, pd: int, send: CompletionQueue, recv: CompletionQueue, attributes: dict[str, Any]
@@ -203,6 +213,7 @@ class Verbs(Resources, Generic[Qp]):
         qp = self.qp(number)
         qp.close()
         del self.qps[number]
+        self._drawn_qpns.discard(number)
         self.memory.use_pd(qp.pd, -1)
         qp.send_cq.users -= 1
         qp.recv_cq.users -= 1

@@ -48,7 +48,7 @@ class Setting(Strict):
         default=1, ge=0, le=2**63 - 1, description="of the bytes, of every draw of EVs, pairs and fault times"
     )
     repeatable: bool = Field(
-        default=False, description="draw memory keys and first PSNs from the seed, too; else they are secrets"
+        default=False, description="draw memory keys, QPNs and first PSNs from the seed, too; else they are secrets"
     )
     world: Literal["wire", "sim"] = Field(
         default="wire", description="wire: namespaces and P4 switches on this machine; sim: virtual time"
