@@ -23,7 +23,8 @@ from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.prompt import service
 from mrclab.lab.run.wire.attach import Lab, attach
 from mrclab.rpc.client import Client
-from mrclab.rpc.errors import RpcError, RpcUnavailable
+from mrclab.rpc.errors import RpcError, RpcStopped, RpcUnavailable
+from mrclab.rpc.peers import stopped_text
 
 app = typer.Typer(no_args_is_help=True)
 out = console.standard(highlight=False)
@@ -131,6 +132,8 @@ def ask(lab: Lab, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[st
     try:
         with Client(lab.run_dir / "controller.sock") as client:
             return client.call(op, rpc_timeout=seconds + _REPLY, **arguments)
+    except RpcStopped as error:
+        raise RunError(f"the controller {stopped_text(error.pid)}") from None
     except RpcUnavailable as error:
         raise RunError(f"the lab's controller cannot be reached: {error.message}") from None
     except RpcError as error:

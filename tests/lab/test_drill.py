@@ -1,4 +1,4 @@
-"""The drill itself: one round of a kind that ends the run and one that does not, on this machine."""
+"""The drill itself: one round of a kind that ends the run, one that does not, and one that makes it no result."""
 
 import json
 import os
@@ -13,9 +13,19 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["kill an agent", "flood a socket"])
-def test_a_round_ends_as_it_must(tmp_path, kind):
-    assert main(["--rounds", "1", "--only", kind, "--report", str(tmp_path / "rounds.json")]) == 0
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("kill an agent", []),
+        ("flood a socket", []),
+        ("stop a helper for long", ["--phase", "traffic"]),
+    ],
+)
+def test_a_round_ends_as_it_must(tmp_path, kind, options):
+    assert main(["--rounds", "1", "--only", kind, *options, "--report", str(tmp_path / "rounds.json")]) == 0
     (made,) = json.loads((tmp_path / "rounds.json").read_text())
     assert made["what"] == kind
     assert made["wrong"] == []
+    if "for long" in kind:
+        assert made["status"] == 3
+        assert "state T" in made["reason"]

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 from lab_history import END, RTT, START, measures
 
-from mrclab.lab.errors import Stopped, as_run_error
+from mrclab.lab.command import operations
+from mrclab.lab.errors import RunError, Stopped, as_run_error
 from mrclab.lab.history import Record
 from mrclab.lab.run.wire import attach
 from mrclab.lab.run.wire.vigil import Stops
@@ -80,6 +81,13 @@ def test_the_lab_names_a_stopped_agent_and_never_blames_the_machine(tmp_path, mo
         with pytest.raises(Stopped, match=rf"the agent of h1 is stopped \(process {process.pid}, state T.*kill -CONT"):
             lab.call("h1", "stats")
     assert lab.stopped() == {}
+
+
+def test_commands_name_a_controller_that_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(peers, "STOPPED_S", 0.3)
+    said = r"^the controller is stopped \(process \d+, state T"
+    with stopped_server(tmp_path / "controller.sock"), pytest.raises(RunError, match=said):
+        operations.ask(attach.Lab(tmp_path, FABRIC), "status")
 
 
 def test_a_wait_for_a_stopped_process_is_given_up_and_says_why(tmp_path, monkeypatch):
