@@ -131,7 +131,11 @@ def page(whole: dict[str, tuple[str, str]]) -> str:
         "Made by `python tests/pytorch/own_tests.py --write docs/results/torch-tests.md`.",
         "",
     ]
-    reasons = {"no_cuda": GPU, **{f"multi-gpu-{number}": GPU for number in range(2, 9)}}
+    reasons = {
+        SMALL: "PyTorch skips it below eight ranks",
+        "no_cuda": GPU,
+        **{f"multi-gpu-{number}": GPU for number in range(2, 9)},
+    }
     for state, title in (("failed", "Fail"), ("skipped", "Cannot run here"), ("passed", "Pass")):
         chosen = {test: why for test, (one, why) in whole.items() if one == state}
         if not chosen:
