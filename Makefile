@@ -6,7 +6,7 @@ PYTHONS ?= 3.10 3.11
 TORCH ?= torch==2.13.0
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled lock clean
+.PHONY: help docs site browser demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -25,6 +25,8 @@ help:
 	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (needs gcc, libibverbs-dev; OCP=DIR: those headers)"
 	@echo "make torch        put PyTorch (a CPU build) into .venv and build lib_mrc.so: mrclab train, and the tests of the backend"
 	@echo "make docs         the documentation as a site in build/site, all links checked"
+	@echo "make site         the same, with the lab in a browser tab in build/site/try (needs node and npm)"
+	@echo "sudo make browser install what the tests of pages in a browser need: Chromium, and playwright in .venv"
 	@echo "make p4           compile p4src/ (needs p4c)"
 	@echo "make pictures     make the pictures of the live page in docs/ again (needs Chromium, and playwright in .venv)"
 	@echo "make setup        only set up; where a C compiler and Python's headers are, compile transport and simulator, which makes them faster"
@@ -102,6 +104,13 @@ torch: installed libmrc
 docs:
 	@test -x .venv-docs/bin/mkdocs || { python3 -m venv .venv-docs && .venv-docs/bin/pip install -q -r requirements-docs.txt; }
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build && echo "build/site/index.html"
+
+site: docs installed
+	@$(BIN)/python setup/site/build.py
+
+browser: installed
+	@command -v chromium >/dev/null || apt-get install -y -q chromium
+	@$(BIN)/pip install -q playwright
 
 p4: installed
 	@$(BIN)/python -m mrclab.lab.command.p4build

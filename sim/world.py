@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.agent.sampling import KEPT
-from mrclab.hosts.memory.memory import Plain
+from mrclab.hosts.memory.memory import local_memory
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS
 from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.transports import WIRE, draws
@@ -159,7 +159,7 @@ class SimWorld:
             config,
             rng,
             functools.partial(SimNic, self._clock, self.sim.nic_cable, self._wire_format),
-            Plain(),
+            local_memory(),
             functools.partial(self._host_record, name),
             functools.partial(self._tell, name),
             began=self.now,

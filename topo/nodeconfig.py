@@ -40,7 +40,7 @@ class NodeConfigError(ValueError):
 class _Part(BaseModel):
     """Base of every section: immutable, and an unknown field is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
 def _ipv6(value: str) -> str:

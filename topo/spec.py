@@ -81,7 +81,7 @@ BitRate = Annotated[float, BeforeValidator(parse_bit_rate)]  # bits per second
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class LinkSpec(_Strict):

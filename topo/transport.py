@@ -37,7 +37,7 @@ class TransportSpec(BaseModel):
     `ev_profile` overrides fields of the default EV profile (MRC only).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     kind: Kind = "mrc"
     congestion_control: Literal["nscc", "dcqcn", "none"] | None = None

@@ -11,6 +11,7 @@ import errno
 import mmap
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol
@@ -35,6 +36,9 @@ class Memory(Protocol):
 
     def unmap(self, buffer: Buffer) -> None:
         """Give a region's memory back, at the latest when the last view of it goes; what was written is in the file."""
+
+    def sync(self, buffer: Buffer) -> None:
+        """Write into the file what has been written into the buffer, where these are not the same memory."""
 
     def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
         """Have `gone` called where bytes of the buffer are found to be no more, since somebody cut its file short."""
@@ -73,6 +77,9 @@ class Plain:
             with contextlib.suppress(BufferError):  # a view is left, as in what a destroyed QP remembers of a packet
                 buffer.close()
 
+    def sync(self, buffer: Buffer) -> None:
+        """Nothing: the buffer is the file."""
+
     def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
         """Nothing: where a file is cut short under its mapping, the system decides."""
 
@@ -93,6 +100,11 @@ class Plain:
         size = status.st_size if length is None else length
         if size == 0:
             return bytearray()
+        return self._map_bytes(descriptor, path, size, access)
+
+    def _map_bytes(self, descriptor: int, path: str, size: int, access: Access) -> Buffer:
+        """Map the first `size` bytes, more than none, of an open file."""
+        del path
         if access == "write":
             return mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE)
         return self._map_read(descriptor, size)
@@ -103,6 +115,38 @@ class Plain:
     def _map_read(self, descriptor: int, size: int) -> mmap.mmap:
         """Map what is only read."""
         return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+
+
+class Copies(Plain):
+    """Files copied into memory, where a mapping would be a copy that nothing writes back (WebAssembly)."""
+
+    def __init__(self) -> None:
+        self._written: dict[int, tuple[bytearray, str]] = {}  # id of a buffer → it, and the file that it belongs in
+
+    def unmap(self, buffer: Buffer) -> None:
+        """Write the file and forget the buffer."""
+        self.sync(buffer)
+        self._written.pop(id(buffer), None)
+
+    def sync(self, buffer: Buffer) -> None:
+        """Write the file; OSError where that fails."""
+        content, path = self._written.get(id(buffer), (None, ""))
+        if content is not None:
+            with open(path, "r+b") as file:  # noqa: PTH123 (a path as the caller wrote it)
+                file.write(content)
+
+    def _map_bytes(self, descriptor: int, path: str, size: int, access: Access) -> Buffer:
+        made = bytearray(size)
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            file.readinto(made)
+        if access == "write":
+            self._written[id(made)] = made, path
+        return made
+
+
+def local_memory() -> Memory:
+    """Return what maps files on this system."""
+    return Copies() if sys.platform in {"emscripten", "wasi"} else Plain()
 
 
 def _refused(path: str, access: Access, error: OSError) -> RpcError:

@@ -29,7 +29,7 @@ Record = dict[str, Any]
 class FlowSpec(BaseModel):
     """One end of a flow on this host."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     name: str  # NAME/h1>h3
     role: Literal["send", "recv"]
@@ -47,7 +47,7 @@ class FlowSpec(BaseModel):
 class WorkloadSpec(BaseModel):
     """What a workload does; which fields count depends on `kind`. Sizes in bytes, times in seconds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     kind: Literal["write", "stream", "pingpong", "rounds", "ring", "graph"]
     size: int | None = Field(default=None, ge=0)
@@ -376,7 +376,9 @@ class Workload:
             self._record({**record, "began": began, "ended": ended, "error": sender.error})
 
     def results(self) -> Record:
-        """What became of every flow's end here."""
+        """What became of every flow's end here; its files hold by now what has arrived."""
+        for buffer in self._files:
+            self._memory.sync(buffer)
         ends: list[ChannelSender | Receiver] = [*self.senders.values(), *self.receivers.values()]
         return {
             end.name: {

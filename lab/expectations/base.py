@@ -108,7 +108,9 @@ FlowName = Annotated[str, AfterValidator(_known_flow)]
 class BaseExpectation(BaseModel):
     """One expectation of a scenario."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        defer_build=True, extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False
+    )
 
     to_the_end: ClassVar[bool] = False
     """Whether all that happens until the end of the run counts, so that nothing is decided before."""

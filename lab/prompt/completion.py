@@ -34,7 +34,7 @@ class WordCompleter(Completer):
         before = document.text_before_cursor
         typed = before.split()
         current = "" if not before or before.endswith(" ") else typed.pop()
-        for candidate in sorted(set(self.candidates(typed, current))):
+        for candidate in sorted(set(self.candidates(typed, current)), key=lambda each: (each.startswith("-"), each)):
             if candidate.startswith(current) and candidate != current:
                 yield Completion(candidate, start_position=-len(current))
 

@@ -39,7 +39,8 @@ class Desk:
 
     `mirror` is called after each step: what shows the lab elsewhere. `controller` asks the controller over a connection
     of its own, so that the lab goes on while it takes its time; without it, it is asked as any node of the world.
-    `setting` is what a scenario would say of the lab beside its fabric and seed.
+    `setting` is what a scenario would say of the lab beside its fabric and seed. Without `threaded` the owner calls
+    `step` again and again, as where there are no threads.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Desk:
         mirror: Callable[[], None] = lambda: None,
         controller: Callable[..., dict[str, Any]] | None = None,
         setting: Mapping[str, Any] | None = None,
+        threaded: bool = True,
     ) -> None:
         self.world = world
         self.lock = TurnLock()
@@ -66,8 +68,9 @@ class Desk:
         self._mirror = mirror
         self._controller = controller
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._run, name="desk", daemon=True) if threaded else None
+        if self._thread is not None:
+            self._thread.start()
 
     # --- faults -----------------------------------------------------------------------------------------------------
 
@@ -181,7 +184,8 @@ class Desk:
             yield self
         finally:
             self._ended.set()
-            self._thread.join()
+            if self._thread is not None:
+                self._thread.join()
             with self.lock:
                 self.flows.close()
                 self.capture.close()
@@ -191,16 +195,22 @@ class Desk:
         while not self._ended.is_set():
             with self.lock:
                 try:
-                    self._step()
-                except (LabError, TopoError) as error:
-                    self.trouble.append(str(error))
+                    self.step()
                 except KeyboardInterrupt:
                     self.interrupted = True
                     return
-                self._mirror()
             self._ended.wait(_REST)
 
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Do what is due; in virtual time let as much of it pass as the pace asks for."""
+        with self.lock:
+            try:
+                self._pass()
+            except (LabError, TopoError) as error:
+                self.trouble.append(str(error))
+            self._mirror()
+
+    def _pass(self) -> None:
         if self._pace is None:
             self._due()
             return

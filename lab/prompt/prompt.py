@@ -92,12 +92,18 @@ class Prompt:
         from prompt_toolkit import PromptSession  # noqa: PLC0415 - a terminal's, not a script's
         from prompt_toolkit.history import FileHistory  # noqa: PLC0415
         from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415
+        from prompt_toolkit.shortcuts import CompleteStyle  # noqa: PLC0415
 
         from mrclab.lab.prompt.completion import WordCompleter  # noqa: PLC0415
 
         HISTORY.parent.mkdir(parents=True, exist_ok=True)
         completer = WordCompleter(self._desk, [*self._tools, "quit", *sorted(self._nodes)])
-        session: PromptSession[str] = PromptSession(history=FileHistory(str(HISTORY)), completer=completer)
+        session: PromptSession[str] = PromptSession(
+            history=FileHistory(str(HISTORY)),
+            completer=completer,
+            complete_style=CompleteStyle.READLINE_LIKE,  # Tab writes what all candidates share, and lists them
+            complete_while_typing=False,
+        )
         while True:
             try:
                 with patch_stdout(raw=True):  # what is said meanwhile goes above the line

@@ -26,7 +26,7 @@ from mrclab.lab import history
 from mrclab.lab.errors import LabError, NoRoom, RunError, no_result
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.measure import Measures
-from mrclab.lab.report import junit, page, summary
+from mrclab.lab.report import junit, summary
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, kept_name, loads, with_files, with_names
 from mrclab.topo import files
@@ -209,8 +209,16 @@ def _load(directory: Path) -> CollectedRun:
 
 def write(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
     """Write everything that is computed: numbers, plots, page, JUnit XML; returns what they say."""
-    from mrclab.lab.report import plots  # noqa: PLC0415 - Matplotlib takes a second to load and wants a home directory
+    from mrclab.lab.report import page, plots  # noqa: PLC0415 - Matplotlib takes a second to load and wants a home
 
+    facts = write_numbers(run, verdicts)
+    pictures = plots.draw(run.measures, run.directory)
+    files.replace_file(run.directory / "report.html", page.render(facts, pictures))
+    return facts
+
+
+def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
+    """Write numbers and JUnit XML, no pictures and no page; returns what they say."""
     directory, facts = run.directory, summary.summarize(run.measures, verdicts, run.info)
     result = {
         "state": facts.state,
@@ -222,8 +230,6 @@ def write(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
     files.replace_file(directory / "result.json", json.dumps(result, indent=1) + "\n")
     series = summary.series(run.measures)
     files.replace_file(directory / "series.json", json.dumps(series) + "\n")
-    pictures = plots.draw(run.measures, directory)
-    files.replace_file(directory / "report.html", page.render(facts, pictures))
     cases = junit.render(run.loaded.scenario.name, verdicts, facts.invalid)
     files.replace_file(directory / "junit.xml", cases)
     return facts

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from mrclab.lab import history
 from mrclab.lab.capture.virtual import VirtualTaps
@@ -30,6 +30,16 @@ NAME: Final = "sim"
 
 _MOMENT = 1e-9  # seconds that pass at least where somebody waits
 _SLICES = 2  # looks whether somebody wants to end it, in the time between two samples of a host
+
+
+class Follower(Protocol):
+    """Reads the history of a world as time passes."""
+
+    def write_now_and_then(self) -> None:
+        """Take in what is new, unless that was done a moment ago."""
+
+    def close(self) -> None:
+        """Take in the rest; the world is over."""
 
 
 class VirtualWorld:
@@ -58,7 +68,7 @@ class VirtualWorld:
         self._slice = fabric.spec.sample_interval / _SLICES
         self._digest = ""
         self._hearings: list[_Hearing] = []
-        self._mirror: Mirror | None = None
+        self._mirror: Follower | None = None
         options = mapper.model_dump() if mapper is not None else None
         choice = transport or TransportSpec()
         self._sim = SimWorld(fabric, seed=seed, transport=choice, mapper=options, files=files, of_hosts=of_hosts)
@@ -96,7 +106,11 @@ class VirtualWorld:
 
     def mirror(self, place: Path, *, keep: bool = False) -> None:
         """Write fabric and history below a place as time passes, until it is stopped; LabError where that cannot be."""
-        self._mirror = Mirror(self, place, keep=keep)
+        self.follow(Mirror(self, place, keep=keep))
+
+    def follow(self, follower: "Follower") -> None:
+        """Have a follower look at the history as time passes, until it is closed; one at a time."""
+        self._mirror = follower
 
     def record(self, kind: str, t: float | None = None, **fields: object) -> float:
         """Write a record of the lab's own into the history; returns its time."""

@@ -7,5 +7,10 @@ class Strict(BaseModel):
     """Immutable; an unknown field is a mistake."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, arbitrary_types_allowed=True, populate_by_name=True, allow_inf_nan=False
+        defer_build=True,
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        populate_by_name=True,
+        allow_inf_nan=False,
     )

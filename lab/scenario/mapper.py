@@ -17,7 +17,7 @@ class MapperSpec(BaseModel):
     `all`: every cable and T1 at fault is denied, dead ones too, as before a job starts.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     cycle: Duration = Field(
         default=0.5,

@@ -17,10 +17,13 @@ _STILL = 0.015  # of full rate: a load that changes less is told as before
 _TALK = frozenset({
     "fault.begin", "fault.end", "fault.edge", "faults.healed", "traffic.start", "traffic.end", "flow.failed",
     "ev.state", "port.state", "peer.ports", "qp.state", "qp.stalled", "qp.resumed", "switch.down",
-    "switch.up", "switch.silent", "switch.answers", "link.failed", "verified", "lab.up", "process.died",
+    "switch.up", "switch.ready", "switch.silent", "switch.answers", "link.failed", "verified", "lab.up", "process.died",
     "process.stopped", "process.resumed", "verdict", "verdict.over", "denied", "undenied", "drained", "undrained",
 })  # fmt: skip
 _PASSING = frozenset({"RESET", "INIT", "RTR"})  # states of a QP on its way
+_DOWN = {"link_down", "nic_port_down", "nic_down", "plane_down", "switch_reboot", "transceiver"}
+"""Kinds of faults that leave their cables without carrier while they are in force."""
+
 _LOSSES = {"packet.lost": "lost", "packet.retx": "sent again", "packet.spurious": "spurious"}
 
 
@@ -310,7 +313,7 @@ class PageModel:
         name, links = record["fault"], record.get("links", [])
         self._faults[name] = record.get("text", "")
         self._faulty[name] = list(links)
-        if record.get("fault_kind") in {"link_down", "port_down"}:
+        if record.get("fault_kind") in _DOWN:
             self._take_down(links, name)
 
     def _on_fault_end(self, record: Record) -> None:
@@ -343,6 +346,9 @@ class PageModel:
 
     def _on_switch_up(self, record: Record) -> None:
         self._dead.discard(record["switch"])
+
+    def _on_switch_ready(self, record: Record) -> None:
+        self._dead.discard(record["switch"])  # virtual time has no sessions that come up first
 
     def _on_verdict(self, record: Record) -> None:
         self._verdicts[record["element"]] = record.get("state", "")

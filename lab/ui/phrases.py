@@ -57,6 +57,7 @@ _PHRASES = {
     "switch.answers": "{switch} answers again",
     "switch.down": "{switch} lost",
     "switch.silent": "{switch} does not answer: {reason}",
+    "switch.ready": "{switch} holds its entries",
     "switch.up": "{switch} connected",
     "traffic.end": "{traffic} ends",
     "traffic.start": "{traffic} starts",

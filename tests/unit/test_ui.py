@@ -402,3 +402,21 @@ def test_the_event_log_says_in_words_what_happened():
     )
     for kind in model._TALK:
         assert phrase(Record(1.0, "h1", kind, {})) != kind, "a kind in the log that has no words"
+
+
+@pytest.mark.parametrize("back", ["switch.up", "switch.ready"])
+def test_a_switch_that_is_back_is_not_drawn_dead(back):
+    page = PageModel(FABRIC)
+    page.take(Record(1.0, "controller", "switch.down", {"switch": "t1-p1-1"}))
+    assert page.frame(1.1)["dead"] == ["t1-p1-1"]
+    page.take(Record(2.0, "controller", back, {"switch": "t1-p1-1"}))
+    assert page.frame(2.1)["dead"] == []
+
+
+@pytest.mark.parametrize("kind", ["link_down", "nic_port_down", "nic_down", "plane_down", "transceiver", "loss"])
+def test_cables_without_carrier_are_drawn_down_and_those_that_lose_packets_are_not(kind):
+    page = PageModel(FABRIC)
+    page.take(Record(1.0, "lab", "fault.begin", {"fault": "x", "fault_kind": kind, "links": [CUT], "text": "it"}))
+    assert page.frame(1.1)["down"] == ([] if kind == "loss" else [FABRIC.link(CUT).index])
+    page.take(Record(2.0, "lab", "fault.end", {"fault": "x"}))
+    assert page.frame(2.1)["down"] == []

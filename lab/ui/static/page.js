@@ -6,12 +6,14 @@ import { FabricView, RECENT } from "./fabric.js";
 import { Loads } from "./loads.js";
 import { Selection, button } from "./selection.js";
 import { Shelf } from "./shelf.js";
-import { follow, get, merge, post } from "./server.js";
+import { follow, get, merge, post, share } from "./server.js";
 
 const at = (id) => document.getElementById(id);
 const WINDOW = 600; // frames that the charts show of a lab that goes on; of a finished run they show all
 const MOST = 20000, MOST_TEXT = 40e6; // frames kept of one that goes on, and characters in which they were told
 const LONGEST_LOG = 2000;
+const BREAK = "Click a cable, switch, NIC port or plane to break it; click two hosts to see their paths.";
+const LOOK = "Click a cable, switch, NIC port or plane to see how it is; click two hosts to see their paths.";
 
 let layout, fabric, selection, goodput, transport, losses, evs, editor, shelf, stream;
 let frames = [], loads = new Loads(), strikes = [], ended = null; // strikes: times of faults, for the charts
@@ -77,7 +79,7 @@ function totals(frame) {
   }));
 }
 
-const SAID = { open: "… open", good: "✓ so far", bad: "✗ so far", passed: "✓ passed", failed: "✗ failed" };
+const SAID = { open: "… open", good: "✓ so far", bad: "… not met yet", passed: "✓ passed", failed: "✗ failed" };
 function expectations(standings) {
   const none = layout.live && !ended ? "no scenario runs: nothing is expected" : "no verdict: this was no run of a scenario";
   list("expectations", standings, none, (each) => {
@@ -152,7 +154,20 @@ function decided(outcome) {
   const state = at("state");
   state.textContent = outcome.state === "ended" ? "the lab has ended" : layout.live ? `the run has ended: ${outcome.state}` : outcome.state;
   state.className = outcome.state === "passed" ? "live" : outcome.state === "not run" ? "" : "over";
+  state.title = outcome.history_sha256 ? `history: sha256 ${outcome.history_sha256}; the same scenario and seed give it again` : "";
   show(true);
+  if (layout.at != null) { // a link named a time of view
+    const found = frames.findIndex((frame) => frame.t >= layout.at);
+    layout.at = null;
+    seek(found < 0 ? frames.length - 1 : found);
+  }
+}
+
+async function copyLink() {
+  const link = await share(editor.text.value, following ? 0 : frames[cursor].t);
+  history.replaceState(null, "", link);
+  try { await navigator.clipboard.writeText(link); at("share").textContent = "Link copied"; } catch { at("share").textContent = "Link is in the address bar"; }
+  setTimeout(() => { at("share").textContent = "Share"; }, 2000);
 }
 
 function listen() {
@@ -267,6 +282,7 @@ function wire() {
   at("runs").addEventListener("click", () => shelf.open());
   at("keys").addEventListener("click", () => at("help").showModal());
   at("back").addEventListener("click", () => post("api/back", "{}"));
+  at("share").addEventListener("click", copyLink);
   at("find").addEventListener("change", find);
   addEventListener("resize", refit);
   const keys = {
@@ -312,6 +328,8 @@ async function open() {
   at("back").hidden = layout.own;
   at("runs").hidden = !layout.replays;
   editor.offer(layout);
+  at("share").hidden = !layout.shareable;
+  at("selection").querySelector(".welcome").textContent = layout.operable ? BREAK : LOOK;
   following = layout.live && !layout.outcome;
   if (layout.outcome) {
     cursor = frames.length - 1;

@@ -1,5 +1,7 @@
 // What the page asks of its server. The token of the address goes with everything.
 
+export { merge } from "./merge.js";
+
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const headers = { "X-Token": token };
 
@@ -24,15 +26,4 @@ export function operate(operation, args) {
 
 export function follow(run, since) { return new EventSource(`api/live?run=${run}&since=${since}&token=${encodeURIComponent(token)}`); }
 
-// A JSON merge patch (RFC 7396). What did not change stays the same object.
-export function merge(before, patch) {
-  const made = { ...before };
-  for (const [name, value] of Object.entries(patch)) {
-    if (value === null) delete made[name];
-    else if (plain(value)) made[name] = merge(plain(before[name]) ? before[name] : {}, value);
-    else made[name] = value;
-  }
-  return made;
-}
-
-function plain(value) { return typeof value === "object" && value !== null && !Array.isArray(value); }
+export const share = null; // what this server shows has no address that others could open

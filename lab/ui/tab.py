@@ -1,0 +1,250 @@
+"""The live page's other end where page and lab share one browser: virtual time in this interpreter, no threads.
+
+It answers what `lab.ui.server` answers, and pushes frames instead of being asked for them: `publish` gets one JSON
+object at a time, {"kind": "source", "layout", "first", "frames"}, {"kind": "frames", "changes"} or {"kind": "outcome",
+"outcome"}. A scenario runs to its end within one `step`, so that requests wait meanwhile.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab import history
+from mrclab.lab.errors import LabError
+from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.report import results
+from mrclab.lab.run import runner, worlds
+from mrclab.lab.run.virtual import VirtualWorld, virtual_world
+from mrclab.lab.run.world import World
+from mrclab.lab.scenario import scenario, schema
+from mrclab.lab.ui.checking import checked
+from mrclab.lab.ui.editor import EXAMPLE
+from mrclab.lab.ui.judging import Judge
+from mrclab.lab.ui.model import PageModel
+from mrclab.lab.ui.reel import Film, Reel, beat
+from mrclab.lab.ui.shelf import Shelf
+from mrclab.lab.ui.sources import Source
+from mrclab.topo.errors import TopoError
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+Publish = Callable[[str], None]
+
+TITLE = "the lab in this tab"
+_OFTEN = 0.1  # seconds between two looks at the history of a run
+_MOMENT = 1e-6  # seconds of virtual time within which more may be recorded
+
+
+class Followed:
+    """Frames of a world in virtual time; a `Source`, and a `Follower` of the world."""
+
+    live = True
+
+    def __init__(self, fabric: Fabric, title: str, publish: Callable[["Followed", list[str]], None]) -> None:
+        self.title = title
+        self.film = Film()
+        self.world: VirtualWorld | None = None
+        self._model = PageModel(fabric)
+        self._reel = Reel(self._model, beat(fabric))
+        self._judge = Judge(fabric)
+        self._publish = publish
+        self._seen = self._told = 0  # records, frames
+        self._due = 0.0
+        self._outcome: dict[str, Any] | None = None
+
+    def layout(self) -> dict[str, Any]:
+        """The fabric, once."""
+        return self._model.layout()
+
+    def outcome(self) -> dict[str, Any] | None:
+        """Result of the run; None while it goes on."""
+        return self._outcome
+
+    def stop(self) -> None:
+        """Forget the world, whose history is read."""
+        self.world = None
+
+    def write_now_and_then(self) -> None:
+        """Take in what is new, unless that was done a moment ago."""
+        if time.monotonic() >= self._due:
+            self.take_in()
+            self._due = time.monotonic() + _OFTEN
+
+    def close(self) -> None:
+        """Take in the rest."""
+        self.take_in()
+
+    def take_in(self) -> None:
+        """Make frames of what was recorded, and publish them."""
+        if self.world is None:
+            return
+        lines = self.world.history_since(self._seen)
+        self._seen += len(lines)
+        for record in history.parse(lines):
+            self._judge.take(record)
+            self._add(self._reel.take(record))
+            if record.kind == "scenario":
+                self._model.run = self._judge.title
+        self._model.expectations = self._judge.look() or self._model.expectations
+        self._add(self._reel.until(self.world.now - _MOMENT))
+        self._push()
+
+    def decide(self, digest: str, trouble: str = "") -> None:
+        """Say what came out; `digest` is the SHA-256 of the history, `trouble` why nothing came out."""
+        state, standings = self._judge.outcome()
+        if trouble:
+            state = "broken"
+            standings = [{"state": "failed", "wanted": "the run goes to its end", "saw": trouble, "when": ""}]
+        self._model.expectations = standings
+        self._add([self._model.frame(self.film.last.get("t", 0.0))])
+        self._push()
+        self._outcome = {"state": state, "expectations": standings, "history_sha256": digest}
+
+    def _add(self, made: list[dict[str, Any]]) -> None:
+        for frame in made:
+            self.film.add(frame)
+
+    def _push(self) -> None:
+        first, changes = self.film.told(self._told)
+        self._told = first + len(changes)
+        if changes:
+            self._publish(self, changes)
+
+
+class Tab:
+    """A lab in virtual time, and runs of scenarios beside it; their results go below `folder`."""
+
+    def __init__(self, publish: Publish, folder: Path = Path("results"), pace: float = 1.0) -> None:
+        self._tell = publish
+        self._shelf = Shelf(folder)
+        self._text = EXAMPLE
+        self._waiting: scenario.Loaded | None = None  # the scenario that the next step runs
+        self._stack = ExitStack()
+        fabric = Fabric(FabricSpec())
+        world = self._stack.enter_context(virtual_world(fabric, seed=1))
+        self.desk = self._stack.enter_context(Desk(world, pace, threaded=False).open())
+        self._own = Followed(fabric, TITLE, self._frames)
+        self._own.world = world
+        self._shown: Source = self._own
+        self._runs = 0  # how often another source was shown
+        self._own.take_in()
+        self._operations: Mapping[str, Callable[..., Any]] = {
+            "strike": lambda kind, fields: self.desk.strike(str(kind), dict(fields)),
+            "heal": lambda name="": "\n".join(self.desk.heal(str(name))) or "nothing to heal",
+            "traffic": lambda traffic: f"{self.desk.flows.start(dict(traffic)).running.name} runs",
+            "pace": self._pace,
+        }
+        self._requests: Mapping[str, Callable[[str], Any]] = {
+            "api/operation": self._operation,
+            "api/schema": lambda _: schema.build(),
+            "api/check": checked,
+            "api/run": self._run,
+            "api/results": lambda _: self._shelf.runs(),
+            "api/replay": lambda body: self._replay(str(json.loads(body)["name"])),
+            "api/back": lambda _: self._show(self._own),
+        }
+
+    def close(self) -> None:
+        """Take the lab down."""
+        self._stack.close()
+
+    def request(self, path: str, body: str = "") -> str:
+        """Answer a request of the page, as JSON; what is wrong with it stands in `error`."""
+        try:
+            return json.dumps(self._requests[path](body))
+        except (LabError, TopoError, ValueError, TypeError, KeyError) as error:
+            return json.dumps({"error": str(error)})
+
+    def waits(self) -> bool:
+        """Return True if the next step runs a scenario."""
+        return self._waiting is not None
+
+    def step(self) -> None:
+        """Let time pass in the lab, or run the scenario that waits, to its end."""
+        loaded, self._waiting = self._waiting, None
+        if loaded is not None:
+            self._run_now(loaded)
+        elif self._shown is self._own:
+            self.desk.step()
+            self._own.take_in()
+
+    def source(self) -> None:
+        """Publish all of what is shown now."""
+        first, changes = self._shown.film.told(0)
+        told = {"kind": "source", "layout": self._layout(), "first": first}
+        self._tell(f'{json.dumps(told)[:-1]}, "frames": [{",".join(changes)}]}}')
+
+    def _layout(self) -> dict[str, Any]:
+        shown, own = self._shown, self._shown is self._own
+        told = {"title": shown.title, "live": shown.live, "operable": own, "own": own, "run": self._runs}
+        more = {"runs": True, "replays": True, "text": self._text, "worlds": ["sim"], "outcome": shown.outcome()}
+        return {**shown.layout(), **told, **more}
+
+    def _frames(self, source: Followed, changes: list[str]) -> None:
+        if source is self._shown:
+            self._tell(f'{{"kind": "frames", "changes": [{",".join(changes)}]}}')
+
+    def _show(self, source: Source) -> dict[str, str]:
+        self._shown = source
+        self._runs += 1
+        self.source()
+        return {"said": source.title}
+
+    def _operation(self, body: str) -> dict[str, Any]:
+        if self._shown is not self._own:
+            raise LabError("this run is over; go back to the lab first")
+        wanted = json.loads(body)
+        operation = self._operations[str(wanted["operation"])]
+        said = operation(**wanted.get("arguments", {}))
+        self._own.take_in()
+        return {"said": said}
+
+    def _pace(self, value: float) -> str:
+        if not 0 < value <= 1000:
+            raise ValueError(f"invalid pace {value}: expected virtual seconds per second, above 0 and at most 1000")
+        self.desk.pace = float(value)
+        return f"{value:g} s of virtual time per second"
+
+    def _replay(self, name: str) -> dict[str, str]:
+        return self._show(self._shelf.take(name))
+
+    def _run(self, body: str) -> dict[str, Any]:
+        wanted = json.loads(body)
+        self._text = str(wanted["text"])
+        if (told := checked(self._text))["mistakes"]:
+            return {"error": "it has mistakes", **told}
+        loaded = scenario.in_world(scenario.loads(self._text, "scenario.yaml"), "sim")
+        if "seed" in wanted:
+            loaded = scenario.with_seed(loaded, int(wanted["seed"]))
+        worlds.check(loaded)
+        if loaded.variants:
+            raise LabError("a page shows one run, and this scenario has variants; leave all but one out")
+        self._waiting = loaded
+        self._show(Followed(loaded.fabric, loaded.scenario.name, self._frames))
+        return {"said": f"{told['name']} runs"}
+
+    def _run_now(self, loaded: scenario.Loaded) -> None:
+        source, digest, trouble = self._shown, "", ""
+        assert isinstance(source, Followed)
+
+        def show(world: World) -> None:
+            assert isinstance(world, VirtualWorld)
+            source.world = world
+            world.follow(source)
+
+        try:
+            outcome = runner.run_scenario(
+                loaded, self._shelf.results, lambda *_: None, lambda _: None, report=False, show=show
+            )
+            run = results.load(outcome.directory)
+            results.write_numbers(run, outcome.verdicts)
+            digest = str(run.info["history_sha256"])
+        except (LabError, TopoError, OSError, MemoryError) as error:
+            trouble = str(error) or "the browser gave it no more memory"
+        source.decide(digest, trouble)
+        source.stop()
+        told = {"kind": "outcome", "outcome": source.outcome()}
+        self._tell(json.dumps(told))

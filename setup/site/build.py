@@ -1,0 +1,144 @@
+"""Builds the lab in a browser tab: `make site`; static files for any web server, in build/site/try.
+
+Pyodide comes from npm, wheels from PyPI, all by their hashes (package-lock.json, requirements.txt). Needs node and npm.
+"""
+
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CACHE = ROOT / "build" / "site-parts"
+PLATFORM = ("--platform", "pyemscripten_2026_0_wasm32", "--platform", "any", "--implementation", "cp",
+            "--python-version", "314", "--abi", "cp314", "--abi", "none")  # fmt: skip
+POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; connect-src 'self';"
+    " style-src 'self' 'unsafe-inline'; img-src 'self' data:; manifest-src 'self'; base-uri 'none'; form-action 'none'"
+)
+# Of the project, what only a terminal, the wire or the bench needs:
+LEFT_OUT = ("bench", "experiments", "hosts/libmrc", "lab/command", "lab/testing",
+            "lab/lessons", "lab/ui/static", "lab/ui/server.py", "lab/ui/serve.py", "lab/report/templates",
+            "lab/report/plots.py", "p4src", "scenarios")  # fmt: skip
+
+
+def main() -> int:
+    """Build all of it, and say how much it is."""
+    target = ROOT / "build" / "site" / "try"
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        sys.stderr.write("make site needs node and npm: apt-get install nodejs npm\n")
+        return 1
+    engine = parts()
+    shutil.rmtree(target, ignore_errors=True)
+    (target / "engine").mkdir(parents=True)
+    pages(target)
+    with tempfile.TemporaryDirectory() as folder:
+        stage = Path(folder)
+        collect(stage, engine)
+        subprocess.run(["node", str(CACHE / "pack.mjs"), str(stage)], check=True, cwd=CACHE)
+        for name in ("std", "core", "lab"):
+            archive(stage / name, target / "engine" / f"{name}.zip")
+    for name in ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm"):
+        shutil.copy(engine / name, target / "engine" / name)
+        (target / "engine" / name).chmod(0o644)
+    lock = json.loads((engine / "pyodide-lock.json").read_text(encoding="utf-8"))
+    (target / "engine" / "pyodide-lock.json").write_text(json.dumps({"info": lock["info"], "packages": {}}))
+    keep_offline(target)
+    sys.stdout.write(f"{target.relative_to(ROOT)}/index.html, {transferred(target) / 1e6:.2f} MB compressed\n")
+    return 0
+
+
+def parts() -> Path:
+    """Return the folder of Pyodide; packages are brought where they are not there yet."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json", "pack.mjs", "pack.py"):
+        shutil.copy(HERE / name, CACHE / name)
+    stamp, wanted = CACHE / "stamp", hashlib.sha256()
+    for name in ("package-lock.json", "requirements.txt"):
+        wanted.update((HERE / name).read_bytes())
+    if not stamp.exists() or stamp.read_text() != wanted.hexdigest():
+        subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], check=True, cwd=CACHE)
+        shutil.rmtree(CACHE / "wheels", ignore_errors=True)
+        download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *PLATFORM]
+        subprocess.run(
+            [*download, "--require-hashes", "-r", str(HERE / "requirements.txt"), "-d", str(CACHE / "wheels")],
+            check=True,
+        )
+        stamp.write_text(wanted.hexdigest())
+    return CACHE / "node_modules" / "pyodide"
+
+
+def pages(target: Path) -> None:
+    """The live page's own files, with what stands in a server's place."""
+    static = ROOT / "lab" / "ui" / "static"
+    shutil.copytree(static, target / "static", ignore=shutil.ignore_patterns("index.html", "server.js"))
+    for name, place in (("server.js", "static/server.js"), ("worker.mjs", "worker.mjs"), ("sw.js", "sw.js")):
+        shutil.copy(HERE / name, target / place)
+    page = (static / "index.html").read_text(encoding="utf-8")
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    (target / "index.html").write_text(page.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n{policy}', 1))
+
+
+def collect(stage: Path, engine: Path) -> None:
+    """Sources of the standard library, of the wheels and of the project, a folder each."""
+    with zipfile.ZipFile(engine / "python_stdlib.zip") as std:
+        std.extractall(stage / "std")
+    for wheel in sorted((CACHE / "wheels").glob("*.whl")):
+        with zipfile.ZipFile(wheel) as file:
+            file.extractall(stage / "core")
+    shutil.rmtree(stage / "core" / "pydantic" / "v1")
+    for package in ("controller", "hosts", "lab", "rpc", "sim", "softswitch", "topo"):
+        source = ROOT / package
+        ignore = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "*.pyi")
+        shutil.copytree(source, stage / "lab" / "mrclab" / package, ignore=ignore)
+    for name in ("__init__.py", "compiled.py"):
+        shutil.copy(ROOT / "mrclab" / name, stage / "lab" / "mrclab" / name)
+    for name in LEFT_OUT:
+        path = stage / "lab" / "mrclab" / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def archive(folder: Path, to: Path) -> None:
+    """A zip of a folder, the same bytes for the same files."""
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                made.writestr(
+                    zipfile.ZipInfo(path.relative_to(folder).as_posix()), path.read_bytes(), zipfile.ZIP_DEFLATED
+                )
+
+
+def keep_offline(target: Path) -> None:
+    """Name all files, and what they are together, in the service worker."""
+    names = [path.relative_to(target).as_posix() for path in files(target) if path.name != "sw.js"]
+    whole = hashlib.sha256()
+    for name in names:
+        whole.update(name.encode() + (target / name).read_bytes())
+    worker = target / "sw.js"
+    text = worker.read_text(encoding="utf-8").replace("@VERSION@", f"mrclab-{whole.hexdigest()[:16]}")
+    worker.write_text(re.sub(r"\[/\* @FILES@ \*/\]", lambda _: json.dumps(names), text), encoding="utf-8")
+
+
+def transferred(target: Path) -> int:
+    """Bytes of a first visit, text and WebAssembly compressed with gzip as servers do it."""
+    return sum(
+        path.stat().st_size if path.suffix == ".zip" else len(gzip.compress(path.read_bytes(), 6))
+        for path in files(target)
+    )
+
+
+def files(target: Path) -> Iterable[Path]:
+    """All files of the page."""
+    return sorted(path for path in target.rglob("*") if path.is_file())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

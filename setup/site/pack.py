@@ -1,0 +1,73 @@
+"""Trims and compiles the Python of the page, with the interpreter that will read it: pack.mjs runs this in Pyodide."""
+
+import ast
+import py_compile
+import shutil
+from pathlib import Path
+
+STAGE = Path("/stage")
+# Of the standard library, what is imported within functions only, or by Pyodide itself:
+ALWAYS = ("_pyodide", "pyodide", "pyodide_js", "encodings", "zipfile", "zipimport", "site", "runpy", "_py_warnings",
+          "_weakrefset", "importlib", "pathlib", "shutil", "email", "linecache", "traceback", "_colorize", "uuid",
+          "webloop", "stringprep", "collections", "_strptime",
+          "_pydatetime", "_sysconfigdata__emscripten_wasm32-emscripten")  # fmt: skip
+NEVER = {"_pyrepl", "bdb", "cmd", "doctest", "multiprocessing", "pdb", "socketserver", "tomllib", "unittest"}
+ENCODINGS = {"__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "punycode", "raw_unicode_escape",
+             "unicode_escape", "utf_8", "utf_16", "utf_8_sig"}  # fmt: skip
+
+
+def trim(stage: Path) -> None:
+    """Leave out of the standard library what neither the rest nor what stays of it imports."""
+    std, kept, found = stage / "std", set[str](), set(ALWAYS)
+    for folder in ("core", "lab"):
+        for path in (stage / folder).rglob("*.py"):
+            found |= imported(path, deep=True)
+    while found:
+        name = found.pop()
+        if name in NEVER:
+            continue
+        kept.add(name)
+        sources = [std / f"{name}.py"] if (std / f"{name}.py").exists() else (std / name).rglob("*.py")
+        for path in sources:
+            found |= imported(path, deep=False) - kept
+    for path in std.iterdir():
+        if path.is_dir() and path.name not in kept:
+            shutil.rmtree(path)
+        elif path.suffix == ".py" and path.stem not in kept:
+            path.unlink()
+    for path in (std / "encodings").glob("*.py"):
+        if path.stem not in ENCODINGS:
+            path.unlink()
+
+
+def imported(path: Path, *, deep: bool) -> set[str]:
+    """Top names that a source imports; with `deep` also within functions."""
+    found: set[str] = set()
+    pending: list[ast.AST] = [ast.parse(path.read_bytes())]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            found |= {each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+        if deep or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            pending += ast.iter_child_nodes(node)
+    return found
+
+
+def compiled(stage: Path) -> None:
+    """Replace every source by its bytecode. Docstrings stay in the lab, whose models show them."""
+    for source in stage.rglob("*.py"):
+        py_compile.compile(
+            str(source),
+            cfile=str(source.with_suffix(".pyc")),
+            dfile=source.relative_to(stage).as_posix(),
+            doraise=True,
+            optimize=0 if "mrclab" in source.parts else 2,
+            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+        )
+        source.unlink()
+
+
+trim(STAGE)
+compiled(STAGE)

@@ -1,0 +1,78 @@
+"""Lab and page in one interpreter: requests answered, frames published, the same history as a run of the terminal."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from mrclab.lab.run.runner import run_scenario
+from mrclab.lab.scenario import scenario
+from mrclab.lab.ui.tab import Tab
+
+TEXT = """\
+name: in-the-tab
+traffic:
+  - {name: file, kind: write, from: h1, to: h3, size: 200 KiB}
+faults:
+  - {name: cut, kind: link_down, link: t0-p1-1/t1-p1-2, at: 30% of file, until: 60% of file}
+expect:
+  - {kind: integrity}
+"""
+
+
+@pytest.fixture
+def lab(tmp_path):
+    told: list[dict] = []
+    made = Tab(lambda text: told.append(json.loads(text)), tmp_path)
+    yield made, told
+    made.close()
+
+
+def ask(tab: Tab, path: str, **body):
+    return json.loads(tab.request(path, json.dumps(body)))
+
+
+def test_a_cable_is_cut_and_healed_by_requests(lab):
+    tab, told = lab
+    tab.source()
+    assert told[0]["layout"]["operable"]
+    said = ask(
+        tab,
+        "api/operation",
+        operation="strike",
+        arguments={"kind": "link_down", "fields": {"link": "h1-p1", "name": "x"}},
+    )
+    assert said == {"said": "h1-p1 down"} or "h1-p1" in said["said"]
+    assert ask(tab, "api/operation", operation="heal", arguments={"name": "x"})["said"]
+    assert "error" in ask(tab, "api/operation", operation="strike", arguments={"kind": "meteor", "fields": {}})
+    assert "error" in ask(tab, "api/operation", operation="pace", arguments={"value": 0})
+
+
+def test_a_scenario_runs_to_the_verdict_and_history_of_the_terminal_and_is_on_the_shelf(lab, tmp_path):
+    tab, told = lab
+    assert ask(tab, "api/run", text=TEXT) == {"said": "in-the-tab runs"}
+    assert tab.waits()
+    assert told[-1]["kind"] == "source"
+    assert not told[-1]["layout"]["operable"]
+    tab.step()
+    assert told[-1]["kind"] == "outcome"
+    assert told[-1]["outcome"]["state"] == "passed"
+    assert any(each["kind"] == "frames" for each in told)
+    (run,) = json.loads(tab.request("api/results"))
+    here = (tmp_path / run["name"] / "history.jsonl").read_bytes()
+    loaded = scenario.in_world(scenario.loads(TEXT, "scenario.yaml"), "sim")
+    there = run_scenario(loaded, tmp_path / "terminal", lambda *_: None, lambda _: None, report=False)
+    assert here == (there.directory / "history.jsonl").read_bytes()
+    assert told[-1]["outcome"]["history_sha256"] == hashlib.sha256(here).hexdigest()
+    assert ask(tab, "api/replay", name=run["name"]) == {"said": run["name"]}
+    assert json.loads(tab.request("api/back")) == {"said": "the lab in this tab"}
+    assert told[-1]["layout"]["operable"]
+
+
+def test_a_mistake_is_named_with_its_line(lab):
+    tab, _ = lab
+    told = ask(tab, "api/run", text=TEXT.replace("write", "wirte"))
+    assert told["mistakes"][0]["line"] == 3
+    assert not tab.waits()
+    assert Path(tab._shelf.results).exists()
