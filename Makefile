@@ -6,7 +6,7 @@ PYTHONS ?= 3.10 3.11
 TORCH ?= torch==2.13.0
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs site browser demo test test-compiled test-pythons test-debian13 vm-check paper paper-scale training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled lock clean
+.PHONY: help docs site browser demo test mutants test-compiled test-pythons test-debian13 vm-check paper paper-scale training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -21,6 +21,7 @@ help:
 	@echo "make fuzz-p4      P4 programs with code in the place of every value and key (half an hour of one core)"
 	@echo "make fuzz         coverage-guided fuzzing of what parses foreign bytes (SECONDS=3600 each; TARGETS=...; puts Atheris into .venv)"
 	@echo "make lint         ruff and mypy only"
+	@echo "make mutants      put some seventy bugs into the transport, one at a time, and name the test that notices each (minutes)"
 	@echo "sudo make bench   how fast the parts are on this machine"
 	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (needs gcc, libibverbs-dev; OCP=DIR: those headers)"
 	@echo "make torch        put PyTorch (a CPU build) into .venv and build lib_mrc.so: mrclab train, and the tests of the backend"
@@ -90,6 +91,9 @@ paper-scale: setup
 
 training: setup
 	@$(BIN)/python -m mrclab.experiments.training $(ARGS)
+
+mutants: installed
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: setup
 	@$(BIN)/mrclab bench

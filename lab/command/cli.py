@@ -15,6 +15,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from mrclab.experiments.campaign import cli as campaign
+from mrclab.experiments.explore import cli as explore
 from mrclab.experiments.paper import page as paper
 from mrclab.experiments.soak import cli as soak
 from mrclab.experiments.survey import cli as survey
@@ -62,6 +63,7 @@ app = typer.Typer(
 app.add_typer(operations.app)
 app.add_typer(survey.app)
 app.add_typer(soak.app)
+app.add_typer(explore.app)
 app.add_typer(campaign.app)
 app.add_typer(bothworlds.app)
 app.add_typer(suitecli.app)

@@ -1,0 +1,132 @@
+"""`mrclab explore`: every run of small worlds, to the end."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mrclab import compiled
+from mrclab.experiments.explore.search import Found, Result, Search, replayed, shortened
+from mrclab.experiments.explore.system import Action
+from mrclab.experiments.explore.worlds import WORLDS, World, named
+from mrclab.lab.command.display import answer
+from mrclab.lab.errors import Refused
+
+app = typer.Typer()
+out = Console(width=None if sys.stdout.isatty() else 120)
+err = Console(stderr=True)
+
+
+@app.command()
+def explore(
+    worlds: Annotated[list[str] | None, typer.Argument(metavar="WORLD", help="these; default: all small ones")] = None,
+    every: Annotated[bool, typer.Option("--all", help="the large ones, too: hours")] = False,
+    seconds: Annotated[float, typer.Option(min=0.0, help="give up a world after so long; 0: never")] = 0.0,
+    check_merging: Annotated[
+        int, typer.Option(min=0, help="of so many states that were seen before, go on from one again and compare")
+    ] = 0,
+    replay: Annotated[str, typer.Option(metavar="ACTIONS", help="show what happens in one run of the world")] = "",
+    names: Annotated[bool, typer.Option("--list", help="name the worlds and say what is in them")] = False,
+    as_json: answer.AsJson = False,
+) -> None:
+    """Explore small worlds to the end: every order of packets, timers and a few faults, on the transport's own code.
+
+    What does not hold is shown with the run that leads there, and the command that shows it again. Exit status 1 then,
+    2 where a world was given up before its end.
+    """
+    people = err if as_json else out
+    if names:
+        _list(people)
+        return
+    chosen = [_world(name) for name in worlds or ()] or [world for world in WORLDS if world.small or every]
+    if compiled.state().runs:
+        _again_in_plain_python()
+    if replay:
+        if len(chosen) != 1:
+            raise Refused("--replay is of one world; name it")
+        for line in replayed(chosen[0], parsed(replay)):
+            people.print(escape(line), soft_wrap=True, highlight=False)
+        return
+    results = [_explore(world, seconds, check_merging, people) for world in chosen]
+    status = 1 if any(one.found for one in results) else 0 if all(one.whole for one in results) else 2
+    if as_json:
+        answer.give("explore", status, worlds=[_facts(one) for one in results])
+    raise typer.Exit(status)
+
+
+def _world(name: str) -> World:
+    found = named(name)
+    if found is None:
+        raise Refused(f'there is no world "{name}" to explore; there are {", ".join(world.name for world in WORLDS)}')
+    return found
+
+
+def _again_in_plain_python() -> None:
+    """Compiled objects do not say what is in them."""
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, compiled.VARIABLE: "0"})
+
+
+def _list(people: Console) -> None:
+    for world in WORLDS:
+        size = "" if world.small else " (large)"
+        people.print(f"{world.name:12} {world.about}{size}", soft_wrap=True, highlight=False)
+
+
+def _explore(world: World, seconds: float, merging: int, people: Console) -> Result:
+    result = Search(world, most_seconds=seconds, merging=merging).run()
+    if result.found is not None:
+        result.found = shortened(world, result.found)
+    whole = "all" if result.whole else "not all"
+    people.print(
+        f"{world.name}: {result.states} states, {whole} seen, {result.steps} steps, {result.ends} ends,"
+        f" {result.circles} circles; {result.seconds:.1f} s",
+        soft_wrap=True, highlight=False,
+    )  # fmt: skip
+    if result.found is not None:
+        _show(world, result.found, people)
+    return result
+
+
+def _show(world: World, found: Found, people: Console) -> None:
+    people.print(f"  {escape(found.what)}", soft_wrap=True, highlight=False)
+    for line in replayed(world, found.trace):
+        people.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
+    if found.circle:
+        people.print("  and then round and round:", highlight=False)
+        for line in replayed(world, [*found.trace, *found.circle])[len(found.trace) :]:
+            people.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
+    people.print(f"  show it again: {again(world, found)}", soft_wrap=True, highlight=False)
+
+
+def again(world: World, found: Found) -> str:
+    """The command that shows a run."""
+    return f"mrclab explore {world.name} --replay {written([*found.trace, *found.circle])}"
+
+
+def written(trace: list[Action]) -> str:
+    """Actions in one word."""
+    return ",".join(f"{kind}:{which}" for kind, which in trace)
+
+
+def parsed(text: str) -> list[Action]:
+    """Read it back."""
+    found: list[Action] = []
+    for word in text.split(","):
+        kind, _, which = word.partition(":")
+        if not which.isdigit():
+            raise Refused(f'--replay: "{word}" is no action; they look like deliver:3')
+        found.append((kind, int(which)))
+    return found
+
+
+def _facts(result: Result) -> dict[str, Any]:
+    """A world for programs."""
+    found = result.found
+    return {
+        "world": result.world.name, "states": result.states, "steps": result.steps, "ends": result.ends,
+        "circles": result.circles, "whole": result.whole, "seconds": round(result.seconds, 1),
+        "found": None if found is None else {"what": found.what, "replay": again(result.world, found)},
+    }  # fmt: skip

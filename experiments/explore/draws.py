@@ -1,0 +1,42 @@
+"""A generator whose draws hang on how many there were before, so that a state says what is drawn next."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+_TURNS: Final = 16  # after as many choices it begins again
+
+
+class Draws(random.Random):
+    """The first of all, but for choices, which go round: whoever looks for another one finds it."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.turn = 0
+
+    def random(self) -> float:
+        """In the middle."""
+        return 0.5
+
+    def getrandbits(self, k: int, /) -> int:
+        """The first of all."""
+        del k
+        return 0
+
+    def choice(self, seq: Any) -> Any:
+        """Each of up to four in its turn, and four times: two QPs that are made one after the other draw the same."""
+        if len(seq) == 1:
+            return seq[0]
+        turn = self.turn
+        self.turn = (turn + 1) % _TURNS
+        return seq[turn // 4 % len(seq)]
+
+    def shuffle(self, x: Any, *_: Any) -> None:
+        """As it is."""
+
+    def copied(self) -> Draws:
+        """Another one that draws the same from here on."""
+        made = Draws()
+        made.turn = self.turn
+        return made

@@ -1,0 +1,423 @@
+"""When are two states the same? Where all that could make the hosts act otherwise from now on is the same.
+
+Every attribute counts as it is, whatever it is called, so that new ones of the transport can only keep states apart.
+Exceptions are named here. Times count from now, and what is older than any timer of the transport is merely old;
+statistics do not count; the order of transmissions counts, not their number; ids count from the newest.
+"""
+
+from __future__ import annotations
+
+import marshal
+from array import array
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from hashlib import blake2b
+from math import inf
+from types import FunctionType, MethodType
+from typing import Any, Final
+
+from mrclab.experiments.explore.copying import SHARED, fields_of
+from mrclab.experiments.explore.draws import Draws
+from mrclab.experiments.explore.packets import Flight
+from mrclab.experiments.explore.system import System
+from mrclab.hosts.mrc.evs.probing import Prober
+from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
+from mrclab.hosts.mrc.requestor import MrcRequestor
+from mrclab.hosts.mrc.settings import RETRY_ENDLESS
+
+_SCALARS: Final = frozenset({int, bool, str, bytes, type(None)})
+_OLD_RTTS: Final = 40.0
+_STUCK_TIMES: Final = 25  # as old, and still in flight: nobody will ever ask
+_STAMP_MASK: Final = 0xFFFF
+_MANY: Final = 8  # from here on it is the same how many losses an EV had
+_FLIGHT, _ACKED = PacketState.FLIGHT, PacketState.ACKED
+
+_NOTHING: Final = frozenset({
+    "now", "log", "_rng", "secrets", "codec", "_codec", "own", "_own", "config", "_config", "configs", "world",
+    "settings", "_settings", "parameters", "_facts", "stats", "_stats", "_pulse", "max_gap", "_events", "on_work",
+    "on_async", "counters", "placed_bytes", "parser", "_parser", "_address", "_control_paths", "_path", "_paths",
+    "_ends", "source", "launched", "sent_data", "sent_frames", "network", "hosts", "targets", "sent", "acked", "nacked",
+    "marked", "retransmitted", "floor_hits", "skips_ignored", "changes", "callback", "_queued", "_wheel", "not_before",
+    "_serial", "_on_change", "_on_made", "_shown_up", "memory", "_memory", "_cqs", "send_cq", "recv_cq", "_by_number",
+    "_by_plane", "_list", "profiles", "op", "peer_text", "text", "address", "address_bytes", "template", "host",
+    "cqs", "qps_", "base_rtt", "region", "view",
+})  # fmt: skip
+"""Attributes that no state is told apart by: constants, statistics, and what follows from others."""
+
+_TIMES: Final = frozenset({
+    "last_progress", "last_sent", "newest_arrived", "last_placed", "last_tail", "qa_endtime", "last_adjust_time",
+    "last_dec_time", "deadline",
+})  # fmt: skip
+_TIME_ENDS: Final = ("_at", "_since", "_until", "_from")
+"""Of the names of floats that are times as well."""
+
+
+class Fingerprint:
+    """Of one state: 16 bytes."""
+
+    def __init__(self, system: System) -> None:
+        self._now = system.now
+        self._old = -round(_OLD_RTTS * system.base_rtt * 1e12)
+        self._stamp = int(system.now * 1e6)
+        self._tokens: list[Any] = []
+        self._seen: dict[int, int] = {}
+        self._ranks: dict[int, int] = {}
+        self._orders: dict[int, int] = {}
+        self._keep: list[Any] = []
+        self._live = {(one.source, one.id) if one.id_kind == "probe" else (one.destination, one.id) for one in
+                      system.network if one.id_kind in {"probe", "reply"}}  # fmt: skip
+        self._host = 0
+        self._next_ids: dict[int, int] = {}
+        youngest = min((one.due - system.base_rtt / 2 for one in system.network), default=system.now)
+        self._stamps_matter = system.now - youngest > _OLD_RTTS * system.base_rtt
+        for index, host in enumerate(system.hosts):
+            self._host = index
+            self._add(host)
+            self._timers(host.timers)
+        self._flights(system)
+        self._add({name: value for name, value in system.__dict__.items() if name not in _NOTHING})
+
+    def digest(self) -> bytes:
+        """The fingerprint."""
+        return blake2b(marshal.dumps(self._tokens, 2), digest_size=16).digest()
+
+    @property
+    def tokens(self) -> list[Any]:
+        """What it is made of; to find out why two differ."""
+        return self._tokens
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def _time(self, value: float) -> Any:
+        if value in {inf, -inf}:
+            return value
+        return max(round((value - self._now) * 1e12), self._old)
+
+    def _add(self, thing: Any) -> None:
+        kind = thing.__class__
+        if kind in _SCALARS:
+            self._tokens.append(thing)
+            return
+        adder = _ADDERS.get(kind)
+        if adder is None:
+            adder = _ADDERS[kind] = _adder(kind)
+        adder(self, thing)
+
+    def known(self, thing: Any) -> bool:
+        """Whether a thing stands there already; then a reference to it does."""
+        at = self._seen.get(id(thing))
+        if at is not None:
+            self._tokens.append(("&", at))
+            return True
+        self._seen[id(thing)] = len(self._seen)
+        return False
+
+    def scalar(self, thing: Any) -> None:
+        """A value that is itself."""
+        self._tokens.append(thing)
+
+    def nothing(self, thing: Any) -> None:
+        """Constants."""
+
+    def enum(self, thing: Enum) -> None:
+        """By its name."""
+        self._tokens.append(thing.name)
+
+    def real(self, thing: float) -> None:
+        """To twelve digits: sums of times differ in the last ones."""
+        self._tokens.append(float(f"{thing:.12g}"))
+
+    def draws(self, thing: Draws) -> None:
+        """By what is drawn next."""
+        self._tokens.append(thing.turn)
+
+    def sequence(self, thing: Any) -> None:
+        """In its order."""
+        if isinstance(thing, list) and self.known(thing):
+            return
+        self._tokens.append(len(thing))
+        for one in thing:
+            self._add(one)
+
+    def mapping(self, thing: dict[Any, Any]) -> None:
+        """In its order, which a loop over it would see."""
+        if self.known(thing):
+            return
+        self._tokens.append(len(thing))
+        for key, value in thing.items():
+            self._add(key)
+            self._add(value)
+
+    def data(self, thing: Any) -> None:
+        """Bytes that change follow from what was delivered."""
+        self._tokens.append(len(thing))
+
+    def view(self, thing: memoryview) -> None:
+        """The same; one that is released has no length."""
+        try:
+            self._tokens.append(len(thing))
+        except ValueError:
+            self._tokens.append("released")
+
+    def function(self, thing: FunctionType) -> None:
+        """By name, and what it closes over."""
+        self._tokens.append(thing.__qualname__)
+        for cell in thing.__closure__ or ():
+            self._add(cell.cell_contents)
+
+    def method(self, thing: MethodType) -> None:
+        """By name and object."""
+        self._tokens.append(thing.__func__.__qualname__)
+        self._add(thing.__self__)
+
+    def partly(self, thing: partial[Any]) -> None:
+        """By function and arguments."""
+        self._add(thing.func)
+        self._add(list(thing.args))
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    def object(self, thing: Any, names: tuple[str, ...]) -> None:
+        """All attributes, each by its rule."""
+        if self.known(thing):
+            return
+        kind = thing.__class__
+        self._tokens.append(kind.__name__)
+        if kind is Prober:
+            self._next_ids[self._host] = thing._next_id
+        elif kind is MrcRequestor:
+            self._rank(thing)
+        elif kind is SentPacket:
+            self._packet(thing)
+            return
+        own = getattr(thing, "__dict__", None)
+        key = kind, len(own) if own else 0
+        plan = _PLANS.get(key)
+        if plan is None:
+            plan = _PLANS[key] = _plan(kind.__name__, names + tuple(own or ()))
+        for name, rule in plan:
+            value = getattr(thing, name, None)
+            if rule is None:
+                self._add(value)
+            else:
+                rule(self, thing, value)
+
+    def a_time(self, _: Any, value: Any) -> None:
+        """From now, unless it is another kind of thing after all."""
+        if isinstance(value, float):
+            self._tokens.append(self._time(value))
+        else:
+            self._add(value)
+
+    def _rank(self, requestor: MrcRequestor) -> None:
+        """Transmissions are told apart by their order."""
+        packets = {id(packet): packet for packet in requestor.window._slots if packet.seq >= 0}
+        ordered = sorted(packets.values(), key=lambda packet: packet.order)
+        self._ranks.update({id(packet): rank for rank, packet in enumerate(ordered)})
+
+    def _packet(self, packet: Any) -> None:
+        """A packet that arrived and has been timed is of no more interest, unless something old is still to come."""
+        state, tokens = packet.state, self._tokens
+        tokens += [packet.seq, state.name, self._ranks.get(id(packet)), min(packet.sends, 2), packet.sampled]
+        if packet.seq < 0:
+            return
+        tokens += [packet.settled, packet.exposed, packet.offset, packet.size, packet.op, packet.nominal]
+        if state is _FLIGHT:
+            tokens.append(max(round((packet.sent_at - self._now) * 1e12), _STUCK_TIMES * self._old))
+        else:
+            tokens.append(self._time(packet.sent_at))
+        young = self._now - packet.sent_at < -self._old * 1e-12
+        if state is not _ACKED or young or self._stamps_matter:
+            tokens.append(self._stamp - packet.ts & _STAMP_MASK)
+            tokens.append(self._stamp - packet.previous_ts & _STAMP_MASK if packet.sends > 1 else None)
+        tokens.append(packet.lost_by)
+        self._add(getattr(packet, "ev", None))
+        self._add(packet.lost_ev)
+        self._add(getattr(packet, "message", None) if state is not _ACKED else None)
+        for name in packet.__slots__:
+            if name not in _OF_PACKETS:
+                self._add(getattr(packet, name, None))
+
+    def entries(self, _: Any, queue: Any) -> None:
+        """Transmissions in a queue, without those that are over."""
+        self._tokens.append("[")
+        for entry in queue:
+            self._entry(entry)
+
+    def _entry(self, entry: Any) -> None:
+        order, packet = entry
+        if packet.order == order and packet.state is _FLIGHT:
+            self._add(packet)
+
+    def suspects(self, _: Any, queue: Any) -> None:
+        """The same, each with the time since when."""
+        self._tokens.append("[")
+        for at, (order, packet) in queue:
+            if packet.order == order and packet.state is _FLIGHT:
+                self._tokens.append(self._time(at))
+                self._add(packet)
+
+    def unshown(self, _: Any, blocks: Any) -> None:
+        """The same by block."""
+        for block, waiting in blocks.items():
+            left = [(entry, rule) for entry, rule in waiting if entry[1].order == entry[0]]
+            for entry, rule in left:
+                if entry[1].state is _FLIGHT:
+                    self._tokens += [block, rule]
+                    self._entry(entry)
+
+    def times(self, _: Any, values: Any) -> None:
+        """A list of times."""
+        self._tokens += [self._time(value) for value in values]
+
+    def skip(self, _: Any, value: Any) -> None:
+        """Not here."""
+
+    def planes(self, evs: Any, value: Any) -> None:
+        """With their shares, above the least."""
+        shares = [plane.share for plane in value.values()]
+        self._tokens += [share - min(shares) for share in shares]
+        self._add(value)
+
+    def few(self, _: Any, value: int) -> None:
+        """Some or many."""
+        self._tokens.append(min(value, _MANY))
+
+    def backoff(self, _: Any, value: int) -> None:
+        """It doubles without end, and is heeded up to a limit."""
+        self._tokens.append(min(value, 1 << 10))
+
+    def retries(self, loss: Any, value: int) -> None:
+        """Counted where there is a limit."""
+        endless = loss._settings.retry_exponential >= RETRY_ENDLESS
+        self._tokens.append(0 if endless else value)
+
+    def expiries(self, _: Any, value: int) -> None:
+        """More than so many double nothing any more."""
+        self._tokens.append(min(value, 32))
+
+    def probes(self, prober: Any, value: Any) -> None:
+        """Those whose probe or answer is on its way."""
+        for number, probe in value.items():
+            if (self._host, number) in self._live:
+                self._tokens.append(prober._next_id - number & _STAMP_MASK)
+                self._tokens += [self._time(probe.sent_at), probe.path_test]
+                self._add(probe.ev)
+
+    def probe_id(self, _: Any, value: int | None) -> None:
+        """One that is waited for."""
+        self._tokens.append(value is not None and (self._host, value) in self._live)
+
+    def requests(self, ops: Any, value: Any) -> None:
+        """EV probes by how many are newer."""
+        self._tokens.append(len(value))
+        for number, probe in value.items():
+            self._tokens.append(ops._next_id - number & _STAMP_MASK)
+            self._add(probe)
+
+    def _timers(self, timers: Any) -> None:
+        """Those that are armed, in the order in which they fire."""
+        self._tokens.append("timers")
+        for entry, _, timer in sorted(timers._heap, key=lambda item: (item[2].deadline, item[0], item[1])):
+            if entry == timer._queued and timer.armed:
+                self._tokens.append(self._time(timer.deadline))
+                if id(timer) in self._seen:
+                    self._tokens.append(self._seen[id(timer)])
+                else:
+                    self._add(timer.callback)
+
+    def _flights(self, system: System) -> None:
+        """Frames on their way, in no order."""
+        found = []
+        for one in system.network:
+            stamp = self._stamp - one.stamp & _STAMP_MASK if one.stamp else -1
+            due = max(round((one.due - self._now) * 1e12), 0)
+            found.append((one.destination, one.port, one.content, stamp, one.id_kind, self._id(system, one), due))
+        self._tokens.append(sorted(found))
+
+    def _id(self, system: System, one: Flight) -> int:
+        """Ids from the newest of whoever counts them."""
+        if one.id_kind in {"probe", "reply"}:
+            owner = one.source if one.id_kind == "probe" else one.destination
+            return self._next_ids.get(owner, 0) - one.id & _STAMP_MASK
+        if one.id_kind.startswith("request") and not system.world.id_mask:
+            owner = one.source if one.id_kind == "request" else one.destination
+            newest: int = system.hosts[owner].ops._next_id
+            return newest - one.id & _STAMP_MASK
+        return one.id
+
+
+_RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = {
+    ("LossDetector", "_ranked"): Fingerprint.entries,
+    ("LossDetector", "_passed"): Fingerprint.entries,
+    ("LossDetector", "_suspects"): Fingerprint.suspects,
+    ("LossDetector", "_unshown"): Fingerprint.unshown,
+    ("LossDetector", "retries"): Fingerprint.retries,
+    ("LossDetector", "_expiries"): Fingerprint.expiries,
+    ("Ev", "fifo"): Fingerprint.entries,
+    ("Ev", "lost"): Fingerprint.few,
+    ("Plane", "share"): Fingerprint.skip,
+    ("EvSet", "planes"): Fingerprint.planes,
+    ("Peer", "heard"): Fingerprint.times,
+    ("MrcRequestor", "_order"): Fingerprint.skip,
+    ("Prober", "_next_id"): Fingerprint.skip,
+    ("Prober", "_sent"): Fingerprint.probes,
+    ("Prober", "tail_backoff"): Fingerprint.backoff,
+    ("ProbeState", "probe_id"): Fingerprint.probe_id,
+    ("Timers", "_heap"): Fingerprint.skip,
+    ("Feedback", "_news"): Fingerprint.skip,  # empty between two packets
+}
+_YET: Final = frozenset({("MrcMessage", "sent")})
+_OF_PACKETS: Final = frozenset({
+    "seq", "state", "order", "sends", "sampled", "settled", "exposed", "offset", "size", "op", "nominal", "sent_at",
+    "ts", "previous_ts", "lost_by", "ev", "lost_ev", "message",
+})  # fmt: skip
+
+
+_Rule = Callable[[Fingerprint, Any, Any], None]
+_PLANS: dict[tuple[type, int], list[tuple[str, _Rule | None]]] = {}
+
+
+def _plan(kind: str, names: tuple[str, ...]) -> list[tuple[str, _Rule | None]]:
+    """The attributes of a class that count, each with its rule."""
+    found: list[tuple[str, _Rule | None]] = []
+    for name in names:
+        if name in _NOTHING and (kind, name) not in _YET:
+            continue
+        is_time = name in _TIMES or name.endswith(_TIME_ENDS)
+        rule = _RULES.get((kind, name), Fingerprint.a_time if is_time else None)
+        if rule is not Fingerprint.skip:
+            found.append((name, rule))
+    return found
+
+
+def _adder(kind: type) -> Callable[[Fingerprint, Any], None]:
+    for bases, adder in _KINDS:
+        if issubclass(kind, bases):
+            return adder
+    names = fields_of(kind)
+    return lambda fingerprint, thing: fingerprint.object(thing, names)
+
+
+_KINDS: Final[tuple[tuple[Any, Callable[[Fingerprint, Any], None]], ...]] = (
+    (Enum, Fingerprint.enum),
+    ((bool, int, str, bytes, type(None)), Fingerprint.scalar),
+    (float, Fingerprint.real),
+    (Draws, Fingerprint.draws),
+    (SHARED, Fingerprint.nothing),
+    ((list, tuple, deque, array), Fingerprint.sequence),
+    (dict, Fingerprint.mapping),
+    (bytearray, Fingerprint.data),
+    (memoryview, Fingerprint.view),
+    (FunctionType, Fingerprint.function),
+    (MethodType, Fingerprint.method),
+    (partial, Fingerprint.partly),
+)
+_ADDERS: dict[type, Callable[[Fingerprint, Any], None]] = {}
+
+
+def of(system: System) -> bytes:
+    """The fingerprint of a state."""
+    return Fingerprint(system).digest()

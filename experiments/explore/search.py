@@ -1,0 +1,352 @@
+"""Depth first through all states of a world; then their graph: does everything end, does nothing turn in circles?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from mrclab.experiments.explore import fingerprint
+from mrclab.experiments.explore.system import WAITS, Action, Broken, System
+from mrclab.experiments.explore.worlds import World
+from mrclab.lab.errors import Refused
+
+BUSY: Final = 0.25  # data packets per base RTT, sent again and again in a circle: more than this is a storm
+
+
+class Step(NamedTuple):
+    """From one state to another."""
+
+    action: Action
+    to: int
+    seconds: float
+    data: int  # data packets sent
+    frames: int
+
+
+@dataclass
+class Found:
+    """Something that does not hold, and the actions that lead there; `circle`: those that come back there."""
+
+    what: str
+    trace: list[Action]
+    circle: list[Action] = field(default_factory=list)
+
+
+@dataclass
+class Result:
+    """Of one world. `whole`: all its states were seen."""
+
+    world: World
+    states: int = 0
+    steps: int = 0
+    ends: int = 0
+    circles: int = 0
+    deepest: int = 0
+    seconds: float = 0.0
+    whole: bool = True
+    found: Found | None = None
+
+
+@dataclass
+class _Frame:
+    """A state on the way down, and what has not been tried there."""
+
+    system: System
+    number: int
+    left: list[Action]
+
+
+class Search:
+    """One world."""
+
+    def __init__(self, world: World, most_states: int = 0, most_seconds: float = 0.0, merging: int = 0) -> None:
+        self.world = world
+        self.result = Result(world)
+        self._most = most_states or 1 << 62
+        self._until = time.monotonic() + most_seconds if most_seconds else float("inf")
+        self._merging = merging  # of so many states that were seen before one is compared step by step
+        self._numbers: dict[bytes, int] = {}
+        self._parents: list[tuple[int, Action]] = []
+        self._steps: list[list[Step]] = []
+        self._down_here: set[int] = set()  # the states on the way from the start to here
+        self.merged = 0
+
+    def run(self) -> Result:
+        """Explore; stops at the first thing that does not hold."""
+        began = time.monotonic()
+        try:
+            self._explore()
+            if self.result.found is None and self.result.whole:
+                self.result.found = self._circle()
+        finally:
+            self.result.states = len(self._numbers)
+            self.result.seconds = time.monotonic() - began
+        return self.result
+
+    # --- states -----------------------------------------------------------------------------------
+
+    def _explore(self) -> None:
+        start = System(self.world)
+        try:
+            start.check()
+        except Broken as broken:
+            self.result.found = Found(str(broken), [])
+            return
+        stack = [self._enter(start, fingerprint.of(start), -1, ("start", 0))]
+        while stack and self.result.found is None:
+            frame = stack[-1]
+            if not frame.left:
+                self._down_here.discard(stack.pop().number)
+                continue
+            if len(self._numbers) >= self._most or time.monotonic() > self._until:
+                self.result.whole = False
+                return
+            self._step(stack, frame, frame.left.pop(0))
+            self.result.deepest = max(self.result.deepest, len(stack))
+
+    def _step(self, stack: list[_Frame], frame: _Frame, action: Action) -> None:
+        system = frame.system.copy() if frame.left else frame.system
+        before = system.now, system.sent_data, system.sent_frames
+        self.result.steps += 1
+        try:
+            system.do(action)
+        except Broken as broken:
+            self._report(str(broken), frame.number, action)
+            return
+        except Exception as error:  # whatever it is, the trace replays it
+            self._report(f"{type(error).__name__}: {error}", frame.number, action)
+            return
+        digest = fingerprint.of(system)
+        number = self._numbers.get(digest)
+        back = number is not None and number in self._down_here
+        if number is None:
+            stack.append(self._enter(system, digest, frame.number, action))
+            number = stack[-1].number
+        elif self._merging:
+            self._compare(system, number)
+        now, data, frames = before
+        step = Step(action, number, system.now - now, system.sent_data - data, system.sent_frames - frames)
+        self._steps[frame.number].append(step)
+        if back and self.result.found is None:
+            self._close(stack, number)
+
+    def _close(self, stack: list[_Frame], number: int) -> None:
+        """A step back to a state on the way: a circle, which is judged at once."""
+        at = next(at for at, frame in enumerate(stack) if frame.number == number)
+        self.result.found = self._judge_circle([frame.number for frame in stack[at:]])
+
+    def _enter(self, system: System, digest: bytes, parent: int, action: Action) -> _Frame:
+        number = self._numbers[digest] = len(self._numbers)
+        self._parents.append((parent, action))
+        self._down_here.add(number)
+        self._steps.append([])
+        left = system.actions()
+        owed = any(kind not in WAITS and not system.is_fault(kind) for kind, _ in left)
+        if not owed:
+            self._end(system, number)
+        return _Frame(system, number, left)
+
+    def _end(self, system: System, number: int) -> None:
+        """Nothing happens by itself any more: unless somebody outside has something to do, all must be over."""
+        self.result.ends += 1
+        if system.down or system.receives or system.probes:
+            return
+        try:
+            system.check_end()
+        except Broken as broken:
+            self.result.found = Found(str(broken), self.trace_to(number))
+
+    def _report(self, what: str, number: int, action: Action) -> None:
+        self.result.found = Found(what, [*self.trace_to(number), action])
+
+    def trace_to(self, number: int) -> list[Action]:
+        """The actions that lead to a state."""
+        found: list[Action] = []
+        while number > 0:
+            number, action = self._parents[number]
+            found.append(action)
+        return found[::-1]
+
+    # --- circles ----------------------------------------------------------------------------------
+
+    def _circle(self) -> Found | None:
+        """A circle in which too much is sent, or nothing stops although nobody outside has anything to do."""
+        for members in components(self._steps):
+            self.result.circles += 1
+            found = self._judge_circle(self._around(members))
+            if found is not None:
+                return found
+        return None
+
+    def _judge_circle(self, around: list[int]) -> Found | None:
+        system = System(self.world)
+        for action in self.trace_to(around[0]):
+            system.do(action)
+        steps = [self._to(one, two) for one, two in zip(around, [*around[1:], around[0]], strict=True)]
+        seconds = sum(step.seconds for step in steps)
+        data, frames = sum(step.data for step in steps), sum(step.frames for step in steps)
+        rtts = seconds / system.base_rtt
+        trace, circle = self.trace_to(around[0]), [step.action for step in steps]
+        # a QP whose peer began anew asks for its bad paths, slowly, until the job ends it
+        waiting = bool(system.down or system.receives or system.probes or system.restarted >= 0)
+        sent = f"{data} data packets and {frames - data} others in {rtts:.2f} base RTTs, again and again"
+        if not seconds:
+            return Found(f"a circle without time: {sent}", trace, circle)
+        if data / rtts > BUSY:
+            return Found(f"a storm without end: {sent}", trace, circle)
+        if not waiting:
+            return Found(f"it never ends: {sent}", trace, circle)
+        return None
+
+    def _to(self, one: int, two: int) -> Step:
+        return next(step for step in self._steps[one] if step.to == two)
+
+    def _around(self, members: set[int]) -> list[int]:
+        """The shortest way from a state of a circle back to it."""
+        start = min(members)
+        before: dict[int, int] = {}
+        waiting = [start]
+        for one in waiting:
+            for step in self._steps[one]:
+                if step.to == start:
+                    way = [one]
+                    while way[-1] != start:
+                        way.append(before[way[-1]])
+                    return way[::-1]
+                if step.to in members and step.to not in before:
+                    before[step.to] = one
+                    waiting.append(step.to)
+        raise AssertionError("no circle")
+
+    # --- is merging right? ------------------------------------------------------------------------
+
+    def _compare(self, system: System, number: int) -> None:
+        """A state that was seen before, reached another way: what may happen next must lead to the same states."""
+        self.merged += 1
+        if self.merged % self._merging or not self._steps[number]:
+            return
+        known = {step.to for step in self._steps[number]}
+        if len(self._steps[number]) < len(system.actions()):
+            return  # not all were tried there so far
+        for action in system.actions():
+            other = system.copy()
+            try:
+                other.do(action)
+            except Broken:
+                continue
+            if self._numbers.get(fingerprint.of(other)) not in known:
+                self._report(f"merged with state {number}, but goes on otherwise", number, action)
+                return
+
+
+def components(steps: list[list[Step]]) -> Iterator[set[int]]:
+    """Strongly connected components with a circle in them (Tarjan), without recursion."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    inside: set[int] = set()
+    for root in range(len(steps)):
+        if root in index:
+            continue
+        work = [(root, iter(steps[root]))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        inside.add(root)
+        while work:
+            one, left = work[-1]
+            step = next(left, None)
+            if step is not None:
+                if step.to not in index:
+                    index[step.to] = low[step.to] = len(index)
+                    stack.append(step.to)
+                    inside.add(step.to)
+                    work.append((step.to, iter(steps[step.to])))
+                elif step.to in inside:
+                    low[one] = min(low[one], index[step.to])
+                continue
+            work.pop()
+            if work:
+                low[work[-1][0]] = min(low[work[-1][0]], low[one])
+            if low[one] == index[one]:
+                members: set[int] = set()
+                while one not in members:
+                    members.add(stack.pop())
+                inside -= members
+                if len(members) > 1 or any(step.to == one for step in steps[one]):
+                    yield members
+
+
+def shortened(world: World, found: Found) -> Found:
+    """The same with as few actions as still lead there; a circle stays as it is."""
+    if found.circle:
+        return found
+    trace, at = list(found.trace), 0
+    while at < len(trace) - 1:
+        shorter = trace[:at] + trace[at + 1 :]
+        if _breaks(world, shorter) == found.what:
+            trace = shorter
+        else:
+            at += 1
+    return Found(found.what, trace)
+
+
+def _breaks(world: World, trace: list[Action]) -> str:
+    """What does not hold along a trace; empty where all does, or where an action cannot happen."""
+    system = System(world)
+    for action in trace:
+        if action not in system.actions():
+            return ""
+        try:
+            system.do(action)
+        except Broken as broken:
+            return str(broken)
+        except Exception as error:  # as in the search
+            return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def replayed(world: World, trace: list[Action]) -> list[str]:
+    """A line for each action of a run: when, what, and what the hosts sent for it."""
+    system = System(world)
+    lines: list[str] = []
+    for action in trace:
+        if action not in system.actions():
+            raise Refused(
+                f"{action[0]}:{action[1]} cannot happen there; the run is of another version of the transport"
+            )
+        what = _said(system, action)
+        known, began = {one.serial for one in system.network}, 1.0
+        broken = ""
+        try:
+            system.do(action)
+        except Broken as error:
+            broken = f"  ← {error}"
+        except Exception as error:  # as in the search
+            broken = f"  ← {type(error).__name__}: {error}"
+        sent = "; ".join(str(one) for one in system.network if one.serial not in known)
+        lines.append(f"{(system.now - began) * 1e3:9.3f} ms  {what}" + (f"  → {sent}" if sent else "") + broken)
+    return lines
+
+
+def _said(system: System, action: Action) -> str:
+    """An action in words."""
+    kind, which = action
+    frame = next((one for one in system.network if one.serial == which), None)
+    if kind in {"down", "restart"}:
+        return (
+            f"h{which + 1} starts anew" if kind == "restart" else f"port {which & 0xFF} of h{(which >> 8) + 1} is down"
+        )
+    if kind in _WORDS:
+        return _WORDS[kind]
+    return f"{kind} {frame}"
+
+
+_WORDS: Final = {
+    "timer": "the next timer fires",
+    "late": "the next timer fires, and frames that are due are still on their way",
+    "receive": "the application posts a receive",
+    "probe": "the controller asks for an EV probe",
+    "up": "a port comes back",
+}

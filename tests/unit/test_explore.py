@@ -1,0 +1,155 @@
+"""Every run of small worlds: all hold, states that are merged go on alike, and what is wrong is found."""
+
+import pytest
+from typer.testing import CliRunner
+
+from mrclab.experiments.explore import fingerprint
+from mrclab.experiments.explore.cli import again, parsed, written
+from mrclab.experiments.explore.search import Search, Step, components, replayed, shortened
+from mrclab.experiments.explore.system import Broken, System
+from mrclab.experiments.explore.worlds import FULL, MTU, WORLDS, World, named
+from mrclab.hosts.mrc.endpoint_ops import EndpointOps
+from mrclab.hosts.mrc.evs import siblings
+from mrclab.hosts.mrc.recovery.account import Account
+from mrclab.hosts.mrc.requestor import MrcRequestor
+from mrclab.hosts.rdma.memory import MemoryTable
+from mrclab.lab.command import cli
+
+pytestmark = pytest.mark.sources
+
+
+@pytest.mark.parametrize("world", [world for world in WORLDS if world.small], ids=lambda world: world.name)
+def test_a_small_world_holds_in_every_run(world):
+    result = Search(world, merging=40 if world.name in {"orders", "loss", "trim"} else 0).run()
+    assert result.found is None, shortened(world, result.found)
+    assert result.whole
+    assert result.states > 50
+
+
+TINY = World("tiny", "a packet that may be lost", (FULL,), ("lose",), 1)
+
+
+def what_is_found(world: World = TINY) -> str:
+    found = Search(world).run().found
+    return "" if found is None else found.what
+
+
+def test_the_tiny_world_holds():
+    assert what_is_found() == ""
+
+
+def test_a_byte_that_is_not_placed_is_found(monkeypatch):
+    monkeypatch.setattr(MemoryTable, "place", lambda *_: None)
+    assert "not all bytes are in place" in what_is_found()
+
+
+def test_bytes_that_stay_in_flight_are_found(monkeypatch):
+    monkeypatch.setattr(Account, "settle", lambda _self: None)
+    monkeypatch.setattr(Account, "received", lambda _self, _units: 0)
+    assert "in flight" in what_is_found()
+
+
+def test_a_retransmission_that_nobody_makes_is_found(monkeypatch):
+    monkeypatch.setattr(MrcRequestor, "has_lost", lambda _self: False)
+    assert what_is_found()
+
+
+def test_a_message_that_is_never_completed_is_found(monkeypatch):
+    monkeypatch.setattr(MrcRequestor, "_complete", lambda _self: None)
+    assert "writes are over" in what_is_found()
+
+
+def test_an_exception_is_found_and_shown_by_a_run(monkeypatch):
+    def explode(*_):
+        raise KeyError(7)
+
+    monkeypatch.setattr(EndpointOps, "_end_probe", explode)
+    world = named("probe-ids")
+    found = shortened(world, Search(world).run().found)
+    assert found.what == "KeyError: 7"
+    lines = replayed(world, found.trace)
+    assert lines[-1].endswith("← KeyError: 7")
+    assert parsed(written(found.trace)) == found.trace
+    assert again(world, found).startswith("mrclab explore probe-ids --replay probe:0,")
+
+
+def test_a_dictionary_that_grows_under_a_loop_is_found(monkeypatch):
+    """QPs that tell each other of dead paths made EVs of each other while they looked through them."""
+
+    def same_path(qp, ev):
+        for sibling in list(qp.host.qps.values()):
+            if sibling is not qp:
+                for other in sibling.evs.by_value.values():
+                    if other.plane == ev.plane and other.uplink == ev.uplink:
+                        yield sibling, other
+
+    monkeypatch.setattr(siblings, "_same_path", same_path)
+    assert what_is_found(named("siblings")).startswith("RuntimeError: dictionary changed size")
+
+
+def test_a_refusal_that_is_answered_at_once_is_a_storm_without_end(monkeypatch):
+    """An immediate that was refused for want of a receive used to be sent again every round trip."""
+
+    def refuse(self, packet, now):
+        return self.declare_lost(packet, "nack", now)
+
+    monkeypatch.setattr(MrcRequestor, "refuse", refuse)
+    found = Search(named("immediates")).run().found
+    assert found.what.startswith("a storm without end")
+    assert {kind for kind, _ in found.circle} == {"deliver", "timer"}
+
+
+def test_a_timer_that_is_armed_for_ever_is_found(monkeypatch):
+    monkeypatch.setattr(MrcRequestor, "_on_timer", lambda self, now: self._timer.arm(now + 0.1))
+    assert what_is_found().startswith("it never ends")
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_goes_its_own_way():
+    one = System(TINY)
+    before = fingerprint.of(one)
+    two = one.copy()
+    assert fingerprint.of(two) == before
+    while two.network or two.deadline() < float("inf"):
+        two.do(two.actions()[0])
+    assert two.completed == [1]
+    assert fingerprint.of(one) == before != fingerprint.of(two)
+    assert one.completed == [0]
+
+
+def test_states_differ_by_what_is_in_flight_and_not_by_when():
+    one, two = System(TINY), System(TINY)
+    assert fingerprint.of(one) == fingerprint.of(two)
+    two.do(("lose", two.network[0].serial))
+    assert fingerprint.of(one) != fingerprint.of(two)
+
+
+def test_circles_in_a_graph():
+    def to(*states):
+        return [Step(("timer", 0), state, 0.0, 0, 0) for state in states]
+
+    assert list(components([to(1), to(2), to(), to(3), to(5), to(6), to(4, 0)])) == [{3}, {4, 5, 6}]
+    assert list(components([to(1, 2), to(2), to()])) == []
+
+
+def test_what_cannot_happen_is_refused():
+    outcome = CliRunner().invoke(cli.app, ["explore", "loss", "--replay", "deliver:99"])
+    assert "deliver:99 cannot happen there" in str(outcome.exception)
+    outcome = CliRunner().invoke(cli.app, ["explore", "elsewhere"])
+    assert 'no world "elsewhere"' in str(outcome.exception)
+
+
+def test_the_command_says_how_many_states_there_are():
+    outcome = CliRunner().invoke(cli.app, ["explore", "loss"])
+    assert outcome.exit_code == 0, outcome.output
+    assert "loss: " in outcome.output
+    assert "states, all seen" in outcome.output
+
+
+def test_a_byte_outside_is_seen_at_once():
+    system = System(World("guarded", "", ((MTU, False),)))
+    system.targets[0][0] ^= 1
+    with pytest.raises(Broken, match="outside the written memory"):
+        system.check()

@@ -1,0 +1,214 @@
+"""What bugs that no test noticed once would have broken: the path of a retransmission, skips, late and stale news."""
+
+from mrc_sim import FULL_SIZE, Simulation, Transfer
+
+from mrclab.hosts.mrc.evs.ev import EvState
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.rdma.packets.psn import PSN_MASK
+
+
+def start(packets: int, **config) -> tuple[Simulation, Transfer]:
+    sim = Simulation(cc_profile="none", **config)
+    sim.keep_sent = True
+    return sim, Transfer(sim, "h1", "h3", packets * FULL_SIZE)
+
+
+def requestor(sim: Simulation, transfer: Transfer):
+    return sim.hosts["h1"].qps[transfer.qa].requestor
+
+
+def lose_once(sim: Simulation, wanted) -> list:
+    """Lose the first write that fits; returns the list in which it then is."""
+    lost = []
+
+    def fate(transit):
+        if not lost and transit.is_write and wanted(transit):
+            lost.append(transit)
+            return []
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    return lost
+
+
+def finish(sim: Simulation, transfer: Transfer) -> None:
+    transfer.write(0, len(transfer.source))
+    sim.run(until=60.0, done=transfer.done)
+    assert transfer.target == transfer.source
+    sim.run(sim.now + 1.0)
+
+
+def test_a_retransmission_takes_another_path_and_says_what_it_is():
+    """By the path alone it could be the same one: there are two in each plane, and it goes out where the turn is."""
+    for seq in range(8, 40):
+        sim, transfer = start(60, planes=1, trimming=True)
+        lost = lose_once(sim, lambda transit, seq=seq, transfer=transfer: transit.psn == (
+            transfer.sim.hosts["h1"].qps[transfer.qa].requestor.first_psn + seq & 0xFFFFFF))  # fmt: skip
+        finish(sim, transfer)
+        again = [one for one in sim.sent if one.is_write and one.psn == lost[0].psn][1:]
+        assert [one.uplink != lost[0].uplink for one in again] == [True]
+        assert again[0].data[h.BTH_AT + 8] & h.FLAG_RTX
+        assert again[0].data[h.INNER_AT] & 0xF == h.Dscp.TRIMMABLE_RETX >> 2
+        assert not lost[0].data[h.BTH_AT + 8] & h.FLAG_RTX
+
+
+def test_a_trim_in_the_core_skips_its_ev_and_one_at_the_last_hop_does_not():
+    for last_hop in (False, True):
+        sim, transfer = start(40, trimming=True)
+        trimmed = []
+
+        def fate(transit, sim=sim, trimmed=trimmed, last_hop=last_hop):
+            if not trimmed and transit.is_write:
+                trimmed.append(transit.entropy)
+                transit.trim(last_hop=last_hop)
+            return [sim.delay(transit)]
+
+        sim.fate = fate
+        states = []
+        qp = sim.hosts["h1"].qps[transfer.qa]
+        skip = qp.evs.skip
+        qp.evs.skip = lambda ev, *rest, skip=skip, states=states: (states.append((ev.value, rest[-1])), skip(ev, *rest))
+        finish(sim, transfer)
+        assert states == ([] if last_hop else [(trimmed[0], "trimmed")])
+
+
+def test_a_nack_about_an_older_copy_changes_nothing():
+    sim, transfer = start(40, trimming=True)
+    transfer.write(0, 40 * FULL_SIZE)
+    sim.run(until=0.001)
+    qp = sim.hosts["h1"].qps[transfer.qa]
+    packet = qp.requestor.window.oldest()
+    before = qp.stats.lost_packets
+    psn = qp.requestor.first_psn + packet.seq & PSN_MASK
+    stale = h.Nack(h.Reason.TRIMMED, packet.ev.value, psn, packet.ts + 7 & h.TS_MASK)
+    qp.requestor.feedback.on_nack(stale, sim.now)
+    assert qp.stats.lost_packets == before
+    qp.requestor.feedback.on_nack(stale._replace(timestamp=packet.ts), sim.now)
+    assert qp.stats.lost_packets == before + 1
+
+
+def test_a_late_packet_is_in_flight_again_until_the_receivers_count_takes_it_off():
+    sim, transfer = start(30)
+    transfer.write(0, 30 * FULL_SIZE)
+    sim.run(until=0.001)
+    qp = sim.hosts["h1"].qps[transfer.qa]
+    packet, account = qp.requestor.window.oldest(), qp.requestor.account
+    bytes_before, counted = account.bytes, qp.cc.inflight
+    qp.cc.on_loss(qp.requestor.declare_lost(packet, "time", sim.now), sim.now)
+    assert (account.bytes, qp.cc.inflight) == (bytes_before - packet.nominal, counted - packet.nominal)
+    account.late(packet)
+    assert (account.bytes, qp.cc.inflight) == (bytes_before, counted)
+
+
+def test_news_of_ports_that_is_older_than_what_is_known_changes_nothing():
+    sim, transfer = start(1)
+    host = sim.hosts["h1"]
+    peer = host.qps[transfer.qa].peer
+    host.peer_ports(peer, 0b1101, 2.0)
+    host.peer_ports(peer, 0b1111, 3.0, said_at=1.0)  # an answer to what was asked before
+    assert peer.port_mask == 0b1101
+    host.peer_ports(peer, 0b1111, 4.0, said_at=2.5)
+    assert peer.port_mask == 0b1111
+
+
+def test_a_trimmed_copy_of_what_arrived_draws_a_sack_and_no_nack():
+    sim, transfer = start(12, trimming=True)
+    copied = []
+
+    def fate(transit):
+        if transit.is_write and not copied and transit.psn != requestor(sim, transfer).first_psn:
+            copied.append(transit.psn)
+            whole = bytes(transit.data)
+            transit.trim()
+            cut = bytes(transit.data)
+            sim.at(sim.now + 3 * sim.delay(transit), lambda: sim.hosts["h3"].receive(transit.plane, cut, sim.now))
+            transit.data[:] = whole
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    finish(sim, transfer)
+    assert copied
+    assert sim.hosts["h3"].qps[transfer.qb].stats.trimmed_packets == 1
+    assert sim.hosts["h3"].qps[transfer.qb].stats.nacks_sent == 0
+
+
+def test_the_answer_to_a_question_about_the_tail_shows_what_arrived():
+    sim, transfer = start(4, sack_gen_threshold=64 * FULL_SIZE)
+    replies = []
+    first = requestor(sim, transfer).first_psn
+
+    def fate(transit):
+        if transit.is_write and transit.psn == first and not replies:
+            return []  # the oldest is missing, so that only the bitmap can tell of the others
+        if transit.op == h.MrcOpcode.SACK:
+            sack = h.Sack.unpack(memoryview(bytes(transit.data)), h.BODY_AT)
+            if not sack.probe_reply:
+                return [] if not replies else [sim.delay(transit)]
+            replies.append(sack)
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    finish(sim, transfer)
+    assert replies[0].bitmap_offset == 1
+    assert replies[0].bitmap == 0b1110
+
+
+def test_the_end_of_the_queue_asks_for_an_answer():
+    sim, transfer = start(5, sack_gen_threshold=64 * FULL_SIZE)
+    finish(sim, transfer)
+    writes = [one for one in sim.sent if one.is_write]
+    assert [one.data[h.BTH_AT + 8] >> 7 for one in sorted(writes, key=lambda one: one.serial)] == [0, 0, 0, 0, 1]
+
+
+def test_a_loss_leaves_nothing_in_the_account_of_the_destination():
+    sim, transfer = start(100)
+    lose_once(sim, lambda transit: transit.plane == 2)
+    finish(sim, transfer)
+    qp = sim.hosts["h1"].qps[transfer.qa]
+    assert (qp.requestor.account.bytes, qp.requestor.account.packets, qp.cc.inflight) == (0, 0, 0)
+    assert all(ev.state in {EvState.GOOD, EvState.ASSUMED_BAD} for ev in qp.evs.by_value.values())
+
+
+def test_a_trimmed_packet_goes_again_by_another_path_although_its_own_is_in_turn():
+    sim, transfer = start(40, planes=1, trimming=True, ecn_skip=False)
+    plane = sim.hosts["h1"].qps[transfer.qa].evs.planes[1]
+    trimmed = []
+
+    def fate(transit):
+        if not trimmed and transit.is_write and transit.psn == requestor(sim, transfer).first_psn + 9 & PSN_MASK:
+            trimmed.append(transit)
+            transit.trim()
+        return [sim.delay(transit)]
+
+    def put_first(record):
+        if record["kind"] == "packet.lost":
+            plane.active.sort(key=lambda ev: ev.uplink != trimmed[0].uplink)
+            plane.at = 0
+
+    sim.fate = fate
+    sim.hosts["h1"].log = put_first
+    finish(sim, transfer)
+    assert len(plane.active) == 2
+    again = [one for one in sim.sent if one.is_write and one.psn == trimmed[0].psn][1:]
+    assert [one.uplink != trimmed[0].uplink for one in again] == [True]
+
+
+def test_an_immediate_that_is_over_makes_room_for_another():
+    sim, transfer = start(6, wimm=2)
+    for number in range(6):
+        sim.hosts["h3"].post_recv(transfer.qb, number)
+        transfer.write(number * FULL_SIZE, FULL_SIZE, number)
+        sim.run(until=sim.now + 5.0, done=transfer.done)
+    assert requestor(sim, transfer).wimm_in_flight == 0
+    assert [done.status for done in transfer.completions] == ["SUCCESS"] * 6
+
+
+def test_a_sack_for_what_was_never_sent_is_counted_and_changes_nothing():
+    sim, transfer = start(40)
+    transfer.write(0, 20 * FULL_SIZE)
+    sim.run(until=0.001)
+    r = requestor(sim, transfer)
+    stats, una = transfer.stats(), r.window.una
+    cack = r.first_psn + r.window.next + 5 & PSN_MASK
+    r.feedback.on_sack(h.Sack(0, False, 0, 0, cack, 0, 1, 0), sim.now, None)
+    assert (stats.bogus_control, stats.acked_packets, r.window.una) == (1, 0, una)
