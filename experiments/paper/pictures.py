@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -37,7 +37,9 @@ def draw(chapter: Chapter, directory: Path) -> dict[str, Path]:
         if chapter.experiment.flows:
             label, one = next(iter(measured.items()))
             path = directory / f"{stem}-flows.png"
-            keep(f"Goodput of each flow over time, {label}", path, goodput.by_flow(one, path))
+            figure = goodput.by_flow(one)
+            drawn = figure is not None and style.save(figure, path)
+            keep(f"Goodput of each flow over time, {label}", path, drawn)
     if chapter.experiment.curve == "collective":
         path = directory / f"{stem}-sizes.png"
         curves = [curve for variant in _variants(chapter) if (curve := _collective(chapter, variant)).x]
@@ -54,14 +56,9 @@ def _bars(chapter: Chapter, path: Path) -> bool:
     if not units:
         return False
     counts = [len(lines) for lines in units.values()]
-    figure, places = plt.subplots(
-        len(counts),
-        figsize=(style.WIDTH, _ROW * sum(counts) + 0.55 * len(counts) + 0.25),
-        height_ratios=counts,
-        layout="constrained",
-        squeeze=False,
-        dpi=style.DPI_ON_SCREEN,
-    )
+    height = _ROW * sum(counts) + 0.55 * len(counts) + 0.25
+    figure = Figure(figsize=(style.WIDTH, height), layout="constrained", dpi=style.DPI_ON_SCREEN)
+    places = figure.subplots(len(counts), height_ratios=counts, squeeze=False)
     for axes, (unit, lines) in zip(places.flat, units.items(), strict=True):
         _rows(axes, lines)
         axes.set_xlabel(unit or "share of line rate, or ratio", fontsize=8.5)

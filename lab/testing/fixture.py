@@ -4,6 +4,7 @@ with lab.link("t0-p1-1", "t1-p1-2").down():
     assert lab.transfer("h1", "h3", "1 MiB").intact
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from mrclab.lab.run.world import GONE, World
 from mrclab.lab.scenario import yamlfile
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.traffics import Traffic
+from mrclab.topo.spec import parse_duration
 
 TIMEOUT = 60.0  # seconds that a transfer may take where the test does not say
 _REST = 0.1  # seconds between two looks at what a test waits for, where no event tells
@@ -166,6 +168,21 @@ class LabFixture:
         self.fabric = session.fabric
         self._qps = qps
         self._count = 0
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Time on the lab's clock, seconds; virtual time begins at 0."""
+        return self.session.now
+
+    def advance(self, duration: float | str) -> float:
+        """Let time pass, in seconds or as `"10ms"`; returns the time after it. ValueError for what is no duration."""
+        seconds = parse_duration(duration)
+        if not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+            raise ValueError(f"{duration!r} is no duration; write seconds from 0 on, or for example 2ms, 500us or 1.5s")
+        self.session.pause(float(seconds))
+        return self.session.now
 
     # --- faults -----------------------------------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ def test_many_faults_are_drawn_too(tmp_path, count):
 
     m = measures(change=more)
     assert len(m.strikes) == 2 * count + 2
-    assert goodput.by_plane(m, tmp_path / "goodput.png")
+    assert goodput.by_plane(m) is not None
     assert goodput.lanes_height(m)[0] < 5
 
 

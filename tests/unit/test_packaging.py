@@ -46,7 +46,13 @@ def test_the_citation_names_this_version_and_licence():
 def test_the_map_of_the_code_names_files_that_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     named = [place.removesuffix("/") for place in re.findall(r"`([\w.]+(?:/[\w.]*)+)`", text)]
-    tops = ["mrclab", "docs", "tests", *(link.name for link in (ROOT / "mrclab").iterdir() if link.is_symlink())]
+    tops = [
+        "mrclab",
+        "docs",
+        "examples",
+        "tests",
+        *(link.name for link in (ROOT / "mrclab").iterdir() if link.is_symlink()),
+    ]
     files = {f"/{path.relative_to(ROOT)}" for top in tops for path in [ROOT / top, *(ROOT / top).rglob("*")]}
     assert [place for place in named if not any(file.endswith(f"/{place}") for file in files)] == []
     assert len(named) > 30

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mrclab.lab.measure import Measures
-from mrclab.lab.report.plots import evs, fabric, goodput, losses, training, transport
+from mrclab.lab.report.plots import evs, fabric, goodput, losses, style, training, transport
 from mrclab.lab.report.plots.style import Picture
 
 PICTURES: dict[str, tuple[str, Picture]] = {
@@ -25,8 +25,10 @@ def draw(measures: Measures, directory: Path) -> dict[str, Path]:
     made = {}
     for title, (name, picture) in PICTURES.items():
         path = directory / name
-        if picture(measures, path):
-            made[title] = path
-        else:
+        figure = picture(measures)
+        if figure is None:
             path.unlink(missing_ok=True)  # of an earlier report
+        else:
+            style.save(figure, path)
+            made[title] = path
     return made

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from mrclab.lab.measure import Measures, Selection
@@ -64,9 +64,8 @@ def bars(groups: Sequence[BarGroup], path: Path, reference: str = "paper") -> bo
     rows = (len(groups) + _COLUMNS - 1) // _COLUMNS
     tallest = max(len(group.bars) for group in groups)
     height = rows * (tallest * _ROW + 0.75) + 0.35
-    figure, places = plt.subplots(
-        rows, _COLUMNS, figsize=(style.WIDTH, height), layout="constrained", squeeze=False, dpi=style.DPI_ON_SCREEN
-    )
+    figure = Figure(figsize=(style.WIDTH, height), layout="constrained", dpi=style.DPI_ON_SCREEN)
+    places = figure.subplots(rows, _COLUMNS, squeeze=False)
     for number, place in enumerate(places.flat):
         if number < len(groups):
             _bar_group(place, groups[number])

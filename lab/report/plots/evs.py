@@ -1,11 +1,11 @@
 """The state of every EV over time: a row each, coloured by state."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from mrclab.lab.measure import Measures
@@ -27,13 +27,13 @@ _PIXELS = 1600
 _SEVERITY = {state: number for number, state in enumerate(STATE_COLOURS, 1)}
 
 
-def ev_states(measures: Measures, path: Path) -> bool:
+def ev_states(measures: Measures) -> Figure | None:
     """EV × time; where there are too many EVs, those of QPs that had one taken out."""
     last = style.last_moment(measures)
     spans = measures.paths.spans(measures.start, last)
     choice = len({key[:2] for key in spans}) < len(spans)  # a transport without EVs has one path per QP
     if not choice and not measures.paths.changes:
-        return False
+        return None
     evs = measures.paths.sender_evs
     keys = chosen(spans, evs)
     image = raster([spans[key] for key in keys], measures.start, last)
@@ -54,7 +54,7 @@ def ev_states(measures: Measures, path: Path) -> bool:
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=8, frameon=False, handlelength=1)
     if len(keys) < len(spans):
         axes.set_title(f"{len(keys)} of {len(spans)} EVs: QPs that had one taken out come first")
-    return style.save(figure, path)
+    return figure
 
 
 def chosen(spans: Mapping[EvKey, list[Span]], evs: Mapping[EvKey, EvPath]) -> list[EvKey]:

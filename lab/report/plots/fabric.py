@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.machine import MAX_CPU
@@ -17,7 +17,7 @@ _GAP_S = 0.6  # seconds between two samples of a queue, of which there are four 
 READING_S = 1.0  # seconds between two readings of the switches' counters
 
 
-def switches(measures: Measures, path: Path) -> bool:
+def switches(measures: Measures) -> Figure | None:
     """Queue depth, trims, ECN marks and drops, each where there were any."""
     ports = {(s.name, port.number): f"{s.name}→{port.peer.node}" for s in measures.fabric.switches for port in s.ports}
     told = measures.switches
@@ -29,7 +29,7 @@ def switches(measures: Measures, path: Path) -> bool:
     counts = [(title, lines) for title, lines in counts if lines]
     deepest = dict(sorted(told.depth.items(), key=lambda item: -max(item[1].values))[:_MAX_LINES])
     if not counts and not deepest:
-        return False
+        return None
     figure, axes = style.panels([1.35] * (len(counts) + bool(deepest)), gap=0.36)
     if deepest:
         _depths(axes[0], measures, {ports.get(port, f"{port[0]}-{port[1]}"): deepest[port] for port in deepest})
@@ -37,15 +37,15 @@ def switches(measures: Measures, path: Path) -> bool:
         _rates(place, measures, lines)
         place.set_title(title)
     style.over_time(axes, measures)
-    return style.save(figure, path)
+    return figure
 
 
-def cpu(measures: Measures, path: Path) -> bool:
+def cpu(measures: Measures) -> Figure | None:
     """CPU of the busiest processes, what a hypervisor took of all, and the limit beyond which a run is no result."""
     names = [process.name for process in measures.machine.processes[:_MAX_LINES]]
     lines = {name: measures.machine.cpu[name] for name in names if len(measures.machine.cpu[name].times) > 2}
     if not lines:
-        return False
+        return None
     if measures.machine.hypervisor:
         lines["hypervisor, all cores"] = measures.machine.steal
     figure, (axes,) = style.panels([1.7])
@@ -61,7 +61,7 @@ def cpu(measures: Measures, path: Path) -> bool:
     axes.set_ylabel("% of a core")
     style.over_time([axes], measures)
     style.label_lines(axes, [*ends, (100 * MAX_CPU, "invalid above", style.BAD)])
-    return style.save(figure, path)
+    return figure
 
 
 def _busiest(counters: Mapping[Port, CountSeries], ports: Mapping[Port, str]) -> dict[str, CountSeries]:

@@ -1,10 +1,10 @@
 """Goodput over the time line of the faults: in total and by plane, by flow, by path."""
 
 import statistics
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from mrclab.lab.measure import Measures, Selection, Strike
 from mrclab.lab.measure.series import binned_total, pairs
@@ -18,10 +18,10 @@ _NAMED = 48  # faults that get a lane of their own
 _KINDS = 18  # kinds of faults that are named beside the lanes
 
 
-def by_plane(measures: Measures, path: Path) -> bool:
+def by_plane(measures: Measures) -> Figure | None:
     """Total and stacked by plane, below one lane for each fault."""
     if not measures.flows:
-        return False
+        return None
     at = bins(measures)
     middle = _middles(at, measures)
     planes = {
@@ -29,7 +29,7 @@ def by_plane(measures: Measures, path: Path) -> bool:
     }
     total = _in(measures, measures.rates.binned(at))
     if not any(total):
-        return False
+        return None
     lanes = lanes_height(measures)
     figure, axes = style.panels([*lanes, 3.2], gap=0.08)
     main = axes[-1]
@@ -46,7 +46,7 @@ def by_plane(measures: Measures, path: Path) -> bool:
     _label_planes(main, planes, total, statistics.mode(lines))
     if lanes:
         fault_lanes(axes[0], measures)
-    return style.save(figure, path)
+    return figure
 
 
 def lanes_height(measures: Measures) -> list[float]:
@@ -119,11 +119,11 @@ def _packed_lanes(axes: Axes, measures: Measures) -> None:
         )
 
 
-def by_flow(measures: Measures, path: Path) -> bool:
+def by_flow(measures: Measures) -> Figure | None:
     """Every flow as a line, or as a row of a heat map where there are many; in shares of one host's line rate."""
     flows = list(measures.flows)
     if len(flows) < 2:
-        return False
+        return None
     at = bins(measures)
     rows = []
     for flow in flows:
@@ -131,9 +131,9 @@ def by_flow(measures: Measures, path: Path) -> bool:
         line = measures.rates.line(chosen) or 1.0
         rows.append([100 * value / line for value in measures.rates.binned(at, chosen)])
     if not any(any(row) for row in rows):
-        return False
+        return None
     if len(flows) > _MAX_LINES:
-        return _heat(measures, path, at, [flow.name for flow in flows], rows, "goodput, % of a host's line rate")
+        return _heat(measures, at, [flow.name for flow in flows], rows, "goodput, % of a host's line rate")
     figure, (axes,) = style.panels([2.6])
     middle, ends = _middles(at, measures), []
     for number, (flow, row) in enumerate(zip(flows, rows, strict=True)):
@@ -145,18 +145,18 @@ def by_flow(measures: Measures, path: Path) -> bool:
     axes.set_ylabel("% of a host's line rate")
     style.over_time([axes], measures)
     style.label_lines(axes, ends)
-    return style.save(figure, path)
+    return figure
 
 
-def by_path(measures: Measures, path: Path) -> bool:
+def by_path(measures: Measures) -> Figure | None:
     """What each path carried, as a heat map: share of one link's rate, summed over all senders."""
     counters = measures.rates.by_path
     if len(counters) < 2:
-        return False
+        return None
     at, rate = bins(measures), measures.fabric.spec.link.rate_pps
     names = [f"plane {plane}" + (f", T1 {uplink}" if uplink else ", no T1") for plane, uplink in counters]
     rows = [[100 * value / rate for value in binned_total(group, at)] for group in counters.values()]
-    return _heat(measures, path, at, names, rows, "packets acknowledged, % of a link's rate")
+    return _heat(measures, at, names, rows, "packets acknowledged, % of a link's rate")
 
 
 def fold(rows: list[list[float]]) -> tuple[list[list[float]], int]:
@@ -166,9 +166,7 @@ def fold(rows: list[list[float]]) -> tuple[list[list[float]], int]:
     return [[statistics.fmean(column) for column in zip(*group, strict=True)] for group in groups], together
 
 
-def _heat(
-    measures: Measures, path: Path, at: list[float], names: list[str], rows: list[list[float]], what: str
-) -> bool:
+def _heat(measures: Measures, at: list[float], names: list[str], rows: list[list[float]], what: str) -> Figure:
     folded, together = fold(rows)
     if together > 1:
         names, rows = names[::together], folded
@@ -190,7 +188,7 @@ def _heat(
     figure.colorbar(image, cax=colours)
     colours.tick_params(labelsize=8)
     axes.set_title(what)
-    return style.save(figure, path)
+    return figure
 
 
 def _label_planes(axes: Axes, planes: dict[int, list[float]], total: list[float], line: float) -> None:

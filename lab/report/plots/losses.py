@@ -1,6 +1,6 @@
 """Losses and retransmissions over time, and the time things took."""
 
-from pathlib import Path
+from matplotlib.figure import Figure
 
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.series import histogram, quantile
@@ -17,10 +17,10 @@ REASONS = {
 _MAX_CURVES = 6
 
 
-def losses(measures: Measures, path: Path) -> bool:
+def losses(measures: Measures) -> Figure | None:
     """Packets declared lost, up, by what noticed them; packets sent again, down."""
     if not measures.paths.losses:
-        return False
+        return None
     at = bins(measures)
     step = at[1] - at[0]
     edge = [t - measures.start for t in at]
@@ -48,14 +48,14 @@ def losses(measures: Measures, path: Path) -> bool:
     style.over_time([axes], measures)
     lines = [(highest * (1 - 0.3 * n), f"{name}: {count}", colour) for n, (name, count, colour) in enumerate(ends)]
     style.label_lines(axes, [*lines, (-0.6 * bottom, f"sent again: {len(again)}", style.BLUE)])
-    return style.save(figure, path)
+    return figure
 
 
-def completions(measures: Measures, path: Path) -> bool:
+def completions(measures: Measures) -> Figure | None:
     """Distribution of the completion times of messages, iterations and flows, and of latencies."""
     curves = _curves(measures)
     if not curves:
-        return False
+        return None
     figure, (axes,) = style.panels([2.8])
     everything = [t for _, times in curves for t in times]
     spread = max(everything) / max(min(everything), 1e-9)
@@ -85,7 +85,7 @@ def completions(measures: Measures, path: Path) -> bool:
     axes.set_ylabel("% done within")
     axes.set_xlabel("milliseconds")
     axes.grid(axis="x", color=style.GRID, linewidth=0.8)
-    return style.save(figure, path)
+    return figure
 
 
 def _curves(measures: Measures) -> list[tuple[str, list[float]]]:

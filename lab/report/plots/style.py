@@ -8,10 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -37,13 +33,13 @@ mpl.rc("xtick", color=FAINT)
 mpl.rc("ytick", color=FAINT)
 
 Label = tuple[float, str, str]  # y, text, colour
-Picture = Callable[[Measures, Path], bool]
+Picture = Callable[[Measures], Figure | None]
 
 
 def panels(heights: Sequence[float], gap: float = 0.35, top: float = TOP) -> tuple[Figure, list[Axes]]:
     """Axes of these heights in inches, one above the other, at the place all pictures over time have."""
     total = sum(heights) + gap * (len(heights) - 1) + BOTTOM + top
-    figure = plt.figure(figsize=(WIDTH, total), dpi=DPI_ON_SCREEN)
+    figure = Figure(figsize=(WIDTH, total), dpi=DPI_ON_SCREEN)
     found, y = [], total - top
     for height in heights:
         y -= height
@@ -140,8 +136,7 @@ def logarithmic(axes: Axes) -> None:
 
 
 def save(figure: Figure, path: Path) -> bool:
-    """Write a picture and forget it."""
+    """Write a picture as PNG."""
     with files.replacing(path) as file:
         figure.savefig(file, format="png", dpi=DPI, facecolor="white")
-    plt.close(figure)
     return True

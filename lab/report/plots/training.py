@@ -1,8 +1,7 @@
 """Jobs: the time of every step under the marks of the faults, and how much of it the ranks computed."""
 
-from pathlib import Path
-
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from mrclab.lab.measure import Measures
 from mrclab.lab.report.plots import style
@@ -12,16 +11,16 @@ from mrclab.lab.scenario.units import show_seconds
 _MOST_JOBS = 4
 
 
-def steps(measures: Measures, path: Path) -> bool:
+def steps(measures: Measures) -> Figure | None:
     """One panel for each job."""
     jobs = [job for job in measures.training.jobs if len(measures.training.steps(job)) > 1][:_MOST_JOBS]
     if not jobs:
-        return False
+        return None
     figure, axes = style.panels([1.8] * len(jobs), gap=0.36)
     for place, job in zip(axes, jobs, strict=True):
         _draw(place, measures, job)
     style.over_time(axes, measures)
-    return style.save(figure, path)
+    return figure
 
 
 def _draw(axes: Axes, measures: Measures, job: str) -> None:

@@ -1,10 +1,10 @@
 """What the senders' QPs did: congestion window, bytes in flight, round-trip time."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.flows import QpKey
@@ -15,7 +15,7 @@ from mrclab.lab.report.summary import bins
 _MAX_LINES = 6  # QPs drawn one by one; of more, the middle and the spread
 
 
-def transport(measures: Measures, path: Path) -> bool:
+def transport(measures: Measures) -> Figure | None:
     """One panel for each figure that was sampled."""
     senders = {key: flow.name for flow in measures.flows for key in flow.senders}
     series = {key: measures.samples.qps[key] for key in senders if key in measures.samples.qps}
@@ -33,7 +33,7 @@ def transport(measures: Measures, path: Path) -> bool:
         if gauges:
             shown.append((name, title, unit, scale, gauges))
     if not shown:
-        return False
+        return None
     figure, axes = style.panels([1.35] * len(shown), gap=0.36)
     for place, (name, title, unit, scale, gauges) in zip(axes, shown, strict=True):
         ends = _draw(place, measures, gauges, scale, {key: f"{senders[key]} QP {key[1]}" for key in gauges})
@@ -44,7 +44,7 @@ def transport(measures: Measures, path: Path) -> bool:
             ends.append((measures.rtt / rtt_scale, "base RTT", style.FAINT))
         style.label_lines(place, ends)
     style.over_time(axes, measures)
-    return style.save(figure, path)
+    return figure
 
 
 def _draw(

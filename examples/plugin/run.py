@@ -1,0 +1,15 @@
+"""A run with the fault and the expectation of this package; `pip install examples/plugin` comes first."""
+
+import mrclab
+
+run = mrclab.run(
+    mrclab.scenario(
+        fabric={"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate": "100Gb/s", "delay": "600ns"}},
+        traffic=[{"name": "file", "kind": "write", "from": "h1", "to": "h2", "size": "1 MiB"}],
+        faults=[{"name": "cut", "kind": "uplinks_down", "switch": "t0-p1-1", "at": "30% of file"}],
+        expect=[{"kind": "integrity"}, {"kind": "lost_share", "at_most": "30%"}],
+    )
+)
+print(*(f"{row['text']}: {', '.join(row['links'])}" for row in run.faults))
+for verdict in run.verdicts:
+    print("PASS" if verdict.ok else "FAIL", verdict.kind, verdict.saw)

@@ -1,0 +1,43 @@
+"""Campaigns from Python: `mrclab.campaign`."""
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mrclab.experiments.campaign import journal, plan, processes, work
+from mrclab.experiments.campaign.journal import Row
+from mrclab.lab.api import Scenario
+from mrclab.lab.errors import RunError
+from mrclab.lab.run import worlds
+
+
+def campaign(
+    scenario: Scenario,
+    directory: str | Path,
+    *,
+    seeds: Iterable[int],
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    workers: int | None = None,
+) -> list[Row]:
+    """Run every seed with every combination of swept values in virtual time, on worker processes; returns their rows.
+
+    `sweep`: dotted path → values. `directory` keeps the table: the same call goes on where it was ended. `workers`:
+    processes, one per CPU where None. A row has variant, seed, values, state, trouble, seconds (of this machine's time)
+    and `verdicts` by kind. Raises ScenarioError for a combination that is refused, RunError where the machine fails.
+    Programs that call it need the guard `if __name__ == "__main__":`, as for every use of multiprocessing.
+    """
+    planned = plan.make(scenario.loaded, list(seeds), sweep or {})
+    worlds.check(*(setting.loaded() for setting in planned.settings))
+    table = journal.Journal(Path(directory))
+    table.open(planned)
+    done = table.done()
+    left = (job for job in planned if job.key not in done)
+    with contextlib.closing(processes.rows(left, workers or os.cpu_count() or 1)) as rows:
+        for job, row in rows:
+            if row["state"] == work.UNWELL:
+                raise RunError(f"{row['trouble']}; {job.replay} is no row, and the same call goes on with it")
+            table.append(row)
+    found = {journal.key_of(row): row for row in table.rows}
+    return [found[job.key] for job in planned]

@@ -1,0 +1,275 @@
+"""The Python API, which `import mrclab` gives: build a scenario, run it, read its tables, step a lab that is up.
+
+Times in tables are seconds after the first traffic began, sizes are bytes, rates payload bytes per second. Names that
+`mrclab.__all__` lists keep their meaning within a major version; every other module may change at any time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from typing_extensions import Self
+
+from mrclab.lab import tables
+from mrclab.lab.errors import ScenarioError
+from mrclab.lab.expectations import Verdict
+from mrclab.lab.figures import Plots
+from mrclab.lab.measure import Measures
+from mrclab.lab.report import results as directories
+from mrclab.lab.run import runner, suite, worlds
+from mrclab.lab.run.wire.attach import RUN_DIR
+from mrclab.lab.scenario import scenario as files
+from mrclab.lab.scenario.scenario import Loaded
+from mrclab.lab.tables import Table
+from mrclab.lab.testing.fixture import LabFixture
+from mrclab.topo.linux.killed import folder_prefix
+
+WorldName = Literal["sim", "wire"]
+
+
+class Scenario:
+    """A scenario that was checked: what is valid here can be run. Immutable; `with_values` gives another one."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.loaded = loaded  # of the modules inside, no part of the API
+
+    @classmethod
+    def from_yaml(cls, source: str | Path) -> Self:
+        """Read a file, a scenario of the package by its name, or text of several lines.
+
+        Raises ScenarioError, which lists every mistake with its line, field and remedy.
+        """
+        if isinstance(source, str) and "\n" in source:
+            return cls(files.loads(source))
+        return cls(files.load(suite.find_one(Path(source))))
+
+    @property
+    def name(self) -> str:
+        """Name of the scenario, with that of the variant where it is one."""
+        return self.loaded.scenario.name
+
+    @property
+    def yaml(self) -> str:
+        """Text of the scenario as a file holds it."""
+        return self.loaded.text
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names of all hosts of the fabric."""
+        return tuple(host.name for host in self.loaded.fabric.hosts)
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Names of all cables of the fabric."""
+        return tuple(link.name for link in self.loaded.fabric.links)
+
+    @property
+    def variants(self) -> tuple[Scenario, ...]:
+        """Variants of the file, each a scenario of its own; empty where it has none."""
+        return tuple(Scenario(variant) for variant in self.loaded.variants)
+
+    def variant(self, name: str) -> Scenario:
+        """Return the variant of this name; ScenarioError offers the nearest."""
+        return Scenario(self.loaded.pick(name))
+
+    def with_values(self, values: Mapping[str, Any]) -> Scenario:
+        """Return the scenario with other values at dotted paths, such as `{"fabric.t1s": 4}`.
+
+        Raises ScenarioError for a path that leads nowhere and for a value that the models refuse.
+        """
+        return Scenario(files.with_values(self.loaded, values))
+
+    def _placed(self, world: WorldName | None, seed: int | None) -> Loaded:
+        """One run of it, in a world and with a seed; None is what the scenario says."""
+        if self.loaded.variants:
+            names = ", ".join(variant.variant for variant in self.loaded.variants)
+            raise ScenarioError(
+                [f"{self.name} has variants: {names}; run scenario.variant(NAME), or each of .variants"]
+            )
+        placed = files.in_world(self.loaded, world)
+        return placed if seed is None else files.with_seed(placed, files.setting({"seed": seed})[0].seed)
+
+    def __repr__(self) -> str:
+        return f"<Scenario {self.name}>"
+
+
+def scenario(
+    *,
+    traffic: Sequence[Mapping[str, Any]],
+    fabric: Mapping[str, Any] | None = None,
+    faults: Sequence[Mapping[str, Any]] = (),
+    expect: Sequence[Mapping[str, Any]] = (),
+    name: str = "scenario",
+    **fields: Any,
+) -> Scenario:
+    """Build a scenario from dicts with the fields of a scenario file; `fields` are its other sections.
+
+    Raises ScenarioError with the messages that the file would get; its lines count in `Scenario.yaml`.
+    """
+    given = {"fabric": fabric and dict(fabric), "faults": _dicts(faults), "expect": _dicts(expect), **fields}
+    said = {key: value for key, value in given.items() if value not in (None, [], {})}
+    return Scenario(files.from_data({"name": name, **said, "traffic": _dicts(traffic)}, name))
+
+
+def _dicts(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [dict(entry) for entry in entries]
+
+
+class Run:
+    """A run that ended: verdicts, tables and pictures. Made by `run` and `read`."""
+
+    def __init__(self, loaded: Loaded, outcome: runner.Outcome, directory: Path | None) -> None:
+        self._measures: Measures = outcome.measures
+        self.scenario = Scenario(loaded)
+        self.directory = directory
+        """Result directory; None where nothing was kept."""
+        self.verdicts: tuple[Verdict, ...] = tuple(outcome.verdicts)
+        """Verdicts of all expectations, in the scenario's order."""
+        self.state = outcome.state
+        """`passed`, `failed`, `invalid` (the machine could not keep up) or `aborted` (it broke off)."""
+        self.trouble = outcome.trouble
+        """Reason for which it broke off; empty where it did not."""
+
+    @property
+    def passed(self) -> bool:
+        """True if every expectation passed, the run reached its end and the machine kept up."""
+        return self.state == "passed"
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from the beginning of the first traffic to the end of the last one."""
+        return self._measures.end - self._measures.start
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures of the report as matplotlib figures."""
+        return Plots(self._measures)
+
+    @cached_property
+    def flows(self) -> Table:
+        """Flows, one row each: bytes, beginning and end in s, goodput in bytes/s, packets sent and lost."""
+        return tables.flows(self._measures)
+
+    @cached_property
+    def samples(self) -> Table:
+        """Goodput in bytes/s by plane over time; `t` is the beginning of a bin of `step` seconds."""
+        return tables.samples(self._measures)
+
+    @cached_property
+    def ev_transitions(self) -> Table:
+        """Changes of EV states, in the order of time."""
+        return tables.ev_transitions(self._measures)
+
+    @cached_property
+    def losses(self) -> Table:
+        """Packets that senders declared lost, in the order of time."""
+        return tables.losses(self._measures)
+
+    @cached_property
+    def queue_depths(self) -> Table:
+        """Packets in the data queues of switch ports over time, of ports that ever held any."""
+        return tables.queue_depths(self._measures)
+
+    @cached_property
+    def faults(self) -> Table:
+        """Faults that struck: kind, begin and end in s (None: not cleared before the run ended), cables."""
+        return tables.faults(self._measures)
+
+    @cached_property
+    def expectations(self) -> Table:
+        """Verdicts as rows: the figure judged with its unit, what was expected and what was observed."""
+        return tables.expectations(self.verdicts)
+
+    @cached_property
+    def steps(self) -> Table:
+        """Steps of training jobs: beginning, end and duration in s."""
+        return tables.steps(self._measures)
+
+    def records(self, *kinds: str) -> Table:
+        """Return the records of some kinds from the run's history, of all kinds where none is named."""
+        return tables.records(self._measures, kinds)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.scenario.name}: {self.state}>"
+
+
+def run(
+    scenario: Scenario,
+    world: WorldName | None = "sim",
+    *,
+    seed: int | None = None,
+    results: str | Path | None = None,
+    target: Literal["soft", "bmv2"] | None = None,
+) -> Run:
+    """Run a scenario to its end.
+
+    `world`: `sim` is virtual time, `wire` real frames (root, Linux), None what the scenario says. `results`: folder
+    below which a result directory with a report is written; None keeps nothing on disk. `target`: P4 switch of the
+    wire. Raises ScenarioError for a scenario that the world cannot run, Refused where this machine cannot have the
+    world. A run that breaks off raises nothing: its `state` is `aborted`. Call it in the main thread: it handles
+    Ctrl-C.
+    """
+    loaded = scenario._placed(world, seed)  # noqa: SLF001 - of this module
+    worlds.check(loaded)
+    worlds.check_machine(loaded)
+    if results is not None:
+        outcome = runner.run_scenario(loaded, Path(results), _unwatched, _unheard, target)
+        return Run(loaded, outcome, outcome.directory)
+    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
+        outcome = runner.run_scenario(loaded, Path(folder), _unwatched, _unheard, target, report=False)
+        return Run(loaded, outcome, None)
+
+
+def read(directory: str | Path) -> Run:
+    """Read a result directory and judge it again; LabError where it is none."""
+    place = Path(directory)
+    with directories.foreign(place):
+        collected = directories.load(place)
+        return Run(collected.loaded, runner.judged(place), place)
+
+
+Lab = LabFixture
+"""A lab that is up: `link`, `switch`, `fault`, `start`, `transfer`, `advance`, `paths`, `qps`. Given by `up`."""
+
+
+@contextmanager
+def up(
+    fabric: Mapping[str, Any] | None = None,
+    world: WorldName = "sim",
+    *,
+    seed: int = 1,
+    target: Literal["soft", "bmv2"] | None = None,
+    **options: Any,
+) -> Iterator[Lab]:
+    """Bring up a lab for the block, to be stepped live; it is gone after the block.
+
+    `fabric` has the fields of a scenario's section, and so have the `options` transport, mapper and repeatable. Raises
+    ScenarioError for a field that the models refuse, Refused where this machine cannot have the world.
+    """
+    setting, made = files.setting({"world": world, "seed": seed, "fabric": dict(fabric or {}), **options})
+    worlds.check_machine_for(setting.world)
+    with worlds.world_up(
+        setting.world,
+        made,
+        _unwatched,
+        target=target,
+        seed=setting.seed,
+        run_dir=RUN_DIR,
+        mapper=setting.mapper,
+        transport=setting.transport,
+        repeatable=setting.repeatable,
+    ) as session:
+        yield LabFixture(session, setting.transport.qps)
+
+
+def _unwatched(stage: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+def _unheard(text: str) -> None:
+    """Sentences for a terminal."""

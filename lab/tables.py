@@ -1,0 +1,193 @@
+"""Tables of one run as plain rows, and as pandas or Arrow where those are installed.
+
+Times are seconds after the first traffic began, sizes bytes, rates payload bytes per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from mrclab.lab.expectations import Verdict
+from mrclab.lab.measure import Measures, Selection
+from mrclab.lab.measure.series import pairs
+from mrclab.lab.report.summary import bins
+from mrclab.topo.errors import TopoError
+
+Row = dict[str, Any]
+
+
+class Table(Sequence[Row]):
+    """Rows of equal fields, in order: a sequence of dicts."""
+
+    def __init__(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        self.columns = tuple(columns)
+        """Names of the fields."""
+        self._rows = [dict(zip(self.columns, row, strict=True)) for row in rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._rows[place]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def column(self, name: str) -> list[Any]:
+        """Values of one field, in order; KeyError names the fields that there are."""
+        if name not in self.columns:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}")
+        return [row[name] for row in self._rows]
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame; ImportError where pandas is not installed."""
+        return _library("pandas").DataFrame(self._rows, columns=list(self.columns))
+
+    def to_arrow(self) -> Any:
+        """Return a pyarrow.Table; ImportError where pyarrow is not installed."""
+        return _library("pyarrow").table({name: self.column(name) for name in self.columns})
+
+    def __repr__(self) -> str:
+        return f"<Table {len(self)} rows: {', '.join(self.columns)}>"
+
+
+def _library(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ImportError(f"{name} is not installed; `pip install {name}`, or take the rows as they are") from None
+
+
+def flows(measures: Measures) -> Table:
+    """Flows in the order in which they started; `ended`, `seconds` and `goodput` are None where one never ended."""
+    ends = {record["flow"]: record for record in measures.history.of("flow.end")}
+    columns = (
+        "flow", "traffic", "kind", "source", "destination", "qps", "size", "bytes", "began", "ended", "seconds",
+        "goodput", "sent_packets", "lost_packets", "error",
+    )  # fmt: skip
+    rows = []
+    for flow in measures.flows:
+        end = ends.get(flow.name)
+        ended = end is not None and flow.end < float("inf")
+        carried = int(end.get("bytes", 0)) if end is not None else None
+        seconds = flow.end - flow.begin if ended else None
+        packets = [_counted(measures, flow.senders, name) for name in ("sent_packets", "lost_packets")]
+        rows.append((
+            flow.name, flow.traffic, flow.kind, flow.source, flow.destination, len(flow.senders), flow.size, carried,
+            measures.since_start(flow.begin), measures.since_start(flow.end) if ended else None, seconds,
+            carried / seconds if carried is not None and seconds else None, *packets,
+            str(end.get("error", "")) if end is not None else "",
+        ))  # fmt: skip
+    return Table(columns, rows)
+
+
+def _counted(measures: Measures, senders: Iterable[tuple[str, int]], name: str) -> int:
+    """Last sampled value of a counter, of some QPs together."""
+    found = (measures.samples.qps[key].count(name).values for key in senders if key in measures.samples.qps)
+    return round(sum(values[-1] for values in found if values))
+
+
+def samples(measures: Measures) -> Table:
+    """Goodput by plane in bins of time, as the report draws it."""
+    columns = ("t", "step", "plane", "goodput")
+    if not measures.flows:
+        return Table(columns, ())
+    at = bins(measures)
+    by_plane = {plane: measures.rates.binned(at, Selection(plane=plane)) for plane in measures.rates.by_plane}
+    return Table(
+        columns,
+        (
+            (measures.since_start(begin), end - begin, plane, values[number])
+            for number, (begin, end) in enumerate(pairs(at))
+            for plane, values in by_plane.items()
+        ),
+    )
+
+
+def ev_transitions(measures: Measures) -> Table:
+    """Changes of EV states."""
+    return Table(
+        ("t", "host", "qp", "ev", "plane", "uplink", "old", "new", "reason"),
+        (
+            (measures.since_start(c.t), c.host, c.qp, c.ev, *c.path, c.old, c.new, c.reason)
+            for c in measures.paths.changes
+        ),
+    )
+
+
+def losses(measures: Measures) -> Table:
+    """Packets declared lost; a row may stand for several `packets`."""
+    since = measures.since_start
+    return Table(
+        ("t", "host", "qp", "psn", "plane", "uplink", "reason", "sent", "packets"),
+        (
+            (since(loss.t), loss.host, loss.qp, loss.psn, *loss.path, loss.reason, since(loss.sent), loss.packets)
+            for loss in measures.paths.losses
+        ),
+    )
+
+
+def queue_depths(measures: Measures) -> Table:
+    """Packets in data queues, port by port."""
+    return Table(
+        ("t", "switch", "port", "link", "packets"),
+        (
+            (measures.since_start(t), switch, port, _link(measures, switch, port), round(depth))
+            for (switch, port), gauge in measures.switches.depth.items()
+            for t, depth in zip(gauge.times, gauge.values, strict=True)
+        ),
+    )
+
+
+def _link(measures: Measures, switch: str, port: int) -> str:
+    """Name of the cable at a port; empty at the controller's and where there is none."""
+    try:
+        ports = measures.fabric.switch(switch).ports
+    except TopoError:
+        return ""
+    return ports[port - 1].link if 0 < port <= len(ports) else ""
+
+
+def faults(measures: Measures) -> Table:
+    """Faults that struck, in the order of time."""
+    since = measures.since_start
+    return Table(
+        ("fault", "kind", "text", "begin", "end", "links"),
+        (
+            (s.name, s.kind, s.text, since(s.begin), None if s.end is None else since(s.end), list(s.links))
+            for s in sorted(measures.strikes.values(), key=lambda strike: strike.begin)
+        ),
+    )
+
+
+def expectations(verdicts: Iterable[Verdict]) -> Table:
+    """Verdicts, with the figure judged where there is one."""
+    return Table(
+        ("kind", "passed", "expected", "observed", "when", "value", "unit"),
+        ((v.kind, v.ok, v.wanted, v.saw, v.when, v.value, v.unit) for v in verdicts),
+    )
+
+
+def steps(measures: Measures) -> Table:
+    """Steps of all jobs; `compute` is the mean of its ranks, None where they do not tell."""
+    since, told = measures.since_start, measures.training
+    return Table(
+        ("job", "step", "began", "ended", "seconds", "compute"),
+        (
+            (job, step.number, since(step.began), since(step.ended), step.seconds, step.compute)
+            for job in told.jobs
+            for step in told.steps(job)
+        ),
+    )
+
+
+def records(measures: Measures, kinds: Collection[str]) -> Table:
+    """Records of a history; `fields` holds what a record has beside time, node and kind."""
+    found = measures.history.of(*kinds) if kinds else iter(measures.history.records)
+    return Table(
+        ("t", "node", "kind", "fields"),
+        ((measures.since_start(record.t), record.node, record.kind, dict(record.data)) for record in found),
+    )

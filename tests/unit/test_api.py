@@ -1,0 +1,156 @@
+"""The Python API: cheap to import, its page is executed, and it refuses what files refuse."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mrclab
+from mrclab.lab.api import Run
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+FABRIC = {"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate": "100Gb/s", "delay": "600ns"}}
+FILE = {"name": "file", "kind": "write", "from": "h1", "to": "h2", "size": "1 MiB"}
+TABLES = ("flows", "samples", "ev_transitions", "losses", "queue_depths", "faults", "expectations", "steps")
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return mrclab.scenario(
+        fabric=FABRIC,
+        traffic=[FILE],
+        faults=[{"name": "cut", "kind": "link_down", "link": "h1-p1", "at": "30% of file"}],
+    )
+
+
+@pytest.fixture(scope="module")
+def run(scenario):
+    return mrclab.run(scenario, seed=3)
+
+
+def test_importing_it_loads_no_model_and_no_library():
+    program = "import sys, mrclab; dir(mrclab); print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    ours = {name for name in found if name.startswith("mrclab.")} - {"mrclab.compiled"}
+    assert ours == set()
+    assert not {"pydantic", "numpy", "matplotlib", "ruamel"} & set(found)
+
+
+def test_every_name_it_promises_is_there_and_documented():
+    text = PAGE.read_text(encoding="utf-8")
+    for name in mrclab.__all__:
+        assert getattr(mrclab, name) is not None
+        assert name in dir(mrclab)
+    for name in {*mrclab.__all__} - {"__version__", "Lab", "Table", "Refused", "RunError"}:
+        assert re.search(rf"mrclab\.{name}\b|`{name}`", text), name
+    with pytest.raises(AttributeError, match="no attribute 'scenarioo'"):
+        _ = mrclab.scenarioo
+
+
+def test_the_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    space: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), space)
+    assert len(blocks) >= 7
+    assert (tmp_path / "goodput.svg").stat().st_size > 5000
+
+
+def test_the_page_names_all_columns_of_all_tables(run):
+    section = PAGE.read_text("utf-8").partition("<!-- columns -->")[2]
+    rows = re.findall(r"^\| `(\w+)(?:\(.*?\))?` \| (`.*?`) \|", section, re.MULTILINE)
+    told = {table: tuple(re.findall(r"`(\w+)`", columns)) for table, columns in rows}
+    known = {name: getattr(run, name).columns for name in TABLES} | {"records": run.records().columns}
+    assert told == known
+
+
+def test_tables_agree_with_each_other_and_the_history(run):
+    (flow,) = run.flows
+    assert flow["bytes"] == flow["size"] == 1 << 20
+    assert flow["goodput"] == pytest.approx(flow["bytes"] / flow["seconds"])
+    assert flow["lost_packets"] == sum(run.losses.column("packets")) > 0
+    carried = sum(row["goodput"] * row["step"] for row in run.samples)
+    assert carried == pytest.approx(flow["bytes"], rel=0.35)  # acknowledged on planes that were sampled
+    (cut,) = run.faults
+    assert 0 < cut["begin"] < flow["ended"]
+    assert {row["t"] >= cut["begin"] for row in run.ev_transitions} == {True}
+    assert len(run.records("packet.lost")) == len(run.losses)
+    assert run.expectations.column("passed") == [True] * len(run.verdicts)
+    with pytest.raises(KeyError, match="no column 'rate'; there are flow, traffic"):
+        run.flows.column("rate")
+
+
+def test_tables_become_arrow_and_pandas_or_say_what_to_install(run, monkeypatch):
+    arrow = pytest.importorskip("pyarrow")
+    for name in TABLES:
+        table = getattr(run, name)
+        made = table.to_arrow()
+        assert isinstance(made, arrow.Table)
+        assert (made.num_rows, tuple(made.column_names)) == (len(table), table.columns)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pandas is not installed; `pip install pandas`"):
+        run.flows.to_pandas()
+
+
+def test_the_same_seed_gives_the_same_run_and_another_one_another(scenario, run):
+    again, other = mrclab.run(scenario, seed=3), mrclab.run(scenario, seed=4)
+    assert list(again.records()) == list(run.records())
+    assert list(other.records()) != list(run.records())
+
+
+def test_a_kept_run_reads_as_the_same(scenario, run, tmp_path):
+    kept = mrclab.run(scenario, seed=3, results=tmp_path)
+    assert (kept.directory / "report.html").is_file()
+    found = mrclab.read(kept.directory)
+    assert isinstance(found, Run)
+    assert [list(getattr(found, name)) for name in TABLES] == [list(getattr(run, name)) for name in TABLES]
+    with pytest.raises(mrclab.LabError, match="is no result directory"):
+        mrclab.read(tmp_path)
+
+
+def test_a_run_that_fails_or_breaks_off_says_so(scenario):
+    strict = mrclab.scenario(fabric=FABRIC, traffic=[FILE], expect=[{"kind": "retransmitted"}, {"kind": "clean"}])
+    failed = mrclab.run(strict.with_values({"expect": [{"kind": "qp_errors", "at_least": 1}]}))
+    assert (failed.state, failed.passed) == ("failed", False)
+    late = mrclab.run(scenario.with_values({"timeout": "1us"}))
+    assert (late.state, late.passed) == ("aborted", False)
+    assert "more than 1e-06 s" in late.trouble
+
+
+def test_mistakes_raise_the_sentences_of_files(scenario):
+    with pytest.raises(mrclab.ScenarioError, match="no host is called 'h9'"):
+        mrclab.scenario(fabric=FABRIC, traffic=[FILE | {"to": "h9"}])
+    with pytest.raises(mrclab.ScenarioError, match="seed: this must be at least 0"):
+        mrclab.run(scenario, seed=-1)
+    with pytest.raises(mrclab.ScenarioError, match="did you mean"):
+        scenario.with_values({"fabric.plane": 2})
+    several = mrclab.Scenario.from_yaml(scenario.yaml + "variants:\n- {name: two, set: {fabric.planes: 1}}\n")
+    with pytest.raises(mrclab.ScenarioError, match=r"has variants: two; run scenario.variant\(NAME\)"):
+        mrclab.run(several)
+    assert several.variant("two").name == several.variants[0].name == "scenario-two"
+    with pytest.raises(mrclab.LabError, match="no data for the picture"):
+        mrclab.run(scenario).plot.training()
+
+
+def test_a_lab_is_stepped_and_refuses_what_is_no_duration():
+    with mrclab.up(FABRIC, seed=2) as lab:
+        before = lab.now
+        assert lab.advance("10us") == pytest.approx(before + 1e-5)
+        assert lab.advance(1e-5) == lab.now == pytest.approx(before + 2e-5)
+        for wrong in (-1, float("nan"), "soon"):
+            with pytest.raises(ValueError, match="is no duration; write"):
+                lab.advance(wrong)
+    with pytest.raises(mrclab.ScenarioError, match="plane"), mrclab.up({"plane": 1}):
+        pass
+
+
+def test_pictures_leave_the_users_backend_alone():
+    program = (
+        "import matplotlib; matplotlib.use('svg', force=True); import mrclab.lab.report.plots;"
+        "import matplotlib.pyplot as plt; print(matplotlib.get_backend(), plt.get_fignums())"
+    )
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert found.lower() == "svg []\n"
