@@ -127,3 +127,11 @@ def test_it_runs_a_suite(installed, tmp_path):
     assert done.returncode == 0, done.stderr + done.stdout
     (results,) = (tmp_path / "results").glob("suite-*")
     assert {run["state"] for run in json.loads((results / "suite.json").read_text())["runs"]} == {"passed"}
+
+
+def test_its_python_api_runs_the_first_program(installed, tmp_path):
+    environment = {"PATH": os.defpath, "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    words = [str(installed), str(ROOT / "examples" / "first_run.py")]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "PASS integrity" in done.stdout
