@@ -26,6 +26,7 @@ const bit<32> DROP_HOP_LIMIT    = 3;
 const bit<32> DROP_UNKNOWN_USID = 4; // inside the locator, but the leading uSID is not this switch
 const bit<32> DROP_USID_MISS    = 5; // shifted, and the next uSID has no route
 const bit<32> DROP_IPV6_MISS    = 6; // plain IPv6 without a route
+const bit<32> DROP_WRONG_SOURCE = 7; // from a host, and its outer or inner source is not that host's address
 
 // What a trimmed packet keeps: Ethernet 14, IPv6 40 + 40, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, rounded up to 4.
 const bit<32> TRIM_BYTES = 140;

@@ -82,4 +82,5 @@ struct metadata_t {
     bit<19> trim_threshold;
     bit<19> queue_depth;
     bit<1>  dropped;
+    bit<128> source;       // the address of the host at the ingress port
 }

@@ -22,6 +22,19 @@ control MrcIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
     }
 
+    action expect_source(bit<128> address) {
+        meta.source = address;
+    }
+
+    // Source address validation: ports with a host behind them, and its address. A host may send in its own name only,
+    // outside and inside. Ports without an entry lead to switches, which have done it.
+    table sources {
+        key = { std.ingress_port : exact; }
+        actions = { expect_source; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 512;
+    }
+
     // End with the NEXT-C-SID flavour (RFC 9800): this switch's uSID leaves, the next one moves up.
     action shift_usid() {
         hdr.ipv6.dst = hdr.ipv6.dst[127:96] ++ hdr.ipv6.dst[79:0] ++ 16w0;
@@ -136,6 +149,12 @@ control MrcIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         } else if (hdr.ipv6.hop_limit <= 1) {
             drop(DROP_HOP_LIMIT);
         } else {
+            if (sources.apply().hit) {
+                if (hdr.ipv6.src != meta.source || (hdr.inner_ipv6.isValid() && hdr.inner_ipv6.src != meta.source)) {
+                    drop(DROP_WRONG_SOURCE);
+                    exit;
+                }
+            }
             if (my_usid.apply().hit) {
                 usid_fib.apply();
             } else if (hdr.ipv6.dst[127:96] == LOCATOR) {

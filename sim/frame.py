@@ -19,17 +19,21 @@ if TYPE_CHECKING:
     from mrclab.hosts.nic import seam
     from mrclab.sim.cable import Way
 
-MALFORMED, FOREIGN, HOPS_OVER, UNKNOWN_USID, USID_MISS, IPV6_MISS = range(1, 7)
+MALFORMED, FOREIGN, HOPS_OVER, UNKNOWN_USID, USID_MISS, IPV6_MISS, WRONG_SOURCE = range(1, 8)
 """Drop reasons, the cells of the P4 program's counter `drops`."""
 
 LINK_CHECK: Final = -1
 """In place of a drop reason: a frame for the controller."""
+
+UNCHECKED: Final = -2
+"""In place of a drop reason: a good frame that came as bytes, so that a T0 must look at its sources."""
 
 TRIM_BYTES: Final = 140
 _ECN_CE: Final = 3
 _ETHERTYPE_IPV6: Final = 0x86DD
 _IPV6_IN_IPV6, _UDP = 41, 17
 _ETHERNET, _IPV6 = 14, 40
+_SOURCE: Final = _ETHERNET + 8
 _USIDS: Final = 8  # six that an address holds, and zeros behind them that a switch may look at
 _LOCATOR: Final = srv6.LOCATOR
 _SHIFTS: Final = tuple(range(80, -1, -16))
@@ -142,7 +146,7 @@ class SimFrame(Work):
             data = bytearray(b"".join((made.header, made.payload or b"", made.trailer)))
         else:
             data = bytearray(self.raw)
-        if self.fault in {0, HOPS_OVER} and len(data) >= _ETHERNET + _IPV6:
+        if self.fault in {0, HOPS_OVER, UNCHECKED} and len(data) >= _ETHERNET + _IPV6:
             self._write_headers(data)
         return bytes(data[: self.size])
 
@@ -176,6 +180,16 @@ def of_bytes(raw: bytes) -> SimFrame:
     frame.trimmable = frame.trimmed = frame.marked = frame.gone = False
     frame.fault = _read(frame, raw)
     return frame
+
+
+def is_from(frame: SimFrame, address: bytes) -> bool:
+    """Whether a frame that came as bytes has this source, in the outer header and where there is one in the inner."""
+    raw = frame.raw
+    assert raw is not None
+    encapsulated = raw[_ETHERNET + 6] == _IPV6_IN_IPV6
+    return raw[_SOURCE : _SOURCE + 16] == address and (
+        not encapsulated or raw[_SOURCE + _IPV6 : _SOURCE + _IPV6 + 16] == address
+    )
 
 
 def _read(frame: SimFrame, raw: bytes) -> int:  # noqa: PLR0911 - one for each header that may be cut off
@@ -214,7 +228,7 @@ def _read(frame: SimFrame, raw: bytes) -> int:  # noqa: PLR0911 - one for each h
             frame.trimmable = encapsulated
     if frame.usids is None:
         frame.flow = (source, destination, label, outer_next, *ports)
-    return 0
+    return UNCHECKED
 
 
 def _is_ipv6(raw: bytes, at: int) -> bool:

@@ -14,7 +14,7 @@ from mrclab.hosts.nic import seam
 from mrclab.hosts.nic.seam import PortCounters, Taker, Transport, full_size
 from mrclab.sim.cable import Cable, Way
 from mrclab.sim.clock import NEVER, SECOND, Clock, Work, ticks
-from mrclab.sim.frame import LINK_CHECK, SimFrame, of_bytes
+from mrclab.sim.frame import LINK_CHECK, UNCHECKED, SimFrame, of_bytes
 from mrclab.sim.port import takes
 from mrclab.topo.linkcheck import LinkCheckError, answer
 from mrclab.topo.model import mac_bytes
@@ -241,7 +241,7 @@ class SimNic:
 
     def _receive_bytes(self, port: SimNicPort, frame: SimFrame, now: float) -> None:
         data = frame.to_bytes()
-        if frame.fault:
+        if frame.fault not in {0, UNCHECKED}:
             if frame.fault == LINK_CHECK:
                 self._answer_link_check(port, data)
             else:

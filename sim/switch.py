@@ -9,7 +9,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from mrclab.sim.cable import CableEnd
-from mrclab.sim.frame import FOREIGN, HOPS_OVER, IPV6_MISS, LINK_CHECK, MALFORMED, UNKNOWN_USID, USID_MISS, Flow
+from mrclab.sim.frame import (
+    FOREIGN,
+    HOPS_OVER,
+    IPV6_MISS,
+    LINK_CHECK,
+    MALFORMED,
+    UNCHECKED,
+    UNKNOWN_USID,
+    USID_MISS,
+    WRONG_SOURCE,
+    Flow,
+    is_from,
+)
 from mrclab.softswitch.objects import hashing
 from mrclab.topo import srv6
 
@@ -23,7 +35,7 @@ if TYPE_CHECKING:
 
 REASONS: Final = {
     MALFORMED: "malformed", FOREIGN: "foreign", HOPS_OVER: "hop_limit", UNKNOWN_USID: "unknown_usid",
-    USID_MISS: "usid_miss", IPV6_MISS: "ipv6_miss",
+    USID_MISS: "usid_miss", IPV6_MISS: "ipv6_miss", WRONG_SOURCE: "wrong_source",
 }  # fmt: skip
 
 _hash = hashing.make("crc16")
@@ -190,8 +202,7 @@ class SimSwitch(CableEnd):
             return
         way.taken += 1
         way.taken_bytes += frame.size
-        if frame.fault:
-            self._refuse(frame, way.far_port)
+        if frame.fault and self._refuses(frame, way.far_port):
             return
         if frame.hops <= 1:
             self.drops[HOPS_OVER] += 1
@@ -228,6 +239,23 @@ class SimSwitch(CableEnd):
         frame.hops -= 1
         out = outs[0] if len(outs) == 1 else outs[flow_hash(frame.flow) % len(outs)]
         out.send(frame)
+
+    def _refuses(self, frame: SimFrame, port: int) -> bool:
+        """Whether a frame that is not known to be good goes no further by a route."""
+        if frame.fault != UNCHECKED:
+            self._refuse(frame, port)
+            return True
+        if frame.hops > 1 and self._checks(port):
+            model = self.model
+            if not is_from(frame, srv6.to_bytes(srv6.host_address(model.number, port))):
+                self.drops[WRONG_SOURCE] += 1
+                return True
+        frame.fault = 0
+        return False
+
+    def _checks(self, port: int) -> bool:
+        """Whether it holds which source may come in by a port: that of the host behind it."""
+        return self.model.tier == "t0" and port <= self._fabric.spec.hosts_per_t0 and not self.is_empty
 
     def _refuse(self, frame: SimFrame, port: int) -> None:
         if frame.fault != LINK_CHECK:

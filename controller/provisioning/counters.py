@@ -13,7 +13,9 @@ CLASSES = ("no_trim", "trimmable", "trimmable_retx", "trimmed", "trimmed_lasthop
 QP_CLASSES = ("trimmable", "trimmable_retx", "trimmed", "trimmed_lasthop", "control")
 TOTALS = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "trimmed", "ecn_marked")
 FULL_PACKET = 1024  # bytes; some probes make up less than one
-DROP_REASONS = {1: "malformed", 2: "foreign", 3: "hop_limit", 4: "unknown_usid", 5: "usid_miss", 6: "ipv6_miss"}
+DROP_REASONS = {
+    1: "malformed", 2: "foreign", 3: "hop_limit", 4: "unknown_usid", 5: "usid_miss", 6: "ipv6_miss", 7: "wrong_source",
+}  # fmt: skip
 
 Reading = dict[tuple[str, int], tuple[int, int]]
 """(counter, index) → (packets, bytes)."""

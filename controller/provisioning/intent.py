@@ -51,8 +51,9 @@ class IntendedEntry:
 
 
 def entries(fabric: Fabric, switch: Switch) -> tuple[IntendedEntry, ...]:
-    """Everything that `switch` must hold, in the order of writing: routes before the entry that makes use of them."""
+    """Everything that `switch` must hold, in the order of writing: sources, routes, the entry that uses them."""
     return (
+        *_source_checks(switch),
         *_usid_routes(switch),
         *_plain_routes(fabric, switch),
         *_queue_policies(fabric.spec, switch),
@@ -68,6 +69,14 @@ def forward(port: SwitchPort) -> Act:
 def mac(text: str) -> int:
     """`02:0a:…` as a number."""
     return int(text.replace(":", ""), 16)
+
+
+def _source_checks(switch: Switch) -> Iterator[IntendedEntry]:
+    """Per port towards a host: the only address that may be the source of what comes in by it."""
+    for port in switch.ports:
+        if port.to_host:
+            expected = Act("expect_source", (("address", srv6.host_address(switch.number, port.number)),))
+            yield IntendedEntry("sources", (("std.ingress_port", port.number),), (expected,))
 
 
 def _own_usid(switch: Switch) -> IntendedEntry:

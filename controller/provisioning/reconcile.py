@@ -7,7 +7,7 @@ from enum import Enum
 
 from mrclab.controller.provisioning.intent import IntendedEntry
 
-MANAGED_TABLES = ("my_usid", "usid_fib", "ipv6_fib", "trim_policy", "ecn_policy")
+MANAGED_TABLES = ("sources", "my_usid", "usid_fib", "ipv6_fib", "trim_policy", "ecn_policy")
 """Tables whose whole contents are the controller's: what it does not want there goes."""
 
 SHARED_TABLES = ("ev_watch",)

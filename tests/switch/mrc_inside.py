@@ -31,6 +31,7 @@ class Drop(IntEnum):
     UNKNOWN_USID = 4
     USID_MISS = 5
     IPV6_MISS = 6
+    WRONG_SOURCE = 7
 
 
 class MrcInside(InProcess):

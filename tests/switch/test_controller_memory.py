@@ -256,7 +256,7 @@ def test_a_refused_update_is_named_with_its_error(tmp_path: Path, run: Run) -> N
             lab.switches["t0-p1-1"].wrong.refuse_tables.add(table)
             await until(lambda: it.fleet.workers["t0-p1-1"].state is SwitchState.FAILED, it)
             message = it.status()["message"]
-            assert message.startswith("t0-p1-1: 2 of 14 updates were refused: insert ecn_policy[std.egress_port=0x3]")
+            assert message.startswith("t0-p1-1: 2 of 16 updates were refused: insert ecn_policy[std.egress_port=0x3]")
             assert "RESOURCE_EXHAUSTED table is full (and 1 more)" in message
             lab.switches["t0-p1-1"].wrong.refuse_tables.clear()
             assert (await it.wait_verified(WAIT))["verified"]

@@ -7,6 +7,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
+from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import Dscp
 from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
@@ -17,6 +18,7 @@ QUEUE = QueueSpec(depth=12, ecn_min=2, ecn_max=4, trim_threshold=6, last_hop_tri
 FABRIC = Fabric(FabricSpec(planes=1, t0s=2, t1s=1, hosts_per_t0=2, link=LinkSpec(rate_pps=RATE_PPS), queue=QUEUE))
 T0 = FABRIC.switch("t0-p1-1")
 DOWN, UP = 1, 3
+OTHER = FABRIC.hosts[1].address
 
 
 def frame(*usids, dscp=Dscp.TRIMMABLE, bytes_behind=400):
@@ -30,6 +32,20 @@ def frame(*usids, dscp=Dscp.TRIMMABLE, bytes_behind=400):
 
 def up(**more):
     return frame(T0.usid, T0.ports[UP - 1].usid, **more)
+
+
+def plain():
+    ether = Ether(src="02:0c:01:00:01:01", dst="02:0a:01:01:00:01")
+    return bytes(ether / IPv6(src="fdcb:bb00:0:1::1", dst="fdcb:bb00:0:2::1") / UDP(sport=1, dport=9))
+
+
+def named(data, outside=None, inside=None):
+    """A frame in another's name: with another source address in the outer or the inner header."""
+    data = bytearray(data)
+    for at, address in ((22, outside), (62, inside)):
+        if address is not None:
+            data[at : at + 16] = srv6.to_bytes(srv6.from_text(address))
+    return bytes(data)
 
 
 @pytest.fixture
@@ -73,12 +89,23 @@ def test_frames_come_out_as_the_program_makes_them(switch):
         (frame(T0.usid), Drop.USID_MISS),
         (up()[:40], Drop.MALFORMED),
         (bytes(12) + b"\x08\x00" + bytes(40), Drop.FOREIGN),
+        (named(up(), outside=OTHER), Drop.WRONG_SOURCE),
+        (named(up(), inside=OTHER), Drop.WRONG_SOURCE),
+        (named(plain(), outside=OTHER), Drop.WRONG_SOURCE),
+        (named(up(), inside=OTHER)[:70], Drop.MALFORMED),
     ],
 )
 def test_a_drop_is_told_with_its_reason_and_its_frame(switch, data, reason):
     before, bad, after = (switch.arrive(0, DOWN, one) for one in (up(), data, up()))
     assert [dropped(fate) for fate in (before, bad, after)] == [None, reason, None]
     assert bad.copies == []
+
+
+def test_a_t0_takes_any_source_from_its_uplinks_and_only_the_hosts_own_from_a_downlink(switch):
+    down = frame(T0.usid, T0.ports[DOWN - 1].usid)
+    taken = [switch.arrive(0, UP, one) for one in (down, named(down, OTHER, OTHER), named(down, inside="fd00::1"))]
+    own = [switch.arrive(0, DOWN, one) for one in (up(), plain())]
+    assert [dropped(fate) for fate in (*taken, *own)] == [None] * 5
 
 
 def test_a_full_queue_loses_what_comes_and_says_which(switch):

@@ -1,6 +1,7 @@
 """Frames through the compiled pipeline on either target: uN, ECMP, trimming, ECN, link checks, drop reasons."""
 
 import collections
+import socket
 
 import pytest
 from bmv2 import TARGETS
@@ -18,6 +19,7 @@ LOCATOR = 0xFCBBBB00
 MY_USID, NEXT_USID, LAST_USID, DOWNLINK_USID = 0x2101, 0x1102, 0x2102, 0x3101
 SWITCH_MAC, PEER_MAC = 0x020A01010002, 0x020B01020001
 DROP_MALFORMED, DROP_FOREIGN, DROP_HOP_LIMIT, DROP_UNKNOWN_USID, DROP_USID_MISS, DROP_IPV6_MISS = range(1, 7)
+DROP_WRONG_SOURCE = 7
 TRIMMABLE, TRIMMED, TRIMMED_LASTHOP, CONTROL = 4, 12, 16, 46
 ECT0, CE = 2, 3
 UPLINK, DOWNLINK, INGRESS = 2, 3, 1
@@ -67,6 +69,13 @@ def mrc_frame(*usids, dscp=CONTROL, ecn=ECT0, payload=b"x" * 200, hop_limit=64, 
         / UDP(sport=sport, dport=4791, chksum=0)
         / Raw(bytes(range(12)) + payload)
     )
+
+
+def in_the_name_of(other, frame, inside):
+    """A frame that says it came from another host."""
+    header = frame[IPv6].payload if inside else frame[IPv6]
+    header.src = other
+    return bytes(frame)
 
 
 def with_version(version, frame):
@@ -119,6 +128,32 @@ def test_drops_are_counted_by_reason_and_leave_other_traffic_alone(switch, what)
     switch.send(INGRESS, frame)
     exchange(switch, mrc_frame(MY_USID, NEXT_USID), UPLINK)
     assert switch.client.count("MrcIngress.drops", reason) == before + 1
+
+
+FORGED = {
+    "outside": in_the_name_of("fdcb:bb00:0:1::2", mrc_frame(MY_USID, NEXT_USID), inside=False),
+    "inside": in_the_name_of("fdcb:bb00:0:1::2", mrc_frame(MY_USID, NEXT_USID), inside=True),
+    "plain": bytes(ethernet() / IPv6(src="fdcb:bb00:0:1::2", dst="2001:db8::1") / UDP()),
+}
+
+
+@pytest.mark.parametrize("where", FORGED)
+def test_a_host_sends_in_its_own_name_only_and_a_switch_in_any(switch, where):
+    client, host_port = switch.client, 4
+    own = int.from_bytes(socket.inet_pton(socket.AF_INET6, "fdcb:bb00:0:1::1"), "big")
+    entry = client.exact("MrcIngress.sources", [host_port], "MrcIngress.expect_source", own)
+    client.insert(entry)
+    before = client.count("MrcIngress.drops", DROP_WRONG_SOURCE)
+    switch.send(host_port, FORGED[where])
+    switch.send(host_port, bytes(mrc_frame(MY_USID, NEXT_USID)))
+    assert Ether(switch.receive(UPLINK))[IPv6].src == "fdcb:bb00:0:1::1"
+    assert client.count("MrcIngress.drops", DROP_WRONG_SOURCE) == before + 1
+    switch.send(INGRESS, FORGED[where])
+    switch.send(INGRESS, bytes(mrc_frame(MY_USID, NEXT_USID)))
+    for _ in range(1 if where == "plain" else 2):  # plain ones have no route
+        switch.receive(UPLINK)
+    assert client.count("MrcIngress.drops", DROP_WRONG_SOURCE) == before + 1
+    client.delete(entry)
 
 
 def test_link_check_goes_to_the_controller_with_its_port(switch):

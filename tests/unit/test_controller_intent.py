@@ -34,6 +34,17 @@ def test_a_t0_holds_itself_its_downlinks_and_its_uplinks() -> None:
     assert {entry for entry in entries if entry.table in {"my_usid", "usid_fib"}} == GOLDEN_T0_P3_2
 
 
+def test_a_t0_holds_the_address_of_the_host_at_each_downlink_and_a_t1_holds_none() -> None:
+    net = fabric()
+    entries = intent.entries(net, net.switch("t0-p3-2"))
+    group = int(IPv6Address("fdcb:bb00:0:2::"))
+    assert entries[:2] == tuple(
+        IntendedEntry("sources", (("std.ingress_port", port),), (Act("expect_source", (("address", group | port),)),))
+        for port in (1, 2)
+    )
+    assert all(entry.table != "sources" for entry in intent.entries(net, net.switch("t1-p1-1")))
+
+
 def test_the_entry_that_attracts_packets_is_written_last() -> None:
     net = fabric()
     assert all(intent.entries(net, switch)[-1].table == "my_usid" for switch in net.switches)

@@ -67,7 +67,7 @@ def test_missing_or_foreign_files_are_one_sentence(tmp_path: Path) -> None:
         PipelineConfig(wrong, P4JSON)
     empty = tmp_path / "empty.txtpb"
     empty.write_text('pkg_info { arch: "v1model" }\n')
-    with pytest.raises(ProgramError, match="has no table my_usid, usid_fib"):
+    with pytest.raises(ProgramError, match="has no table sources, my_usid, usid_fib"):
         PipelineConfig(empty, P4JSON)
 
 

@@ -1,0 +1,108 @@
+"""Check of the project's language: docstrings, unused parameters, line lengths of docs, and retired words.
+
+`python setup/words.py` prints one line per finding and exits with status 1 where there is any. `make lint` runs it.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+QUESTION_WORDS = frozenset(
+    {"What", "Whatever", "Whether", "Who", "Whoever", "Whose", "How", "Where", "Which", "That", "When"}
+)
+RETIRED = {
+    r"\bHELD\b": "PASS",
+    r"\bBROKEN OFF\b": "ABORTED",
+    r"\bslandered\b": "false positive",
+    r"\b[Vv]igil\b": "watchdog",
+    r"\bclockwork\b": "time order",
+    r"\bbefall\b": "hit, fault",
+    r"\bhopeless\b": "deadlocked",
+    r"\blast_words\b": "last output",
+    r"\bMisbehaviour\b": "fault mode",
+}
+COLUMNS = 120
+GENERATED = frozenset({"commands.md", "scenario-reference.md", "metrics.md", "wire.md"})
+HERE = Path(__file__).resolve().parent.parent
+
+
+def tracked(*patterns: str) -> Iterator[Path]:
+    """Yield the files of the repository that match git's patterns."""
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=HERE, capture_output=True, text=True, check=True).stdout
+    for name in listed.splitlines():
+        path = HERE / name
+        if path.is_file() and not path.is_symlink():
+            yield path
+
+
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    """Yield findings on docstrings: a noun or a verb comes first."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = (ast.get_docstring(node) or "").split(maxsplit=1)[:1]
+            if first and first[0].rstrip(",:") in QUESTION_WORDS:
+                yield f"{node.body[0].lineno}: docstring begins with {first[0]}; begin with a noun or a verb"
+
+
+def deletions(tree: ast.Module) -> Iterator[str]:
+    """Yield findings on `del parameter` in methods, which need none."""
+    for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        for method in owner.body:
+            if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            names = {argument.arg for argument in (*method.args.args, *method.args.kwonlyargs)}
+            for line in method.body[:2]:
+                if isinstance(line, ast.Delete) and {ast.unparse(target) for target in line.targets} <= names:
+                    yield f"{line.lineno}: unused parameters of methods need no del"
+
+
+def retired(text: str) -> Iterator[str]:
+    """Yield findings on words that have a better one."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern, better in RETIRED.items():
+            if re.search(pattern, line):
+                yield f"{number}: retired word {pattern.strip(chr(92) + 'b')}; say {better}"
+
+
+def long_lines(text: str) -> Iterator[str]:
+    """Yield lines of prose beyond COLUMNS; tables, code and links stay as they are."""
+    code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        code ^= line.lstrip().startswith("```")
+        stays = code or line.startswith(("    ", "|", "![", "<")) or re.match(r"\s*(- )?\S+$", line)
+        if len(line) > COLUMNS and not stays:
+            yield f"{number}: {len(line)} columns; wrap at {COLUMNS}"
+
+
+def findings() -> Iterator[str]:
+    """Yield one line per finding."""
+    me = Path(__file__).resolve()
+    for path in tracked("*.py"):
+        name, text = path.relative_to(HERE), path.read_text(encoding="utf-8")
+        if path.resolve() == me:
+            continue
+        tree = ast.parse(text)
+        found = [*retired(text)]
+        if name.parts[0] != "tests":
+            found += [*docstrings(tree), *deletions(tree)]
+        yield from (f"{name}:{finding}" for finding in found)
+    for path in tracked("*.md"):
+        name = path.relative_to(HERE)
+        text = path.read_text(encoding="utf-8")
+        if "results" in name.parts or path.name in GENERATED:
+            continue
+        yield from (f"{name}:{finding}" for finding in (*long_lines(text), *retired(text)))
+
+
+def main() -> int:
+    """Print all findings; return the exit status."""
+    found = list(findings())
+    sys.stdout.writelines(f"{line}\n" for line in found)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
