@@ -27,13 +27,18 @@ FAULTS = {
 }
 PICTURE = "training.png"
 
+LEAST_SEEDS = 5
+"""Seeds of a figure that is told without saying of how many."""
+
+
 _HEAD = """\
 # What a failure costs a training job
 
 Synchronous training waits for its slowest transfer. Here a job trains in [virtual time](../virtual-time.md) while
 something fails, and the cost is the time by which its {steps} steps took longer than those of the same job with the
 same seed and no fault. Made by `make training` (`python -m mrclab.experiments.training`), which does the runs that are
-missing and writes this page; of sources {digest}, on {system}, {cores} cores, Python {python}.
+missing and writes this page; all are done again where the sources of transport or simulator have changed since, which
+then were {digest}. Made on {system}, {cores} cores, Python {python}.
 
 **The job.** Tensor parallelism in servers of eight, inside which no packet crosses the fabric; a pipeline; data
 parallelism in what is left, whose gradients (256 KiB for each rank and step) are reduced by halving and doubling while
@@ -57,13 +62,15 @@ for as long as it stopped the largest job above in which it was measured, a day 
 _LIMITS = """\
 ## What this does not say
 
-* Jobs are short ({steps} steps of some 100 µs), since every packet is simulated: a cost *per event* is
+* Jobs are short ({steps} steps of some 200 µs), since every packet is simulated: a cost *per event* is
   measured, not a day. What a dead switch costs is told for the rest of such a job, and grows with it where bandwidth is
   gone.
 * A flap lasts 200 µs here, in data centres seconds. A T0–T1 cable that is down costs MRC what it takes to notice; a
   NIC's cable costs a share of that NIC's bandwidth for as long as it is down.
 * RoCEv2's ECMP is static, as in the rest of this lab: no routing protocol takes a dead path out. Where it says *ends*,
   a network that reroutes within the QP's retries would only stall.
+* RoCEv2 notices the loss of a message's last packets by its ACK timeout alone, 4.2 ms here: that is most of what a
+  flap costs it, and a setting.
 * Rates are the paper's for its own cluster, not scaled to another size; other kinds of events have no published rate,
   and are told per event alone.
 """
@@ -111,6 +118,8 @@ def told(cost: Cost | None) -> str:
         return f"ends ({cost.ended} of {cost.ended})"
     half = cost.half
     said = f"{cost.mean:.3f}" + (f" ± {half:.3f}" if half is not None else " (one seed)")
+    if half is not None and len(cost.lost) < LEAST_SEEDS:
+        said += f" ({len(cost.lost)} seeds)"
     whole = cost.ended + len(cost.lost)
     return said + (f"; ends in {cost.ended} of {whole}" if cost.ended else "")
 
@@ -148,8 +157,8 @@ def _missing(rows: Mapping[int, Sequence[Row]]) -> str:
         if not done:
             words.append(f"* {size.nics:,} NICs: nothing.")
         elif absent or seeds < 5:
-            few = f"{seeds} seed{'s' if seeds > 1 else ''} of five" if seeds < 5 else ""
-            what = ", ".join([*absent, *([few] if few else [])])
+            few = f"{seeds} seed{'s' if seeds > 1 else ''} of five" if seeds < LEAST_SEEDS else ""
+            what = "; ".join([*absent, *([few] if few else [])])
             words.append(f"* {size.nics:,} NICs: {what}.")
     words.append("* 32,768 NICs: nothing; a step of such a job takes some ten minutes of a core.")
     return "\n".join(
