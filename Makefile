@@ -63,6 +63,7 @@ lint: installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(BIN)/python setup/words.py
 
 # Compiling beside lint, since that has one core busy only.
 test: installed

@@ -1,1 +1,1 @@
-"""How fast the parts are on this machine, beside the best peer at hand. Each needs root and a quiet machine."""
+"""Speed of the parts on this machine, beside the best peer at hand. Each needs root and a quiet machine."""

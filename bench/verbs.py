@@ -1,4 +1,4 @@
-"""What a write by lib_mrc.so costs beside the same by the agents' workload: ``sudo python -m mrclab.bench.verbs``.
+"""Cost of a write by lib_mrc.so beside the same by the agents' workload: ``sudo python -m mrclab.bench.verbs``.
 
 Two agents on a veth pair, as in the benchmark of hosts. First as fast as they go, in messages of one packet: what
 mrc_post_send costs the program, and what a message costs the agents. Then at the rate of a lab, in messages of 1 MiB:

@@ -143,7 +143,7 @@ class AgentLink:
 
     @property
     def connected(self) -> bool:
-        """Whether an agent is there."""
+        """True if an agent is there."""
         return self.version > 0
 
     @property
@@ -174,7 +174,7 @@ class AgentLink:
             await self._told.wait()
 
     async def ask(self, op: str) -> dict[str, Any]:
-        """What the agent answers to an operation without arguments; RpcError where there is no agent."""
+        """Return the agent's response to an operation without arguments; RpcError where there is no agent."""
         if self._client is None:
             raise RpcError("ENOTCONN", f"no agent serves {self._path}")
         return await self._client.call(op)

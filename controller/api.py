@@ -31,7 +31,7 @@ class ControllerApi:
         return {"node": "controller", "switches": list(fleet.workers), "hosts": list(self._controller.nodes.agents)}
 
     async def status(self, ask: Seconds = 0.0) -> Result:
-        """How far provisioning and verification are, and what is denied; after asking everybody, where `ask` gives them
+        """Return progress of provisioning and verification, and denials; after requests to all, where `ask` gives them
         so many seconds to answer.
         """
         if ask:
@@ -89,7 +89,7 @@ class ControllerApi:
         return await self._controller.maintenance.undrain(self._element(switch), timeout)
 
     async def precheck(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
-        """Whether a job may start: switches, entries, cables, agents, NIC ports, denylist."""
+        """Return True if a job may start: switches, entries, cables, agents, NIC ports, denylist."""
         return await self._controller.maintenance.precheck(timeout)
 
     async def watch_ev(self, ev: EvNumber) -> Result:
@@ -123,7 +123,7 @@ class ControllerApi:
         return self._controller.mapper
 
     def _told(self, found: Element, changed: bool) -> Result:
-        """What became of a denial; `untold` are hosts whose agents do not know of it, with the reason."""
+        """Return the outcome of a denial; `untold` are hosts whose agents do not know of it, with the reason."""
         nodes = self._controller.nodes
         told = {"element": str(found), "kind": found.kind, "changed": changed, "version": nodes.version}
         return {**told, "untold": nodes.silences}

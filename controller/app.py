@@ -85,11 +85,11 @@ class Controller:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def changed(self) -> Coroutine[Any, Any, Any]:
-        """What to await for the next change after this call: of a switch's state, or of what is known of a cable."""
+        """Return an awaitable for the next change of a switch's state, or of what is known of a cable."""
         return self._changed.wait()
 
     def status(self) -> dict[str, Any]:
-        """How far things are: state, counts, and what is wrong where something is.
+        """Return state, counts, and the problems there are.
 
         `entries_unread` are switches whose entries the last audit could not read, and those that are silent now.
         """

@@ -1,4 +1,4 @@
-"""What operations of the controller take, and how they refuse, whatever the world that the controller is in."""
+"""Operations of the controller: arguments and refusals, the same in either world."""
 
 from collections.abc import Callable
 from typing import Annotated, Any

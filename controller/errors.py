@@ -1,4 +1,4 @@
-"""What can go wrong between the controller and a switch; every text is one sentence that names the switch."""
+"""Errors between the controller and a switch; every text is one sentence that names the switch."""
 
 from dataclasses import dataclass
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found: a sentence for each entry that a switch lacks, holds wrongly, or should not hold; and why
+    """Findings of an audit: a sentence for each entry that a switch lacks, holds wrongly, or should not hold; and why
     the entries of a switch were not read, by switch, lacking the subject.
     """
 
@@ -80,11 +80,11 @@ class Fleet:
 
     @property
     def all_ready(self) -> bool:
-        """Whether every switch is ready."""
+        """True if every switch is ready."""
         return not self.not_ready
 
     def is_ready(self, node: str) -> bool:
-        """Whether `node` is a ready switch, or no switch at all."""
+        """Return True if `node` is a ready switch, or no switch at all."""
         worker = self.workers.get(node)
         return worker is None or worker.state is SwitchState.READY
 

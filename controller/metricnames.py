@@ -14,7 +14,7 @@ FILE = HOME.parent / "docs" / "metrics.md"
 
 
 class Metric(NamedTuple):
-    """How a metric is told."""
+    """Exposition of one metric."""
 
     kind: str  # counter or gauge
     labels: tuple[str, ...]

@@ -46,7 +46,7 @@ def _escape(text: str) -> str:
 
 
 def add_switches(page: MetricsPage, switches: Mapping[str, Any]) -> None:
-    """What `counters` of the API says, per switch, port, class and drop reason."""
+    """Add the API's `counters`, per switch, port, class and drop reason."""
     for switch, told in switches.items():
         for port, cells in told["ports"].items():
             labels = {"switch": switch, "port": port}
@@ -61,7 +61,7 @@ def add_switches(page: MetricsPage, switches: Mapping[str, Any]) -> None:
 
 
 def add_states(page: MetricsPage, status: Mapping[str, Any]) -> None:
-    """What `status` of the API says: which switches are ready, cables verified, agents there, elements denied."""
+    """Add the API's `status`: switches that are ready, cables verified, agents connected, elements denied."""
     for name, state in status["by_switch"].items():
         ready = state["state"] == "ready"
         page.add("switch_ready", {"switch": name}, ready)
@@ -83,7 +83,7 @@ def add_evs(page: MetricsPage, counts: Mapping[int, Mapping[str, Mapping[str, in
 
 
 def add_agents(page: MetricsPage, stats: Mapping[str, Mapping[str, Any]]) -> None:
-    """What the hosts' agents count, per QP, path and port: every number that is there."""
+    """Add the counters of the hosts' agents, per QP, path and port."""
     for host, told in stats.items():
         for kind, row_kind in _ROWS.items():
             keys = KEYS[row_kind]
@@ -152,7 +152,7 @@ class MetricsServer:
         return _response("200 OK", await self._make())
 
     def _may(self, query: str, fields: Iterable[str]) -> bool:
-        """Whether a request gives the token."""
+        """Return True if a request gives the token."""
         given = urllib.parse.parse_qs(query).get("token", [])
         for field in fields:
             name, _, value = field.partition(":")

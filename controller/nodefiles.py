@@ -173,7 +173,7 @@ def _lean(made: Part) -> Part:
 
 
 def template(fabric: Fabric, own: int, group: int) -> Template:
-    """How hosts of T0 group `own` reach T0 group `group`."""
+    """Return the template by which hosts of T0 group `own` reach T0 group `group`."""
     local = group == own
     uplinks = () if local else _counted(fabric.uplinks)
     links = 2 if local else 4
@@ -289,7 +289,7 @@ def publish(
 
 
 def _held(path: Path, host: str, on_damage: Callable[[str, str], None]) -> NodeConfig | None:
-    """What a file says; None where there is none that can be read, which is then written anew."""
+    """Return a file's content; None where it cannot be read and is written again."""
     try:
         return nodeconfig.load(path)
     except nodeconfig.NodeConfigError as error:

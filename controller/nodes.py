@@ -90,7 +90,7 @@ class NodeConfigKeeper:
         await asyncio.gather(*(agent.look(seconds) for agent in self.agents.values() if agent.connected))
 
     async def stats(self) -> dict[str, dict[str, Any]]:
-        """What each agent counts; agents that are not there, or do not answer, are left out."""
+        """Return each agent's counters; agents that are gone, or do not answer, are left out."""
         names = [name for name, agent in self.agents.items() if agent.connected]
         answers = await asyncio.gather(*(self.agents[name].ask("stats") for name in names), return_exceptions=True)
         return {name: answer for name, answer in zip(names, answers, strict=True) if isinstance(answer, dict)}

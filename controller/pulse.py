@@ -1,4 +1,4 @@
-"""How late the controller was: its event loop woken later than it asked for, by the machine or by work of its own."""
+"""Lateness of the controller: its event loop woken later than requested, by the machine or by work of its own."""
 
 import asyncio
 import time

@@ -49,7 +49,7 @@ PacketHandler = Callable[[int, bytes], None]
 
 
 class Role(Enum):
-    """What arbitration made of this controller on this switch."""
+    """Role of this controller on a switch, by arbitration."""
 
     PRIMARY = "primary"
     BACKUP = "backup"
@@ -113,7 +113,7 @@ class SwitchSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the stream still stands."""
+        """True if the stream still stands."""
         return not self._end.done()
 
     async def ended(self) -> SwitchError:

@@ -27,7 +27,7 @@ RETRY_MOST = 2.0
 
 
 class SwitchState(Enum):
-    """Where a switch stands."""
+    """State of a switch."""
 
     CONNECTING = "connecting"  # nobody serves its socket
     PROVISIONING = "provisioning"

@@ -34,7 +34,7 @@ def words(*line: str) -> None:
 
 
 def address(process: subprocess.Popen[str]) -> str:
-    """What a command printed."""
+    """Return the address that a command printed."""
     assert process.stdout is not None
     for line in process.stdout:
         if found := re.search(r"http\S+", line):
@@ -43,7 +43,7 @@ def address(process: subprocess.Popen[str]) -> str:
 
 
 def shoot(page: Page, name: str) -> None:
-    """What a page shows now, in as few colours as nobody misses."""
+    """Take a screenshot of a page, with its colours reduced where that does not show."""
     keep(page.screenshot(), name)
 
 

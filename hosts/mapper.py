@@ -47,7 +47,7 @@ class _Cycle:
         self.next = 0
 
     def closes_at(self, timeout: float) -> float | None:
-        """When the last probe is late; None while some are not sent."""
+        """Return the time at which the last probe is late; None while some are not sent."""
         last = self.targets[-1].sent_at
         return None if last is None else last + timeout
 

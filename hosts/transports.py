@@ -15,7 +15,7 @@ Endpoint = MrcEndpoint | RoceEndpoint
 
 
 class Codecs(NamedTuple):
-    """How either transport makes frames and reads them."""
+    """Frame codecs of either transport."""
 
     mrc: mrc.MrcCodec
     roce: roce.RoceCodec
@@ -25,7 +25,7 @@ WIRE = Codecs(mrc.WIRE, roce.WIRE)
 
 
 def draws(seed: int, host: str, repeatable: bool) -> tuple[random.Random, Secrets]:
-    """What a host draws EVs and source ports from, and what keys and first PSNs: the system, or, repeatable, the seed.
+    """Return the generators of EVs and source ports, and of keys and first PSNs: the system's, or those of the seed.
 
     They are two, so that the same seed gives the same EVs whether or not keys are secret.
     """

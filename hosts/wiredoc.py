@@ -155,7 +155,7 @@ def _rows() -> Iterator[str]:
 
 
 def _landing(make: Callable[[int], int], width: int, base: int) -> list[int]:
-    """Where each bit of a field lands in what `make` makes of it; `base`: what it makes of a legal value without it."""
+    """Return where each bit of a field lands in the result of `make`; `base`: its result without the field."""
     return [(make(1 << bit) ^ base).bit_length() - 1 for bit in range(width)]
 
 

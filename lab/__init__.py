@@ -1,1 +1,1 @@
-"""What a person drives: command line, scenarios, faults, measurement, report."""
+"""User interface: command line, scenarios, faults, measurement, report."""

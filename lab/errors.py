@@ -1,4 +1,4 @@
-"""What can go wrong for a person at the command line; every text is one sentence with the remedy."""
+"""Errors for a person at the command line; every text is one sentence with the remedy."""
 
 import errno
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class Stopped(NoResult):
 
 
 def as_run_error(error: TopoError, what: str = "") -> RunError:
-    """What a fabric's machine refused, as the lab says it: `what` went wrong (`x could not strike`), and why."""
+    """Return a fabric's error as the lab's: `what` went wrong (`x could not be injected`), and why."""
     known = {MachineTooSlow: TooSlow, ProcessStopped: Stopped}
     kind = next((made for cause, made in known.items() if isinstance(error, cause)), RunError)
     return kind(f"{what}: {error}" if what else str(error))
@@ -94,7 +94,7 @@ def no_result(directory: Path, error: Exception) -> str:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """What cannot be written is named: an OSError of a full disk says which, not where."""
+    """Name what cannot be written: an OSError of a full disk says which error, not where."""
     try:
         yield
     except OSError as error:

@@ -93,7 +93,7 @@ def parse(lines: Iterable[str]) -> Iterator[Record]:
 
 
 def _record(line: str) -> Record | None:
-    """What a line says; None where it is no record."""
+    """Parse a line; None where it is no record."""
     try:
         data = json.loads(line)
         node, kind = sys.intern(str(data.pop("node"))), sys.intern(str(data.pop("kind")))

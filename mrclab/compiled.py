@@ -33,14 +33,14 @@ TREE = _HOME.parent
 
 
 class State(NamedTuple):
-    """Whether the compiled modules run, and in words what does."""
+    """Form in which the modules run, compiled or plain, with a phrase for people."""
 
     runs: bool
     text: str
 
 
 class Manifest(NamedTuple):
-    """What a build was made of (file below the tree, SHA-256) and what it made (module, file below `folder`).
+    """Contents of a build: its sources (file below the tree, SHA-256) and its modules (module, file below `folder`).
 
     `size` is the library's in bytes; `trouble` says why there are no modules of these sources.
     """
@@ -52,7 +52,7 @@ class Manifest(NamedTuple):
 
 
 def folder(tree: Path = TREE) -> Path:
-    """Where the builds for this Python lie, and the manifest of the one that counts."""
+    """Return the folder of builds for this Python, and the manifest of the one that counts."""
     return tree / "build" / "compiled" / EXTENSION_SUFFIXES[0].strip(".").split(".")[0]
 
 
@@ -95,7 +95,6 @@ class Finder:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The extension module of this name, if there is one and the build counts."""
-        del path, target
         if not name.startswith("mrclab") or (known := self._read()) is None or name not in known.modules:
             return None
         if not self.state().runs:
@@ -105,7 +104,7 @@ class Finder:
         return importlib.util.spec_from_file_location(name, file, submodule_search_locations=inside)
 
     def state(self) -> State:
-        """Whether the build counts in this process; RuntimeError where it must and does not."""
+        """Return True if the build counts in this process; RuntimeError where it must and does not."""
         if self._state is None:
             self._state = self._look()
             if not self._state.runs and os.environ.get(VARIABLE) == "1":
@@ -160,12 +159,12 @@ _finder = Finder()
 
 
 def state() -> State:
-    """What runs in this process."""
+    """Return the form that runs in this process."""
     return _finder.state()
 
 
 def remedy() -> str:
-    """What makes the compiled form run where it does not, in words."""
+    """Describe how to make the compiled form run where it does not."""
     if os.environ.get(VARIABLE) == "0":
         return f"unset {VARIABLE}"
     if not (TREE / "setup" / "compiled.py").is_file():
@@ -175,7 +174,7 @@ def remedy() -> str:
 
 
 def runs(sources: dict[str, str]) -> bool:
-    """Whether there is a build of these sources that would run here."""
+    """Return True if there is a build of these sources that would run here."""
     known = read(folder() / MANIFEST)
     if known is None or known.sources != sources or known.trouble or LIBRARY not in known.modules:
         return False

@@ -101,7 +101,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return "mrc"
 
     def size(self) -> int:
-        """How many ranks the group has."""
+        """Return the number of ranks in the group."""
         return self._size
 
     def rank(self) -> int:
@@ -118,7 +118,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     @property
     def group_desc(self) -> str:
-        """What the group is for."""
+        """Purpose of the group."""
         return self._desc
 
     def getGroupName(self) -> str:  # noqa: N802

@@ -1,4 +1,4 @@
-"""What a collective returns: torch.distributed's Work over operations of the mesh."""
+"""Result of a collective: torch.distributed's Work over operations of the mesh."""
 
 from __future__ import annotations
 

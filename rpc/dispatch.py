@@ -40,7 +40,7 @@ class Operations:
 
 
 class Subscription:
-    """Which events a client wants: all, or those whose `kind` it named."""
+    """Subscription of a client: all events, or those of some kinds."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         """Read a subscribe request; raise RpcError when its `kinds` is no list of names."""
@@ -53,7 +53,7 @@ class Subscription:
         self._kinds = None if kinds is None else frozenset(kinds)
 
     def wants(self, event: Mapping[str, Any]) -> bool:
-        """Whether this event goes to the client."""
+        """Return True if this event goes to the client."""
         return self._kinds is None or event.get("kind") in self._kinds
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a server."""
+"""Errors between a client and a server."""
 
 
 class RpcError(Exception):

@@ -86,7 +86,7 @@ class Server:
 
     @property
     def has_subscribers(self) -> bool:
-        """Whether anybody would get an event now."""
+        """True if anybody would get an event now."""
         return any(connection.subscription is not None for connection in self._connections.values())
 
     def service(self) -> None:

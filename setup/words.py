@@ -72,7 +72,7 @@ def long_lines(text: str) -> Iterator[str]:
     code = False
     for number, line in enumerate(text.splitlines(), 1):
         code ^= line.lstrip().startswith("```")
-        stays = code or line.startswith(("    ", "|", "![", "<")) or re.match(r"\s*(- )?\S+$", line)
+        stays = code or line.startswith(("    ", "|", "![", "<", "`")) or re.match(r"\s*(- )?\S+$", line)
         if len(line) > COLUMNS and not stays:
             yield f"{number}: {len(line)} columns; wrap at {COLUMNS}"
 

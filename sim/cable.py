@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 _ALWAYS: Final = -NEVER
 
 
-class WayFault(Protocol):
-    """What happens to frames on one way of a cable."""
+class HalfLinkFault(Protocol):
+    """Fault of the frames in one direction of a cable."""
 
-    def meet(self, frame: SimFrame, way: Way) -> SimFrame | None:
+    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame | None:
         """The frame that goes on now; None where it is lost, or goes on later by itself."""
 
 
 class CableEnd:
-    """What takes frames at the end of a cable."""
+    """Receiver of frames at the end of a cable."""
 
     __slots__ = ()
 
-    def receive(self, frame: SimFrame, way: Way) -> None:
+    def receive(self, frame: SimFrame, way: HalfLink) -> None:
         """A frame came in by this way."""
         raise NotImplementedError
 
-    def joined(self, way: Way) -> None:
+    def joined(self, way: HalfLink) -> None:
         """A way leads here from now on."""
 
-    def parted(self, way: Way) -> None:
+    def parted(self, way: HalfLink) -> None:
         """A way leads here no longer."""
 
 
-class Way:
+class HalfLink:
     """One direction of a cable. `far` takes frames that come in by its `far_port`.
 
     `taken` are the frames that a switch at the far end has counted, and `taken_bytes` theirs.
@@ -62,8 +62,8 @@ class Way:
         self.far_port = 0
         self.crossed = 0
         self.taken = self.taken_bytes = 0
-        self.faults: tuple[WayFault, ...] = ()  # in the order in which they came
-        self.detour: WayFault | None = None  # what frames meet last
+        self.faults: tuple[HalfLinkFault, ...] = ()  # in the order in which they came
+        self.detour: HalfLinkFault | None = None  # what frames meet last
         self.lost = 0  # for want of carrier
 
     def lead_to(self, far: CableEnd, port: int) -> None:
@@ -75,7 +75,7 @@ class Way:
 
     @property
     def end(self) -> tuple[CableEnd, int]:
-        """What is at the far end."""
+        """Far end."""
         assert self._far is not None
         return self._far, self.far_port
 
@@ -136,7 +136,7 @@ class Cable:
         self.index = index
         self.up = True
         self.swapped = False  # its ways lead to another cable's ends
-        self.ways = (Way(clock, delay), Way(clock, delay))
+        self.ways = (HalfLink(clock, delay), HalfLink(clock, delay))
         self._listeners: tuple[Callable[[bool], None], ...] = ()
 
     def listen(self, heard: Callable[[bool], None]) -> None:

@@ -63,7 +63,7 @@ class _Callback(Work):
 
 
 class Clock:
-    """What will happen, and when. `now` is in picoseconds since the world began."""
+    """Calendar queue of events. `now` is in picoseconds since the world began."""
 
     __slots__ = ("_ahead", "_bin", "_bins", "_open_bin", "_ring", "_shift", "halted", "now")
 
@@ -85,7 +85,7 @@ class Clock:
 
     @property
     def waiting(self) -> int:
-        """How many events are to come."""
+        """Number of events to come."""
         far = sum([len(found) for found in self._bins.values()])
         return len(self._open_bin) + sum([len(found) for found in self._ring]) + far
 
@@ -178,7 +178,7 @@ class Clock:
         self.now = max(self.now, until)
 
     def _open(self, until: int) -> bool:
-        """Whether something is left of a bin that begins by then; it is the one that is worked off."""
+        """Return True if something is left of a bin that begins by then; it is the one that is worked off."""
         if self._open_bin:
             return True
         ahead = self._ahead
@@ -198,7 +198,7 @@ class Clock:
         self._bin = -1
 
     def next_due(self) -> int | None:
-        """When something happens next, None where nothing ever will."""
+        """Return the time of the next event, None where nothing is left."""
         if self._open_bin:
             return self._open_bin[-1].due
         if not self._ahead:

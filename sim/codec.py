@@ -178,7 +178,7 @@ class ObjectParser(MrcParser):
 
 
 def _unpacked(body: bytes, payload: memoryview | None) -> MrcPacket:
-    """What these bytes behind UDP say."""
+    """Decode the bytes behind UDP."""
     packet = MrcPacket()
     size = 0 if payload is None else len(payload)
     packet.nominal = len(body) + (size + 3 & -4) + _NOMINAL_REST

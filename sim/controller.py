@@ -70,7 +70,7 @@ class SimController:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a controller."""
+        """True if there is a controller."""
         return self.fleet.on
 
     def record(self, kind: str, **fields: Any) -> None:
@@ -146,7 +146,7 @@ class SimController:
     # --- what it tells ------------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """How far provisioning and verification are, and what is denied."""
+        """Return progress of provisioning and verification, and denials."""
         fleet = self.fleet
         return {
             "state": "verified" if fleet.all_right else "verifying",
@@ -172,7 +172,7 @@ class SimController:
         }
 
     def metrics_url(self) -> str:
-        """Where Prometheus reads the page: as it is now, then as of the last telemetry, until the controller ends."""
+        """Return the URL of the Prometheus page, current until the last telemetry, served until the controller ends."""
         if self._page is None:
             self._page = ServedPage()
         self._page.text = self._metrics()
@@ -188,7 +188,7 @@ class SimController:
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 
-    def hear(self, host: str, record: dict[str, Any]) -> None:
+    def subscribe(self, host: str, record: dict[str, Any]) -> None:
         """A host wrote something down."""
         if self.mapper is not None and self.alive and record["kind"] == MAPPER_REPORT:
             self.mapper.event(host, record)

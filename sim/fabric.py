@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mrclab.controller.provisioning.watchedevs import WatchedEvs
-from mrclab.sim.cable import Cable, CableEnd, Way
+from mrclab.sim.cable import Cable, CableEnd, HalfLink
 from mrclab.sim.clock import Clock, ticks
-from mrclab.sim.plug import Plug
+from mrclab.sim.linkend import LinkEnd
 from mrclab.sim.port import SimSwitchPort
 from mrclab.sim.switch import SimSwitch
 from mrclab.topo.made import Made
@@ -84,7 +84,7 @@ class SimFabric:
         self._behind_switch = self._delay + ticks(model.spec.latency)
         self._nic = ticks(model.spec.nic_latency)
         self._cables: dict[int, Cable] = {}
-        self._plugs: dict[int, Plug] = {}
+        self._plugs: dict[int, LinkEnd] = {}
         self.switches = SimSwitches(model, self._make_switch)
 
     # --- cables -----------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class SimFabric:
         return made
 
     def _ends(self, index: int) -> list[tuple[CableEnd, int]]:
-        """Who takes frames at both ends, with the number of the port there."""
+        """Return the receivers of frames at both ends, with the number of the port there."""
         model = self.model
         plane, lower, upper = model.link_numbers(index)
         down = model.spec.hosts_per_t0
@@ -123,7 +123,7 @@ class SimFabric:
         t0, t1 = model.switch_index("t0", plane, lower), model.switch_index("t1", plane, upper)
         return [(self.switches.at(t0), down + upper), (self.switches.at(t1), lower)]
 
-    def way_from(self, end: PortRef) -> Way:
+    def way_from(self, end: PortRef) -> HalfLink:
         """The direction that begins at a port."""
         link = self.model.link(end.interface)
         return self.cable_at(link.index).ways[0 if link.a.node == end.node else 1]
@@ -150,16 +150,16 @@ class SimFabric:
 
     # --- hosts ------------------------------------------------------------------------------------------------------
 
-    def _plug(self, host: int) -> Plug:
+    def _plug(self, host: int) -> LinkEnd:
         found = self._plugs.get(host)
         if found is None:
-            found = self._plugs[host] = Plug()
+            found = self._plugs[host] = LinkEnd()
             if self.waken is not None:
                 found.waken = partial(self.waken, f"h{host}")
         return found
 
-    def plug(self, host: str) -> Plug:
-        """Where the cables of a host end."""
+    def plug(self, host: str) -> LinkEnd:
+        """Return the link ends of a host."""
         return self._plug(self.model.host(host).number)
 
     def plug_in(self, host: str, nic: SimNic) -> None:
@@ -170,7 +170,7 @@ class SimFabric:
             before.unplug()
         nic.plug_in()
 
-    def nic_cable(self, port: NicPortConfig) -> tuple[Cable, Way]:
+    def nic_cable(self, port: NicPortConfig) -> tuple[Cable, HalfLink]:
         """The cable of a NIC port, and the way that begins there."""
         cable = self.cable(port.name)
         return cable, cable.ways[0]

@@ -1,4 +1,4 @@
-"""What faults do to frames of a simulated cable: twins of the nft rules and of the relay, drawing the same numbers.
+"""Faults of frames on a simulated cable: twins of the nft rules and of the relay, drawing the same numbers.
 
 A fault of the wire that draws from a seed loses here the packets of the same numbers; what the kernel draws for itself
 there is drawn from the world's seed here.
@@ -25,7 +25,7 @@ from mrclab.topo.cables.cablefaults import (
 from mrclab.topo.cables.impairment import Fate
 
 if TYPE_CHECKING:
-    from mrclab.sim.cable import Way
+    from mrclab.sim.cable import HalfLink
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
 
@@ -34,7 +34,7 @@ _PATH_MASK: Final = srv6.ev(srv6.MAX_PLANE, srv6.MAX_INDEX, 0)
 
 
 class Decider(Protocol):
-    """Whether packet number so and so is hit; called once per packet that matches, in order."""
+    """Decision for each packet by its number; called once per packet that matches, in order."""
 
     def __call__(self, number: int) -> bool:
         """`number` counts from 0, from the start of the fault."""
@@ -73,9 +73,8 @@ class FrameFault:
         self._decide = decider(action, seed, clock)
         self.seen = self.hit = 0
 
-    def meet(self, frame: SimFrame, way: Way) -> SimFrame | None:
+    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame | None:
         """Lose the frame, or let it go on."""
-        del way
         if not (self._matches.always or self._matches(frame)):
             return frame
         number = self.seen
@@ -86,8 +85,7 @@ class FrameFault:
         return self.strike(frame)
 
     def strike(self, frame: SimFrame) -> SimFrame | None:
-        """What becomes of a frame that is hit: it is lost."""
-        del frame
+        """Handle a frame that is hit: drop it."""
         return None
 
 
@@ -117,7 +115,7 @@ def injected(clock: Clock, match: Match, action: Action, seed: str) -> FrameFaul
 
 
 def decider(action: Action, seed: str, clock: Clock) -> Decider:
-    """Which packets an action hits, by their number, as its nft rule does."""
+    """Return the function that tells by number which packets an action hits, as its nft rule does."""
     if isinstance(action, RateLimit):
         return _Bucket(action, clock)
     if isinstance(action, Loss | Corrupt):
@@ -148,7 +146,6 @@ class _Bucket:
         self._last = clock.now
 
     def __call__(self, number: int) -> bool:
-        del number
         now = self._clock.now
         self._tokens = min(self._most, self._tokens + now - self._last)
         self._last = now
@@ -158,7 +155,7 @@ class _Bucket:
         return False
 
 
-class WayDetour:
+class HalfLinkDetour:
     """A relay in one way of a cable: frames go on when their fate says so, twice or not at all where it says that."""
 
     __slots__ = ("_clock", "fate", "sent")
@@ -168,7 +165,7 @@ class WayDetour:
         self.fate = fate
         self.sent = 0
 
-    def meet(self, frame: SimFrame, way: Way) -> SimFrame | None:
+    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame | None:
         """Hold the frame, and copies of it, until they leave."""
         clock = self._clock
         leaves = [max(clock.now, round(at * SECOND)) for at in self.fate.departures(clock.seconds)]
@@ -176,7 +173,7 @@ class WayDetour:
             clock.at(at, self._let_go, (way, frame if number == 0 else frame.copy()))
         return None
 
-    def _let_go(self, held: tuple[Way, SimFrame]) -> None:
+    def _let_go(self, held: tuple[HalfLink, SimFrame]) -> None:
         way, frame = held
         if way.leave_detour(frame):
             self.sent += 1

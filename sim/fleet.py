@@ -49,18 +49,18 @@ class SimFleet:
 
     @property
     def is_large(self) -> bool:
-        """Whether ports are too many to be told one by one, again and again."""
+        """True if ports are too many to be told one by one, again and again."""
         return len(self.model.links) > MOST_TOLD
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def is_ready(self, name: str) -> bool:
-        """Whether a switch holds what it should, and answers."""
+        """Return True if a switch holds what it should, and answers."""
         return name not in self.not_ready
 
     @property
     def ready(self) -> int:
-        """How many switches hold what they should, and answer."""
+        """Number of switches that hold what they should, and answer."""
         return len(self.switches) - len(self.not_ready)
 
     @property
@@ -75,18 +75,18 @@ class SimFleet:
 
     @property
     def all_right(self) -> bool:
-        """Whether every switch is ready, and every cable verified."""
+        """True if every switch is ready, and every cable verified."""
         return self.book.settled and not self.not_ready
 
     def state(self, name: str) -> str:
-        """How far one switch is."""
+        """Return the state of one switch."""
         switch = self.switches.known(name)
         if switch is None or not switch.is_empty:
             return "ready"
         return "provisioning" if switch.alive else "connecting"
 
     def is_silent(self, name: str) -> bool:
-        """Whether a switch stands still."""
+        """Return True if a switch stands still."""
         switch = self.switches.known(name)
         return switch is not None and switch.frozen
 
@@ -173,7 +173,7 @@ class SimFleet:
             self._tell_verified()
 
     def outcome(self) -> dict[str, Any]:
-        """What a verification says."""
+        """Return the outcome of a verification."""
         return {
             "verified": self.all_right,
             "links": len(self.model.links),

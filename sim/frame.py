@@ -17,7 +17,7 @@ from mrclab.topo.numbers import HOP_LIMIT, LINK_CHECK_ETHERTYPE, MRC_UDP_PORT
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.packets.packet import MrcPacket
     from mrclab.hosts.nic import seam
-    from mrclab.sim.cable import Way
+    from mrclab.sim.cable import HalfLink
 
 MALFORMED, FOREIGN, HOPS_OVER, UNKNOWN_USID, USID_MISS, IPV6_MISS, WRONG_SOURCE = range(1, 8)
 """Drop reasons, the cells of the P4 program's counter `drops`."""
@@ -72,7 +72,7 @@ class SimFrame(Work):
         "payload", "raw", "read", "size", "trimmable", "trimmed", "usids", "way",
     )  # fmt: skip
 
-    way: Way  # that it is on
+    way: HalfLink  # that it is on
     leave: int  # when it leaves the queue it is in
     behind: SimFrame | None  # the next in that queue
     size: int  # bytes of the whole Ethernet frame, without FCS
@@ -151,7 +151,7 @@ class SimFrame(Work):
         return bytes(data[: self.size])
 
     def _write_headers(self, data: bytearray) -> None:
-        """What switches changed: class, hop limit, uSIDs; the inner header's class goes with the outer one's."""
+        """Write the fields that switches change: hop limit, uSIDs, and the class of both headers."""
         data[21] = self.hops
         if self.usids is not None:
             data[42:54] = struct.pack("!6H", *(*self.usids[self.at : self.at + 6], *[0] * self.at)[:6])
@@ -183,7 +183,7 @@ def of_bytes(raw: bytes) -> SimFrame:
 
 
 def is_from(frame: SimFrame, address: bytes) -> bool:
-    """Whether a frame that came as bytes has this source, in the outer header and where there is one in the inner."""
+    """Return True if a frame that came as bytes has this source, in the outer header and in an inner one."""
     raw = frame.raw
     assert raw is not None
     encapsulated = raw[_ETHERNET + 6] == _IPV6_IN_IPV6

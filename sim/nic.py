@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mrclab.hosts.nic import seam
 from mrclab.hosts.nic.seam import PortCounters, Taker, Transport, full_size
-from mrclab.sim.cable import Cable, Way
+from mrclab.sim.cable import Cable, HalfLink
 from mrclab.sim.clock import NEVER, SECOND, Clock, Work, ticks
 from mrclab.sim.frame import LINK_CHECK, UNCHECKED, SimFrame, of_bytes
 from mrclab.sim.port import takes
@@ -32,7 +32,7 @@ class SimNicPort(Work):
         "tx_bytes", "tx_packets", "up", "way",
     )  # fmt: skip
 
-    def __init__(self, nic: SimNic, config: NicPortConfig, cable: Cable, way: Way) -> None:
+    def __init__(self, nic: SimNic, config: NicPortConfig, cable: Cable, way: HalfLink) -> None:
         self._nic = nic
         self.number = config.number
         self.config = config
@@ -78,7 +78,7 @@ class SimNic:
     def __init__(
         self,
         clock: Clock,
-        cables: Callable[[NicPortConfig], tuple[Cable, Way]],
+        cables: Callable[[NicPortConfig], tuple[Cable, HalfLink]],
         wire_format: bool,
         config: NodeConfig,
         transport: Transport,

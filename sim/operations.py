@@ -1,4 +1,4 @@
-"""What the lab asks of the controller in virtual time: the operations of `mrclab.controller.api`, answered at once."""
+"""Controller operations of virtual time: those of `mrclab.controller.api`, answered at once."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ class ControllerOperations:
         return {"node": "controller", "switches": list(self._fleet.switches), "hosts": list(self._controller.hosts)}
 
     def status(self, ask: Seconds = 0.0) -> Result:
-        """How far provisioning and verification are, and what is denied; nobody has to be asked for it."""
-        del ask
+        """Return progress of provisioning and verification, and denials; no request is needed for it."""
         return self._controller.status()
 
     def wait_verified(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
@@ -101,7 +100,7 @@ class ControllerOperations:
         return self._controller.undrain(self._element(switch), timeout)
 
     def precheck(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
-        """Whether a job may start: switches, entries, cables, hosts, NIC ports, denylist."""
+        """Return True if a job may start: switches, entries, cables, hosts, NIC ports, denylist."""
         controller, fleet = self._controller, self._fleet
         fleet.forget_links(None)
         fleet.probe_pending()
@@ -136,7 +135,7 @@ class ControllerOperations:
         return {"t": self._clock.seconds, "evs": {str(ev): by_switch for ev, by_switch in counts.items()}}
 
     def metrics(self) -> Result:
-        """Where Prometheus reads the page; it is served from now on until the controller ends."""
+        """Return the URL of the Prometheus page; it is served from now on until the controller ends."""
         return {"url": self._controller.metrics_url()}
 
     def map(self) -> Result:

@@ -22,7 +22,7 @@ from mrclab.topo.numbers import FULL_HEADER_BYTES, SACK_BYTES, Dscp
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-    from mrclab.sim.cable import Way
+    from mrclab.sim.cable import HalfLink
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
     from mrclab.topo.spec import FabricSpec
@@ -80,7 +80,7 @@ class SimSwitchPort:
         "number", "register", "trims", "waiting", "way",
     )  # fmt: skip
 
-    def __init__(self, clock: Clock, number: int, spec: FabricSpec, to_host: bool, way: Way, seed: str) -> None:
+    def __init__(self, clock: Clock, number: int, spec: FabricSpec, to_host: bool, way: HalfLink, seed: str) -> None:
         queue = spec.queue
         self._clock = clock
         self.way = way
@@ -165,7 +165,7 @@ class SimSwitchPort:
         self._backlog += frame.size if self._bits_per_second else 1
 
     def _control_leaves(self, frame: SimFrame, now: int) -> int:
-        """When a frame of the control queue has left: behind those before it, ahead of all data but what it delays.
+        """Return when a frame of the control queue has left: behind those before it, ahead of data not yet in service.
 
         Data that is queued already keeps its time; data that comes later waits longer by what the frame took.
         """

@@ -27,7 +27,7 @@ from mrclab.topo import srv6
 
 if TYPE_CHECKING:
     from mrclab.controller.provisioning.watchedevs import WatchedEvs
-    from mrclab.sim.cable import Way
+    from mrclab.sim.cable import HalfLink
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.port import SimSwitchPort
     from mrclab.topo.made import Made
@@ -48,7 +48,7 @@ _FLOW_WIDTHS: Final = (128, 128, 20, 8, 16, 16)
 
 
 class Controlled(Protocol):
-    """Who takes what switches have for their controller, and knows what it has them count."""
+    """Receiver of what switches send to their controller; counts it."""
 
     packet_in: Callable[[SimSwitch, SimFrame, int], None] | None
     watched: WatchedEvs
@@ -74,7 +74,7 @@ class SimSwitch(CableEnd):
         self.alive = True
         self.frozen = False
         self.unserved = 0  # frames that came while it was dead or stood still
-        self._inputs: dict[int, Way] = {}  # by number of the port that they lead to
+        self._inputs: dict[int, HalfLink] = {}  # by number of the port that they lead to
         self._clear_counters()
         self.usid = _NO_USID
         self._near: list[SimSwitchPort | None] = []
@@ -112,7 +112,7 @@ class SimSwitch(CableEnd):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds no entries."""
+        """True if it holds no entries."""
         return self.usid == _NO_USID
 
     def route(self, usid: int, port: int | None) -> None:
@@ -174,11 +174,11 @@ class SimSwitch(CableEnd):
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
-    def joined(self, way: Way) -> None:
+    def joined(self, way: HalfLink) -> None:
         """Frames will come by this way; it counts those that were taken, as it is at hand then."""
         self._inputs[way.far_port] = way
 
-    def parted(self, way: Way) -> None:
+    def parted(self, way: HalfLink) -> None:
         """No more will."""
         packets, size = self._earlier.get(way.far_port, (0, 0))
         self._earlier[way.far_port] = packets + way.taken, size + way.taken_bytes
@@ -195,7 +195,7 @@ class SimSwitch(CableEnd):
                 found[number] = packets + way.taken, size + way.taken_bytes
         return dict(sorted(found.items()))
 
-    def receive(self, frame: SimFrame, way: Way) -> None:
+    def receive(self, frame: SimFrame, way: HalfLink) -> None:
         """A frame came in by a port."""
         if self.frozen or not self.alive:
             self.unserved += 1
@@ -241,7 +241,7 @@ class SimSwitch(CableEnd):
         out.send(frame)
 
     def _refuses(self, frame: SimFrame, port: int) -> bool:
-        """Whether a frame that is not known to be good goes no further by a route."""
+        """Return True if a frame that is not known to be good goes no further by a route."""
         if frame.fault != UNCHECKED:
             self._refuse(frame, port)
             return True
@@ -254,7 +254,7 @@ class SimSwitch(CableEnd):
         return False
 
     def _checks(self, port: int) -> bool:
-        """Whether it holds which source may come in by a port: that of the host behind it."""
+        """Return True if it holds which source may come in by a port: that of the host behind it."""
         return self.model.tier == "t0" and port <= self._fabric.spec.hosts_per_t0 and not self.is_empty
 
     def _refuse(self, frame: SimFrame, port: int) -> None:
@@ -310,7 +310,7 @@ class SimSwitch(CableEnd):
 
 
 def _place(usid: int) -> int:
-    """Where a switch finds the port of a uSID of its own plane: downlinks and T1s by turns."""
+    """Return where a switch finds the port of a uSID of its own plane: downlinks and T1s by turns."""
     return (usid & _LOW) << 1 | usid >> _KIND & 1
 
 

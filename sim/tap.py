@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mrclab.sim.cable import CableEnd
 
 if TYPE_CHECKING:
-    from mrclab.sim.cable import Way
+    from mrclab.sim.cable import HalfLink
     from mrclab.sim.frame import SimFrame
 
 
@@ -21,15 +21,15 @@ class Tap(CableEnd):
         self._far = far
         self._see = see
 
-    def receive(self, frame: SimFrame, way: Way) -> None:
+    def receive(self, frame: SimFrame, way: HalfLink) -> None:
         """Tell of the frame, and let it in."""
         self._see(frame)
         self._far.receive(frame, way)
 
-    def joined(self, way: Way) -> None:
+    def joined(self, way: HalfLink) -> None:
         """The end behind it has a way."""
         self._far.joined(way)
 
-    def parted(self, way: Way) -> None:
+    def parted(self, way: HalfLink) -> None:
         """It has it no longer."""
         self._far.parted(way)

@@ -21,12 +21,12 @@ from mrclab.hosts.mrc.settings import RETRY_ENDLESS
 from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.transports import WIRE, draws
 from mrclab.rpc.errors import RpcError
-from mrclab.sim.breakage import SimBreakage
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.controller import SimController
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.fleet import MOST_TOLD
+from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.lines import Lines
 from mrclab.sim.nic import SimNic
 from mrclab.sim.operations import operations
@@ -82,7 +82,7 @@ class SimWorld:
         self._lines = Lines()
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
         self._told: list[tuple[str, dict[str, Any]]] = []
-        self._last_words: dict[str, str] = {}
+        self._last_output: dict[str, str] = {}
         self.sim = SimFabric(self._clock, fabric, seed)
         record = functools.partial(self._write_now, CONTROLLER)
         self._controller = SimController(self.sim, transport, mapper, record, self._let_pass, of_hosts or {})
@@ -94,7 +94,7 @@ class SimWorld:
         self.sim.waken = self._controller.waken = self._start_if_new
         for name in self._controller.probing:
             self._start_host(name)
-        self.breakage = SimBreakage(self.sim, self, seed)
+        self.injector = SimFaultInjector(self.sim, self, seed)
         self._clock.at(0, self._record_depths)
         self._controller.begin()
         self.record("lab.up", seconds=self.now)
@@ -173,12 +173,12 @@ class SimWorld:
         host.record({"kind": "agent.start", "config_version": config.version, "seed": self.seed})
         self.sim.plug_in(name, _nic(host))
 
-    def last_words(self, node: str) -> str:
-        """What a node that ended said last."""
-        return self._last_words.get(node, "it said nothing")
+    def last_output(self, node: str) -> str:
+        """Return the last output of a node that ended."""
+        return self._last_output.get(node, "it said nothing")
 
     def stuck(self) -> list[str]:
-        """What waits for what: a sentence for each QP with work that is not done."""
+        """Return what waits for what: a sentence for each QP with unfinished work."""
         found = []
         for name, host in self.hosts.items():
             for number, qp in host.transport.qps.items():
@@ -186,8 +186,8 @@ class SimWorld:
                     found.append(f"{name} QP {number} ({qp.state.value}) has {waiting} writes without acknowledgement")
         return found
 
-    def hopeless(self) -> bool:
-        """Whether QPs wait, and each of them for ever unless somebody heals what is broken."""
+    def deadlocked(self) -> bool:
+        """Return True if QPs wait, and each of them for ever unless somebody heals what is broken."""
         waits = False
         for host in self.hosts.values():
             for qp in host.transport.qps.values():
@@ -198,7 +198,7 @@ class SimWorld:
         return waits
 
     def _waits_for_ever(self, host: RunningHost, qp: AnyQueuePair) -> bool:
-        """Whether it retries without end, and no plane has carrier at both hosts."""
+        """Return True if it retries without end, and no plane has carrier at both hosts."""
         if getattr(qp.settings, "retry_exponential", 0) < RETRY_ENDLESS:
             return False
         peer = self.hosts.get(self.fabric.host_by_address(qp.peer_text).name)
@@ -228,7 +228,7 @@ class SimWorld:
             self._controller.hosts.pop(node, None)
             _nic(host).unplug()
             self.sim.plug(node).nic = None
-            self._last_words[node] = "it was ended on purpose"
+            self._last_output[node] = "it was ended on purpose"
             self._tell(node, self.now, {"kind": GONE})
         self.record("process.ended", process=node)
 
@@ -254,7 +254,7 @@ class SimWorld:
         self.sim.switches[node].thaw()
 
     def is_alive(self, node: str) -> bool:
-        """Whether it is there, or stands still."""
+        """Return True if it is there, or stands still."""
         if node == CONTROLLER:
             return self._controller.alive
         if node in self.sim.switches:
@@ -284,7 +284,7 @@ class SimWorld:
             if self._is_large and record["kind"] == "sample":
                 record = {**record, "ports": [_counted(port) for port in record["ports"]]}
             whole = self._write(name, t, record)
-        self._controller.hear(name, whole)
+        self._controller.subscribe(name, whole)
         if whole["kind"] in TOLD:
             self._heard(name, whole)
         return whole
@@ -328,7 +328,7 @@ class SimWorld:
         self._clock.clear()
 
     def facts(self) -> dict[str, Any]:
-        """What a report says of it."""
+        """Return the world's facts for a report."""
         return {"world": "virtual time", "target": "virtual time", "real_time": True, "bring_up_seconds": 0.0}
 
     def history_since(self, number: int) -> list[str]:

@@ -48,7 +48,7 @@ class Copy:
 
 @dataclass
 class FrameOutcome:
-    """What became of a frame: what ingress counted, and the packets it became. No copies: ingress dropped it."""
+    """Outcome of a frame: what ingress counted, and the packets it became. No copies: ingress dropped it."""
 
     arrived_ns: int
     port: int
@@ -82,7 +82,7 @@ class InProcess:
 
     @property
     def next_ns(self) -> int | None:
-        """When the next packet leaves a queue, None while nothing waits."""
+        """Time at which the next packet leaves a queue, None while nothing waits."""
         deadline = self.runtime.traffic.deadline
         return None if deadline is None else max(math.ceil(deadline * 1e9), self._time.now_ns)
 

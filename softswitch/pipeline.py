@@ -134,7 +134,7 @@ def _value_set_widths(program: p4.Program, name: str) -> tuple[int, ...]:
 
 
 class PipelineHost(Protocol):
-    """What the generated code calls in the switch, the clock it goes by, and where its random numbers come from."""
+    """Interface of the generated code to the switch: calls, clock, random numbers."""
 
     @property
     def clock(self) -> SwitchClock:

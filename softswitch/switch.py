@@ -331,7 +331,7 @@ class SoftSwitch:
                 self._wake()
 
     def _due_sooner(self) -> bool:
-        """Whether something is due before the sleeping loop wakes."""
+        """Return True if something is due before the sleeping loop wakes."""
         timeout = self._timeout()
         return timeout is not None and (self._wakes_at is None or self.clock.seconds() + timeout < self._wakes_at)
 
@@ -396,7 +396,7 @@ class SoftSwitch:
         self._saved = Instance(pipeline, self, replication.sessions), replication
 
     def _prepared(self, pipeline: Compiled) -> tuple[Instance, Replication]:
-        """What was saved for `pipeline`, with all that was written to it since; a new one where nothing was."""
+        """Return what was saved for `pipeline`, with all that was written to it since; a new one where nothing was."""
         if self._saved is None or self._saved[0].compiled is not pipeline:
             self.save(pipeline)
         assert self._saved is not None

@@ -137,7 +137,7 @@ class TrafficManager:
 
     @property
     def deadline(self) -> float | None:
-        """When the next packet may leave (seconds of the clock), None while nothing waits."""
+        """Time at which the next packet may leave (seconds of the clock), None while nothing waits."""
         return self.timers[0][0] if self.timers else None
 
     def run(self) -> None:

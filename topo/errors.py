@@ -1,4 +1,4 @@
-"""What goes wrong in `topo`, always as one sentence that names the thing and the remedy."""
+"""Errors of `topo`, always one sentence that names the thing and the remedy."""
 
 
 class TopoError(Exception):
@@ -18,11 +18,11 @@ class UntrustedPlace(TopoError):  # noqa: N818 - reads as the state it reports
 
 
 class MachineTooSlow(EmulationError):  # noqa: N818 - reads as the state it reports
-    """What was waited for did not happen in time, and the machine was the reason: no result of the network's."""
+    """Timeout because of the machine: no result of the network's."""
 
 
 class ProcessStopped(EmulationError):  # noqa: N818 - reads as the state it reports
-    """What was waited for did not happen because a signal had stopped the process: no result of the network's."""
+    """Timeout because a signal had stopped the process: no result of the network's."""
 
 
 class LabRunning(TopoError):  # noqa: N818 - reads as the state it reports

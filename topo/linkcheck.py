@@ -28,7 +28,7 @@ class LinkCheckError(ValueError):
 
 
 class Kind(IntEnum):
-    """Which way a link-check frame goes."""
+    """Direction of a link-check frame."""
 
     PROBE = 1
     ANSWER = 2
@@ -82,7 +82,7 @@ def answer(frame: bytes | memoryview, name: str, port: int, mac: bytes) -> bytes
 
 
 def is_link_check(frame: bytes | memoryview) -> bool:
-    """Whether the EtherType says link check: cheap, for a receive path."""
+    """Return True if the EtherType says link check: cheap, for a receive path."""
     return frame[12:14] == b"\x88\xb5"
 
 

@@ -205,12 +205,12 @@ class Fabric:
         return srv6.text(srv6.host_address(group, (number - 1) % self.spec.hosts_per_t0 + 1))
 
     def has_host(self, name: str) -> bool:
-        """Whether a host has this name."""
+        """Return True if a host has this name."""
         found = names.host(name)
         return found is not None and found <= len(self.hosts)
 
     def has_switch(self, name: str) -> bool:
-        """Whether a switch has this name."""
+        """Return True if a switch has this name."""
         found = names.switch(name)
         return found is not None and self._has_switch(*found)
 
@@ -374,7 +374,7 @@ class Fabric:
         return self._nic_links + ((plane - 1) * self.spec.t0s + t0 - 1) * self.spec.t1s + uplink - 1
 
     def is_nic_link(self, index: int) -> bool:
-        """Whether the link at this place in `links` ends at a NIC."""
+        """Return True if the link at this place in `links` ends at a NIC."""
         return index < self._nic_links
 
     def link_numbers(self, index: int) -> tuple[int, int, int]:
@@ -436,7 +436,7 @@ def mac_bytes(mac: str) -> bytes:
 
 
 def _joins(link: Link, first: str, second: str) -> bool:
-    """Whether each of two words, node or interface, names another end of a cable."""
+    """Return True if each of two words, node or interface, names another end of a cable."""
     a, b = ({end.node, end.interface} for end in link.ends)
     return (first in a and second in b) or (first in b and second in a)
 

@@ -1,4 +1,4 @@
-"""What one host must know about the fabric: the file that the controller writes and the host agent reads.
+"""Node config: what one host must know about the fabric, written by the controller and read by the host agent.
 
 A host never sees the fabric model. Everything it needs reaches it in `node/<host>.json`, whose schema is this module:
 its own ports, one SRv6 address template per destination T0 group, EV profiles, transport defaults and the denylist.
@@ -52,7 +52,7 @@ def _ipv6(value: str) -> str:
 
 
 class HostSection(_Part):
-    """Who this host is."""
+    """Identity of this host."""
 
     name: str
     number: Positive
@@ -85,7 +85,7 @@ class NicPortConfig(_Part):
 
 
 class Template(_Part):
-    """How to reach one T0 group: an SRv6 destination address with plane, T1 and downlink still open.
+    """Template of one T0 group: an SRv6 destination address with plane, T1 and downlink still open.
 
     t0-local: `locator | T0 | downlink`; cross-t1: `locator | T0 src | T1 | T0 dst | downlink`. The plane field of every
     uSID is 0, and so are the indices of the T1 and of the downlink; topo.srv6 fills them in.
@@ -118,7 +118,7 @@ class Template(_Part):
 
 
 class EvProfileConfig(_Part):
-    """How many EVs a QP draws and when one that went ASSUMED_BAD may return.
+    """Settings of EVs: how many a QP draws, and when one that went ASSUMED_BAD may return.
 
     `active_per_plane`, `backup_per_plane` and `ev_min_active` speak of cross-T1 pairs; inside a T0 group there is one
     EV per plane, and the floor is lower in proportion.
@@ -233,7 +233,7 @@ class DenyRule(_Part):
         return self
 
     def covers(self, plane: int, uplink: int, group: int, downlink: int) -> bool:
-        """Whether an EV (plane, uplink) towards the host at (group, downlink) is denied; uplink 0 is a T0-local EV."""
+        """Return True if an EV (plane, uplink) to the host at (group, downlink) is denied; uplink 0: a T0-local EV."""
         return (
             self.plane in {None, plane}
             and self.uplink in {None, uplink}
@@ -334,7 +334,7 @@ class NodeConfig(_Part):
         return self.templates, list(by_length.items())
 
     def denied(self, plane: int, uplink: int, destination: str) -> bool:
-        """Whether the denylist forbids EV (plane, uplink) towards the inner address `destination`."""
+        """Return True if the denylist forbids EV (plane, uplink) towards the inner address `destination`."""
         if not self.denylist:
             return False
         group = self.template_for(destination).group

@@ -1,4 +1,4 @@
-"""What a fabric is asked to be: sizes, link, queues. Validated here, with the field named; nothing is built.
+"""Fabric specification: sizes, link, queues. Validated here, with the field named; nothing is built.
 
 `FabricSpec.model_validate(data)` raises pydantic's ValidationError; `explain` turns one into sentences that people can
 act on, and `load` does both and raises `SpecError`.

@@ -36,7 +36,7 @@ _HIGH_SHIFT_IN_EV = 8  # of an uplink's upper bits: 9-8 become 17-16
 
 
 class UsidType(IntEnum):
-    """What a uSID names. In the words of RFC 9800 the first two are the GIB of a plane, the third a T0's LIB."""
+    """Kind of uSID. In the words of RFC 9800 the first two are the GIB of a plane, the third a T0's LIB."""
 
     T1 = 1  # index: the T0 uplink number that leads to it
     T0 = 2  # index: T0 number in its plane
@@ -191,7 +191,7 @@ def ev_of_address(addr: int, tag: int = 0) -> int:
 
 
 def shift_usid(addr: int) -> int:
-    """What a switch does to an address that names it: the next uSID moves up, zero moves in."""
+    """Return the address after a switch that it names: the next uSID moves up, zero moves in."""
     return addr >> _USID_AREA << _USID_AREA | (addr << USID_BITS & _USID_AREA_MASK)
 
 

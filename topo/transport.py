@@ -1,4 +1,4 @@
-"""Which transport the hosts of a run use, and with what: the file that a run leaves for its controller.
+"""Transport of a run's hosts, and its settings: the file that a run leaves for its controller.
 
 The controller turns it into every host's node config. `fabric_defaults` says what else in the fabric goes with a
 transport; whoever composes a fabric puts it below what the user asked for.
@@ -84,7 +84,7 @@ DEFAULT_TRANSPORT = TransportSpec()
 
 
 def fabric_defaults(kind: Kind) -> dict[str, Any]:
-    """What a fabric for this transport has unless somebody says otherwise, as fields of a FabricSpec.
+    """Return a fabric's default fields for this transport, as fields of a FabricSpec.
 
     RoCEv2 needs ECN where incast happens, at the last hop, and buffers that hold what DCQCN takes round trips to slow
     down: there is neither trimming nor a pause frame that would spare the buffer.

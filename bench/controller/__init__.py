@@ -1,1 +1,1 @@
-"""How fast the controller provisions many switches."""
+"""Benchmark of provisioning: many switches at once."""

@@ -1,4 +1,4 @@
-"""How fast the controller provisions many switches: `python -m mrclab.bench.controller`.
+"""Benchmark of provisioning many switches: `python -m mrclab.bench.controller`.
 
 The switches are P4Runtime servers in memory, in a process of their own, so that the controller is measured. Where the
 environment of p4runtime-sh is installed, its client writes the same entries to one switch for comparison.
@@ -76,7 +76,7 @@ async def _provision_one(
 
 
 def address(directory: Path, number: int) -> str:
-    """Where switch `number` serves."""
+    """Return the address on which switch `number` serves."""
     return f"unix:{directory}/s{number}.sock"
 
 

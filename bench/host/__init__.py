@@ -1,1 +1,1 @@
-"""How many packets a host moves per second, and where its CPU time goes."""
+"""Benchmark of a host: packets per second, and where its CPU time goes."""

@@ -1,4 +1,4 @@
-"""How many packets a host moves per second, and where its CPU time goes: ``sudo python -m mrclab.bench.host``.
+"""Benchmark of a host, packets per second and where its CPU time goes: ``sudo python -m mrclab.bench.host``.
 
 One sender and one receiver process on a veth pair, 4 KiB path MTU, no pacing, no delay, no switch. Beside them, in the
 same run, the ceiling: bare AF_PACKET sends and receives in Python. What a packet costs is split into codec (build or
@@ -141,7 +141,7 @@ def table(result: HostResult) -> str:
 
 
 def _memory_directory() -> str | None:
-    """Where files are memory, so that no disk is measured."""
+    """Return a directory in memory, so that no disk is measured."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 

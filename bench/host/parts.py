@@ -1,4 +1,4 @@
-"""What the host benchmark measures, one function each: bare sockets, and the transport without any.
+"""Loads of the host benchmark, one function each: bare sockets, and the transport without any.
 
 CPU times are the process's own (user and system). The transport alone is two endpoints joined in memory by calls, so
 that its cost is seen without a socket, a loop or a scheduler.
@@ -122,7 +122,7 @@ def in_memory(configs: tuple[NodeConfig, NodeConfig], packets: int, attributes: 
 
 
 def _burst(endpoint: MrcEndpoint, ports: list[int], now: float) -> list[tuple[int, Frame]]:
-    """What an endpoint sends when every port takes some frames in turn."""
+    """Return the frames that an endpoint sends when every port takes some in turn."""
     frames = []
     for _ in range(_BURST):
         for port in ports:

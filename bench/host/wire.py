@@ -22,7 +22,7 @@ _RTT_SLACK_S = 0.01  # what base_rtt counts for the hosts themselves
 
 @dataclass(frozen=True)
 class PairLoad:
-    """What the two hosts do: links, packets of PATH_MTU bytes, and the QP's attributes."""
+    """Load of two hosts: links, packets of PATH_MTU bytes, and the QP's attributes."""
 
     planes: int
     packets: int

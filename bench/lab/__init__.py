@@ -1,1 +1,1 @@
-"""How long a lab of real processes takes to come up, by parts, and what its switches weigh."""
+"""Benchmark of bring-up: a lab of real processes by parts, and the memory of its switches."""

@@ -53,7 +53,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class BringUp:
-    """What was measured; memory is the mean of the processes of a kind (`switch`, `agent`, `controller`)."""
+    """Measured bring-up; memory is the mean of the processes of a kind (`switch`, `agent`, `controller`)."""
 
     switches: int
     hosts: int

@@ -1,1 +1,1 @@
-"""How fast virtual time goes: hosts that all send, on links of 100 Gb/s."""
+"""Benchmark of virtual time: hosts that all send, on links of 100 Gb/s."""

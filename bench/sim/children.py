@@ -1,4 +1,4 @@
-"""What a child process took: the same account for a simulator of ours and for somebody else's."""
+"""CPU time and memory of a child process: the same measure for a simulator of ours and for another."""
 
 from __future__ import annotations
 

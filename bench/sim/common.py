@@ -72,7 +72,7 @@ def hosts_per_t0(hosts: int) -> int:
 
 @dataclass(frozen=True)
 class SimLoad:
-    """Who sends whom how much, on how many hosts; `size` in bytes, of each transfer.
+    """Load of a simulation: senders and receivers on a number of hosts; `size` in bytes, of each transfer.
 
     `own`: with what the lab has by default in place of what both have: EV profile, queue thresholds, last hop unmarked.
     """

@@ -17,7 +17,7 @@ _SENT = re.compile(r"^New: (\d+) Rtx: (\d+)", re.MULTILINE)
 
 
 def program() -> str | None:
-    """Where `htsim_uec` is: on the path, or None."""
+    """Return the path of `htsim_uec`, or None."""
     return shutil.which("htsim_uec")
 
 

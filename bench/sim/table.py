@@ -1,4 +1,4 @@
-"""What the runs took and gave, side by side: a table for a terminal, one for a page, a picture."""
+"""Results of runs side by side: a table for a terminal, one for a page, a picture."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def difference(here: SimRow, there: SimRow, share: float) -> float:
 
 
 def within(here: SimRow, there: SimRow) -> bool:
-    """Whether median and 99 % are near each other."""
+    """Return True if median and 99 % are near each other."""
     return all(abs(difference(here, there, SHARES[name])) <= _LIMIT for name in ("median", "99 %"))
 
 

@@ -1,4 +1,4 @@
-"""What of softswitch's CPU time is the program: frames go through the generated code by a call, without any socket."""
+"""Share of the program in softswitch's CPU time: frames go through the generated code by a call, without any socket."""
 
 from __future__ import annotations
 

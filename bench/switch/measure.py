@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long and how often is measured."""
+    """Duration and repetitions of a measurement."""
 
     trial_seconds: float = 1.0
     steps: int = 6

@@ -1,4 +1,4 @@
-"""What an RPC costs that does nothing: grpc's own server in Python, below which no switch in Python can answer.
+"""Cost of an RPC that does nothing in grpc's own Python server, the lower bound for a switch in Python.
 
 ``python -m mrclab.bench.switch.rpcfloor SOCKET`` is such a server, scheduled and set as softswitch is.
 """

@@ -1,4 +1,4 @@
-"""What is measured: softswitch, BMv2 in two settings, and the kernel's seg6local; each as a process or as routes.
+"""Subjects of the benchmark: softswitch, BMv2 in two settings, and the kernel's seg6local; processes or routes.
 
 The switch has a CPU of its own, the generator the other one. softswitch runs with real-time priority, as in the lab.
 BMv2 runs before everything else that is not real-time: its threads hand packets to each other, and on one CPU real-time

@@ -1,1 +1,1 @@
-"""What the hosts' probes say of the fabric, and what is denied for it."""
+"""Health of the fabric as the hosts' probes show it, and what is denied for it."""

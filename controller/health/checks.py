@@ -1,4 +1,4 @@
-"""What a pre-check looks at, one line each, and its verdict, and what maintenance refuses; who looks, and how, is its
+"""Checks before maintenance, one line each, with a verdict, and what maintenance refuses; who looks, and how, is its
 caller's.
 """
 
@@ -14,7 +14,7 @@ DRAIN = "drain"
 
 
 class MaintenanceError(ControllerError):
-    """What was asked for cannot be done to this element."""
+    """An operation that cannot be done to this element."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def answer(
     agents: Iterable[PreCheck],
     denied: Sequence[str],
 ) -> dict[str, Any]:
-    """Whether a job may start, and all lines."""
+    """Return True if a job may start, and all lines."""
     checks = [
         check("switches", not_ready, f"{ready} ready", "not ready: "),
         check("entries", entries, "all as they should be"),

@@ -1,4 +1,4 @@
-"""What is denied and why: the operators', Clustermapper's and drains' wishes, and what each host is told of them.
+"""Denylist: the operators', Clustermapper's and drains' requests, and what each host is sent of them.
 
 The list survives the controller: it is a file in the run directory, and so is its version, which only grows.
 """
@@ -96,11 +96,11 @@ class Denylist:
         return len(gone)
 
     def is_denied(self, what: Element) -> bool:
-        """Whether anybody denies `what`."""
+        """Return True if anybody denies `what`."""
         return any(denied == what for denied, _source in self._denials)
 
     def by_host(self) -> dict[str, tuple[DenyRule, ...]]:
-        """What each host must be told; hosts that nothing concerns are left out."""
+        """Return what each host must be sent; hosts that nothing concerns are left out."""
         return self._rules(self._denials.values())
 
     def _rules(self, denials: Iterable[Denial]) -> dict[str, tuple[DenyRule, ...]]:

@@ -1,4 +1,4 @@
-"""What can be at fault or be denied, and which paths that concerns. Pure.
+"""Elements that can be at fault or be denied, and the paths concerned. Pure.
 
 An element is a switch, a cable, a whole plane, or one path between two hosts. Its name is what people type:
 `t1-p1-2`, `t0-p1-1/t1-p1-2`, `h1-p1/t0-p1-1`, `plane 3`, `h1>h3 p2 u1`.
@@ -30,7 +30,7 @@ class Element:
 
 
 def element(fabric: Fabric, text: str) -> Element:
-    """What `text` means; UnknownName with the nearest name where it means nothing."""
+    """Return the element that `text` names; UnknownName with the nearest name where there is none."""
     words = " ".join(text.strip().lower().split())
     if plane := _PLANE.fullmatch(words):
         return _plane(fabric, int(plane[1]))
@@ -140,7 +140,7 @@ def _unreachable(fabric: Fabric, own: int, mine: Sequence[DenyRule]) -> Iterable
 
 
 def _all_denied(fabric: Fabric, uplinks: set[int], about: Sequence[DenyRule]) -> bool:
-    """Whether rules about a destination leave none of these uplinks in any plane."""
+    """Return True if rules about a destination leave none of these uplinks in any plane."""
     for plane in range(1, fabric.planes + 1):
         denied = {rule.uplink for rule in about if rule.plane == plane}
         if None not in denied and not uplinks <= denied:

@@ -28,7 +28,7 @@ class Cycle(NamedTuple):
 
 
 class _Probed:
-    """What was reported of one path, the oldest cycle first."""
+    """Reports on one path, oldest cycle first."""
 
     __slots__ = ("cycles", "lossy", "path")
 
@@ -64,7 +64,7 @@ class _Window:
 
 
 class HealthMap:
-    """What all hosts reported lately, and what follows from it."""
+    """Recent reports of all hosts, and what follows from them."""
 
     def __init__(self, fabric: Fabric, thresholds: Thresholds | None = None) -> None:
         self.localiser = Localiser(fabric, thresholds)
@@ -150,7 +150,7 @@ class HealthMap:
         return bool(down)
 
     def _holds(self, suspects: set[Element], element: Element) -> bool:
-        """Whether one of the suspects was on all paths over an element."""
+        """Return True if one of the suspects was on all paths over an element."""
         over = [self.localiser.crossed(probed.path) for probed in self._over[element]]
         return any(all(suspect in crossed for crossed in over) for suspect in suspects.intersection(over[0]))
 
@@ -200,7 +200,7 @@ class HealthMap:
         return ProbePath(host, plane, uplink), Cycle(sent, lost, None if rtt is None else float(rtt), self._looks)
 
     def _suspects(self) -> tuple[LocalisedFault, ...]:
-        """What explains the losses in planes that lost probes lately; nothing follows from the others."""
+        """Return elements that explain the recent losses in planes that lost probes."""
         lately = {plane for plane, look in self._last_loss.items() if self._looks - look <= self._keep}
         lossy = [probed for path, probed in self._lossy.items() if path.plane in lately]
         windows = [_Window(cycles, lossy, self._over) for cycles in self.localiser.thresholds.windows]

@@ -1,4 +1,4 @@
-"""Which elements explain the probes that were lost: Clustermapper's inference. Pure.
+"""Fault localisation: which elements explain the probes that were lost (Clustermapper's inference). Pure.
 
 Every self-probe crosses a known set of elements (arXiv 2605.04333 §3): `locator|T0|self` a NIC–T0 cable and a T0,
 `locator|T0|T1|T0|self` a T0–T1 cable and a T1 besides. Losses are explained by as few elements as possible: the one
@@ -39,7 +39,7 @@ class Tally(NamedTuple):
 
 @dataclass(frozen=True)
 class Thresholds:
-    """When evidence suffices. Counts are of probe cycles."""
+    """Thresholds of evidence. Counts are of probe cycles."""
 
     background: float = 0.001  # loss of a healthy path
     evidence: float = 12.0  # nats that an element must add: odds of 160,000 to 1
@@ -65,7 +65,7 @@ class LocalisedFault:
 
 
 class CycleWindow(Protocol):
-    """What was seen over some cycles back from now."""
+    """Observations over some cycles back from now."""
 
     def lossy(self) -> Mapping[ProbePath, Tally]:
         """Paths on which probes were lost."""
@@ -163,7 +163,7 @@ class Localiser:
         return found
 
     def _is_contested(self, best: "_Fit", ranked: Sequence["_Fit"]) -> bool:
-        """Whether another element explains the same losses nearly as well."""
+        """Return True if another element explains the same losses nearly as well."""
         # What shares no lost probe with the best is another fault, not another explanation.
         mine = best.suspect
         others = [fit for fit in ranked[1:] if not fit.suspect.is_like(mine) and fit.suspect.lossy & mine.lossy]
@@ -172,7 +172,7 @@ class Localiser:
     def _dead(
         self, tallies: Mapping[ProbePath, Tally], survival: Mapping[ProbePath, float], ranked: Sequence["_Fit"]
     ) -> list["_Fit"]:
-        """Which of some elements together explain losses by being dead, the most evident first."""
+        """Return the elements which together explain losses by being dead, the most evident first."""
         left = dict(survival)
         found: list[_Fit] = []
         rest = [fit.suspect for fit in ranked]
@@ -191,7 +191,7 @@ class Localiser:
         return fit.gain >= limits.evidence and fit.suspect.losses >= limits.min_losses and often
 
     def recovered(self, rate: float, cycles: Iterable[Tally]) -> bool:
-        """Whether `cycles` (newest first; probes over the element) say "healthy again" rather than "loses at `rate`".
+        """Return True if `cycles` (newest first; probes over the element) say "healthy" rather than "loses at `rate`".
 
         The look back ends where either is evident: what was before the fault says nothing about now.
         """
@@ -220,7 +220,7 @@ class _Suspect:
     cycles: int
 
     def is_like(self, other: "_Suspect") -> bool:
-        """Whether the very same probes crossed both."""
+        """Return True if the very same probes crossed both."""
         return (self.paths, self.digest, self.lossy) == (other.paths, other.digest, other.lossy)
 
 
@@ -242,7 +242,7 @@ def _ranked(
     tallies: Mapping[ProbePath, Tally],
     survival: Mapping[ProbePath, float],
 ) -> list[_Fit]:
-    """How well each further element would explain what is left, best first; cables before switches where equal."""
+    """Rank elements by how well they would explain what is left, best first; cables before switches where equal."""
     fits = [_fit(suspect, tallies, survival) for suspect in suspects if suspect.element not in known]
     return sorted(fits, key=lambda fit: (-fit.gain, not fit.element.kind.endswith("link"), fit.element.name))
 

@@ -64,7 +64,7 @@ class Maintenance:
         return {"switch": name, "undrained": True, "seconds": seconds}
 
     async def precheck(self, timeout: float) -> dict[str, Any]:
-        """Whether every switch, entry, cable, agent and NIC port is as a job wants it."""
+        """Return True if every switch, entry, cable, agent and NIC port is as a job wants it."""
         self._cables.forget(set(self._fleet.workers))
         self._cables.wake()
         deadline = time.monotonic() + timeout
@@ -92,7 +92,7 @@ class Maintenance:
         )
 
     async def _until_quiet(self, name: str, deadline: float) -> bool:
-        """Whether nothing of any QP crossed the switch in several looks in a row, before `deadline`."""
+        """Return True if nothing of any QP crossed the switch in several looks in a row, before `deadline`."""
         quiet, last = 0, -1
         while time.monotonic() < deadline:
             try:

@@ -24,7 +24,7 @@ MAP_INTERVAL = 1.0  # seconds between records of the map while something in it i
 
 
 class EventRecorder(Protocol):
-    """Where events are kept."""
+    """Sink of events."""
 
     def record(self, kind: str, **fields: Any) -> None:
         """Keep one of now."""

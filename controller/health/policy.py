@@ -1,4 +1,4 @@
-"""What follows from Clustermapper's verdicts: which elements to deny and when to lift that. Policy is data; pure."""
+"""Policies on Clustermapper's verdicts: which elements to deny and when to lift that. Policy is data; pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ POLICIES: Mapping[str, Policy] = {
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do now."""
+    """Decision of a policy."""
 
     deny: tuple[LocalisedFault, ...] = ()
     undeny: tuple[Element, ...] = ()
@@ -46,7 +46,7 @@ class PolicyEngine:
         self._healthy_since: dict[Element, float] = {}
 
     def decide(self, verdicts: Iterable[LocalisedFault], denied: Iterable[Element], now: float) -> Decision:
-        """What to deny and what to lift, given what is `denied` for Clustermapper's sake at `now` (seconds)."""
+        """Decide what to deny and what to release, given what is `denied` for Clustermapper at `now` (seconds)."""
         at_fault = {verdict.element: verdict for verdict in verdicts}
         held = set(denied)
         deny = tuple(v for v in at_fault.values() if v.element not in held and self._is_bad(v))

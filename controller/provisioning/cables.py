@@ -1,4 +1,4 @@
-"""Which port really is at the other end of each cable, as link-check frames show it. Pure: frames in, frames out.
+"""Cable verification: which port is at the other end of each cable, by link-check frames. Pure: frames in, frames out.
 
 A probe leaves a switch port by packet-out. Another switch hands it to the controller by packet-in, which tells where it
 arrived; a NIC answers it with its own name, and the answer comes in at the switch that asked.
@@ -36,12 +36,12 @@ class Sighting:
 
     @property
     def right(self) -> bool:
-        """Whether the cable leads where the fabric says."""
+        """True if the cable leads where the fabric says."""
         return self.reached == self.expected
 
 
 class CableBook:
-    """What is known about every cable. Its ends are switch ports: two where it joins switches, one towards a NIC.
+    """State of verification of every cable. Its ends are switch ports: two where it joins switches, one towards a NIC.
 
     Kept are the ends in doubt; `known`: none is at first, since the fabric was joined as the model says.
     """
@@ -74,7 +74,7 @@ class CableBook:
 
     @property
     def settled(self) -> bool:
-        """Whether no cable is in doubt."""
+        """True if no cable is in doubt."""
         return not self._doubted
 
     def pending(self) -> list[End]:
@@ -123,7 +123,7 @@ class CableBook:
         return Sighting(known.link, origin, peer, reached)
 
     def state(self, link: str) -> LinkState:
-        """What is known about one cable."""
+        """Return the state of one cable."""
         seen = [self._seen.get(end) for end in self.ends_of_link(link) if end in self._doubted]
         if not seen:
             return "verified"
@@ -140,7 +140,7 @@ class CableBook:
 
     @property
     def verified(self) -> int:
-        """How many cables are verified."""
+        """Number of verified cables."""
         return len(self._fabric.links) - len({self._port(end).link for end in self._doubted})
 
     def complaints(self, link: str) -> list[str]:

@@ -30,7 +30,7 @@ def request(program: PipelineConfig, switch: Switch) -> tuple[p4r.Entity, ...]:
 
 
 def decode(program: PipelineConfig, entities: Iterable[p4r.Entity]) -> Reading:
-    """What a switch answered."""
+    """Decode a switch's response."""
     names = {counter.id: counter.alias for counter in program.schema.counters}
     return {
         (names[cell.counter_id], cell.index.index): (cell.data.packet_count, cell.data.byte_count)

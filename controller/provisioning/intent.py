@@ -42,7 +42,7 @@ class IntendedEntry:
 
     @property
     def key(self) -> tuple[str, tuple[tuple[str, Key], ...]]:
-        """What identifies the entry on a switch: table and match."""
+        """Key of the entry on a switch: table and match."""
         return self.table, self.match
 
     def __str__(self) -> str:

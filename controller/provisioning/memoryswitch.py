@@ -20,8 +20,8 @@ Egress = Callable[[int, bytes], None]
 
 
 @dataclass
-class Misbehaviour:
-    """What a switch does wrong. Set the fields while it runs."""
+class FaultMode:
+    """Fault modes of a switch. Set the fields while it runs."""
 
     refuse_tables: set[int] = field(default_factory=set)  # ids of tables whose writes fail with RESOURCE_EXHAUSTED
     forget_tables: set[int] = field(default_factory=set)  # ids of tables whose writes are accepted and not kept
@@ -37,7 +37,7 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
         self.device_id = device_id
         self.entries: dict[bytes, p4r.TableEntry] = {}
         self.config = p4r.ForwardingPipelineConfig()
-        self.wrong = Misbehaviour()
+        self.wrong = FaultMode()
         self.writes = 0
         self.programs = 0  # programs offered, refused ones included
         self._egress = egress
@@ -195,7 +195,7 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
 
 
 def _key(entry: p4r.TableEntry) -> bytes:
-    """What identifies an entry: table, match and priority."""
+    """Return the key of an entry: table, match and priority."""
     bare = p4r.TableEntry(table_id=entry.table_id, match=entry.match, priority=entry.priority)
     return bare.SerializeToString(deterministic=True)
 

@@ -33,7 +33,7 @@ class CableProber:
 
     @property
     def all_verified(self) -> bool:
-        """Whether every cable has been seen to lead where it should."""
+        """True if every cable has been seen to lead where it should."""
         return self.book.settled
 
     def wake(self) -> None:

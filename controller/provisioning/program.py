@@ -45,7 +45,7 @@ class PipelineConfig:
         return self.schema.p4cookie
 
     def pipeline_config(self) -> p4r.ForwardingPipelineConfig:
-        """What SetForwardingPipelineConfig carries."""
+        """Return the content of SetForwardingPipelineConfig."""
         return self.schema.get_pipeline_config()
 
     def encode(self, entry: IntendedEntry) -> p4r.Entity:

@@ -13,7 +13,7 @@ from mrclab.controller.session import SwitchSession
 
 @dataclass(frozen=True)
 class Provisioned:
-    """How it went. `adopted`: the switch ran the program already and kept forwarding.
+    """Outcome of provisioning. `adopted`: the switch ran the program already and kept forwarding.
 
     `replaced`: it ran another one; `seconds` took it all.
     """
@@ -29,7 +29,7 @@ class Provisioned:
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing had to be written."""
+        """True if nothing had to be written."""
         return self.adopted and not (self.inserted or self.modified or self.deleted)
 
 

@@ -1,4 +1,4 @@
-"""What must be written so that a switch holds what it should: the difference of two sets of entries. Pure."""
+"""Reconciliation: the writes after which a switch holds what it should, from two sets of entries. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ def changes(wanted: Iterable[IntendedEntry], found: Iterable[IntendedEntry]) -> 
 
 
 def same(one: IntendedEntry, other: IntendedEntry) -> bool:
-    """Whether two entries of one key do the same; the order of a selector's members or of parameters does not count."""
+    """Return True if two entries of one key do the same, whatever the order of members or parameters."""
     return one.one_shot == other.one_shot and _members(one) == _members(other)
 
 
@@ -73,7 +73,7 @@ class Finding:
 
 
 def findings(switch: str, wanted: Iterable[IntendedEntry], found: Iterable[IntendedEntry]) -> tuple[Finding, ...]:
-    """What an audit of `switch` would complain about; empty where wanted and found agree."""
+    """Return the findings of an audit of `switch`; empty where intent and switch agree."""
     result = []
     for change in changes(wanted, found):
         match change.op:

@@ -1,4 +1,4 @@
-"""Which entropy values are counted at every switch. Pure: it writes to no switch."""
+"""Entropy values that are counted at every switch. Pure: it writes to no switch."""
 
 from collections.abc import Iterator
 

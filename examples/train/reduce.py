@@ -1,4 +1,4 @@
-"""How long an all-reduce takes on this back-end, by size and algorithm: `mrclab train examples/train/reduce.py`."""
+"""Benchmark of all-reduce on this back-end, by size and algorithm: `mrclab train examples/train/reduce.py`."""
 
 import argparse
 import time

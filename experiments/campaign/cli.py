@@ -133,6 +133,6 @@ def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> i
 
 
 def _moved(field: page.Sensitivity) -> str:
-    """How much a field explains, in words."""
+    """Describe how much a field explains."""
     assert field.explained is not None
     return f"{escape(field.field)} {100 * field.explained:.0f} %" + (" (chance)" if field.chance else "")

@@ -70,7 +70,7 @@ def _once(ray: ModuleType, jobs: Iterable[Job], most: int, do: Do) -> Iterator[t
 
 
 def _row(ray: ModuleType, result: Any, wanted: str) -> Row | None:
-    """What came of a task; None where its worker died."""
+    """Return the row of a task; None where its worker died."""
     try:
         row, refusal = ray.get(result)
     except ray.exceptions.RayTaskError as error:

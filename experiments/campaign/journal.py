@@ -113,7 +113,7 @@ def read(directory: Path) -> Iterator[Row]:
 
 
 def _is_whole(row: Mapping[str, Any]) -> bool:
-    """Whether a row has all that the page and the table need."""
+    """Return True if a row has all that the page and the table need."""
     verdicts = row["verdicts"].values() if isinstance(row["verdicts"], dict) else [None]
     return all(isinstance(row[key], kind) for key, kind in _KINDS.items()) and all(
         isinstance(verdict, dict) and verdict.keys() >= _VERDICT for verdict in verdicts
@@ -121,7 +121,7 @@ def _is_whole(row: Mapping[str, Any]) -> bool:
 
 
 def key_of(row: Mapping[str, Any]) -> str:
-    """What names a row's run."""
+    """Return the key of a row's run."""
     return key(row["variant"], row["values"], row["seed"])
 
 

@@ -1,4 +1,4 @@
-"""What a campaign's table says: how each expectation came out, and which swept field moves its figure. Pure."""
+"""Analysis of a campaign's table: outcome of each expectation, and which swept field moves its figure. Pure."""
 
 import math
 import statistics
@@ -33,7 +33,7 @@ class ValueGroup:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What one field is to one expectation.
+    """Influence of one field on one expectation.
 
     `explained`: its share of the variance (η²) of the figure, or where there is none of whether it held; None where
     that is the same in all runs, or where only one of its values has some. `chance`: no more than a field without
@@ -125,7 +125,7 @@ def _values(name: str, rows: Iterable[Row]) -> list[float]:
 
 
 def _histogram(values: Sequence[float], whole: Sequence[float]) -> list[int]:
-    """How many values lie in each bin from the least to the most of `whole`."""
+    """Count the values in each bin from the least to the most of `whole`."""
     if len(set(whole)) < 2:
         return []
     bars, least = [0] * _BINS, min(whole)
@@ -164,7 +164,7 @@ def explained(groups: Iterable[Sequence[float]]) -> float | None:
 
 
 def by_chance(share: float, groups: int, values: int) -> bool:
-    """Whether 19 of 20 fields without any influence explain less: F by its cube root (Paulson 1942)."""
+    """Return True if 19 of 20 fields without any influence explain less: F by its cube root (Paulson 1942)."""
     between, within = groups - 1, values - groups
     if within < 1 or share > 1 - 1e-9:
         return within < 1

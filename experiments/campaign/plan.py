@@ -1,4 +1,4 @@
-"""What a campaign runs: every seed with every combination of swept fields, for every variant of a scenario."""
+"""Plan of a campaign: every seed with every combination of swept fields, for every variant of a scenario."""
 
 import hashlib
 import itertools
@@ -66,7 +66,7 @@ class Job:
 
 
 def key(variant: str, values: Mapping[str, Any], seed: int) -> str:
-    """What names a run in the table."""
+    """Return the key of a run in the table."""
     return json.dumps([variant, values, seed], sort_keys=True)
 
 

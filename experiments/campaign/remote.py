@@ -1,4 +1,4 @@
-"""What a Ray worker is given to do. It travels by value, and so runs where another mrclab is, or none, and can tell.
+"""Task of a Ray worker. It travels by value, so that it runs, and reports, with another mrclab or none.
 
 It imports nothing of mrclab itself: what a job needs comes with the job, once both sides are known to be the same.
 """

@@ -153,7 +153,7 @@ class Drill:
             made.to = one.do(scene, self._draw)
 
     def _recorded(self, kind: str) -> bool:
-        """Whether the lab's history has such a record by now."""
+        """Return True if the lab's history has such a record by now."""
         try:
             return f'"{kind}"' in (self._run_dir / "history" / "lab.jsonl").read_text()
         except OSError:

@@ -1,4 +1,4 @@
-"""What is done to a running lab from outside, and to which of its parts. Only processes of that lab are touched, of its
+"""Damage done to a running lab from outside, and to which of its parts. Only processes of that lab are touched, of its
 page and of a capture that this drill began.
 """
 
@@ -65,7 +65,7 @@ class Mischief:
     seconds: float = 0.0  # of traffic; 0: as usual
 
     def possible(self, scene: Scene) -> bool:
-        """Whether what it is done to is there."""
+        """Return True if what it is done to is there."""
         if not scene.run_dir.exists():
             return False
         if self.part == _PAGE:

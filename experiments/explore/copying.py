@@ -23,7 +23,7 @@ from mrclab.hosts.mrc.packets.codec import MrcCodec
 from mrclab.hosts.mrc.packets.packet import MrcParser
 from mrclab.hosts.mrc.peer import OwnSide
 from mrclab.hosts.rdma.completion import WorkCompletion
-from mrclab.hosts.rdma.nothing import NOTHING
+from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
 from mrclab.hosts.rdma.settings import QpSettings
 from mrclab.topo.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 
@@ -78,7 +78,7 @@ def _list(thing: list[Any], memo: Memo) -> list[Any]:
 
 
 def _deque(thing: deque[Any], memo: Memo) -> deque[Any]:
-    if thing is NOTHING:
+    if thing is EMPTY_QUEUE:
         return thing
     made: deque[Any] = deque()
     memo[id(thing)] = made

@@ -21,7 +21,6 @@ class Draws(random.Random):
 
     def getrandbits(self, k: int, /) -> int:
         """The first of all."""
-        del k
         return 0
 
     def choice(self, seq: Any) -> Any:

@@ -1,4 +1,4 @@
-"""When are two states the same? Where all that could make the hosts act otherwise from now on is the same.
+"""Fingerprint of a state: two states are the same where all that decides the hosts' further acts is.
 
 Every attribute counts as it is, whatever it is called, so that new ones of the transport can only keep states apart.
 Exceptions are named here. Times count from now, and what is older than any timer of the transport is merely old;
@@ -85,7 +85,7 @@ class Fingerprint:
 
     @property
     def tokens(self) -> list[Any]:
-        """What it is made of; to find out why two differ."""
+        """Return the parts of the fingerprint, to find out why two differ."""
         return self._tokens
 
     # --- values -----------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Fingerprint:
         adder(self, thing)
 
     def known(self, thing: Any) -> bool:
-        """Whether a thing stands there already; then a reference to it does."""
+        """Return True if a thing stands there already; then a reference to it does."""
         at = self._seen.get(id(thing))
         if at is not None:
             self._tokens.append(("&", at))

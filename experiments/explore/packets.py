@@ -48,7 +48,7 @@ class Flight:
 
     @property
     def is_write(self) -> bool:
-        """Whether it carries data, or did before it was trimmed."""
+        """True if it carries data, or did before it was trimmed."""
         return self.op in h.WRITES
 
     @property
@@ -63,7 +63,7 @@ class Flight:
 
     @property
     def marked(self) -> bool:
-        """Whether it carries ECN-CE."""
+        """True if it carries ECN-CE."""
         return self.data[h.INNER_AT + 1] >> 4 & 3 == 3
 
     def changed(self, serial: int, data: bytes | None = None) -> Flight:
@@ -134,7 +134,7 @@ def marked(data: bytes) -> bytes:
 
 
 def trimmed(data: bytes, last_hop: bool) -> bytes:
-    """What a switch leaves of a data packet."""
+    """Return the part of a data packet that a trimming switch forwards."""
     dscp = int(h.Dscp.TRIMMED_LASTHOP if last_hop else h.Dscp.TRIMMED)
     made = bytearray(data[:128])
     for at in (h.OUTER_AT, h.INNER_AT):

@@ -293,7 +293,7 @@ def shortened(world: World, found: Found) -> Found:
 
 
 def _breaks(world: World, trace: list[Action]) -> str:
-    """What does not hold along a trace; empty where all does, or where an action cannot happen."""
+    """Return the invariant broken along a trace; empty where none is, or where an action cannot happen."""
     system = System(world)
     for action in trace:
         if action not in system.actions():

@@ -153,7 +153,7 @@ class System:
     # --- what may happen --------------------------------------------------------------------------
 
     def deadline(self) -> float:
-        """When the next timer is due; infinity where none is armed."""
+        """Return the time of the next timer; infinity where none is armed."""
         found = [deadline for host in self.hosts if (deadline := host.next_deadline()) is not None]
         return min(found, default=float("inf"))
 
@@ -220,7 +220,7 @@ class System:
             yield "restart", 1
 
     def is_fault(self, kind: str) -> bool:
-        """Whether an action of this kind takes from the budget."""
+        """Return True if an action of this kind takes from the budget."""
         return kind in _FAULTS
 
     # --- what happens -----------------------------------------------------------------------------
@@ -351,7 +351,7 @@ class System:
     # --- what must hold ---------------------------------------------------------------------------
 
     def check(self) -> None:
-        """What holds at every moment; Broken names what does not."""
+        """Check the invariants of every moment; Broken names the one that fails."""
         one, two = self.hosts
         for at, (qa, qb) in enumerate(self.qps):
             if self.restarted != 0:
@@ -431,7 +431,7 @@ class System:
             raise Broken(f"{qp.stats.placed_packets} packets were placed of {packets_in_all}")
 
     def check_end(self) -> None:
-        """What must hold once nothing more happens by itself; Broken names what does not."""
+        """Check the invariants of a state in which nothing more happens; Broken names the one that fails."""
         if self.restarted < 0:
             for at, (qa, qb) in enumerate(self.qps):
                 self._check_over(at, self.hosts[0].qps[qa], self.hosts[1].qps[qb])

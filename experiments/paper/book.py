@@ -32,7 +32,7 @@ class SuiteRun:
 
     @property
     def counts(self) -> bool:
-        """Whether its figures are the network's."""
+        """True if its figures are the network's."""
         return self.state in {"passed", "failed"}
 
 
@@ -56,7 +56,7 @@ class Line:
 
     @property
     def unexplained(self) -> bool:
-        """Whether it is not the paper's figure and nobody says why."""
+        """True if it is not the paper's figure and nobody says why."""
         return self.state == "fail" and not self.row.because
 
 

@@ -1,4 +1,4 @@
-"""What the paper measured and what would count as reproducing it: figures.yaml and at-speed.yaml, as models.
+"""Models of the paper's measurements and of what counts as reproducing them: figures.yaml and at-speed.yaml.
 
 Numbers are those of arXiv 2605.04333. In figures.yaml they are shares of line rate or ratios, so that they can be held
 against a network some thousand times slower; in at-speed.yaml they are as printed, in Gb/s and µs. A row's `ours` is
@@ -66,7 +66,7 @@ class FigureRow(Strict):
         return a / b if operator == "/" else a - b
 
     def accepts(self, value: float) -> bool | None:
-        """Whether a value reproduces the paper's; None where no rule says."""
+        """Return True if a value reproduces the paper's; None where no rule says."""
         if self.accept is None:
             return None
         match = _ACCEPT.fullmatch(self.accept)

@@ -29,7 +29,7 @@ class Book:
 
 @dataclass(frozen=True)
 class Appendix:
-    """What a page shows after the comparisons: a picture of what was measured, and the figures in it."""
+    """Appendix of a page: a picture of measurements, and the figures in it."""
 
     title: str
     said: str

@@ -26,7 +26,7 @@ _FOLDER = table.SCENARIOS / "causes"
 
 @dataclass(frozen=True)
 class Causes:
-    """What is varied of one collective, and what is said of it."""
+    """Variations of one collective, with their text."""
 
     name: str  # of the picture
     title: str

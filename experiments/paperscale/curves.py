@@ -1,4 +1,4 @@
-"""What the paper could not try: campaigns over one field each, and a curve of what came of them.
+"""Curves beyond the paper: campaigns over one field each, and their results.
 
 Runs are those of `mrclab campaign`: a row is kept when its run is done, and no run is done twice.
 """
@@ -160,7 +160,7 @@ SWEEPS = (
             Measured("by the worst QP", "lost (worst-qp)", "packets"),
             Measured("goodput of the first 200 µs", "goodput (rate)", "Gb/s", 8e-9),
             Measured("99 % of messages within", "completion (tail)", "µs", 1e6),
-            Measured("healthy elements blamed", "false_alarms (slandered)", ""),
+            Measured("healthy elements blamed", "false_alarms (false_positives)", ""),
         ),
         lines=lambda values: "with denylist" if values["mapper.deny"] else "MRC alone",
         seeds=(1,),

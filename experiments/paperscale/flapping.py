@@ -1,4 +1,4 @@
-"""What flapping links do to goodput, and how it recovers: one run for each share of links, drawn over time."""
+"""Goodput under flapping links, and its recovery: one run for each share of links, drawn over time."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

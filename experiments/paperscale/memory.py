@@ -1,4 +1,4 @@
-"""What a QP takes of memory with so many EVs, measured: the objects that its host's transport made for it.
+"""Memory of a QP by its number of EVs, measured: the objects that its host's transport made for it.
 
 In a process of its own, in which the sources run as they are: what compiled modules take is not told from the rest.
 """

@@ -55,7 +55,7 @@ def write(directory: Path) -> None:
 
 
 def digest(loaded: Loaded) -> str:
-    """What names a run: all of its scenario that decides what happens and what is asked of it."""
+    """Return the digest that names a run: all of its scenario that decides what happens and what is measured."""
     told = {**values_of(loaded.scenario, _NOT_COMPARED), "name": loaded.scenario.name}
     return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 

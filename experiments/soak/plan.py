@@ -1,4 +1,4 @@
-"""What one seed makes: a fabric, transfers between its hosts, and what befalls them. Pure: a seed says it all.
+"""Plan of one seed: a fabric, transfers between its hosts, and their faults. Pure: the seed decides everything.
 
 Everything that breaks is whole again at `SoakPlan.calm_at`; until then anything may happen to any cable, switch or
 host, all paths at once included.

@@ -12,10 +12,10 @@ from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import element
 from mrclab.experiments.soak.plan import Blow, SoakFlow, SoakPlan
 from mrclab.hosts import transports
-from mrclab.sim.breakage import SimBreakage
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.fabric import SimFabric
+from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.nic import SimNic
 from mrclab.topo.cables.cablefaults import Corrupt, Drop, Match, RateLimit, SeededLoss
 from mrclab.topo.cables.impairment import Impairment
@@ -70,13 +70,13 @@ class SoakTransfer:
 
     @property
     def done(self) -> bool:
-        """Whether every write has a completion."""
+        """True if every write has a completion."""
         self.poll()
         return len(self.completions) >= len(self.flow.messages)
 
     @property
     def guards_whole(self) -> bool:
-        """Whether nothing was written outside the region."""
+        """True if nothing was written outside the region."""
         return self._around[:GUARD] == _GUARDED == self._around[len(self._around) - GUARD :]
 
 
@@ -87,7 +87,7 @@ class Rig:
         self.plan = plan
         self.clock = Clock()
         self.fabric = SimFabric(self.clock, plan.fabric, plan.seed)
-        self.breakage = SimBreakage(self.fabric, self, plan.seed)
+        self.injector = SimFaultInjector(self.fabric, self, plan.seed)
         self.denylist = Denylist(plan.fabric)
         self.transports: dict[str, Any] = {}
         self.nics: dict[str, SimNic] = {}
@@ -156,7 +156,7 @@ class Rig:
         for flow in self.plan.after:
             self._begin(flow)
 
-    # --- nodes, as SimBreakage wants them -----------------------------------------------------------------------------
+    # --- nodes, as SimFaultInjector wants them -----------------------------------------------------------------------
 
     def kill(self, node: str) -> None:
         """A switch dies."""
@@ -179,7 +179,7 @@ class Rig:
         self.fabric.switches[node].thaw()
 
     def is_alive(self, node: str) -> bool:
-        """Whether a switch is not dead."""
+        """Return True if a switch is not dead."""
         return self.fabric.switches[node].alive
 
     # --- what befalls them --------------------------------------------------------------------------------------------
@@ -191,67 +191,59 @@ class Rig:
 
     def _do_cut(self, blow: Blow, links: list[str]) -> _Undo:
         owner = f"cut-{blow.at}"
-        self.breakage.hold_down(owner, *links)
-        return lambda: self.breakage.let_go(owner)
+        self.injector.hold_down(owner, *links)
+        return lambda: self.injector.let_go(owner)
 
     def _do_storm(self, blow: Blow, links: list[str], edges: int) -> _Undo:
         owner, length = f"storm-{blow.at}", (blow.until - blow.at) / edges
 
         def edge(number: int) -> None:
             if number % 2 == 0:
-                self.breakage.hold_down(owner, *links)
+                self.injector.hold_down(owner, *links)
             else:
-                self.breakage.let_go(owner)
+                self.injector.let_go(owner)
 
         for number in range(edges):
             self.at(blow.at + number * length, functools.partial(edge, number))
-        return lambda: self.breakage.let_go(owner)
+        return lambda: self.injector.let_go(owner)
 
     def _inject(self, link: str, direction: Any, action: Any, match: Match) -> _Undo:
-        return self.breakage.inject([(link, action)], match=match, direction=direction).heal
+        return self.injector.inject([(link, action)], match=match, direction=direction).heal
 
     def _do_lose(self, blow: Blow, link: str, direction: str, rate: float, least: int) -> _Undo:
         seed = f"{self.plan.seed}/{blow.at}"
         return self._inject(link, direction, SeededLoss(rate, seed, 64), Match(min_length=least))
 
     def _do_damage(self, blow: Blow, link: str, direction: str, rate: float, offset: int) -> _Undo:
-        del blow
         return self._inject(link, direction, Corrupt(rate, offset), Match())
 
     def _do_police(self, blow: Blow, link: str, direction: str, rate_pps: int) -> _Undo:
-        del blow
         return self._inject(link, direction, RateLimit(rate_pps), Match())
 
     def _do_path(self, blow: Blow, link: str, direction: str, path: tuple[int, int]) -> _Undo:
-        del blow
         return self._inject(link, direction, Drop(), Match(paths=(path,)))
 
     def _do_detour(self, blow: Blow, link: str, direction: Any, **impairment: Any) -> _Undo | None:
-        del blow
         wanted = Impairment(**impairment)
         if any(self.fabric.cable(link).ways[side].detour is not None for side in (0, 1)):
             return None
-        return self.breakage.impair(link, wanted, direction=direction, seed=self.plan.seed).heal
+        return self.injector.impair(link, wanted, direction=direction, seed=self.plan.seed).heal
 
     def _do_swap(self, blow: Blow, links: list[str]) -> _Undo | None:
-        del blow
         if any(self.fabric.cable(link).swapped for link in links) or links[0] == links[1]:
             return None
-        self.breakage.swap(*links)
-        return lambda: self.breakage.swap(*links)
+        self.injector.swap(*links)
+        return lambda: self.injector.swap(*links)
 
     def _do_crash(self, blow: Blow, switch: str) -> _Undo:
-        del blow
         self.kill(switch)
         return lambda: self.restart(switch)
 
     def _do_freeze(self, blow: Blow, switch: str) -> _Undo:
-        del blow
         self.freeze(switch)
         return lambda: self.thaw(switch)
 
     def _do_wrong_entry(self, blow: Blow, switch: str, port: int, to: int) -> _Undo:
-        del blow
         known = self.fabric.switches[switch]
         if known.alive:
             known.route(known.model.port(port).usid, to or None)
@@ -260,7 +252,7 @@ class Rig:
     def _do_noise(self, blow: Blow, source: str, destination: str, path: tuple[int, int], rate_pps: float) -> _Undo:
         size = self.plan.fabric.spec.path_mtu
         rate_pps = min(rate_pps, _MOST_NOISE / (blow.until - blow.at))
-        return self.breakage.background(source, destination, path, rate_pps, size, f"noise-{blow.at}").heal
+        return self.injector.background(source, destination, path, rate_pps, size, f"noise-{blow.at}").heal
 
     def _do_deny(self, blow: Blow, what: str) -> _Undo | None:
         source = f"soak-{blow.at}"
@@ -285,7 +277,6 @@ class Rig:
             transport.update_config(self._configs[name], self.clock.seconds)
 
     def _do_port_admin(self, blow: Blow, host: str, port: int) -> _Undo:
-        del blow
         self._admin(host, port, +1)
         return lambda: self._admin(host, port, -1)
 

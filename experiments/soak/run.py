@@ -40,7 +40,7 @@ def run_plan(plan: SoakPlan) -> list[str]:
 
 
 def _over(rig: Rig, transfer: SoakTransfer) -> bool:
-    """Whether nothing more is to come of a transfer."""
+    """Return True if nothing more is to come of a transfer."""
     if not transfer.done:
         return False
     return rig.plan.transport == "roce" or len(transfer.received) >= len(transfer.immediates)
@@ -52,7 +52,7 @@ def _name(transfer: SoakTransfer) -> str:
 
 
 def _judge(rig: Rig, transfer: SoakTransfer) -> Iterator[str]:
-    """What must hold of a transfer: each write completed once, in order, each byte in its place and none elsewhere."""
+    """Judge a transfer: each write completed once, in order, each byte in its place and none elsewhere."""
     name = _name(transfer)
     transfer.poll()
     got = [(c.wr_id, c.status) for c in transfer.completions]
@@ -75,7 +75,7 @@ def _judge(rig: Rig, transfer: SoakTransfer) -> Iterator[str]:
 
 
 def _judge_prefix(transfer: SoakTransfer) -> Iterator[str]:
-    """What completed with success is there."""
+    """Judge that all writes that completed with success arrived."""
     size = 0
     for completion, (length, _) in zip(transfer.completions, transfer.flow.messages, strict=False):
         if completion.status != "SUCCESS":

@@ -29,7 +29,7 @@ class Injury:
 
 @dataclass(frozen=True)
 class Case:
-    """What is faulty at once in one case: one injury, or two."""
+    """Faults of one case: one, or two at once."""
 
     number: int
     injuries: tuple[Injury, ...]
@@ -48,7 +48,7 @@ def draw(fabric: Fabric, seed: int, singles: int, doubles: int) -> list[Case]:
 
 
 def is_told_apart(fabric: Fabric, injuries: tuple[Injury, ...]) -> bool:
-    """Whether probes can tell these faults from fewer or others.
+    """Return True if probes can tell these faults from fewer or others.
 
     They cannot where one T1 has both: a dead T1 hides its cables, and all cables of one T1 dead look like that T1. Nor
     where both are cables of NICs to one T0: that T0 losing as much would look the same.

@@ -1,4 +1,4 @@
-"""What denying is worth: a NIC–T0 cable loses 5 % with its carrier up, which MRC alone cannot heal.
+"""Value of denying: a NIC–T0 cable loses 5 % with its carrier up, which MRC alone cannot repair.
 
 Clustermapper names the cable and has its plane denied; goodput then should be that of the planes that are left.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from mrclab.experiments.survey.cases import NIC_LOSS
 from mrclab.experiments.survey.streams import Streams
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.world import Hearing, World
+from mrclab.lab.run.world import EventQueue, World
 from mrclab.topo.cables.cablefaults import EVERY_PACKET, Direction, Loss
 
 WINDOW = 8.0  # seconds over which goodput is measured
@@ -30,11 +30,11 @@ def run(world: World, seed: int) -> dict[str, Any]:
     settle = SETTLE_RTTS * fabric.base_rtt(source.name, destination.name)
     streams = Streams(world, [(source.name, destination.name)], writes=WRITES)
     streams.start()
-    with closing(world.hear(["controller"], ["denied"])) as events:
+    with closing(world.subscribe(["controller"], ["denied"])) as events:
         world.pause(settle)
         before = _goodput(world, streams)
         begun = world.now
-        world.breakage.inject([(cable, Loss(NIC_LOSS))], match=EVERY_PACKET, direction=direction)
+        world.injector.inject([(cable, Loss(NIC_LOSS))], match=EVERY_PACKET, direction=direction)
         lossy, denied = _until_denied(world, streams, events, cable, begun)
         world.pause(settle)
         after = _goodput(world, streams)
@@ -58,7 +58,7 @@ def _goodput(world: World, streams: Streams, seconds: float = WINDOW) -> float:
     return (streams.placed() - placed) / (world.now - begun)
 
 
-def _until_denied(world: World, streams: Streams, events: Hearing, cable: str, begun: float) -> tuple[float, float]:
+def _until_denied(world: World, streams: Streams, events: EventQueue, cable: str, begun: float) -> tuple[float, float]:
     """Goodput from the fault to the denial, and the seconds between them."""
     placed = streams.placed()
     while world.now < begun + DENIED_WITHIN:

@@ -20,10 +20,10 @@ class Surveyor:
     def __init__(self, world: World, cycle: float) -> None:
         self._world = world
         self._cycle = cycle
-        self._events = world.hear(["controller"], ["verdict"])
+        self._events = world.subscribe(["controller"], ["verdict"])
 
     def work(self, case: Case) -> dict[str, Any]:
-        """One case: a healthy time, the fault, the verdicts until all is named or the patience ends."""
+        """One case: a healthy time, the fault, the verdicts until all is named or the adaptive ends."""
         self._begin_anew(SETTLE)
         self._begin_anew(QUIET)
         alarms = [_said(event, 0.0, self._cycle) for _node, event in self._events.wait(self._world.now)]
@@ -80,9 +80,9 @@ def injured(world: World, injuries: tuple[Injury, ...]) -> Iterator[None]:
 
 def _injure(world: World, injury: Injury) -> Callable[[], object]:
     """Make an element faulty; returns what heals it."""
-    breakage = world.breakage
+    injector = world.injector
     if injury.kind == "t1":
-        breakage.freeze(injury.element)
-        return lambda: breakage.thaw(injury.element)
+        injector.freeze(injury.element)
+        return lambda: injector.thaw(injury.element)
     action = Drop() if injury.kind == "cable" else Loss(NIC_LOSS)
-    return breakage.inject([(injury.element, action)], match=EVERY_PACKET, direction=injury.direction).heal
+    return injector.inject([(injury.element, action)], match=EVERY_PACKET, direction=injury.direction).heal

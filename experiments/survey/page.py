@@ -43,23 +43,29 @@ def render(surveys: Sequence[Sequence[Record]], page: str) -> str:
 
 def verdict_shares(records: Iterable[Record]) -> tuple[int, int, int]:
     """(verdicts in all, of these right, healthy elements that were called down) over cases, alarms included."""
-    total = right = slandered = 0
+    total = right = false_positives = 0
     for case in records:
         truth = {injury["element"] for injury in case["injuries"]}
         for verdict in [*case["verdicts"], *case["alarms"]]:
             good = verdict["element"] in truth and verdict not in case["alarms"]
             total, right = total + 1, right + good
-            slandered += verdict["state"] == "down" and not good
-    return total, right, slandered
+            false_positives += verdict["state"] == "down" and not good
+    return total, right, false_positives
 
 
 def as_json(records: Sequence[Record]) -> dict[str, Any]:
-    """What the records of one survey come to, for programs."""
+    """Summarize the records of one survey, for programs."""
     cases = _of(records, "case")
-    total, right, slandered = verdict_shares(cases)
+    total, right, false_positives = verdict_shares(cases)
     named = sum(bool(case["complete"]) for case in cases)
     kinds = sorted({str(record["kind"]) for record in records})
-    told = {"cases": len(cases), "named": named, "verdicts": total, "right": right, "healthy_called_down": slandered}
+    told = {
+        "cases": len(cases),
+        "named": named,
+        "verdicts": total,
+        "right": right,
+        "healthy_called_down": false_positives,
+    }
     return {"records": len(records), "parts": kinds, **told}
 
 
@@ -94,14 +100,14 @@ def _localisation(surveys: Sequence[Sequence[Record]]) -> str:
 
 def _found(cases: Sequence[Record]) -> list[str]:
     complete = [case for case in cases if case["complete"]]
-    total, right, slandered = verdict_shares(cases)
+    total, right, false_positives = verdict_shares(cases)
     cycles = [max(case["named"].values()) for case in complete]
     share = f"{right} of {total} ({right / total:.0%})" if total else "–"
     return [
         str(len(cases)),
         f"{len(complete)} ({len(complete) / len(cases):.0%})",
         share,
-        str(slandered),
+        str(false_positives),
         *([f"{median(cycles):.0f}", f"{_ninetieth(cycles):.0f}", f"{max(cycles):.0f}"] if cycles else ["–"] * 3),
     ]
 

@@ -32,7 +32,7 @@ def read(directory: Path) -> list[Record]:
 
 
 def _fields(record: Record) -> set[str]:
-    """What a record of its kind has."""
+    """Return the fields of a record of its kind."""
     own = {"case", "injuries", "verdicts", "alarms", "named", "complete", "cycle", "controller_cpu"}
     return {"kind", "seed", "target", "versions", "machine"} | (own if record.get("kind") == "case" else set())
 

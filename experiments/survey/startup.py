@@ -40,7 +40,7 @@ def run(world: World, seed: int, mapped: bool) -> dict[str, Any]:
     """The experiment on a lab with or without Clustermapper, as it was brought up."""
     fabric = world.fabric
     broken = broken_cables(fabric, seed)
-    world.breakage.inject([(name, Drop()) for name in broken], match=EVERY_PACKET, direction="both")
+    world.injector.inject([(name, Drop()) for name in broken], match=EVERY_PACKET, direction="both")
     denied_after = _until_denied(world, broken) if mapped else None
     streams = Streams(world, _pairs(fabric), qps=-(-QPS // len(_pairs(fabric))))
     begun = world.now

@@ -1,1 +1,1 @@
-"""What failures cost training jobs of several sizes: the runs, and the page that is made of them."""
+"""Cost of failures to training jobs of several sizes: the runs, and the page that is made of them."""

@@ -1,4 +1,4 @@
-"""What a fault cost a job: the time of its steps beyond those of the same transport and seed without a fault."""
+"""Cost of a fault to a job: the time of its steps beyond those of the same transport and seed without a fault."""
 
 from __future__ import annotations
 

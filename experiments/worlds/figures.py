@@ -59,7 +59,7 @@ def _goodput(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
 
 
 def _verdicts(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
-    """What expectations measured."""
+    """Return the figures of expectations."""
     told: dict[str, int] = {}
     for row in facts["verdicts"]:
         kind, value, unit = str(row["kind"]), row["value"], str(row["unit"])

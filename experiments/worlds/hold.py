@@ -31,7 +31,7 @@ class Explanation(Strict):
     because: str
 
     def explains(self, run: str, figure: str, difference: float | None) -> bool:
-        """Whether it is why a figure of a run differs by so much; None: one world does not have it."""
+        """Return True if it is why a figure of a run differs by so much; None: one world does not have it."""
         figures = (self.figure,) if isinstance(self.figure, str) else self.figure
         named = fnmatchcase(run, _pattern(self.run)) and any(fnmatchcase(figure, _pattern(f)) for f in figures)
         return named and (self.by is None or (difference is not None and abs(difference) <= self.by))
@@ -53,7 +53,7 @@ Runs = Mapping[int, Mapping[str, RunFigure]]
 
 @dataclass(frozen=True)
 class Side:
-    """What the runs of one world say of a figure."""
+    """Runs of one world for one figure."""
 
     median: float  # of the seeds that both worlds ran
     least: float  # of all seeds, as is the greatest
@@ -118,7 +118,7 @@ def _pattern(text: str) -> str:
 
 
 def judge(figure: RunFigure, wire: Side | None, sim: Side | None) -> State:
-    """Whether both worlds say the same of a figure.
+    """Return True if both worlds say the same of a figure.
 
     `within`: the medians are within 3 % of the wire's, or of the whole where a share is no goodput; for goodput nothing
     else will do. `spread`: the ranges of both worlds' seeds meet. Fewer than three seeds of the wire show too little of

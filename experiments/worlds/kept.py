@@ -30,7 +30,7 @@ class Kept:
 
     @property
     def machine(self) -> dict[str, Any]:
-        """What the run had to keep up on."""
+        """Return the description of the machine that carried the run."""
         return dict(self.info.get("machine", {}))
 
 
@@ -67,12 +67,12 @@ class Store:
 
 
 def label(loaded: Loaded) -> str:
-    """What a run is called in both worlds."""
+    """Return the name of a run, the same in both worlds."""
     return f"{loaded.base_name} [{loaded.variant}]" if loaded.variant else loaded.base_name
 
 
 def values(loaded: Loaded) -> dict[str, Any]:
-    """What two runs must have in common to be the same scenario's."""
+    """Return the fields in which two runs of the same scenario agree."""
     return values_of(loaded.scenario, _NOT_COMPARED)
 
 

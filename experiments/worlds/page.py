@@ -42,7 +42,7 @@ class BothWorlds:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many rows came out how."""
+        """Number of rows by outcome."""
         return Counter(row.state for row in self.rows)
 
     @property
@@ -54,7 +54,7 @@ class BothWorlds:
 
 
 def chapters(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[BothWorlds]:
-    """What a store knows of each scenario."""
+    """Return what a store knows of each scenario."""
     made = []
     for run in runs:
         wire, sim = store.of(run, "wire", seeds), store.of(run, "sim", seeds)
@@ -120,7 +120,7 @@ def _figures(runs: Sequence[Kept]) -> hold.Runs:
 
 
 def _valid(kept: Kept) -> bool:
-    """Whether a run says something of the network, and went to its end."""
+    """Return True if a run says something of the network, and went to its end."""
     return kept.state in {"passed", "failed"}
 
 
@@ -135,7 +135,7 @@ def verdicts(runs: Sequence[Kept]) -> str:
 
 
 def _why(kept: Kept) -> str:
-    """What kept a run from holding; empty where it held."""
+    """Return the reason why a run failed; empty where it passed."""
     if kept.state == "passed":
         return ""
     if kept.state != "failed":

@@ -51,7 +51,7 @@ def plan(runs: Sequence[Loaded], seeds: Sequence[int], only: str | None = None) 
 
 
 def missing(store: Store, job: WorldsJob) -> int:
-    """How often a run may still be tried: not at all where it is there, or was invalid as often as is allowed."""
+    """Return how often a run may still be tried: 0 where it is there, or was invalid as often as is allowed."""
     tries = store.tries(job.loaded, job.world, job.loaded.scenario.seed)
     return 0 if any(kept.state != "invalid" for kept in tries) else max(TRIES - len(tries), 0)
 

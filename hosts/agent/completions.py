@@ -11,7 +11,7 @@ from mrclab.hosts.rdma.completion import WorkCompletion
 
 
 class UnreadCompletions:
-    """What was polled and not yet asked for. Taking some costs in proportion to them, however many others wait."""
+    """Completions polled and not yet read. Reading some costs in proportion to them, however many others wait."""
 
     def __init__(self) -> None:
         self._serial = count()

@@ -1,4 +1,4 @@
-"""When an agent looks for cyclic garbage: while its NIC rests.
+"""Garbage collection of an agent: while its NIC is idle.
 
 A full collection takes a process of this size 50 to 100 ms, and agents that do the same work reach it at the same
 moment, so that on few cores all of them are late by several times that. Sending and receiving makes no cycles; what

@@ -1,4 +1,4 @@
-"""What happened on a node, as JSON lines on the machine's monotonic clock."""
+"""Event log of a node: JSON lines on the machine's monotonic clock."""
 
 import json
 from pathlib import Path

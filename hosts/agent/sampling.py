@@ -32,7 +32,7 @@ class Sampled(Protocol):
 
 
 class Changes:
-    """What changed in rows of numbers since they were told last; a row is known by its first `keys` fields' values."""
+    """Changed rows of numbers since they were reported last; a row is known by its first `keys` fields' values."""
 
     def __init__(self, *keys: str) -> None:
         self._keys = keys

@@ -41,7 +41,7 @@ _WORDS: Final = 1024  # bytes of a notice
 
 
 class Store(Protocol):
-    """Where ranks find each other; PyTorch's stores are such. `get` waits for the key."""
+    """Rendezvous of ranks; PyTorch's stores are such. `get` waits for the key."""
 
     def set(self, key: str, value: str, /) -> Any:
         """Put a value under a key."""

@@ -82,7 +82,7 @@ class Completion:
 
     @property
     def ok(self) -> bool:
-        """Whether the request went well."""
+        """True if the request went well."""
         return self.status == 0
 
     @property
@@ -234,7 +234,7 @@ class CQ(_Closing):
 
 @dataclass(frozen=True)
 class Address:
-    """What a peer must know to connect."""
+    """Connection parameters of a peer."""
 
     gid: str
     qpn: int

@@ -1,4 +1,4 @@
-"""Where the bytes of registered regions lie: the part of the host that knows files.
+"""Memory of registered regions: the part of the host that knows files.
 
 `Memory` is what verbs and workloads ask for; `Plain` maps files on any system, `hosts.memory.regions.Mapped` maps them
 as an agent on Linux should.
@@ -85,7 +85,6 @@ class Plain:
 
     def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool] | None:
         """Nothing: pages come as they are touched."""
-        del buffer, access
         return None
 
     def _map(self, descriptor: int, path: str, length: int | None, access: Access) -> Buffer:
@@ -104,7 +103,6 @@ class Plain:
 
     def _map_bytes(self, descriptor: int, path: str, size: int, access: Access) -> Buffer:
         """Map the first `size` bytes, more than none, of an open file."""
-        del path
         if access == "write":
             return mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE)
         return self._map_read(descriptor, size)

@@ -87,7 +87,7 @@ class _PyBuffer(ctypes.Structure):
 
 
 def address_of(buffer: mmap.mmap) -> int:
-    """Where a mapping lies; ctypes itself tells that of writable ones only."""
+    """Return the address of a mapping; ctypes itself tells that of writable ones only."""
     view = _PyBuffer()
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buffer), ctypes.byref(view), _PYBUF_SIMPLE)
     address = int(view.buf or 0)

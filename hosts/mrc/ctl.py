@@ -28,7 +28,7 @@ _PROBE_CLASSES: Final = ("NO_TRIM", "CONTROL")
 
 
 class Ctl:
-    """What a controller may do with a host."""
+    """Operations of a controller on a host."""
 
     def __init__(self, endpoint: MrcEndpoint) -> None:
         self._endpoint = endpoint

@@ -23,7 +23,7 @@ from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.hosts.mrc.peer import OwnSide, Peer, plane_mask
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.recovery.intake import intake_of
-from mrclab.hosts.mrc.requestor import Standing
+from mrclab.hosts.mrc.requestor import SendState
 from mrclab.hosts.mrc.verbs import MrcVerbs
 from mrclab.hosts.rdma.errors import DiscardError, VerbsError
 from mrclab.hosts.rdma.keys import Secrets
@@ -35,8 +35,8 @@ from mrclab.topo.nodeconfig import NodeConfig
 _STRANGERS: Final = 256  # peers without a QP that are remembered
 _REVERSE_PROBE_RTTS: Final = 8.0  # until a probe for a reverse path is given up
 
-_READY: Final = Standing.READY
-_RESTS: Final = Standing.RESTS
+_READY: Final = SendState.READY
+_RESTS: Final = SendState.IDLE
 
 
 def _ignore(result: ProbeResult) -> None:
@@ -124,8 +124,7 @@ class MrcEndpoint(MrcVerbs):
     # --- packets out ------------------------------------------------------------------------------
 
     def has_work(self, port: int, now: float) -> bool:
-        """Whether next_frame for this port may find something: True where only its plane's turn could be in the way."""
-        del now
+        """Return True if next_frame for this port may find something; also if only its plane's turn prevents it."""
         entry = self._by_number[port]
         if entry is None or not entry.up:
             return False
@@ -242,7 +241,7 @@ class MrcEndpoint(MrcVerbs):
     # --- ports ------------------------------------------------------------------------------------
 
     def plane_up(self, plane: int) -> bool:
-        """Whether the local port of a plane is up."""
+        """Return True if the local port of a plane is up."""
         return self._by_plane[plane].up
 
     def plane_of(self, port: int) -> int:
@@ -250,7 +249,7 @@ class MrcEndpoint(MrcVerbs):
         return self._ports[port].plane
 
     def has_data_for(self, peer: Peer) -> bool:
-        """Whether a QP to this peer has work that is not completed."""
+        """Return True if a QP to this peer has work that is not completed."""
         return any(qp.peer is peer and qp.requestor.incomplete for qp in self.qps.values())
 
     @property
@@ -291,7 +290,7 @@ class MrcEndpoint(MrcVerbs):
             sync(now)
 
     def peer(self, address: str) -> Peer:
-        """What is known of the host with this inner address; EINVAL if the node config has no template for it."""
+        """Return the peer with this inner address; EINVAL if the node config has no template for it."""
         made = Peer(self.config, address, self.rng, self.codec, self.own)
         return self.known_peer(made.address_bytes) or made
 

@@ -52,7 +52,7 @@ class OpItem:
         self.data_class = data_class
 
     def body(self, now: float) -> bytes:
-        """What follows the BTH of the frame that is sent now."""
+        """Return the part behind the BTH of the frame that is sent now."""
         raise NotImplementedError
 
     def frame(self, path: EvRoute, now: float) -> Frame:
@@ -129,7 +129,7 @@ class ProbeResult:
 
 @dataclass
 class _Update:
-    """What a peer is to learn of the ports here."""
+    """Port state to send to a peer."""
 
     peer: Peer
     request_id: int
@@ -150,7 +150,7 @@ class _Probe:
 
 @dataclass
 class _Inquiry:
-    """What is asked again and again of a peer that reported ports down."""
+    """Repeated request to a peer that reported ports down."""
 
     peer: Peer
     timer: Timer

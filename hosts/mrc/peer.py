@@ -1,4 +1,4 @@
-"""What one host knows of another: paths to it, the state of its ports, the reverse path for control packets, one
+"""Peer of a host: paths to it, the state of its ports, the reverse path for control packets, one
 congestion controller."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LATELY_RTTS: Final = 2.0  # within which data must have come by a plane for it 
 
 
 class OwnSide:
-    """What a host's paths to all its peers share."""
+    """Common part of a host's paths to all its peers."""
 
     __slots__ = ("address", "macs", "planes")
 
@@ -108,7 +108,7 @@ class Peer:
         return self._own.planes & ~self.port_mask
 
     def plane_up(self, plane: int) -> bool:
-        """Whether its port in this plane is up, as far as is known here."""
+        """Return True if its port in this plane is up, as far as is known here."""
         return bool(self.port_mask >> plane - 1 & 1)
 
     def uplinks(self, plane: int) -> tuple[int, ...]:
@@ -136,7 +136,7 @@ class Peer:
         return found
 
     def reaches(self, plane: int) -> bool:
-        """Whether this host has a port in this plane."""
+        """Return True if this host has a port in this plane."""
         return plane in self._own.macs
 
     def apply_denylist(self, config: NodeConfig, rng: random.Random) -> None:

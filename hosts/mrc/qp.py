@@ -114,7 +114,7 @@ class MrcQueuePair(
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to send, now or when a window opens."""
+        """True if there is nothing to send, now or when a window opens."""
         return not (self.requestor.unsent or self.requestor.lost or self.prober.tail_wanted or self.prober.queued)
 
     # --- EV set -----------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class MrcQueuePair(
 
     @property
     def _has_many_paths(self) -> bool:
-        """Whether the set is of few among many paths, which are drawn when they are first needed."""
+        """True if the set is of few among many paths, which are drawn when they are first needed."""
         return all(2 * self.settings.ev.ev_count <= count for count in self._path_counts())
 
     def _draw_evs(self) -> EvSet:
@@ -175,7 +175,7 @@ class MrcQueuePair(
         return EvSet(evs, profile.ev_count, profile.ev_min_active, self.host.rng, self._ev_changed)
 
     def _apply_denials(self, evs: EvSet) -> None:
-        """What the controller forbade, by the denylist or in the profile, counts for a set drawn anew as well."""
+        """Apply the controller's denials, of denylist or profile, to a set that was drawn again."""
         config, profile = self.host.config, self.ev_profile
         for ev in list(evs.by_value.values()):
             if config.denied(ev.plane, ev.uplink, self.peer.text):
@@ -212,7 +212,7 @@ class MrcQueuePair(
         return EvSet((), active, least, self.host.rng, self._ev_changed, supplies, self._ev_made)
 
     def _ev_made(self, ev: Ev) -> None:
-        """What the controller forbade counts for an EV that is made late."""
+        """Apply the controller's denials to an EV that is created lazily."""
         config = self.host.config
         if config.denylist and config.denied(ev.plane, ev.uplink, self.peer.text):
             self.evs.deny(ev, Denier.DENYLIST)
@@ -309,7 +309,7 @@ class MrcQueuePair(
     # --- packets ----------------------------------------------------------------------------------
 
     def on_packet(self, packet: MrcPacket, now: float) -> int:
-        """Whatever came for this QP; return how many new bytes of payload were placed."""
+        """Handle a packet for this QP; return the number of new payload bytes placed."""
         if h.FIRST_WRITE <= packet.op <= h.LAST_WRITE:
             if self.state is _RTS or self.state is _RTR:
                 return self.responder.on_write(packet, now)

@@ -19,8 +19,8 @@ from mrclab.hosts.mrc.recovery.loss import ROUNDING, LossDetector
 from mrclab.hosts.mrc.recovery.rnr import RnrBackoff
 from mrclab.hosts.mrc.recovery.sent import INFERRED, TAIL, MrcMessage, PacketState, SentPacket
 from mrclab.hosts.mrc.recovery.window import SendWindow
+from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.nothing import NOTHING
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.packets.psn import PSN_MASK, unwrap, wrap
@@ -54,17 +54,17 @@ _LOSS_COUNTER: Final = {
 }
 
 
-class Standing(Enum):
-    """Whether a QP may send."""
+class SendState(Enum):
+    """Scheduling state of a QP."""
 
     READY = 0  # as far as its windows are concerned
     PENDING = 1  # there is no room in the window of its destination
-    RESTS = 2  # it has nothing to send, or waits for news of its own
+    IDLE = 2  # it has nothing to send, or waits for news of its own
 
 
-_READY: Final = Standing.READY
-_PENDING: Final = Standing.PENDING
-_RESTS: Final = Standing.RESTS
+_READY: Final = SendState.READY
+_PENDING: Final = SendState.PENDING
+_RESTS: Final = SendState.IDLE
 
 
 class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
@@ -88,8 +88,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.account = Account(qp.cc)
         self.loss = LossDetector(s)
         self.feedback = Feedback(self)
-        self.unsent: deque[MrcMessage] = NOTHING
-        self.incomplete: deque[MrcMessage] = NOTHING  # all that are posted and not completed, in order
+        self.unsent: deque[MrcMessage] = EMPTY_QUEUE
+        self.incomplete: deque[MrcMessage] = EMPTY_QUEUE  # all that are posted and not completed, in order
         self.lost: list[int] = []  # heap of seqs that wait for retransmission; may hold some that do not any more
         self.rnr: RnrBackoff | None = None  # once the peer lacked a receive
         self.wimm_in_flight = 0
@@ -122,7 +122,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         message.rqmsn = self._rqmsn & 0xFFFF
         message.packets = max(1, -(-message.length // self._mtu))
         message.sent = 0
-        if self.incomplete is NOTHING:
+        if self.incomplete is EMPTY_QUEUE:
             self.unsent, self.incomplete = deque(), deque()
             self._evs = self.qp.evs
             self._busy_since = self.qp.host.now
@@ -142,22 +142,22 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
 
     @property
     def in_flight(self) -> bool:
-        """Whether anything waits for an acknowledgement."""
+        """True if anything waits for an acknowledgement."""
         return self.window.next > self.window.una
 
     def is_outstanding(self, psn: int) -> bool:
-        """Whether a packet with this PSN was sent and is not known to have arrived with all before it."""
+        """Return True if a packet with this PSN was sent and is not known to have arrived with all before it."""
         window = self.window
         return window.una <= unwrap(psn - self.first_psn, window.una) < window.next
 
     def has_lost(self) -> bool:
-        """Whether a retransmission waits and may go, as far as the congestion window is concerned."""
+        """Return True if a retransmission waits and may go, as far as the congestion window is concerned."""
         if not self._next_lost():
             return False
         return not self.account.packets if self.silent else self.qp.cc.allows(self._mtu)
 
     def _next_lost(self) -> bool:
-        """Whether a retransmission waits; it is at the head of the heap then."""
+        """Return True if a retransmission waits; it is at the head of the heap then."""
         lost = self.lost
         while lost:
             packet = self.window.get(lost[0])
@@ -166,8 +166,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             heappop(lost)
         return False
 
-    def standing(self) -> Standing:
-        """Whether the windows let this QP send anything now, and if not, what that hangs on."""
+    def standing(self) -> SendState:
+        """Return True if the windows let this QP send anything now, and if not, what that hangs on."""
         if self.qp.prober.waiting:
             return _READY
         if self.silent:
@@ -231,7 +231,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         return self._transmit(packet, ev, now, self._class_new, 0)
 
     def _awaits_receive(self) -> bool:
-        """Whether the next new packet carries an immediate that the peer would refuse for want of a receive."""
+        """Return True if the next new packet carries an immediate that the peer would refuse for want of a receive."""
         if self.rnr is None or not self.rnr.active:
             return False
         message = self.unsent[0]
@@ -369,7 +369,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             self._stranded.arm(now + self.loss.timeout())
 
     def _is_stranded(self) -> bool:
-        """Whether something waits and no plane can carry it."""
+        """Return True if something waits and no plane can carry it."""
         waits = bool(self.unsent) or self.in_flight
         return waits and not any(plane.usable for plane in self.qp.evs.planes.values())
 
@@ -423,7 +423,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
                 self.wimm_in_flight -= 1
             self.qp.complete(message, "SUCCESS")
         if not self.incomplete:
-            self.unsent = self.incomplete = NOTHING
+            self.unsent = self.incomplete = EMPTY_QUEUE
 
     def _arm(self, now: float) -> None:
         timeout = self.loss.next_timeout()
@@ -436,7 +436,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._timer.arm(max(now, at))
 
     def _probe_at(self) -> float:
-        """When to ask for the tail: after a silence that doubles, up to the ACK timeout, until somebody answers.
+        """Return the time of the next tail loss probe: after a silence that doubles up to the ACK timeout.
 
         Questions that wait longer in the queues than the data before them are asked as slowly as they are answered:
         where ports count packets and not bytes they would fill the queue, and all data would be trimmed for ever.
@@ -447,7 +447,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         return max(self.last_progress + silence, prober.last_tail + longer)
 
     def _tail_probe_at(self, oldest: float) -> float:
-        """When to send packets of the tail again, as RFC 8985's TLP does; `oldest` is when one in flight was sent.
+        """Return when to resend the tail, as RFC 8985's TLP does; `oldest` is when one in flight was sent.
 
         Behind the last packet of a flow comes nothing that could show it lost. After a round trip and some slack the
         packets that are not acknowledged are sent again, a few at most, each in another plane.
@@ -519,7 +519,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             self.qp.log("qp.stalled", peer=self.qp.peer_text, since=since, reason=self._stall_reason())
 
     def _stall_reason(self) -> str:
-        """What keeps this QP from progress, as far as it is known here."""
+        """Return what keeps this QP from progress, as far as it is known here."""
         qp = self.qp
         here = [port.plane for port in qp.host.config.ports if qp.host.plane_up(port.plane)]
         found = (
@@ -546,7 +546,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.account.clear()
         self._tell_room()
         self.wimm_in_flight = 0
-        incomplete, self.incomplete = self.incomplete, NOTHING
+        incomplete, self.incomplete = self.incomplete, EMPTY_QUEUE
         return incomplete
 
     def snapshot(self) -> dict[str, Any]:

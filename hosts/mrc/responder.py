@@ -130,7 +130,7 @@ class MrcResponder(ReceiveHalf):
         self._sack(packet, seq)
 
     def _has_receive(self, packet: MrcPacket) -> bool:
-        """Whether the receive that this immediate will take is posted: the n-th immediate takes the n-th receive."""
+        """Return True if the receive for this immediate is posted: the n-th immediate takes the n-th receive."""
         ahead = unwrap_bits(packet.rqmsn, self._delivered, 16) - self._delivered
         if ahead < 1:
             self._unexpected(packet, f"immediate {packet.rqmsn} came again in a new packet")
@@ -142,7 +142,7 @@ class MrcResponder(ReceiveHalf):
         return True
 
     def _admit(self, intake: Intake, packet: MrcPacket, distance: int, now: float) -> bool:
-        """Whether this host has what a packet needs that is this far above the oldest gap."""
+        """Return True if this host has what a packet needs that is this far above the oldest gap."""
         more = units_of(distance) - self._units
         if more > 0:
             if not intake.take_bitmaps(more):
@@ -157,7 +157,7 @@ class MrcResponder(ReceiveHalf):
         return True
 
     def _give_bitmaps(self, keep: int) -> None:
-        """What is out of order got less: give back all units but so many."""
+        """Give back all units but those that the remaining out-of-order packets need."""
         if self._intake is not None and keep < self._units:
             self._intake.give_bitmaps(self._units - keep)
             self._units = keep
@@ -264,7 +264,7 @@ class MrcResponder(ReceiveHalf):
         self._acknowledge()
 
     def _verdict(self, packet: MrcPacket) -> int:
-        """What the peer shall do with a marked packet's EV: skip it, or give it up after so many marks in a row."""
+        """Return the action for a marked packet's EV: skip it, or give it up after so many marks in a row."""
         if not self._condemn_after:
             return _SKIP_ONCE
         streaks, entropy = self._streaks, packet.entropy
@@ -333,7 +333,7 @@ class MrcResponder(ReceiveHalf):
         return sack
 
     def _first_shown(self) -> int:
-        """Where the record places the bitmap: it shows the newest 64."""
+        """Return the PSN at which the bitmap begins: it shows the newest 64."""
         return max(self.highest - (h.BITMAP_BITS - 1), self.base)
 
     def _place(self, gaps: bool) -> int:

@@ -1,4 +1,4 @@
-"""What a QP needs to know, gathered from the node config and the caller's overrides into one frozen value."""
+"""Parameters of a QP, from the node config and the caller's overrides, as one frozen value."""
 
 from __future__ import annotations
 

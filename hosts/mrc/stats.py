@@ -9,7 +9,7 @@ from mrclab.hosts.rdma import stats as rc
 
 @dataclass(slots=True)
 class MrcQpStats(rc.QpStats):
-    """What one QP has counted since it was created."""
+    """Counters of one QP since it was created."""
 
     lost_time: int = 0
     lost_same_ev: int = 0

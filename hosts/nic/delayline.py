@@ -38,11 +38,11 @@ class DelayLine:
         insort(self._line, (due, self._arrivals, port, frame))
 
     def next_due(self) -> float | None:
-        """When the next frame is due, None when there is none."""
+        """Return the time at which the next frame is due, None when there is none."""
         return self._line[0][0] if self._line else None
 
     def last_due_by(self, limit: float) -> float:
-        """When the last of the frames due up to `limit` is due; minus infinity when there is none."""
+        """Return the time of the last of the frames due up to `limit`; minus infinity when there is none."""
         count = bisect_right(self._line, (limit, self._arrivals))
         return self._line[count - 1][0] if count else _NEVER
 

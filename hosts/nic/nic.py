@@ -104,7 +104,7 @@ class Nic:
         self._worst_receive_late = 0.0
 
     def _set_slack(self) -> None:
-        """How much later than due anything may happen, and how long a frame that arrives is not due for certain."""
+        """Set how much later than due anything may happen, and how long a frame that arrives is not due for certain."""
         packets = max(SLACK_PACKETS / self._rate_pps, LEAST_SLACK_S)
         self._slack = min(packets, SLACK_DELAYS * self.delay_line.link_delay)
         self._unseen = min(self._least_links * self.delay_line.link_delay, LONGEST_UNSEEN_S)
@@ -188,7 +188,7 @@ class Nic:
             self._wait(wake)
 
     def _wake_at(self) -> float:
-        """When to wake up: with the last of what is due within the slack of the first."""
+        """Return the time to wake up: with the last of what is due within the slack of the first."""
         now = self.now
         due = [task.due for task in self._periodic]
         deadline = self._transport.next_deadline()

@@ -87,7 +87,7 @@ class PacketSocket:
         return self._socket.fileno()
 
     def waiting(self) -> bool:
-        """Whether `frames` would find something."""
+        """Return True if `frames` would find something."""
         return bool(self._words[self._offsets[self._next] >> 2] & TP_STATUS_USER)
 
     def frames(self, now: float, limit: int) -> Iterator[tuple[float, memoryview]]:

@@ -1,4 +1,4 @@
-"""What lies between a host and the NIC that carries it, whatever the NIC is: a raw socket per port, or virtual time.
+"""Interface between a host and the NIC that carries it: a raw socket per port, or virtual time.
 
 The transport gives frames and takes them (`Transport`, `Frame`); the NIC has ports (`Wire`) and the loop that calls
 everything on the host at its time (`Loop`). Times are seconds of the loop's clock, which never goes back.
@@ -47,7 +47,7 @@ class Frame(Protocol):
 
 
 class Transport:
-    """What the NIC asks of a host's transport; `hosts.mrc.endpoint.MrcEndpoint` in the lab.
+    """Interface that the NIC expects of a host's transport; `hosts.mrc.endpoint.MrcEndpoint` in the lab.
 
     A class and no protocol, as compiled calls find the methods of a class by their place.
     """
@@ -126,7 +126,7 @@ class Wire(Protocol):
         """Take a changed delay and rate."""
 
     def strain(self) -> dict[str, Any]:
-        """What a sample says of the NIC and of what it runs on.
+        """Return a sample of the load of the NIC and of its machine.
 
         `cpu` (seconds used), `delayed_frames` (held for the links' delay), `delay_line_drops`.
         """
@@ -136,7 +136,7 @@ class Wire(Protocol):
 
 
 class Loop(Protocol):
-    """What calls a host's work at its time."""
+    """Scheduler of a host's work."""
 
     @property
     def now(self) -> float:

@@ -1,1 +1,1 @@
-"""What the transports of the lab share, MRC and RoCEv2 alike: RDMA's verbs and reliable connections, without I/O."""
+"""Common base of the lab's transports, MRC and RoCEv2: RDMA's verbs and reliable connections, without I/O."""

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.nothing import NOTHING
 
 
 class WorkCompletion(NamedTuple):
@@ -33,14 +33,14 @@ class CompletionQueue:
         self.users = 0
         self.overflowed = False
         self.notify: Callable[[], None] | None = None  # called whenever an entry was added
-        self._entries: deque[WorkCompletion] = NOTHING
+        self._entries: deque[WorkCompletion] = EMPTY_QUEUE
 
     def push(self, completion: WorkCompletion) -> bool:
         """Add an entry; False when the queue is full and it was lost."""
         if len(self._entries) >= self.depth:
             self.overflowed = True
             return False
-        if self._entries is NOTHING:
+        if self._entries is EMPTY_QUEUE:
             self._entries = deque()
         self._entries.append(completion)
         if self.notify is not None:
@@ -52,7 +52,7 @@ class CompletionQueue:
         entries = self._entries
         found = [entries.popleft() for _ in range(min(most, len(entries)))]
         if not entries:
-            self._entries = NOTHING
+            self._entries = EMPTY_QUEUE
         return found
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What the packet side of either transport does besides packets: time, NIC ports that come and go, and views."""
+"""Packet side of either transport besides packets: time, NIC ports that come and go, and views."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Hosted(Verbs[Qp], Generic[P, Qp]):
         self.now = now
 
     def next_deadline(self) -> float | None:
-        """When on_timer should be called next."""
+        """Return the time at which on_timer should be called next."""
         return self.timers.next_deadline()
 
     def not_before(self) -> float:

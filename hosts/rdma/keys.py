@@ -9,7 +9,7 @@ _FEW: Final = 8  # draws; from then on the generator is kept
 
 
 class Secrets(Protocol):
-    """What keys and first PSNs are drawn from."""
+    """Generator of keys and first PSNs."""
 
     def getrandbits(self, k: int, /) -> int:
         """So many random bits."""

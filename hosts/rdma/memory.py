@@ -20,7 +20,7 @@ _FIRST_VA: Final = 1 << 32
 
 
 class Access(IntFlag):
-    """What a region allows besides local reads."""
+    """Access flags of a region besides local reads."""
 
     LOCAL_WRITE = 1
     REMOTE_WRITE = 2

@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
+from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
 from mrclab.hosts.rdma.memory import MemoryTable
-from mrclab.hosts.rdma.nothing import NOTHING
 from mrclab.hosts.rdma.packets.message import PostedWrite
 from mrclab.hosts.rdma.settings import QpSettings
 from mrclab.hosts.rdma.states import QpState
@@ -29,7 +29,7 @@ ReceiveT = TypeVar("ReceiveT", bound="ReceiveHalf")
 
 
 class QpServices(Protocol):
-    """What a QP asks of the endpoint it lives in; each transport adds its own."""
+    """Services of the endpoint to its QPs; each transport adds its own."""
 
     config: NodeConfig
     rng: random.Random
@@ -41,7 +41,7 @@ class QpServices(Protocol):
         """Append a history record."""
 
     def plane_up(self, plane: int) -> bool:
-        """Whether the local port of a plane is up."""
+        """Return True if the local port of a plane is up."""
 
     def async_event(self, event: dict[str, Any]) -> None:
         """Tell the application of something that no call asked for."""
@@ -71,7 +71,7 @@ class SendHalf(Generic[M, Q]):
         raise NotImplementedError
 
     def region_gone(self, message: M) -> bool:
-        """Whether the bytes of a message are gone, as reading them showed; the QP has failed then."""
+        """Return True if the bytes of a message are gone, as reading them showed; the QP has failed then."""
         region = message.region
         if region is None or not region.gone():
             return False
@@ -99,20 +99,20 @@ class SendHalf(Generic[M, Q]):
 
 
 class ReceiveHalf:
-    """What a QP receives."""
+    """Receiving half of a QP."""
 
     __slots__ = ("first_psn", "last_placed", "max_gap", "msn", "receives")
 
     def __init__(self) -> None:
         self.first_psn = 0
         self.msn = 0  # messages received completely, in order
-        self.receives: deque[int] = NOTHING  # wr_ids of posted receives
+        self.receives: deque[int] = EMPTY_QUEUE  # wr_ids of posted receives
         self.last_placed = 0.0  # time of the last new payload
         self.max_gap = 0.0  # longest time between two, since somebody last set it to 0
 
     def post_receive(self, wr_id: int) -> None:
         """One more receive that a peer may use up."""
-        if self.receives is NOTHING:
+        if self.receives is EMPTY_QUEUE:
             self.receives = deque()
         self.receives.append(wr_id)
 
@@ -241,7 +241,7 @@ class QueuePair(Generic[HostT, SettingsT, StatsT, CcT, SendT, ReceiveT]):
         )
 
     def moved(self) -> bool:
-        """Whether its pulse is another than when this was asked last."""
+        """Return True if its pulse is another than when this was asked last."""
         pulse = self.pulse()
         if pulse == self._pulse:
             return False

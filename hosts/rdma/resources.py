@@ -1,4 +1,4 @@
-"""What the verbs of every transport share: protection domains, memory regions, completion queues, asynchronous events.
+"""Verbs of every transport: protection domains, memory regions, completion queues, asynchronous events.
 
 Names and meaning follow the OCP headers, which follow those of RDMA verbs; a call that they refuse raises VerbsError
 with their errno.

@@ -1,4 +1,4 @@
-"""What a QP of either transport needs to know."""
+"""Parameters of a QP of either transport."""
 
 from __future__ import annotations
 

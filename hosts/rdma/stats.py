@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class QpStats:
-    """What one QP has counted since it was created."""
+    """Counters of one QP since it was created."""
 
     posted_bytes: int = 0
     sent_packets: int = 0  # data, with retransmissions
@@ -40,5 +40,5 @@ class QpStats:
 
 
 def reader(kind: type[QpStats]) -> attrgetter[tuple[Any, ...]]:
-    """What reads all counters of this kind at once, for whoever only wants to know whether one moved."""
+    """Return a function that reads all counters of this kind at once, to notice cheaply that one moved."""
     return attrgetter(*(field.name for field in fields(kind)))

@@ -24,7 +24,7 @@ class Timer:
 
     @property
     def armed(self) -> bool:
-        """Whether it will fire."""
+        """True if it will fire."""
         return self.deadline != NEVER
 
     def arm(self, deadline: float) -> None:

@@ -60,7 +60,7 @@ class Verbs(Resources, Generic[Qp]):
         raise NotImplementedError
 
     def plane_up(self, plane: int) -> bool:
-        """Whether the local port of a plane is up."""
+        """Return True if the local port of a plane is up."""
         raise NotImplementedError
 
     def connected(self, qp: Qp) -> None:
@@ -148,7 +148,7 @@ class Verbs(Resources, Generic[Qp]):
             raise VerbsError("EINVAL", f"there is no QP {number}") from None
 
     def local_info(self, number: int) -> dict[str, Any]:
-        """What the peer must be told to connect: address, qpn, first PSN, MPR and WIMM of this side."""
+        """Return what the peer needs to connect: address, qpn, first PSN, MPR and WIMM of this side."""
         qp = self.qp(number)
         if qp.first_psn is None:
             qp.first_psn = self.secrets.getrandbits(24)

@@ -1,4 +1,4 @@
-"""What makes frames of what the transport says, and reads them, as `hosts.mrc.packets.codec`."""
+"""Frame codec of RoCEv2, as `hosts.mrc.packets.codec`."""
 
 from __future__ import annotations
 

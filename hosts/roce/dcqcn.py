@@ -38,7 +38,7 @@ class DcqcnParameters:
 
 @dataclass
 class DcqcnState:
-    """What one rate limiter remembers. `rate` is the current rate, `target` the one before the last cut, or beyond."""
+    """State of one rate limiter. `rate` is the current rate, `target` the one before the last cut, or beyond."""
 
     rate: float
     target: float
@@ -146,7 +146,6 @@ class Dcqcn:
 
     def on_sent(self, size: int, now: float) -> None:
         """A packet of `size` bytes leaves."""
-        del now
         on_sent(self.state, self.parameters, size)
 
     def on_cnp(self, now: float) -> None:
@@ -167,7 +166,6 @@ class NoRateControl:
 
     def rate(self, now: float) -> float | None:
         """No limit."""
-        del now
         return None
 
     def on_sent(self, size: int, now: float) -> None:

@@ -65,7 +65,7 @@ class RoceEndpoint(RoceVerbs):
     # --- packets out ------------------------------------------------------------------------------
 
     def has_work(self, port: int, now: float) -> bool:
-        """Whether next_frame for this port would find something; True where it has to look."""
+        """Return True if next_frame for this port would find something; True where it has to look."""
         entry = self._ports[port]
         if not entry.up:
             return False
@@ -136,12 +136,11 @@ class RoceEndpoint(RoceVerbs):
     # --- ports ------------------------------------------------------------------------------------
 
     def plane_up(self, plane: int) -> bool:
-        """Whether the local port of a plane is up."""
+        """Return True if the local port of a plane is up."""
         return any(port.up for port in self._ports.values() if port.plane == plane)
 
     def _port_changed(self, entry: RocePort, now: float) -> None:
         """QPs stay bound to their port: what a dead one should have sent runs into the retry timer."""
-        del now
         if not entry.up:
             for item in entry.control:
                 item()  # an ACK that waits is made, and lost: the next one is queued anew

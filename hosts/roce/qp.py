@@ -31,7 +31,7 @@ ControlItem = Callable[[], Frame]
 
 
 class RoceServices(rc.QpServices, Protocol):
-    """What a RoCEv2 QP asks of the endpoint it lives in."""
+    """Services of the endpoint to a RoCEv2 QP."""
 
     codec: RoceCodec
 
@@ -90,7 +90,7 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
         self.host.wake(self)
 
     def port_up(self) -> bool:
-        """Whether the port that the QP is bound to is up."""
+        """Return True if the port that the QP is bound to is up."""
         return self.host.plane_up(self.port.plane)
 
     def refuse(self, packet: RocePacket, syndrome: wire.Syndrome, reason: str) -> None:
@@ -137,7 +137,7 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
     # --- packets ----------------------------------------------------------------------------------
 
     def on_packet(self, packet: RocePacket, now: float) -> None:
-        """Whatever came for this QP."""
+        """Handle a packet for this QP."""
         op = packet.op
         if op in h.WRITES:
             if self.state is QpState.RTS or self.state is QpState.RTR:

@@ -84,7 +84,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
     # --- sending ----------------------------------------------------------------------------------
 
     def sendable(self) -> bool:
-        """Whether there is a packet that may go as soon as the rate limiter lets it."""
+        """Return True if there is a packet that may go as soon as the rate limiter lets it."""
         return self.next < self.end and self.next - self.una < self._window
 
     def frame(self, now: float) -> Frame | None:

@@ -9,7 +9,7 @@ from mrclab.hosts.rdma import stats as rc
 
 @dataclass(slots=True)
 class RoceQpStats(rc.QpStats):
-    """What one QP has counted since it was created. `lost_packets` are the times that it went back."""
+    """Counters of one QP since it was created. `lost_packets` counts the times that it went back."""
 
     cnps_received: int = 0
     out_of_order: int = 0  # dropped since an earlier one is missing

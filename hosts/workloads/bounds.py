@@ -1,4 +1,4 @@
-"""How long a collective goes on: so many iterations, or so long that iterations begin until a time.
+"""Duration of a collective: a number of iterations, or iterations that begin until a time.
 
 Where time ends it, hosts cannot each decide alone: one that ends an iteration just before the time begins another, and
 would wait for ever for one that ended it just after. So a host whose time is over rests: it tells so with its record of
@@ -20,15 +20,15 @@ class WorkloadBounds:
 
     @property
     def by_time(self) -> bool:
-        """Whether time ends it."""
+        """True if time ends it."""
         return self.iterations is None
 
     def over(self, done: int, now: float) -> bool:
-        """Whether no other iteration should begin after so many."""
+        """Return True if no other iteration should begin after so many."""
         if self.iterations is not None:
             return done >= self.iterations
         return self.until is not None and now >= self.until
 
     def may_reach(self, number: int) -> bool:
-        """Whether an iteration of this number, counted from 0, may come."""
+        """Return True if an iteration of this number, counted from 0, may come."""
         return self.iterations is None or number < self.iterations

@@ -39,7 +39,7 @@ def content(seed: str, size: int) -> bytearray:
 
 
 def shift(number: int) -> int:
-    """Where in `content` message `number` begins."""
+    """Return the offset in `content` at which message `number` begins."""
     return number * _STEP % SHIFT
 
 
@@ -65,7 +65,7 @@ def pieces(length: int, qps: int) -> list[tuple[int, int]]:
 
 @dataclass
 class Slots:
-    """How a flow's messages lie in the receiver's region."""
+    """Layout of a flow's messages in the receiver's region."""
 
     count: int
     size: int
@@ -79,7 +79,7 @@ class Slots:
 
 
 class _ChannelEnd:
-    """What both ends of a flow have."""
+    """Common part of both ends of a flow."""
 
     def __init__(self, transport: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots) -> None:
         self.transport = transport
@@ -93,7 +93,7 @@ class _ChannelEnd:
         self._digests = [hashlib.sha256() for _ in qps]  # of what each QP carried, in its order
 
     def infos(self) -> list[dict[str, Any]]:
-        """What the peer needs, QP by QP."""
+        """Return the connection parameters for the peer, QP by QP."""
         return [{"qp": qp, **self.transport.local_info(qp)} for qp in self.qps]
 
     def connect(self, remotes: list[dict[str, Any]]) -> None:
@@ -102,7 +102,7 @@ class _ChannelEnd:
             self.transport.connect(qp, remote)
 
     def fails(self, completion: WorkCompletion) -> bool:
-        """Whether a completion is an error; the first one is kept."""
+        """Return True if a completion is an error; the first one is kept."""
         if completion.status == "SUCCESS":
             return False
         reason = REASONS.get(completion.status, completion.status)
@@ -169,7 +169,7 @@ class ChannelSender(_ChannelEnd):
         return self._order[0] if self._order else None
 
     def may_post(self, number: int) -> bool:
-        """Whether the slot of a message is free again."""
+        """Return True if the slot of a message is free again."""
         oldest = self.oldest()
         return oldest is None or number < oldest + self.slots.count
 
@@ -235,7 +235,7 @@ class Receiver(_ChannelEnd):
         self._missing: dict[int, int] = {}  # pieces that have not come, by message of which some have
 
     def info(self) -> dict[str, int]:
-        """Where senders write."""
+        """Return the address to which senders write."""
         return {"va": self.memory.va, "rkey": self.memory.rkey, "length": self.memory.length}
 
     def accept(self) -> None:

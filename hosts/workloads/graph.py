@@ -33,7 +33,7 @@ MOST_NUMBERS: Final = 1 << 32
 
 @dataclass(frozen=True, eq=False)
 class RankProgram:
-    """What one rank does in every step; many ranks may share a schedule.
+    """Steps of one rank; many ranks may share a schedule.
 
     `peers` are the ranks that sends and receives name by their place, `groups` the ranks of collectives. A step uses
     `stride` message numbers. Computations take up to a share of `jitter` longer, drawn from `seed`.

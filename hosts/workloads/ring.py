@@ -122,7 +122,7 @@ class Ring(Span):
             self._next += 1
 
     def _may_go_on(self, iteration: int, now: float) -> bool:
-        """Whether to begin another after an iteration, which ends where it is over."""
+        """Return True if another iteration begins after one that ended."""
         if self._rests_since is None:
             return self._finished(iteration, now)
         if self._is_next_begun():
@@ -131,7 +131,7 @@ class Ring(Span):
         return False
 
     def _is_next_begun(self) -> bool:
-        """Whether the left neighbour is further than this host."""
+        """Return True if the left neighbour is further than this host."""
         return self._arrived > self._next or bool(self._early)
 
     def _finished(self, iteration: int, now: float) -> bool:

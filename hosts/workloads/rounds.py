@@ -51,7 +51,6 @@ class Rounds(Span):
 
     def sent(self, message: SentMessage | None, now: float) -> None:
         """A completion of a sender was taken in."""
-        del message
         self._advance(now)
 
     def received(self, message: Received | None, now: float) -> None:

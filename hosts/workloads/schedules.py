@@ -49,7 +49,7 @@ class Op(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """Which collective, and how; `server`: ranks that follow each other in the group and share a server."""
+    """Kind and settings of a collective; `server`: ranks that follow each other in the group and share a server."""
 
     kind: str
     algorithm: str

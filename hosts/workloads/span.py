@@ -1,4 +1,4 @@
-"""When a pattern of messages began and ended: each happens once."""
+"""Beginning and end of a pattern of messages: each happens once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Span:
 
     @property
     def running(self) -> bool:
-        """Whether it has begun and not ended."""
+        """True if it has begun and not ended."""
         return self.began != _NEVER and not self.over
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """True if it has ended."""
         return self.ended != _NEVER
 
     def _end(self, now: float) -> None:

@@ -14,7 +14,7 @@ from mrclab.hosts.workloads.span import Span
 
 @dataclass
 class StreamPlan:
-    """How much, how fast, for how long. None: no such bound."""
+    """Size, rate and duration of a stream. None: no such bound."""
 
     message: int  # bytes
     size: int | None  # bytes in all

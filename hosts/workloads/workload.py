@@ -45,7 +45,7 @@ class FlowSpec(BaseModel):
 
 
 class WorkloadSpec(BaseModel):
-    """What a workload does; which fields count depends on `kind`. Sizes in bytes, times in seconds."""
+    """Settings of a workload; which fields count depends on `kind`. Sizes in bytes, times in seconds."""
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
@@ -104,7 +104,7 @@ class Workload:
 
     @functools.cached_property
     def slots(self) -> Slots:
-        """How messages lie in a receiver's region."""
+        """Layout of messages in a receiver's region."""
         spec, size = self.spec, self.spec.size or 0
         if spec.kind == "ring":
             largest = max(chunk(size, spec.ranks, place)[1] for place in range(spec.ranks))
@@ -164,7 +164,7 @@ class Workload:
         return region
 
     def _sent_from(self) -> MemoryRegion:
-        """What all flows of this host send from; of a ring, the two buffers that it reduces."""
+        """Return the buffer that all flows of this host send from; of a ring, the two buffers that it reduces."""
         if self._own is None:
             spec, size = self.spec, self.spec.size or 0
             if spec.kind == "graph":
@@ -254,7 +254,7 @@ class Workload:
 
     @property
     def running(self) -> bool:
-        """Whether it is to begin, or has begun and not ended."""
+        """True if it is to begin, or has begun and not ended."""
         begins = self._timer.armed or bool(self._later) or bool(self._waiting)
         return begins or any(pattern.running for pattern in self._patterns())
 
@@ -376,7 +376,7 @@ class Workload:
             self._record({**record, "began": began, "ended": ended, "error": sender.error})
 
     def results(self) -> Record:
-        """What became of every flow's end here; its files hold by now what has arrived."""
+        """Return the outcome of every flow's end here; its files hold by now what has arrived."""
         for buffer in self._files:
             self._memory.sync(buffer)
         ends: list[ChannelSender | Receiver] = [*self.senders.values(), *self.receivers.values()]

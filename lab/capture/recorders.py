@@ -1,4 +1,4 @@
-"""What becomes of captured frames: one file as they come, or a ring of which the time around each fault is kept."""
+"""Storage of captured frames: one file as they come, or a ring of which the time around each fault is kept."""
 
 import re
 import time

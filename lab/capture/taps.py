@@ -50,7 +50,7 @@ class Taps:
         self._selector.close()
 
     def frames(self, timeout: float) -> Iterator[CapturedFrame]:
-        """What has come, after waiting for it at most `timeout` seconds."""
+        """Return frames that have arrived, after waiting for them at most `timeout` seconds."""
         for key, _ in self._selector.select(timeout):
             assert isinstance(key.fileobj, socket.socket)
             yield from _drain(key.fileobj, key.data)

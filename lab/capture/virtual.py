@@ -6,7 +6,7 @@ A frame sent while its cable has no carrier is in no capture: nothing carries it
 from collections.abc import Callable, Sequence
 
 from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, CapturedFrame, Interface
-from mrclab.sim.cable import Way
+from mrclab.sim.cable import HalfLink
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame
 from mrclab.sim.tap import Tap
@@ -22,7 +22,7 @@ class _Sent:
     def __init__(self, taps: "VirtualTaps", place: int) -> None:
         self._taps, self._place = taps, place
 
-    def meet(self, frame: SimFrame, way: Way) -> SimFrame:
+    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame:
         """Note the frame at the time it was sent."""
         self._taps.note(frame, self._place, OUTBOUND, way.delay)
         return frame
@@ -54,7 +54,7 @@ class VirtualTaps:
         data = frame.to_bytes()
         self.frames.append(CapturedFrame((self._clock.now - ago) // _PS_PER_NS, place, direction, data, len(data)))
 
-    def _tap(self, way: Way, here: int, there: int) -> None:
+    def _tap(self, way: HalfLink, here: int, there: int) -> None:
         sent, (far, port) = _Sent(self, here), way.end
         arrives = Tap(far, lambda frame: self.note(frame, there, INBOUND))
 

@@ -1,4 +1,4 @@
-"""Which cables a person means."""
+"""Selection of cables by a person."""
 
 from collections.abc import Sequence
 

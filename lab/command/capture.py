@@ -85,7 +85,7 @@ def capture(
 
 
 class _CaptureEnd:
-    """When to end: a signal, time over, frames enough, or the lab gone."""
+    """End of a capture: a signal, time over, frames enough, or the lab gone."""
 
     def __init__(self, lab: Lab, seconds: float, packets: int, guard: Interrupts) -> None:
         guard.shield()  # a signal is noted here and interrupts no write

@@ -29,7 +29,7 @@ from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError, ScenarioError, exhausted
 from mrclab.lab.report import results, suitereport
 from mrclab.lab.run import runner, suite, worlds
-from mrclab.lab.run.interrupts import deafen, guarded
+from mrclab.lab.run.interrupts import guarded, unsubscribe
 from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.scenario import scenario
 from mrclab.rpc.errors import RpcError
@@ -281,9 +281,9 @@ def main() -> None:
     except SystemExit as end:
         status = end.code
     except BaseException as error:
-        deafen()
+        unsubscribe()
         status = _say(error)
-    deafen()
+    unsubscribe()
     printed.flush()
     if printed.trouble:
         lost = f"mrclab: what it had to print is lost: {printed.trouble}; what it had to keep is not"
@@ -326,14 +326,14 @@ def _say(error: BaseException) -> int:
 
 
 def _remedy(error: OSError) -> str:
-    """What a person can do about an error of the machine's."""
+    """Return the remedy for an error of the machine's."""
     return next(
         (remedy for numbers, remedy in _REMEDIES if error.errno in numbers), "`mrclab doctor` looks at this machine"
     )
 
 
 def _kept(error: BaseException) -> str:
-    """Where the traceback of an error is that nobody foresaw."""
+    """Return the file that holds the traceback of an unexpected error."""
     text = "".join(traceback.format_exception(error))
     try:
         with tempfile.NamedTemporaryFile("w", prefix="mrclab-", suffix=".log", delete=False) as file:

@@ -1,4 +1,4 @@
-"""What this machine has and lacks for the lab, which back-ends follow from it, and the remedy for what is missing."""
+"""Checks of this machine: what it has and lacks for the lab, which back-ends follow, and the remedies."""
 
 import importlib
 import os
@@ -69,7 +69,7 @@ def try_faults() -> list[MachineCheck]:
 
 
 def backends(checks: list[MachineCheck]) -> dict[str, str]:
-    """Which implementation the lab would use for what."""
+    """Return the implementation that the lab would use for each part."""
     good = {check.name: check.ok for check in checks}
     return {
         "switches": targets.choose().name,
@@ -85,7 +85,7 @@ def as_json(checks: list[MachineCheck]) -> dict[str, Any]:
 
 
 def ready(checks: list[MachineCheck]) -> bool:
-    """Whether a lab can be brought up."""
+    """Return True if a lab can be brought up."""
     return all(check.ok for check in checks if check.needed)
 
 

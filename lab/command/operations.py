@@ -141,7 +141,7 @@ def ask(lab: Lab, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[st
 
 
 def _ask(context: typer.Context, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
-    with _patience(f"{op} …", seconds):
+    with _adaptive(f"{op} …", seconds):
         if place := virtual(context.obj):
             return service.ask(place, "controller", RunError, request=op, seconds=seconds, arguments=arguments)
         return ask(running_lab(context.obj), op, seconds, **arguments)
@@ -156,7 +156,7 @@ def _print(told: dict[str, Any], as_json: bool, view: Callable[[dict[str, Any]],
 
 
 @contextmanager
-def _patience(text: str, seconds: float) -> Iterator[None]:
+def _adaptive(text: str, seconds: float) -> Iterator[None]:
     """A spinner on a terminal while something takes its time."""
     if seconds and err.is_terminal:
         with err.status(text):

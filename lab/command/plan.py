@@ -209,7 +209,7 @@ def _traffic(fabric: Fabric, scenario: Scenario) -> Table:
 
 
 def _what(fabric: Fabric, entry: TrafficBase, qps: int) -> str:
-    """What the agents of a traffic will do."""
+    """Describe the work of the agents of a traffic."""
     done = entry.workload(fabric, entry.hosts_in(fabric, 0)[0], qps)
     if done["kind"] == "program":
         return "; ".join(done["commands"])
@@ -231,7 +231,7 @@ def _what(fabric: Fabric, entry: TrafficBase, qps: int) -> str:
 
 
 def _graph(entry: ConnectionMatrix | JobTraffic, done: Mapping[str, Any]) -> str:
-    """What comes of a file or a plan of its own."""
+    """Return the graph of a file or of a plan of its own."""
     if isinstance(entry, ConnectionMatrix):
         count, size = len(entry.matrix.connections), sum(one.size for one in entry.matrix.connections)
         return f"{count} connections of {entry.file}, {show_bytes(size)} in all"

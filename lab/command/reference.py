@@ -46,7 +46,7 @@ def _lines() -> Iterator[str]:
 
 
 def _usage(param: Any) -> str:
-    """How an argument stands in the first line; nothing for an option."""
+    """Return an argument as the first line shows it; empty for an option."""
     return _argument(param) if param.param_type_name == "argument" else ""
 
 

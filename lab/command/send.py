@@ -22,7 +22,7 @@ from mrclab.lab.run import worlds
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
 from mrclab.lab.run.wire.attach import Lab, attach
-from mrclab.lab.run.wire.vigil import Stops
+from mrclab.lab.run.wire.watchdog import Stops
 from mrclab.lab.run.world import NodeAccess, Progress
 from mrclab.lab.run.world import World as LiveWorld
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds

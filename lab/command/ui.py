@@ -47,9 +47,9 @@ def ui(
     try:
         from mrclab.lab.ui.checking import Checker  # noqa: PLC0415
         from mrclab.lab.ui.editor import EXAMPLE, Editor  # noqa: PLC0415 - only those who want the page pay for it
+        from mrclab.lab.ui.runindex import RunIndex  # noqa: PLC0415
         from mrclab.lab.ui.serve import serve  # noqa: PLC0415
         from mrclab.lab.ui.server import LivePage  # noqa: PLC0415
-        from mrclab.lab.ui.shelf import Shelf  # noqa: PLC0415
     except ImportError as error:
         raise LabError(f"the page needs {error.name}; install it with `pip install mrclab[ui]`") from None
     source, operate, text = _source(context.obj, what)
@@ -57,7 +57,7 @@ def ui(
     checker = Checker(folder)
     editor = Editor(text or EXAMPLE, results, context.obj, folder)
     try:
-        page = LivePage(source, operate, editor=editor, shelf=Shelf(results), check=checker.check)
+        page = LivePage(source, operate, editor=editor, shelf=RunIndex(results), check=checker.check)
         serve(page, port, _say, browser=browser, attended=attended)
     finally:
         checker.close()
@@ -78,7 +78,7 @@ def _source(run_dir: Path, what: Path | None) -> tuple[Source, Any, str]:
 
 
 def _alive(run_dir: Path, place: Path) -> Callable[[], bool]:
-    """Whether the lab at a place is still there; LabError where none is."""
+    """Return True if the lab at a place is still there; LabError where none is."""
     if place == run_dir:
         from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
 

@@ -45,7 +45,7 @@ Script = Annotated[
     Path | None, typer.Option(help="carry out the words of a file instead of asking; - for standard input")
 ]
 Force = Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")]
-Pace = Annotated[float, typer.Option(min=1e-9, help="virtual time: seconds of it per second here")]
+Pace = Annotated[float, typer.Option(min=1e-9, help="virtual seconds per real second")]
 Ui = Annotated[bool, typer.Option("--ui", help="with the live page: prints its address")]
 Open = Annotated[bool, typer.Option("--open", help="with the live page, opened in the browser")]
 Words = Annotated[
@@ -109,7 +109,7 @@ def up(
 
 
 def _setting(world: str, asked: Scenario | None, mapper: MapperSpec | None) -> dict[str, Any]:
-    """What a scenario would say of this lab, beside its fabric and seed."""
+    """Return the scenario fields of this lab, beside its fabric and seed."""
     models = {"transport": asked.transport if asked else None, "mapper": mapper}
     told = {name: each.model_dump(mode="json", exclude_unset=True) for name, each in models.items() if each is not None}
     return {"world": world, **told}
@@ -240,7 +240,7 @@ def _register(name: str, meaning: str) -> None:
     def command(context: typer.Context, arguments: Words = None, as_json: AsJson = False) -> None:
         _say(context.obj, [name, *(arguments or ())], as_json)
 
-    command.__doc__ = f"At the prompt that holds the lab: {meaning}."
+    command.__doc__ = f"{meaning[:1].upper()}{meaning[1:]}."
     app.command(name, rich_help_panel="Words of the prompt")(command)
 
 

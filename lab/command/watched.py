@@ -1,4 +1,4 @@
-"""What `mrclab run` does for those who watch it on the live page."""
+"""Live page of `mrclab run`."""
 
 import tempfile
 from contextlib import ExitStack

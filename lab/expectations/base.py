@@ -1,4 +1,4 @@
-"""What all expectations share: the verdict, the level a figure is held against, and the figure's bounds.
+"""Base of expectations: the verdict, the level that a figure is compared with, and the figure's bounds.
 
 An expectation whose moments never came (a fault that did not strike, a transfer that broke off) has failed, and so has
 one for which there is no evidence (a window in which nothing ran or nobody was sampled).
@@ -46,7 +46,7 @@ MEAN = "mean"
 
 @dataclass(frozen=True)
 class Verdict:
-    """How one expectation came out. `when` is said in seconds after the traffic began; `value` is the figure judged."""
+    """Outcome of one expectation. `when` is in seconds after the traffic began; `value` is the figure judged."""
 
     kind: str
     ok: bool
@@ -140,7 +140,7 @@ class BaseExpectation(BaseModel):
 
     @property
     def wish(self) -> str:
-        """What is wanted, as far as that can be said without a run."""
+        """Expected outcome, as far as it can be described without a run."""
         fields = [f"{field} {self._said(getattr(self, field))}" for field in type(self).model_fields
                   if field in self.model_fields_set and field not in {"kind", "name"}]  # fmt: skip
         return f"{self.kind_name}: {', '.join(fields)}".removesuffix(": ")
@@ -170,7 +170,7 @@ class Selected(BaseExpectation):
     flow: FlowName | None = None
 
     def selection(self, plane: int | None = None) -> Selection:
-        """What it is about."""
+        """Return the flows concerned."""
         return Selection(self.traffic or "", self.flow or "", plane)
 
     @property
@@ -190,7 +190,7 @@ class Bounds:
     within: float = 0.05
 
     def hold(self, value: float) -> bool:
-        """Whether a value keeps all limits."""
+        """Return True if a value keeps all limits."""
         slack = 1e-9 * abs(value)
         low = self.at_least is None or value >= self.at_least - slack
         high = self.at_most is None or value <= self.at_most + slack

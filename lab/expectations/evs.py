@@ -57,7 +57,7 @@ class EvStateExpectation(BaseExpectation):
 
     @property
     def wish(self) -> str:
-        """What is wanted."""
+        """Expected outcome."""
         return self._wanted(f"the cables of {self.fault}")
 
     def _wanted(self, where: str) -> str:
@@ -111,7 +111,7 @@ class EvAffected(BaseExpectation):
 
 @EXPECTATIONS.register
 class EvSwaps(BaseExpectation):
-    """How often EVs took a state in a window; without a state, how often they were taken out of use."""
+    """Number of EVs that took a state in a window; without a state, that were taken out of use."""
 
     kind: Literal["ev_swaps"]
     window: KnownWindow

@@ -97,7 +97,7 @@ class _PortCount(BaseExpectation):
     _complete = model_validator(mode="after")(needs_one(*_LIMITS, example="at_least: 1"))
 
     def count(self, measures: "Measures", counters: Mapping[Port, CountSeries], what: str) -> Verdict:
-        """What the ports of the element counted during the run."""
+        """Return what the ports of the element counted during the run."""
         ports = ports_of(self.element, measures.fabric)
         _read_twice(measures, {switch for switch, _ in ports})
         chosen = {port: counter for port, counter in counters.items() if port in ports}
@@ -149,7 +149,7 @@ class MapperVerdict(BaseExpectation):
 
     @property
     def wish(self) -> str:
-        """What is wanted."""
+        """Expected outcome."""
         return f"Clustermapper blames {self.element or 'the element of ' + self.fault}"
 
     def judge(self, measures: "Measures") -> Verdict:

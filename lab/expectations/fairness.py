@@ -92,7 +92,7 @@ class PlaneBalance(Selected):
     planes: list[int] | None = Field(default=None, min_length=2, description="which; without it all")
 
     def judge(self, measures: "Measures") -> Verdict:
-        """How far the plane that is furthest from the mean is from it."""
+        """Judge the greatest distance of a plane from the mean."""
         begin, end = measures.window(self.window)
         planes = self.planes or list(range(1, measures.fabric.planes + 1))
         rates = {plane: measures.goodput(begin, end, self.selection(plane)) for plane in planes}

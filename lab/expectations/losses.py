@@ -38,7 +38,7 @@ def one_or_list(value: object) -> object:
 
 @EXPECTATIONS.register
 class Lost(Selected):
-    """How many packets were declared lost: over faults' cables or in a window, by the worst QP, the mean one or all."""
+    """Number of packets declared lost: over faults' cables or in a window, by the worst QP, the mean one or all."""
 
     kind: Literal["lost"]
     fault: Annotated[list[FaultName], BeforeValidator(one_or_list)] = Field(
@@ -116,7 +116,7 @@ class Lost(Selected):
         return max(per_qp.values(), default=0) if self.per == "qp" else total
 
     def _spans(self, measures: "Measures") -> list[tuple[float, float]]:
-        """When losses count: in the window, or while each fault lasted; KeyError names a fault that did not strike."""
+        """Return when losses count: in the window, or during each fault; KeyError names a fault that never began."""
         missing = [fault for fault in self.fault if fault not in measures.strikes]
         if missing:
             raise KeyError(missing[0])
@@ -181,7 +181,7 @@ class Retransmitted(Selected):
 
 @EXPECTATIONS.register
 class Detect(BaseExpectation):
-    """How soon the senders took the EVs over a fault's cables out of use."""
+    """Time until the senders took the EVs over a fault's cables out of use."""
 
     kind: Literal["detect"]
     fault: FaultName
@@ -219,7 +219,7 @@ class Detect(BaseExpectation):
 
 @EXPECTATIONS.register
 class Recover(Selected):
-    """How soon after a fault struck, or was healed, goodput reached a level and kept it."""
+    """Time after a fault began, or ended, until goodput reached a level and kept it."""
 
     kind: Literal["recover"]
     fault: FaultName

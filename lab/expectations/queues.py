@@ -82,7 +82,7 @@ class QueueDepth(BaseExpectation):
 
     @property
     def wish(self) -> str:
-        """What is wanted."""
+        """Expected outcome."""
         limits = [f"{sign} {limit}" for sign, limit in (("≥", self.at_least), ("≤", self.at_most)) if limit]
         share = "" if self.percentile == 100 else f" in {self.percentile:g}% of the samples"
         where = f" at {self.element}" if self.element else ""

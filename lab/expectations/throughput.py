@@ -36,7 +36,7 @@ class _InWindow(Selected):
 
     @property
     def wish(self) -> str:
-        """What is wanted, and when."""
+        """Expected outcome, and when."""
         return f"{self._wanted}, {self.window}"
 
     @property
@@ -168,7 +168,7 @@ class Stall(_InWindow):
 
 @EXPECTATIONS.register
 class Isolation(BaseExpectation):
-    """What a victim keeps, while others load the fabric, of the rate it has alone."""
+    """Share of its rate alone that a victim keeps while others load the fabric."""
 
     kind: Literal["isolation"]
     victim: TrafficName
@@ -241,7 +241,7 @@ def _absolute(
 def _share(
     got: float, level: Level, measures: "Measures", chosen: Selection, within: tuple[float, float]
 ) -> tuple[float, str]:
-    """What the goodput is of the level's base, and what that base is called."""
+    """Return the share of goodput in the level's base, and the base's name."""
     if not level.of:
         return got, ""
     return _ratio(got, reference(level.of, measures, chosen, within)), level.of

@@ -81,7 +81,6 @@ class TimeLostExpectation(BaseExpectation):
         return self.verdict(held, wanted, saw, "", lost.seconds, "s")
 
     def _wanted(self, measures: "Measures") -> str:
-        del measures
         said = [f"≥ {show_seconds(self.at_least)}"] if self.at_least is not None else []
         said += [f"≤ {show_seconds(self.at_most)}"] if self.at_most is not None else []
         said += [f"≤ {self.steps_at_most:g} steps"] if self.steps_at_most is not None else []

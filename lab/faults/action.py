@@ -42,7 +42,7 @@ class Healed(Protocol):
         """Undo it."""
 
 
-class Breakage(Protocol):
+class FaultInjector(Protocol):
     """Fault injector of a world.
 
     Cables are named as in `Fabric.link`; a node is a switch, a host (its agent) or `controller`.
@@ -107,7 +107,7 @@ class FaultContext(Protocol):
         """The fabric under test."""
 
     @property
-    def breakage(self) -> Breakage:
+    def injector(self) -> FaultInjector:
         """The fault injector of this world."""
 
     @property

@@ -65,7 +65,7 @@ class LossyAction(FaultAction[Any]):
     def inject(self) -> None:
         links = self.fault.links(self.context.fabric)
         places = [(link, self.on_packet(link, len(links))) for link in links]
-        self._injected = self.context.breakage.inject(places, match=self.match(), direction=self.direction())
+        self._injected = self.context.injector.inject(places, match=self.match(), direction=self.direction())
 
     @override
     def clear(self) -> Counters:

@@ -12,7 +12,7 @@ from mrclab.topo.spec import explain
 
 
 class HasFabric(Protocol):
-    """Whatever knows the fabric."""
+    """Anything with a fabric."""
 
     @property
     def fabric(self) -> Fabric:

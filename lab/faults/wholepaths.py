@@ -1,4 +1,4 @@
-"""How many whole paths are left between hosts while cables are broken: by classes of hosts and groups, not by pairs."""
+"""Count of whole paths between hosts while cables are broken: by classes of hosts and groups, not by pairs."""
 
 from collections import defaultdict
 from collections.abc import Iterable

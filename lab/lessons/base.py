@@ -1,4 +1,4 @@
-"""What a lesson is, and what a grade consists of."""
+"""Base of lessons and grades."""
 
 import importlib
 from collections.abc import Callable

@@ -19,7 +19,7 @@ _QUESTIONS = {
 
 
 def answers() -> dict[str, int | str]:
-    """What is right, from the fabric's model."""
+    """Return the right answers, from the fabric's model."""
     fabric = Fabric(FabricSpec())
     ev = srv6.ev(2, 1, 0)
     address = fabric.outer_address("h1", "h3", ev)

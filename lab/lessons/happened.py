@@ -85,7 +85,7 @@ def _during_traffic(records: History, t: float) -> bool:
 
 
 def _ev(records: History, cut: Record, state: str, after: float) -> Record | None:
-    """When an EV over the cable took a state."""
+    """Return the time at which an EV over the cable took a state."""
     found = _T1_END.match(cut["links"][0])
     assert found is not None
     plane, uplink = int(found[1]), int(found[2])
@@ -98,7 +98,7 @@ def _first(records: History, kind: str, element: str, after: float) -> Record | 
 
 
 def _intact(records: History, after: float = -math.inf, before: float = math.inf) -> bool:
-    """Whether a traffic that began in between arrived whole; where it began `after` something, also without a loss."""
+    """Return True if a traffic that began in between arrived whole; `after` something, also without a loss."""
     begins = {record["traffic"]: record.t for record in records.of("traffic.start") if after <= record.t < before}
     for end in records.of("traffic.end"):
         begin = begins.get(end["traffic"])

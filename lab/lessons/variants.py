@@ -90,7 +90,7 @@ def _transport(run: Loaded) -> tuple[str, int]:
 
 
 def _judges(run: Loaded, wanted: Wanted) -> bool:
-    """Whether an expectation of the kind has a limit at least as strict as the wanted one."""
+    """Return True if an expectation of the kind has a limit at least as strict as the wanted one."""
     for each in run.scenario.expect:
         value = getattr(each, wanted.limit, None)
         if each.kind_name == wanted.kind and isinstance(value, (int, float)):
@@ -99,4 +99,4 @@ def _judges(run: Loaded, wanted: Wanted) -> bool:
 
 
 def _silent(_text: str) -> None:
-    """What a run says is not what the learner asked for."""
+    """Discard the output of a run, which the learner did not ask for."""

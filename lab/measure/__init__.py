@@ -1,4 +1,4 @@
-"""What a run's history says in numbers.
+"""Figures of a run, from its history.
 
 Everything is computed from the merged history alone, so that a report can be made again from a result directory.
 `Measures` is the whole; its parts are `flows`, `rates`, `stalls`, `paths`, `switches`, `completions` and `machine`.

@@ -1,4 +1,4 @@
-"""How long things took: messages, iterations of a collective, whole flows, round trips of a ping-pong."""
+"""Durations: messages, iterations of a collective, whole flows, round trips of a ping-pong."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +21,7 @@ class CompletedWork:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration, seconds."""
         return self.done - self.posted
 
 

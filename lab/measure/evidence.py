@@ -1,4 +1,4 @@
-"""What a figure must rest on: traffic that ran, hosts that were sampled. Without it no limit was kept, none missed."""
+"""Evidence for figures: traffic that ran, hosts that were sampled. Without it no limit counts as kept or missed."""
 
 from typing import TYPE_CHECKING
 

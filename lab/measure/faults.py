@@ -1,4 +1,4 @@
-"""What the faults of a run did to its fabric, as the records `fault.begin` and `fault.end` say."""
+"""Effect of a run's faults on its fabric, from the records `fault.begin` and `fault.end`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class Strike:
     edges: tuple[float, ...] = ()  # times at which a fault that comes and goes did so
 
     def during(self, otherwise: float) -> tuple[float, float]:
-        """When it began and ended; `otherwise` where it never ended."""
+        """Return when it began and ended; `otherwise` where it never ended."""
         return self.begin, otherwise if self.end is None else self.end
 
 

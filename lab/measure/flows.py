@@ -29,13 +29,13 @@ class MeasuredFlow:
     end: float = float("inf")
 
     def ran(self, begin: float, end: float) -> bool:
-        """Whether it ran at some time between two."""
+        """Return True if it ran at some time between two."""
         return self.begin < end and self.end > begin
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a figure is about: everything, one traffic, one flow; in all planes or in one."""
+    """Subject of a figure: everything, one traffic, one flow; in all planes or in one."""
 
     traffic: str = ""
     flow: str = ""

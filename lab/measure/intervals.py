@@ -13,7 +13,7 @@ _NORMAL95 = 1.95996
 
 @dataclass(frozen=True)
 class Figure:
-    """What several runs say of one figure; `low` and `high` are None where there are fewer than two."""
+    """Figure over several runs; `low` and `high` are None where there are fewer than two."""
 
     count: int
     median: float

@@ -1,4 +1,4 @@
-"""How late the lab's own processes were: the one that strikes faults, the switches, the controller, helpers on cables.
+"""Lateness of the lab's own processes: fault injection, switches, controller, helpers on cables.
 
 Hosts tell by their samples how late their NICs woke up (`machine`). Here is what the others tell: `lab.late` and the
 field `lab_late` of `cpu` (the lab's own process, woken later than it asked for), `late` and `silent` of `depths` (a
@@ -36,7 +36,7 @@ class Late:
 
 
 class Lateness:
-    """What was late between two times."""
+    """Lateness between two times."""
 
     def __init__(self, history: History, strikes: Iterable[Strike], start: float, end: float) -> None:
         self._history, self._strikes = history, tuple(strikes)
@@ -169,7 +169,7 @@ class Lateness:
         return (record for record in self._history.of(kind) if self._start <= record.t <= self._end)
 
     def _stopped(self, who: str, since: float, until: float) -> bool:
-        """Whether a fault, or a signal, stopped it at some time between two, or it had just begun anew."""
+        """Return True if a fault, or a signal, stopped it at some time between two, or it had just begun anew."""
         if self.was_stopped(who, since, until):
             return True
         times = [strike.during(self._end) for strike in self._strikes if who in strike.stops]

@@ -1,4 +1,4 @@
-"""Whether the machine kept up: CPU of the processes and what a hypervisor took of it, frames lost in sockets, hosts
+"""Validity of a run: CPU of the processes and what a hypervisor took of it, frames lost in sockets, hosts
 held up by the kernel, deaths.
 """
 
@@ -36,7 +36,7 @@ class ProcessLoad:
 
 
 class MachineLoad:
-    """What the machine did while the traffic ran, from `start` to `end`. `hosts` are those in use.
+    """Load of the machine while the traffic ran, from `start` to `end`. `hosts` are those in use.
 
     A NIC that woke up more than `max_wait` seconds late was held up by the machine, not by the network; so was a host
     whose waits add up to more than `MAX_WAITED` of the time (in proportion, where `max_wait` is not one round trip).
@@ -152,7 +152,7 @@ class MachineLoad:
 
     @cached_property
     def lateness(self) -> Lateness:
-        """How late switches, the controller and the lab itself were while the traffic ran."""
+        """Lateness of switches, controller and lab while the traffic ran."""
         return Lateness(self._history, self._strikes, self._start, self._end)
 
     @cached_property
@@ -165,12 +165,12 @@ class MachineLoad:
 
     @cached_property
     def virtual(self) -> bool:
-        """Whether the run was in virtual time, where there is no machine that could be too slow."""
+        """True if the run was in virtual time, where there is no machine that could be too slow."""
         return any(record["world"] == VIRTUAL for record in self._history.of("world"))
 
     @cached_property
     def unknown(self) -> list[str]:
-        """What nobody looked at, so that nobody can say whether the machine kept up; empty where all is known."""
+        """Missing measurements, without which nobody can say whether the machine kept up; empty where all exist."""
         blind = sorted(host for host in self._hosts if host not in self._samples.times)
         found = [f"there is no sample of {', '.join(blind[:3])}"] if blind else []
         if not self.virtual and not any(len(counter.times) > 1 for counter in self.cpu.values()):
@@ -199,6 +199,6 @@ class MachineLoad:
         return found if self.virtual else [*found, *self.lateness.reasons(self._max_wait, self._controlled)]
 
     def _steal_at(self, t: float) -> str:
-        """Who had the CPUs at this time, if it was nobody on this machine."""
+        """Return the share of CPUs that was taken at this time from outside this machine."""
         share = self.steal.rate(t - BUSY_S / 2, t + BUSY_S / 2) if self.steal.times else 0.0
         return f", when a hypervisor took {share * 100:.0f}% of this machine's CPUs" if share > MIN_STEAL else ""

@@ -74,16 +74,16 @@ class Measures:
 
     @property
     def start(self) -> float:
-        """When the first traffic began; the beginning of the history where none did."""
+        """Time at which the first traffic began; the beginning of the history where none did."""
         return self.times.get("start", self.history.records[0].t if self.history.records else 0.0)
 
     @property
     def end(self) -> float:
-        """When the last traffic ended; the end of the history where it never did."""
+        """Time at which the last traffic ended; the end of the history where it never did."""
         return self.times.get("end", self.history.records[-1].t if self.history.records else 0.0)
 
     def lasting(self, strike: Strike) -> tuple[float, float]:
-        """When a fault struck and was healed; the end of the traffic where it never was."""
+        """Return when a fault began and ended; the end of the traffic where it never ended."""
         return (strike.begin, strike.end) if strike.end is not None else strike.during(self.end)
 
     def since_start(self, t: float) -> float:
@@ -127,7 +127,7 @@ class Measures:
 
     @cached_property
     def samples(self) -> Samples:
-        """What the hosts sampled."""
+        """Samples of the hosts."""
         return Samples(self.history)
 
     @cached_property
@@ -204,7 +204,7 @@ class Measures:
         ]
 
     def hits(self, strike: Strike, host: str, qp: int, path: tuple[int, int]) -> bool:
-        """Whether a fault can take packets of a QP on a path."""
+        """Return True if a fault can take packets of a QP on a path."""
         if strike.paths and path not in strike.paths:
             return False
         return self.paths.crosses(host, qp, path, strike.links)

@@ -49,7 +49,7 @@ class EvChange(NamedTuple):
 
     @property
     def key(self) -> EvKey:
-        """Which EV it is."""
+        """Key of the EV."""
         return self.host, self.qp, self.ev
 
 
@@ -97,7 +97,7 @@ class Paths:
 
     @cached_property
     def last_out(self) -> float:
-        """When an EV last went out of use or came back; 0 where none ever did."""
+        """Time of the last change of an EV out of use or back; 0 where there was none."""
         return max((change.t for change in self.changes if change.old in OUT or change.new in OUT), default=0.0)
 
     @cached_property
@@ -130,7 +130,7 @@ class Paths:
         return self._links[key]
 
     def crosses(self, host: str, qp: int, path: Path, links: Iterable[str]) -> bool:
-        """Whether a path of the flow that a QP belongs to leads over one of some cables."""
+        """Return True if a path of the flow that a QP belongs to leads over one of some cables."""
         key = host, qp, path, tuple(links)
         if key not in self._crosses:
             self._crosses[key] = self._leads_over(*key)

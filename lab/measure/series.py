@@ -113,7 +113,7 @@ def binned_total(counters: Iterable[CountSeries], at: Sequence[float]) -> list[f
 
 
 def histogram(times: Iterable[float], at: Sequence[float]) -> list[int]:
-    """How many of the times fall into each bin."""
+    """Count the times in each bin."""
     counts = [0] * (len(at) - 1)
     for t in times:
         if at[0] <= t < at[-1]:

@@ -1,4 +1,4 @@
-"""What the switches counted: drops by reason, and per port queue depth, trims and ECN marks over time.
+"""Counters of the switches: drops by reason, and per port queue depth, trims and ECN marks over time.
 
 Sources: `counters` records at both ends of a run, the controller's `switches` records about once a second, and the
 lab's `depths` records four times a second.
@@ -76,7 +76,7 @@ class Switches:
         return found
 
     def told_depth(self, switches: Collection[str], begin: float, end: float) -> bool:
-        """Whether any of these switches answered, between two times, how deep its queues were."""
+        """Return True if any of these switches answered, between two times, how deep its queues were."""
         return any(begin <= r.t <= end and set(switches) - set(r["silent"]) for r in self._history.of("depths"))
 
     def _ports(self, name: str) -> dict[Port, CountSeries]:
@@ -110,7 +110,7 @@ def ports_of(element: str | None, fabric: Fabric) -> set[Port]:
 
 
 def grew(counters: Iterable[CountSeries]) -> int:
-    """What counters grew by over the run, together."""
+    """Return the growth of counters over the run, together."""
     return round(sum(counter.values[-1] - counter.values[0] for counter in counters if counter.values))
 
 

@@ -28,7 +28,7 @@ class JobStep:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration, seconds."""
         return self.ended - self.began
 
 
@@ -79,7 +79,7 @@ class TrainingSteps:
         return list(self._rows)
 
     def ranks(self, job: str) -> int:
-        """How many ranks told of a step."""
+        """Return the number of ranks that reported a step."""
         return len({row[0] for rows in self._rows.get(job, {}).values() for row in rows})
 
     def steps(self, job: str) -> list[JobStep]:
@@ -105,7 +105,7 @@ class TrainingSteps:
         return found
 
     def seconds(self, job: str, within: tuple[float, float] | None = None) -> list[float]:
-        """How long steps took, of those that lie wholly within a window where one is given."""
+        """Return the durations of steps, of those that lie wholly within a window where one is given."""
         return [
             step.seconds
             for step in self.steps(job)
@@ -141,7 +141,7 @@ class TrainingSteps:
         return sorted(found, key=lambda row: (-row.last, -(row.compute or 0.0), row.rank))
 
     def time_lost(self, job: str, since: float) -> TimeLost | None:
-        """What faults since a time cost; None where there are too few steps to say.
+        """Return the time that faults since a time cost; None where there are too few steps.
 
         Against the run without faults where the history has one: by how much later the last common step ended, counted
         from the begin of each. Else against the median of the steps that had ended by then.

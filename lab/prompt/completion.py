@@ -29,8 +29,7 @@ class WordCompleter(Completer):
         self._others = list(others)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """What may stand at the cursor."""
-        del complete_event
+        """Return the completions at the cursor."""
         before = document.text_before_cursor
         typed = before.split()
         current = "" if not before or before.endswith(" ") else typed.pop()
@@ -39,7 +38,7 @@ class WordCompleter(Completer):
                 yield Completion(candidate, start_position=-len(current))
 
     def candidates(self, typed: list[str], current: str) -> list[str]:
-        """What may follow these words; `current` is what of the next one stands there already."""
+        """Return the candidates after these words; `current` is the part of the next one that is typed already."""
         if not typed:
             return [*WORDS, *self._others]
         name, done = typed[0], typed[1:]

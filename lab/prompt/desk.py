@@ -1,4 +1,4 @@
-"""What is done to a lab that somebody holds, and what goes on in it meanwhile: faults, traffic, and time itself.
+"""Operations on a lab that is up, and what goes on in it meanwhile: faults, traffic, and time itself.
 
 One lock guards everything: words take it for each step, in turns where several terminals have some, and a thread of the
 desk's own takes it to drive what is due. On the wire that thread follows the machine's clock; in virtual time it makes

@@ -157,7 +157,7 @@ def send(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer(escape(line), {"bytes": size, "seconds": seconds, "state": background.state, "name": running.name})
 
 
-@word("wait [FLOW or TIME]", "wait until a traffic, or all, is over, or so long: wait 2s")
+@word("wait [FLOW or TIME]", "wait for one traffic, for all, or for a time: wait 2s")
 def wait(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Let the lab go on."""
     name = arguments[0] if arguments else ""
@@ -177,7 +177,7 @@ def wait(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer("\n".join(f"{each}: {state}" for each, state in states.items()), {"flows": states})
 
 
-@word("pace [NUMBER]", "virtual time: seconds of it per second here; 0.001 shows milliseconds as seconds")
+@word("pace [NUMBER]", "virtual seconds per real second; 0.001 shows milliseconds as seconds")
 def pace(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Set the pace of virtual time."""
     if desk.pace is None:

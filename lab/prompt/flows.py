@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.flows import Running
 from mrclab.lab.run.runningprograms import running as made_running
-from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, Hearing, World
+from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, EventQueue, World
 from mrclab.lab.scenario.traffic import TrafficBase
 from mrclab.lab.scenario.traffics import Traffic
 from mrclab.topo.sentences import nearest
@@ -28,7 +28,7 @@ class RunningTraffic:
     """One traffic, and the events of its hosts."""
 
     running: Running
-    hearing: Hearing
+    hearing: EventQueue
 
     @property
     def state(self) -> str:
@@ -54,7 +54,7 @@ class RunningTraffics:
         entry = self._entry(fields)
         self._release(entry)
         running = made_running(self._world, entry, entry.qps or 1, self._world.seed)
-        background = RunningTraffic(running, self._world.hear(running.hosts, (*KINDS, *PROGRESS_KINDS)))
+        background = RunningTraffic(running, self._world.subscribe(running.hosts, (*KINDS, *PROGRESS_KINDS)))
         try:
             running.prepare()
             running.start(self._world.now + self._world.lead(len(running.hosts)))

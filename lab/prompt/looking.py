@@ -66,7 +66,7 @@ def _kind(name: str, kind: str) -> Answer:
 
 @word("status", "switches, cables, hosts, denials, faults and traffic")
 def status(desk: Desk, _arguments: Sequence[str]) -> Answer:
-    """How everything is."""
+    """Return the status of everything."""
     told = desk.ask("status", LOOK_S, ask=LOOK_S)
     lines = [f"faults    {', '.join(desk.faults) or 'none'}"]
     lines.append(f"traffic   {', '.join(each.running.name for each in desk.flows.active) or 'none'}")
@@ -351,7 +351,7 @@ def _two_hosts(fabric: Fabric, arguments: Sequence[str], name: str) -> tuple[str
 
 
 def _rows_to(desk: Desk, source: str, destination: str) -> list[dict[str, Any]]:
-    """What a host's QPs to another say of their paths."""
+    """Return the paths of a host's QPs to another."""
     told = _call(desk, source, "stats")
     address = desk.world.fabric.host(destination).address
     own = {qp["qp"] for qp in told.get("qps", []) if qp.get("peer") in {address, destination}}

@@ -34,7 +34,7 @@ def write(desk: Desk, parent: Path) -> runner.Outcome:
 
 
 def as_scenario(desk: Desk) -> Loaded:
-    """What was done so far, as a scenario: of several of one name the last."""
+    """Return what was done so far as a scenario: of several of one name the last."""
     began = min(each.running.began or 0.0 for each in desk.flows.all.values())
     data: dict[str, Any] = {
         "name": NAME,

@@ -107,7 +107,7 @@ def ask(run_dir: Path, operation: str, refused: type[LabError] = LabError, /, **
     except RpcStopped as error:
         raise Stopped(f"the prompt that holds the lab {stopped_text(error.pid)}") from None
     except RpcUnavailable:
-        raise LabError("no prompt holds a lab; start one with `mrclab up` in another terminal") from None
+        raise LabError("no lab is running; start one in another terminal: `mrclab up --world sim`") from None
     except RpcError as error:
         raise refused(error.message) from None
 

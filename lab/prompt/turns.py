@@ -46,7 +46,7 @@ class TurnLock:
 
 @dataclass
 class Caller:
-    """Whose command this is: where its progress is shown, and whether anybody still waits for its answer."""
+    """Caller of a command: where its progress is shown, and whether it still waits for the response."""
 
     progress: Progress = _untold
     gone: threading.Event = field(default_factory=threading.Event)

@@ -20,7 +20,7 @@ Action = Callable[[Desk, Sequence[str]], "Answer"]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a word gives: for people, and as data for programs."""
+    """Response of a command: for people, and as data for programs."""
 
     shown: RenderableType
     data: Mapping[str, Any]

@@ -1,1 +1,1 @@
-"""What a run leaves behind: its result directory, and the same facts for terminal, page and machine."""
+"""Results of a run: its result directory, and the same facts for terminal, page and machine."""

@@ -116,7 +116,7 @@ def compare(members: Sequence[Member], directory: Path, title: str, name: str = 
 
 
 def unnamed(members: Sequence[Member]) -> list[str]:
-    """What variants differ in that they do not name, one phrase for each field."""
+    """Return the differences of variants that their names do not tell, one phrase for each field."""
     first: dict[str, Path] = {}
     for member in members:
         first.setdefault(member.label, member.directory)
@@ -167,7 +167,7 @@ def _bar(label: str, figure: Figure, members: Sequence[Member], place: int) -> "
 
 
 def _completions(runs: Mapping[str, Measures], traffic: str) -> tuple[str, dict[str, list[float]]]:
-    """What was timed of a traffic, and how long it took in each run: iterations, else messages, else flows."""
+    """Return what was timed of a traffic, and its duration in each run: iterations, else messages, else flows."""
     for kind in ("iterations", "messages", "flows"):
         times = {label: run.completions.seconds(kind, traffic) for label, run in runs.items()}
         if any(len(seconds) > 1 for seconds in times.values()):

@@ -1,4 +1,4 @@
-"""What runs that are held against each other differ in, beside what their variants name."""
+"""Differences of compared runs beyond what their variants name."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def unnamed(runs: Mapping[str, Path]) -> list[str]:
 
 
 def _is_named(path: str, named: set[str]) -> bool:
-    """Whether a variant gives this value, or one that it is a part or the whole of."""
+    """Return True if a variant gives this value, or one that it is a part or the whole of."""
     return any(path == name or path.startswith(f"{name}.") or name.startswith(f"{path}.") for name in named)
 
 

@@ -51,7 +51,7 @@ def phases(measures: Measures) -> list[dict[str, Any]]:
 
 
 def _moments(measures: Measures) -> list[_Moment]:
-    """When something happened; what is closer than the shortest phase is one moment, called after what began first.
+    """Return the times of events; those closer than the shortest phase are one, named after the first.
 
     The run's start and end go before other names: on the wire a second traffic starts a little after the first, and in
     virtual time with it.

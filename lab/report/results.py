@@ -247,7 +247,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """What the run had to keep up on."""
+    """Return the description of the machine that carried the run."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return {"system": platform.platform(), "cores": os.cpu_count(), "memory_gib": round(pages * size / 2**30, 1)}
 

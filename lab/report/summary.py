@@ -320,12 +320,12 @@ def _ev_changes(measures: Measures) -> list[Row]:
 
 
 def is_notable(change: EvChange) -> bool:
-    """Whether a transition is more than an ECN skip."""
+    """Return True if a transition is more than an ECN skip."""
     return change.old in OUT or change.new in OUT or "SKIP" not in {change.old, change.new}
 
 
 def _totals(measures: Measures) -> Row:
-    """What the run as a whole carried, as a share of line, and how many packets met what."""
+    """Return the load of the run as a whole, as a share of line, and packets by fate."""
     told, line = measures.switches, measures.line_rate
     carried = measures.goodput(measures.start, measures.end) if measures.end > measures.start else 0.0
     return {

@@ -25,7 +25,7 @@ _Iteration = dict[str, tuple[float, float, str]]  # host → began, ended, diges
 
 @dataclass
 class FlowState:
-    """What is known of one flow."""
+    """State of one flow."""
 
     flow: Flow
     qps: dict[str, list[int]] = field(default_factory=dict)  # by host
@@ -100,7 +100,7 @@ class Running:
         return {"ev_profile": number}
 
     def _ends(self, host: str, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """What a host is to make of every flow that begins or ends there."""
+        """Return the host's part of every flow that begins or ends there."""
         found = []
         for state in self._at(host):
             flow = state.flow
@@ -113,12 +113,11 @@ class Running:
         return found
 
     def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
-        """What one end has of its own in its traffic."""
-        del flow, sends
+        """Return the part of one end in its traffic."""
         return {}
 
     def _file(self, flow: Flow, source: bool) -> Path:
-        """Where a write comes from, made when first asked for, or goes to."""
+        """Return the file that a write comes from, made when first needed, or goes to."""
         files = self._world.files.absolute()
         if not source:
             path = files / flow.destination / f"{self.name}-from-{flow.source}"
@@ -172,16 +171,16 @@ class Running:
 
     @property
     def running(self) -> bool:
-        """Whether it has begun and not ended."""
+        """True if it has begun and not ended."""
         return self.began is not None and self.ended is None
 
     @property
     def over(self) -> bool:
-        """Whether every flow has ended; of a collective, one that failed is enough, since all wait for it."""
+        """True if every flow has ended; of a collective, one that failed is enough, since all wait for it."""
         return not self._open or (self._failed and self.entry.together)
 
     def share(self, now: float) -> float:
-        """How much of it is done, from 0 to 1; 1 only at its end."""
+        """Return the share that is done, from 0 to 1; 1 only at its end."""
         if self.ended is not None:
             return 1.0
         if self.began is None or now <= self.began:
@@ -275,7 +274,7 @@ class Running:
         self._world.record("traffic.end", ended, traffic=self.name, **self.outcome)
 
     def _status(self, host: str) -> dict[str, Any]:
-        """What a host's agent says of every flow; nothing where it is gone."""
+        """Return the agent's status of every flow of a host; empty where it is gone."""
         try:
             if not self.over or self._failed:
                 self._world.call(host, "stop_workload", name=self.name)
@@ -312,13 +311,11 @@ class Running:
         )
 
     def _counted(self, state: FlowState, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """What else a flow's record says where its bytes are counted and not kept."""
-        del state, answers
+        """Return further fields of a flow's record where its bytes are counted and not kept."""
         return {}
 
     def _flow_began(self, done: Mapping[str, Any] | None) -> float:
-        """When a flow began, given its sender's record of the end: with its traffic."""
-        del done
+        """Return when a flow began, given its sender's record of the end: with its traffic."""
         return self.began or 0.0
 
     @staticmethod
@@ -355,7 +352,7 @@ class Running:
         return wanted, got
 
     def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]], good: frozenset[str]) -> int:
-        """How many paths of its senders' QPs are not in one of these states, given `stats` paths by host."""
+        """Return the number of paths of its senders' QPs that are not in one of these states, given `stats` by host."""
         own = {(s.flow.source, qp) for s in self._flows.values() if not s.error for qp in s.qps.get(s.flow.source, [])}
         return sum(
             (host, row["qp"]) in own and row["state"] not in good for host, paths in rows.items() for row in paths

@@ -39,7 +39,7 @@ class Interrupts:
 
     @property
     def unheard(self) -> bool:
-        """Whether a signal came that nobody has learned of, because it came behind the shield."""
+        """True if a signal came that nobody has learned of, because it came behind the shield."""
         return self.seen is not None and not self._raised
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
@@ -88,7 +88,7 @@ def guarded(*, outermost: bool = False) -> Iterator[Interrupts]:
             signal.signal(number, handler)
 
 
-def deafen() -> None:
+def unsubscribe() -> None:
     """Ignore the signals from now on: this process ends in a moment, with the status that it has by now."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)

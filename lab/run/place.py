@@ -45,14 +45,14 @@ class Mirror:
             raise LabError(f"cannot make {place}: {error.strerror}; set XDG_RUNTIME_DIR") from None
 
     def write(self) -> None:
-        """What is new."""
+        """Write new records."""
         lines = self._world.history_since(self._written)
         self._written += len(lines)
         self._file.writelines(line + "\n" for line in lines)
         self._file.flush()
 
     def write_now_and_then(self) -> None:
-        """What is new, where the last time is long enough ago."""
+        """Write new records, where the last time is long enough ago."""
         if time.monotonic() >= self._due:
             self.write()
             self._due = time.monotonic() + _OFTEN

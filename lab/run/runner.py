@@ -68,7 +68,7 @@ class Run:
         qps, seed = loaded.scenario.transport.qps, loaded.scenario.seed
         self._traffics = [running(world, entry, qps, seed) for entry in loaded.scenario.traffic]
         self._time_line = TimeLine(world, loaded.scenario.faults)
-        self._hearing = world.hear(sorted({host for traffic in self._traffics for host in traffic.hosts}))
+        self._hearing = world.subscribe(sorted({host for traffic in self._traffics for host in traffic.hosts}))
         self._mortal = {name for fault in loaded.scenario.faults for name in fault.processes(world.fabric)}
         self._no_end_since = math.inf  # time since which nothing is in sight that ends the run
         self._began = 0.0  # time on the world's clock at which `_drive` began
@@ -128,7 +128,7 @@ class Run:
         moments = self._moments()
         triggers = self._time_line.triggers + [each.entry.start for each in self._traffics if each.began is None]
         comes = any(not trigger.name or trigger.moment in moments for trigger in triggers)
-        goes_on = any(traffic.running for traffic in self._traffics) and not self._world.hopeless()
+        goes_on = any(traffic.running for traffic in self._traffics) and not self._world.deadlocked()
         if comes or goes_on or self._time_line.next_due() < math.inf:
             self._no_end_since = math.inf
             return
@@ -175,7 +175,7 @@ class Run:
         return {name: at - self._began for name, at in times.items()}
 
     def _next(self, now: float) -> float:
-        """When the next thing is due whose time is known, or when to look in any case."""
+        """Return when the next event is due whose time is known, or when to look in any case."""
         moments = self._moments()
         starts = [traffic.entry.start for traffic in self._traffics if traffic.began is None]
         known = [
@@ -188,7 +188,7 @@ class Run:
     def _take(self, host: str, event: Mapping[str, Any]) -> None:
         if event["kind"] == GONE:
             if host not in self._mortal:
-                raise RunError(f"the agent of {host} ended: {self._world.last_words(host)}")
+                raise RunError(f"the agent of {host} ended: {self._world.last_output(host)}")
             for traffic in self._traffics:
                 traffic.lose(host, f"the agent of {host} ended")
             return
@@ -248,7 +248,7 @@ def run_scenario(
 
 
 def _without_faults(loaded: Loaded, progress: Progress) -> list[dict[str, Any]]:
-    """When the steps of each job ended in the same run without faults, where an expectation asks what those cost."""
+    """Return when the steps of each job ended in the same run without faults, where an expectation needs it."""
     scenario = loaded.scenario
     if (
         scenario.world != "sim"

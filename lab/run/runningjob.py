@@ -32,11 +32,11 @@ class RunningJob(Running):
 
     @property
     def over(self) -> bool:
-        """Whether every rank is done, or one has failed."""
+        """True if every rank is done, or one has failed."""
         return self._failed or (not self._going and not self._open)
 
     def share(self, now: float) -> float:
-        """How much of it is done, from 0 to 1, by bytes; 1 only at its end."""
+        """Return the share that is done, from 0 to 1, by bytes; 1 only at its end."""
         return super().share(now) if self.size else 0.0
 
     def _flow_began(self, done: Mapping[str, Any] | None) -> float:

@@ -117,7 +117,7 @@ class RunningPrograms(Running):
 
     @property
     def over(self) -> bool:
-        """Whether all have ended, or one has failed and the others had their time."""
+        """True if all have ended, or one has failed and the others had their time."""
         started = len(self._processes) == len(self.entry.places)
         if started and all(one.process.poll() is not None for one in self._processes):
             return True
@@ -132,7 +132,6 @@ class RunningPrograms(Running):
 
         QPs and steps are noted on the way.
         """
-        del now
         if self.running:
             self._go_on()
             self._note_qps()
@@ -186,7 +185,6 @@ class RunningPrograms(Running):
 
     def lose(self, host: str, why: str) -> None:
         """An agent is gone: its program notices by itself."""
-        del why
         self.ready = self.ready and host not in self.hosts
 
     def finish(self, error: str = "") -> None:
@@ -228,7 +226,7 @@ class RunningPrograms(Running):
         self._world.record("traffic.end", ended, traffic=self.name, **self.outcome)
 
     def _record_ends(self) -> None:
-        """How each program ended: a negative exit status is the signal that ended it."""
+        """Record how each program ended: a negative exit status is the signal that ended it."""
         for place, one in enumerate(self._processes):
             status = one.process.returncode
             reason = "" if not status else _reason(one.said()) if status > 0 else f"ended by signal {-status}"
@@ -243,14 +241,13 @@ class RunningPrograms(Running):
             )
 
     def _collect(self) -> None:
-        """What the programs left goes beside their output."""
+        """Collect the files of the programs beside their output."""
         for pattern in self.entry.files:
             for path in sorted(self._folder.glob(pattern)):
                 (self._lab.run_dir / "log" / f"{self.name}-{path.name}").write_bytes(path.read_bytes())
 
     def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]], good: frozenset[str]) -> int:
         """Their QPs are gone with them."""
-        del rows, good
         return 0
 
 

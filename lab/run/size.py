@@ -1,4 +1,4 @@
-"""What a fabric needs of a machine, and whether this one has it: memory, processes, CPU. Reckoned, nothing is started.
+"""Requirements of a fabric, and whether this machine meets them: memory, processes, CPU. Estimated, nothing is started.
 
 The figures per process are of the embedded switch and the agents after some seconds of traffic, in memory that nobody
 else shares (`Pss` in proc(5)). The CPU per packet, as docs/performance.md and docs/softswitch.md have it, is most at
@@ -25,7 +25,7 @@ _ROOM = 0.9  # of what is free: the rest is for everybody else
 
 @dataclass(frozen=True)
 class Load:
-    """What traffic wants to send at once, in hosts at line rate: all of it together, and at least for some time."""
+    """Load of traffic at once, in hosts at line rate: all of it together, and at least for some time."""
 
     most: float = 0.0
     least: float = 0.0
@@ -36,7 +36,7 @@ IDLE = Load()
 
 @dataclass(frozen=True)
 class Need:
-    """What a fabric takes under a load."""
+    """Requirements of a fabric under a load."""
 
     switches: int
     hosts: int
@@ -49,7 +49,7 @@ class Need:
 
 @dataclass(frozen=True)
 class MachineCapacity:
-    """What this machine has left."""
+    """Free capacity of this machine."""
 
     memory: int  # bytes
     threads: int
@@ -113,7 +113,7 @@ def _too_fast(wanted: Need, spec: FabricSpec, machine: MachineCapacity) -> str:
 
 
 def warning(spec: FabricSpec, load: Load, machine: MachineCapacity) -> str:
-    """What a machine that can hold the fabric may be too slow for; empty where it is not."""
+    """Return a warning where a machine that can hold the fabric may be too slow for it; empty where it is not."""
     wanted = need(spec, load)
     if wanted.cpus <= machine.cpus:
         return ""

@@ -50,7 +50,7 @@ class SuiteEntry:
 
 @dataclass(frozen=True)
 class Repeated:
-    """What all valid runs of one scenario and variant say of one expectation."""
+    """Outcome of one expectation over all valid runs of one scenario and variant."""
 
     label: str
     expectation: str  # its kind, and its name where it has one
@@ -108,7 +108,7 @@ def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
     for word in words:
         found = list(_files(word, home))
         if not found:
-            raise ScenarioError([f"{word} is no scenario file, and none of those in {home.name}{_meant(word, home)}"])
+            raise ScenarioError([f'no scenario "{word}" (no such file, and not in {home.name}/){_meant(word, home)}'])
         paths += [path for path in found if path not in paths]
     return paths
 

@@ -21,7 +21,7 @@ GOOD_STATES = frozenset({"GOOD", "SKIP", "STANDBY", "DENIED"})
 
 @dataclass(frozen=True)
 class Finished:
-    """How a transfer ended: the digests both ends took of it, and its duration in seconds."""
+    """Outcome of a transfer: the digests that both ends took of it, and its duration in seconds."""
 
     sent_sha256: str
     received_sha256: str
@@ -29,7 +29,7 @@ class Finished:
 
     @property
     def intact(self) -> bool:
-        """Whether the receiver holds what the sender sent."""
+        """True if the receiver holds what the sender sent."""
         return self.sent_sha256 == self.received_sha256
 
 
@@ -84,7 +84,7 @@ class Transfer:
 
     @property
     def ended(self) -> float:
-        """When the later of both ends had its completion; 0 before."""
+        """Time at which the later of both ends had its completion; 0 before."""
         return self._ended
 
     def poll(self) -> float:

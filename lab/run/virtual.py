@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from mrclab.lab import history
 from mrclab.lab.capture.virtual import VirtualTaps
 from mrclab.lab.errors import Interrupted, RunError
-from mrclab.lab.faults.action import Breakage
+from mrclab.lab.faults.action import FaultInjector
 from mrclab.lab.faults.base import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.place import Mirror
@@ -67,14 +67,14 @@ class VirtualWorld:
         self.interrupted = False  # by a signal that it has told of
         self._slice = fabric.spec.sample_interval / _SLICES
         self._digest = ""
-        self._hearings: list[_Hearing] = []
+        self._event_queues: list[_EventQueue] = []
         self._mirror: Follower | None = None
         options = mapper.model_dump() if mapper is not None else None
         choice = transport or TransportSpec()
         self._sim = SimWorld(fabric, seed=seed, transport=choice, mapper=options, files=files, of_hosts=of_hosts)
         self._sim.heed = self._heed
         interrupts.noted = self._sim.halt
-        self.breakage: Breakage = self._sim.breakage
+        self.injector: FaultInjector = self._sim.injector
         self.record("world", 0.0, world=NAME)
 
     @property
@@ -93,7 +93,7 @@ class VirtualWorld:
         self._heed()
         least = self.now + _MOMENT  # what was due a rounding error ago is due then
         for host, event in self._sim.run(max(least, min(until, self.now + self._slice))):
-            for hearing in self._hearings:
+            for hearing in self._event_queues:
                 hearing.take(host, event)
         if self._mirror is not None:
             self._mirror.write_now_and_then()
@@ -135,33 +135,32 @@ class VirtualWorld:
 
     def lead(self, hosts: int) -> float:
         """Everybody is told in the same moment."""
-        del hosts
         return 0.0
 
-    def hear(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> "_Hearing":
+    def subscribe(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> "_EventQueue":
         """Hear some nodes from now on."""
-        made = _Hearing(self, nodes, kinds)
-        self._hearings.append(made)
+        made = _EventQueue(self, nodes, kinds)
+        self._event_queues.append(made)
         return made
 
-    def deafen(self, hearing: "_Hearing") -> None:
+    def unsubscribe(self, hearing: "_EventQueue") -> None:
         """Somebody wants to hear no more."""
-        self._hearings = [other for other in self._hearings if other is not hearing]
+        self._event_queues = [other for other in self._event_queues if other is not hearing]
 
     def on_notice(self, say: Callable[[str], None]) -> None:
         """No process of its own can be stopped."""
 
-    def last_words(self, node: str) -> str:
-        """What a node that ended said last."""
-        return self._sim.last_words(node)
+    def last_output(self, node: str) -> str:
+        """Return the last output of a node that ended."""
+        return self._sim.last_output(node)
 
     def stuck(self) -> list[str]:
-        """What waits for what, a sentence each."""
+        """Return what waits for what, a sentence each."""
         return self._sim.stuck()
 
-    def hopeless(self) -> bool:
-        """Whether QPs wait, and each of them for ever unless somebody heals what is broken."""
-        return self._sim.hopeless()
+    def deadlocked(self) -> bool:
+        """Return True if QPs wait, and each of them for ever unless somebody heals what is broken."""
+        return self._sim.deadlocked()
 
     def depths(self) -> dict[str, dict[str, int]]:
         """Packets in the data queues now."""
@@ -179,7 +178,7 @@ class VirtualWorld:
             self._mirror = None
 
     def facts(self) -> dict[str, Any]:
-        """What a report says of it."""
+        """Return the world's facts for a report."""
         facts = {"world": NAME, "target": "virtual time", "real_time": True, "bring_up_seconds": 0.0}
         return {**facts, "history_sha256": self._digest} if self._digest else facts
 
@@ -193,8 +192,8 @@ class VirtualWorld:
         self._sim.snapshot(directory)
 
 
-class _Hearing:
-    """What some nodes tell; a `mrclab.lab.run.world.Hearing`."""
+class _EventQueue:
+    """Subscription to the events of some nodes; a `mrclab.lab.run.world.EventQueue`."""
 
     def __init__(self, world: VirtualWorld, nodes: Iterable[str], kinds: Collection[str]) -> None:
         self._world = world
@@ -210,7 +209,7 @@ class _Hearing:
         self._joined.add(host)
 
     def hears(self, host: str) -> bool:
-        """Whether a host is heard."""
+        """Return True if a host is heard."""
         return host in self._joined
 
     def take(self, host: str, event: dict[str, Any]) -> None:
@@ -232,7 +231,7 @@ class _Hearing:
 
     def close(self) -> None:
         """Hear nobody any more."""
-        self._world.deafen(self)
+        self._world.unsubscribe(self)
 
 
 @contextmanager

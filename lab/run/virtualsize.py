@@ -1,4 +1,4 @@
-"""What a run in virtual time takes of a machine's memory, reckoned from a scenario before anything is made.
+"""Memory of a run in virtual time, estimated from a scenario before anything is made.
 
 Nothing is made that nobody uses: what counts are hosts with traffic or probes, their QPs, and the ports and cables
 that packets cross. Bytes per object were measured with tracemalloc (docs/results/scale.md), on 64-bit CPython 3.11.
@@ -37,7 +37,7 @@ _ROOM = 0.9  # of what is free: the rest is for everybody else
 
 @dataclass(frozen=True)
 class VirtualNeed:
-    """What a run makes, and the bytes that it takes."""
+    """Objects of a run, and the bytes that they take."""
 
     hosts: int
     qps: int

@@ -1,4 +1,4 @@
-"""Where a run happens, as everything above sees it: a clock, nodes that take operations, cables that break, events.
+"""World of a run, as everything above sees it: a clock, nodes with operations, cables that break, events.
 
 The wire is one world (`mrclab.lab.run.wire.session`): namespaces, processes, the machine's clock. Virtual time
 is the other (`mrclab.lab.run.virtual`). Time is seconds of the world's clock, which may begin anywhere, 0 included.
@@ -26,14 +26,14 @@ GONE = "agent.gone"
 """Kind of the event that stands for a host that ended."""
 
 
-class Hearing(Protocol):
+class EventQueue(Protocol):
     """The events of some nodes, in the order in which they came."""
 
     def join(self, host: str) -> None:
         """Hear a host, again if it was gone; RunError where it does not answer."""
 
     def hears(self, host: str) -> bool:
-        """Whether a host is heard: it joined and is not gone."""
+        """Return True if a host is heard: it joined and is not gone."""
 
     def wait(self, until: float) -> list[Event]:
         """Let time pass until something comes, at most until a time; everything that has come."""
@@ -54,7 +54,7 @@ class NodeAccess(Protocol):
 
     @property
     def files(self) -> Path:
-        """Where transfers keep their files: one folder per host."""
+        """Directory of transfers' files: one folder per host."""
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
         """Ask a host or the `controller`; RunError says which of them refused what."""
@@ -65,11 +65,11 @@ class World(FaultContext, Protocol):
 
     @property
     def files(self) -> Path:
-        """Where transfers keep their files: one folder per host."""
+        """Directory of transfers' files: one folder per host."""
 
     @property
     def greeting(self) -> str:
-        """What a person is told once it is up."""
+        """Line for people once it is up."""
 
     @property
     def name(self) -> WorldName:
@@ -78,20 +78,20 @@ class World(FaultContext, Protocol):
     def lead(self, hosts: int) -> float:
         """Seconds that so many hosts need between being told to begin and the moment at which they all do."""
 
-    def hear(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> Hearing:
+    def subscribe(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> EventQueue:
         """Hear what some hosts, or the `controller`, tell of these kinds from now on."""
 
     def on_notice(self, say: Callable[[str], None]) -> None:
         """Have said what nobody asked for, as it happens: a process that a signal has stopped."""
 
-    def last_words(self, node: str) -> str:
-        """What a node that ended said last."""
+    def last_output(self, node: str) -> str:
+        """Return the last output of a node that ended."""
 
     def stuck(self) -> list[str]:
-        """What waits for what, a sentence each, as far as this world can tell."""
+        """Return what waits for what, a sentence each, as far as this world can tell."""
 
-    def hopeless(self) -> bool:
-        """Whether QPs wait, and each of them for ever unless somebody heals what is broken, as far as it can tell."""
+    def deadlocked(self) -> bool:
+        """Return True if every pending QP is blocked on a fault that nothing will clear (deadlock)."""
 
     def depths(self) -> Mapping[str, Mapping[str, int]]:
         """Packets in the data queues of switches, by port number, as last looked at; what is empty is left out."""
@@ -100,7 +100,7 @@ class World(FaultContext, Protocol):
         """End it; what it left behind can be collected."""
 
     def facts(self) -> dict[str, Any]:
-        """What a report says of it: `world`, `target`, `real_time`, `bring_up_seconds`."""
+        """Return the facts for a report: `world`, `target`, `real_time`, `bring_up_seconds`."""
 
     def collect(self, directory: Path) -> None:
         """Write what it was made of and what happened: fabric.yaml, node/, log/, history.jsonl."""

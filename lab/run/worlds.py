@@ -55,7 +55,7 @@ def check_size(*runs: Loaded, force: bool = False) -> list[str]:
 
 
 def load(loaded: Loaded) -> size.Load:
-    """What a scenario wants to send at once; surely at one time is only what one traffic sends as fast as it can."""
+    """Return a scenario's load at once; certain to coincide is only what one traffic sends as fast as it can."""
     scenario, fabric = loaded.scenario, loaded.fabric
     each = [_lines([entry], fabric, scenario.seed) for entry in scenario.traffic if entry.kind_name in _BULK]
     return size.Load(_lines(scenario.traffic, fabric, scenario.seed), max(each, default=0.0))

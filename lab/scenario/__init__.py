@@ -1,1 +1,1 @@
-"""What a scenario file may say, and everything that can be wrong with one. Starts nothing."""
+"""Scenario files: their fields, and everything that can be wrong with one. Starts nothing."""

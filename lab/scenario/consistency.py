@@ -1,4 +1,4 @@
-"""What is wrong with a scenario whose every field is right by itself: references that lead nowhere, times out of order.
+"""Consistency of a scenario whose every field is valid by itself: dangling references, times out of order.
 
 Each check gives mistakes as (place in the file, sentence with the remedy). What cannot be known before a run, such as
 when a transfer of some size ends, is left to the run.
@@ -13,8 +13,8 @@ from mrclab.lab.expectations.base import LINE, Level
 from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.faults.chaos import Chaos
 from mrclab.lab.measure.faults import links_of
-from mrclab.lab.scenario import clockwork, overlaps
-from mrclab.lab.scenario.clockwork import Mistake
+from mrclab.lab.scenario import overlaps, timeorder
+from mrclab.lab.scenario.timeorder import Mistake
 from mrclab.lab.scenario.units import show_seconds
 from mrclab.topo.model import Fabric
 from mrclab.topo.sentences import nearest
@@ -30,7 +30,7 @@ _COLLECTIVES = frozenset({"all_to_all", "ring_all_reduce", "send_recv_ring"})
 
 def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     """Everything that no field shows by itself."""
-    found = [*clockwork.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_chaos(scenario)]
+    found = [*timeorder.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_chaos(scenario)]
     found += _transports(scenario, fabric)
     faults = {fault.name: fault for fault in scenario.faults}
     kinds = {entry.name: entry.kind_name for entry in scenario.traffic}

@@ -20,7 +20,7 @@ _LEAST_MESSAGE = 64  # bytes: one for each QP that a flow can have
 
 
 class JobTraffic(TrafficBase):
-    """What both kinds have: ranks on hosts, and steps."""
+    """Common part of both kinds: ranks on hosts, and steps."""
 
     placement: Literal["packed", "spread"] = Field(
         default="packed", description="ranks on the hosts in their order, or by turns on those of each T0 group"
@@ -59,7 +59,6 @@ class JobTraffic(TrafficBase):
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """One flow from each rank to each that it ever sends to."""
-        del fabric, seed
         return self._flows
 
     @functools.cached_property
@@ -69,7 +68,6 @@ class JobTraffic(TrafficBase):
 
     def hosts_in(self, fabric: Fabric, seed: int) -> list[str]:
         """Hosts of all ranks."""
-        del fabric, seed
         return self.placed
 
     @functools.cached_property
@@ -79,7 +77,6 @@ class JobTraffic(TrafficBase):
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """The graph of one rank."""
-        del fabric, qps
         rank = self.ranks[host]
         program = self.job.of_rank(rank, self.steps, self.jitter, f"{self.name}/{rank}", _LEAST_MESSAGE)
         return {"kind": "graph", "program": program}

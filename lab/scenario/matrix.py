@@ -111,7 +111,7 @@ class Triggers:
         return waiting if fired == max(1, line.count) else []
 
     def fired(self, number: int) -> int:
-        """How often a trigger was fired."""
+        """Return the number of times that a trigger was fired."""
         return self._fired.get(number, 0)
 
 
@@ -136,7 +136,7 @@ def read(text: str, name: str) -> Matrix:
 
 @dataclass
 class _Reader:
-    """What was read so far, and what is wrong with it."""
+    """Records read so far, and their mistakes."""
 
     name: str
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)  # word → number, line
@@ -266,7 +266,7 @@ class _Reader:
 
 
 def _pairs(words: list[str]) -> dict[str, str]:
-    """What follows the nodes of a connection: words, each with its number."""
+    """Return the pairs behind the nodes of a connection: words, each with its number."""
     given: dict[str, str] = {}
     rest = iter(words)
     for word in rest:

@@ -88,12 +88,11 @@ class ConnectionMatrix(TrafficBase):
 
     @property
     def matrix(self) -> Matrix:
-        """What the file says."""
+        """Matrix of the file."""
         return self.file.matrix
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """One flow per connection; where two hosts have several, each but the first is told by `#` and its number."""
-        del seed
         return [flow for flow, _ in self.timed(fabric)]
 
     def timed(self, fabric: Fabric) -> Iterator[tuple[Flow, float | None]]:
@@ -111,7 +110,6 @@ class ConnectionMatrix(TrafficBase):
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """Streams; each flow has its own size and start."""
-        del host
         largest = max(one.size for one in self.matrix.connections)
         depth = min(outstanding(fabric, qps, self.message, self.depth), max(1, -(-largest // self.message)))
         bounds = {"size": None, "duration": None, "rate": None}

@@ -1,4 +1,4 @@
-"""When something happens: triggers of faults and traffics, and the windows over which expectations are judged.
+"""Triggers of faults and traffics, and the windows over which expectations are judged.
 
 A trigger is known only while the run goes on: `3s` after the first traffic began, `25% of file`, `after file + 1s` when
 a traffic has ended or a fault was healed, `cut + 1s` when a traffic has begun or a fault struck. A moment is looked up
@@ -33,7 +33,7 @@ class Trigger:
     moment: str = ""  # NAME or NAME.end
 
     def due(self, seconds: float, progress: Mapping[str, float], moments: Mapping[str, float]) -> bool:
-        """Whether the time has come, `seconds` after the first traffic began.
+        """Return True if the time has come, `seconds` after the first traffic began.
 
         `progress` gives the share of each traffic that is done, `moments` the seconds at which named things happened.
         """

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from mrclab.lab.faults import overlap
 from mrclab.lab.faults.base import FaultBase
-from mrclab.lab.scenario.clockwork import Mistake, known_times
 from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.timeorder import Mistake, known_times
 from mrclab.topo.model import Fabric
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class _Clocks:
 
 
 def _triggers(scenario: "Scenario") -> dict[str, Trigger | None]:
-    """When every moment comes: names of traffics and faults, `NAME.end`; None where nothing says when."""
+    """Return the triggers of every moment: names of traffics and faults, `NAME.end`; None where nothing says when."""
     found: dict[str, Trigger | None] = {entry.name: entry.start for entry in scenario.traffic}
     for fault in scenario.faults:
         found[fault.name], found[f"{fault.name}.end"] = fault.at, fault.ends_at
@@ -173,7 +173,7 @@ def _triggers(scenario: "Scenario") -> dict[str, Trigger | None]:
 def _over_before(
     one: FaultBase, other: FaultBase, times: Mapping[str, float], triggers: Mapping[str, Trigger | None]
 ) -> bool:
-    """Whether a fault is surely over when another strikes."""
+    """Return True if a fault is surely over when another strikes."""
     end, begin = times.get(f"{one.name}.end"), times.get(other.name)
     if end is None and one.lasts is not None and one.name in times:
         end = times[one.name] + one.lasts

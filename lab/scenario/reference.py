@@ -158,7 +158,7 @@ def _default(info: FieldInfo) -> str:
 
 
 def _value(annotation: Any, metadata: typing.Sequence[Any] = ()) -> str:
-    """What may be written, in a word or two."""
+    """Describe the values of a field in a word or two."""
     for mark in metadata:
         word = _WORDS.get(getattr(getattr(mark, "func", None), "__name__", ""))
         if word or isinstance(mark, Overrides):

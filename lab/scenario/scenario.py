@@ -357,7 +357,7 @@ def _variant(
 
 
 def _fabric_data(data: Mapping[str, Any]) -> Any:
-    """What the file says of the fabric, over what goes with its transport."""
+    """Return the file's fabric, over the defaults of its transport."""
     given, transport = data.get("fabric") or {}, data.get("transport") or {}
     kind = transport.get("kind") if isinstance(transport, dict) else None
     return _merged(fabric_defaults("roce"), given) if kind == "roce" and isinstance(given, dict) else given

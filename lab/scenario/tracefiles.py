@@ -52,7 +52,7 @@ class TraceFiles:
 
     @property
     def ranks(self) -> int:
-        """How many it has."""
+        """Number of ranks."""
         return self.job().ranks
 
     @functools.lru_cache(maxsize=4)  # noqa: B019 - a handful for each, which live as long

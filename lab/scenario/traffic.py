@@ -32,7 +32,7 @@ _MOST_DRAWN = 4096  # receivers up to which it is found by drawing alone
 
 @dataclass(frozen=True)
 class Flow:
-    """What `source` sends `destination` for one traffic; `size` bytes, or None where time ends it."""
+    """Flow from `source` to `destination` of one traffic; `size` bytes, or None where time ends it."""
 
     traffic: str
     source: str
@@ -56,7 +56,7 @@ def _known_paths(paths: list[PathName], info: ValidationInfo) -> list[PathName]:
 
 
 class TrafficBase(Strict):
-    """What every kind has."""
+    """Fields of every kind."""
 
     name: NewName
     start: KnownTrigger = Field(default=Trigger(), description="when it begins; 0s: with the run")
@@ -80,7 +80,7 @@ class TrafficBase(Strict):
         raise NotImplementedError
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
-        """What a host's agent is asked to do, `qps` QPs per flow: fields of hosts.workloads.workload.WorkloadSpec."""
+        """Return the workload of a host's agent, `qps` QPs per flow: fields of WorkloadSpec."""
         raise NotImplementedError
 
     def hosts_in(self, fabric: Fabric, seed: int) -> list[str]:
@@ -99,12 +99,12 @@ class TrafficBase(Strict):
 
     @property
     def together(self) -> bool:
-        """Whether all flows wait for each other, so that one that fails ends them all."""
+        """True if all flows wait for each other, so that one that fails ends them all."""
         return False
 
     @property
     def seconds(self) -> float | None:
-        """How long it lasts where time ends it."""
+        """Duration where time ends it, seconds."""
         return getattr(self, "duration", None)
 
 
@@ -122,7 +122,6 @@ class _Pair(TrafficBase):
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """The one flow."""
-        del fabric, seed
         return [Flow(self.name, self.source, self.destination, getattr(self, "size", None))]
 
 
@@ -150,7 +149,6 @@ class _Bounded(TrafficBase):
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """Messages by all QPs in turn."""
-        del host
         bounds = {"size": self.size, "duration": self.duration, "rate": self.rate and self.rate * line_rate(fabric)}
         if self.content == "counted":
             bounds["counted"] = True
@@ -166,7 +164,6 @@ class Write(_Pair):
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """One message."""
-        del fabric, host, qps
         return {"kind": "write", "size": self.size}
 
 
@@ -185,12 +182,10 @@ class PingPong(_Pair):
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """The one flow."""
-        del fabric, seed
         return [Flow(self.name, self.source, self.destination, self.size * self.count)]
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """A stream of one message at a time."""
-        del fabric, host, qps
         return {"kind": "pingpong", "size": self.size * self.count, "message": self.size}
 
 
@@ -301,7 +296,6 @@ class Incast(_Bounded):
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """One flow per sender."""
-        del fabric, seed
         senders = [name for name in self.sources if name != self.destination]
         return [Flow(self.name, source, self.destination, self.size) for source in senders]
 
@@ -333,12 +327,11 @@ class _Collective(TrafficBase):
 
     @property
     def rounds(self) -> int | None:
-        """How often they do it; None where time ends it."""
+        """Number of rounds; None where time ends it."""
         return None if self.duration is not None else self.iterations or 1
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """Rounds."""
-        del fabric, host, qps
         return {"kind": "rounds", "size": self.size, "iterations": self.rounds, "duration": self.duration}
 
     def in_all(self, once: int) -> int | None:
@@ -356,7 +349,6 @@ class AllToAll(_Collective):
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """Each sender's flows begin with its right neighbour."""
-        del fabric, seed
         count = len(self.hosts)
         return [
             Flow(self.name, source, self.hosts[(place + step) % count], self.in_all(self.size))
@@ -375,7 +367,6 @@ class RingAllReduce(_Collective):
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """One flow per host, to its right neighbour."""
-        del fabric, seed
         return [Flow(self.name, a, b, self.in_all(self.sent_by(place))) for place, (a, b) in enumerate(self._ring())]
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
@@ -397,7 +388,6 @@ class SendRecvRing(_Collective):
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """One flow per host, to its right neighbour."""
-        del fabric, seed
         return [Flow(self.name, a, b, self.in_all(self.size)) for a, b in self._ring()]
 
 
@@ -487,7 +477,6 @@ class Programs(TrafficBase):
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """From each host to that of the first program; between ranks, from each host to every other."""
-        del fabric, seed
         if self.ranks is not None:
             return [Flow(self.name, a, b, None) for a, b in itertools.permutations(self.places, 2)]
         first = self.programs[0].host
@@ -496,7 +485,6 @@ class Programs(TrafficBase):
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """Nothing that an agent does by itself."""
-        del fabric, host, qps
         return {"kind": "program", "commands": [f"{one.host}: {one.command}" for one in self.commands]}
 
     @property

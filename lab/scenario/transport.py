@@ -33,7 +33,6 @@ class Overrides:
         return list(self._types)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        del source
         return handler.generate_schema(self._typed_dict)
 
     @functools.cached_property

@@ -98,7 +98,7 @@ def leaves(data: Any, path: str = "") -> dict[str, Any]:
 
 
 def origin(data: Any, places: Places, location: Place, index: int) -> tuple[Place, str]:
-    """Where the file says what is wrong at a place of a variant's data, and the field where that is not obvious."""
+    """Return where the file has a mistake of a variant's data, and the field where that is not obvious."""
     real = _without_tags(data, location)
     for (field, path), place in sorted(places.items(), key=lambda item: -len(item[1])):
         if real[: len(place)] == place:

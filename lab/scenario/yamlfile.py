@@ -221,7 +221,7 @@ def _short(text: str) -> str:
 
 
 def _is_tag(node: Any, part: str) -> bool:
-    """Whether a part of a location only says which of a union's kinds was meant."""
+    """Return True if a part of a location only says which of a union's kinds was meant."""
     return isinstance(node, CommentedMap) and node.get("kind") == part
 
 
@@ -240,7 +240,7 @@ def messages(item: Any, model: type[BaseModel]) -> list[str]:
 
 
 def message(item: Any, model: type[BaseModel]) -> str:
-    """What is wrong, and the remedy, for one of the errors that pydantic lists."""
+    """Return the mistake and the remedy for one of the errors that pydantic lists."""
     kind, given = item["type"], item.get("input")
     if kind == "extra_forbidden":
         return "no such field; " + nearest(str(item["loc"][-1]), sorted(_fields(model, item["loc"][:-1])))
@@ -280,14 +280,14 @@ def _fields(model: type[BaseModel], location: Location) -> set[str]:
 
 
 def _names(kind: Any) -> list[str]:
-    """What a mapping of this type may hold: fields of a model, or the names that an annotation knows."""
+    """Return the names that a mapping of this type allows: fields of a model, or names that an annotation knows."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [field.alias or name for name, field in kind.model_fields.items()]
     return list(kind.names)
 
 
 def _step(kind: Any, part: int | str) -> Iterator[Any]:
-    """What is reached from a model by one part of a pydantic location."""
+    """Yield what is reached from a model by one part of a pydantic location."""
     if isinstance(part, int):
         yield kind
         return

@@ -36,7 +36,7 @@ class _OneTraffic(Strict):
 
 @dataclass(frozen=True)
 class Transferred:
-    """How a traffic ended. `seconds` from its first post to its last completion, `error` empty where all went well."""
+    """Outcome of a traffic. `seconds` from its first post to its last completion, `error` empty where all went well."""
 
     intact: bool
     bytes: int
@@ -56,13 +56,13 @@ class Flowing:
     def __init__(self, session: World, running: Running) -> None:
         self._world = session
         self._running = running
-        self._hearing = session.hear(running.hosts)
+        self._hearing = session.subscribe(running.hosts)
         running.prepare()
         running.start(session.now + session.lead(len(running.hosts)))
 
     @property
     def share(self) -> float:
-        """How much of it is done, from 0 to 1."""
+        """Share that is done, from 0 to 1."""
         self._listen(0.0)
         return self._running.share(self._world.now)
 
@@ -161,7 +161,7 @@ class LabSwitch:
 
 
 class LabFixture:
-    """What a test holds: a lab that is up, its fabric, its faults and its traffic."""
+    """Lab of a test: fabric, faults and traffic."""
 
     def __init__(self, session: World, qps: int = 1) -> None:
         self.session = session

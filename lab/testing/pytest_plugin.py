@@ -97,13 +97,13 @@ class ScenarioItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where it stands, and what it is called."""
+        """Return the place and the name of the item."""
         return self.path, 0, f"scenario {self.name}"
 
 
 @pytest.fixture(scope="module")
 def lab_options() -> dict[str, Any]:
-    """What the lab of a module is like; override it: any of `world`, `fabric`, `transport`, `mapper`, `seed` of a
+    """Return the options of a module's lab; override it: any of `world`, `fabric`, `transport`, `mapper`, `seed` of a
     scenario; `{"world": "sim"}` is virtual time.
     """
     return {}

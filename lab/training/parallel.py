@@ -180,7 +180,6 @@ class _Stage:
 
     def _gather(self, layer: int | None) -> int | None:
         """Have the next layer's parameters gathered from now on; None where every rank has all."""
-        del layer
         if self._plan.overlap != "fsdp" or self._plan.data == 1:
             return None
         what = Collective("all_gather", self._plan.algorithm, self._plan.parameters)

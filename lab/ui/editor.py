@@ -1,4 +1,4 @@
-"""What the scenario editor does with its text: the checks of the command line, and a run of it beside the page."""
+"""Scenario editor: the checks of the command line on its text, and a run of it beside the page."""
 
 import contextlib
 import shutil
@@ -77,7 +77,7 @@ class Editor:
             try:
                 return Live(where, lambda: process.poll() is None, told["name"])
             except OSError:
-                raise LabError(self._last_words(place)) from None
+                raise LabError(self._last_output(place)) from None
 
     def _started(self, place: Path, options: Sequence[str], world: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "mrclab.lab.command", "--run-dir", str(self._run_dir), "run", NAME]
@@ -96,7 +96,7 @@ class Editor:
             )  # fmt: skip
 
     @staticmethod
-    def _last_words(place: Path) -> str:
+    def _last_output(place: Path) -> str:
         said = (place / "said").read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return said[-1].removeprefix("mrclab: ") if said else "it ended without a word"
 

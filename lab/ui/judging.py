@@ -1,4 +1,4 @@
-"""How the expectations of a run stand while it goes on: decided, or open and so far kept or missed.
+"""Live judging of a run's expectations: decided, or open and so far kept or missed.
 
 The verdicts are those of the report, from the same code, on the history up to now.
 """
@@ -17,7 +17,7 @@ from mrclab.lab.measure.machine import MachineLoad
 from mrclab.lab.scenario.scenario import Loaded, loads
 from mrclab.topo.model import Fabric
 
-Standing = dict[str, str]  # state, wanted, saw, when
+SendState = dict[str, str]  # state, wanted, saw, when
 
 _MOST_LOOKS = 40  # at a run that is over
 _MOST_BEFORE = 10_000  # records of what was before the run: bring-up
@@ -32,7 +32,7 @@ class SoFar(Measures):
 
     @property
     def end(self) -> float:
-        """When the last traffic ended; until then the present, which another judgement will see elsewhere."""
+        """Time at which the last traffic ended; until then the present, which changes with the next judgement."""
         self.reached = self.reached or "end" not in self.times
         return super().end
 
@@ -43,7 +43,7 @@ class SoFar(Measures):
         return super().machine
 
 
-def standings(measures: SoFar, over: bool) -> list[Standing]:
+def standings(measures: SoFar, over: bool) -> list[SendState]:
     """Every expectation of the scenario: `passed` or `failed` where that is decided, else `open`, `good` or `bad`.
 
     `open`: nothing can be said yet. `good`, `bad`: as it stands now it is kept, or missed, which can change.
@@ -51,7 +51,7 @@ def standings(measures: SoFar, over: bool) -> list[Standing]:
     return [_final(entry.check(measures)) if over else _now(entry, measures) for entry in measures.scenario.expect]
 
 
-def _now(entry: BaseExpectation, measures: SoFar) -> Standing:
+def _now(entry: BaseExpectation, measures: SoFar) -> SendState:
     measures.reached = False
     try:
         verdict = entry.judge(measures)
@@ -64,11 +64,11 @@ def _now(entry: BaseExpectation, measures: SoFar) -> Standing:
     return _final(verdict)
 
 
-def _final(verdict: Verdict) -> Standing:
+def _final(verdict: Verdict) -> SendState:
     return _said("passed" if verdict.ok else "failed", verdict)
 
 
-def _said(state: str, verdict: Verdict) -> Standing:
+def _said(state: str, verdict: Verdict) -> SendState:
     return {"state": state, "wanted": verdict.wanted, "saw": verdict.saw, "when": verdict.when}
 
 
@@ -102,8 +102,8 @@ class Judge:
         """The scenario's name; empty where there is none."""
         return self._loaded.scenario.name if self._loaded else ""
 
-    def look(self) -> list[Standing] | None:
-        """How all stand now; None where nobody need look again yet: judging takes a small share of a core."""
+    def look(self) -> list[SendState] | None:
+        """Return the present outcomes; None where nothing is due: judging takes a small share of a core."""
         began = time.monotonic()
         if self._loaded is None or began < self._due:
             return None
@@ -112,8 +112,8 @@ class Judge:
         self._due = ended + max(_LEAST, (ended - began) / _SHARE)
         return found
 
-    def outcome(self) -> tuple[str, list[Standing]]:
-        """What came out, once the run is over: the state that its report says, and all verdicts."""
+    def outcome(self) -> tuple[str, list[SendState]]:
+        """Return the outcome of a run that is over: the state that its report gives, and all verdicts."""
         if self._loaded is None:
             return "ended", []
         measures = self._measures(self._loaded, self._records)
@@ -125,8 +125,8 @@ class Judge:
             return "invalid", found
         return ("passed" if all(each["state"] == "passed" for each in found) else "failed"), found
 
-    def over_time(self) -> list[tuple[float, list[Standing]]]:
-        """How all stood at the moments at which something could be decided; of a run that is over."""
+    def over_time(self) -> list[tuple[float, list[SendState]]]:
+        """Return the outcomes at the moments at which something could be decided; of a run that is over."""
         if self._loaded is None:
             return []
         times = [record.t for record in self._records]

@@ -1,4 +1,4 @@
-"""What the page shows, from history records alone: fabric layout, and frames of its state over time.
+"""Model of the page, from history records alone: fabric layout, and frames of its state over time.
 
 Pure: no clock, no I/O.
 """
@@ -131,7 +131,7 @@ class PageModel:
         """How each expectation of it stands: state, wanted, saw, when."""
 
     def layout(self) -> dict[str, Any]:
-        """What never changes: planes, switches, hosts and cables with their ends."""
+        """Return the constant part: planes, switches, hosts and cables with their ends."""
         fabric = self._fabric
         return {
             "planes": list(range(1, fabric.planes + 1)),
@@ -222,7 +222,7 @@ class PageModel:
                 self._placed.setdefault((host, told["port"]), _Rate()).add(record.t, told["placed_bytes"])
 
     def _path(self, qp: _Qp, told: dict[str, Any], counts: dict[int, int]) -> None:
-        """What a sample tells of an EV; adds the packets sent since the last one to every cable of its path."""
+        """Take in the sample of an EV; add the packets sent since the last one to every cable of its path."""
         ev = told["ev"]
         if ev not in qp.evs:
             qp.evs[ev] = (told["plane"], told["uplink"], "GOOD")

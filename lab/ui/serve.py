@@ -68,6 +68,6 @@ def _attend(page: "LivePage", server: Any) -> None:
 
 
 def _let_go(page: "LivePage") -> None:
-    """Whoever follows is let go; that a browser lets go late is nobody's concern."""
+    """Let followers go; a browser that lets go late is ignored."""
     page.ending = True
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)

@@ -37,7 +37,7 @@ from mrclab.lab.ui import offered
 from mrclab.lab.ui.checking import checked, refused
 from mrclab.lab.ui.editor import Editor
 from mrclab.lab.ui.offloop import Workers
-from mrclab.lab.ui.shelf import Shelf
+from mrclab.lab.ui.runindex import RunIndex
 from mrclab.lab.ui.sources import Source
 
 Operate = Callable[..., dict[str, Any]]  # (operation, **arguments)
@@ -66,7 +66,7 @@ class LivePage:
         operate: Operate | None = None,
         token: str = "",
         editor: Editor | None = None,
-        shelf: Shelf | None = None,
+        shelf: RunIndex | None = None,
         check: Check = checked,
     ) -> None:
         self.source = self._own = source
@@ -97,7 +97,7 @@ class LivePage:
         self.app = Starlette(routes=[*routes, Mount("/static", StaticFiles(directory=STATIC))])
 
     def address(self, port: int) -> str:
-        """What a person opens."""
+        """Return the address for a browser."""
         return f"http://127.0.0.1:{port}/?token={self.token}"
 
     def _guard(self, endpoint: Endpoint) -> Endpoint:
@@ -154,7 +154,7 @@ class LivePage:
         return StreamingResponse(self._stream(request), media_type="text/event-stream")
 
     async def _stream(self, request: Request) -> AsyncIterator[str]:
-        """What changed with every frame from a number on, which the browser names with the run that it is of."""
+        """Stream the changes of every frame from a number on, which the browser names with the run that it is of."""
         run, number = _number(request, "run"), _number(request, "since")
         last = request.headers.get("last-event-id", "").split("-")
         if len(last) == 2 and all(word.isdecimal() for word in last):

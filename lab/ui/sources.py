@@ -1,4 +1,4 @@
-"""Where the page's frames come from: a lab that runs, whose history files are read as they grow, or a finished run."""
+"""Sources of the page's frames: a lab that runs, whose history files are read as they grow, or a finished run."""
 
 import contextlib
 import heapq
@@ -15,9 +15,9 @@ from mrclab.lab.errors import LabError, no_result
 from mrclab.lab.history import Record
 from mrclab.lab.report import results
 from mrclab.lab.scenario import scenario
+from mrclab.lab.ui.framestream import Film, Frame, FrameStream, beat, frames
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
-from mrclab.lab.ui.reel import Film, Frame, Reel, beat, frames
 from mrclab.topo import fabricfile, files
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
@@ -28,7 +28,7 @@ _SHORT, _SHORT_FRAMES = 100, 600  # a run of fewer sampling intervals gets that 
 
 
 class Source(Protocol):
-    """What the server asks for."""
+    """Interface of a source for the server."""
 
     live: bool
     title: str
@@ -121,7 +121,7 @@ class Live:
         self._alive = alive
         fabric = fabricfile.load(place / "fabric.yaml")
         self._model = PageModel(fabric)
-        self._reel = Reel(self._model, beat(fabric))
+        self._reel = FrameStream(self._model, beat(fabric))
         self._judge = Judge(fabric)
         self._layout = self._model.layout()
         self._files: dict[Path, _Tail] = {}
@@ -143,7 +143,7 @@ class Live:
         return self._layout
 
     def outcome(self) -> dict[str, Any] | None:
-        """What came out of it, or that the lab has gone, once it has."""
+        """Return the outcome, or that the lab has gone, once it has."""
         return self._outcome
 
     def _follow(self) -> None:

@@ -22,10 +22,10 @@ from mrclab.lab.run.world import World
 from mrclab.lab.scenario import scenario, schema
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE
+from mrclab.lab.ui.framestream import Film, FrameStream, beat
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
-from mrclab.lab.ui.reel import Film, Reel, beat
-from mrclab.lab.ui.shelf import Shelf
+from mrclab.lab.ui.runindex import RunIndex
 from mrclab.lab.ui.sources import Source
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
@@ -48,7 +48,7 @@ class Followed:
         self.film = Film()
         self.world: VirtualWorld | None = None
         self._model = PageModel(fabric)
-        self._reel = Reel(self._model, beat(fabric))
+        self._reel = FrameStream(self._model, beat(fabric))
         self._judge = Judge(fabric)
         self._publish = publish
         self._seen = self._told = 0  # records, frames
@@ -119,7 +119,7 @@ class Tab:
 
     def __init__(self, publish: Publish, folder: Path = Path("results"), pace: float = 1.0) -> None:
         self._tell = publish
-        self._shelf = Shelf(folder)
+        self._shelf = RunIndex(folder)
         self._text = EXAMPLE
         self._waiting: scenario.Loaded | None = None  # the scenario that the next step runs
         self._stack = ExitStack()

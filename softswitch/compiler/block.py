@@ -125,7 +125,7 @@ class Ex:
 
     @property
     def boolean(self) -> bool:
-        """Whether the value is 0 or 1."""
+        """True if the value is 0 or 1."""
         return self.low >= 0 and self.high <= 1
 
 

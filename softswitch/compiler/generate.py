@@ -35,7 +35,7 @@ LEAF_BUDGET = 900
 
 @dataclass(frozen=True)
 class Parts:
-    """What emits the parts of one function, all where `at` is."""
+    """Emitters of the parts of one function, all at `at`."""
 
     at: BranchScope
     headers: HeaderOps

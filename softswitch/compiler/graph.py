@@ -10,7 +10,7 @@ from mrclab.softswitch.p4 import program as p4
 
 @dataclass
 class Graph:
-    """What is computed once about a pipeline: nodes, where their ways meet, what is read from each on."""
+    """Analysis of a pipeline: nodes, where their ways meet, the fields read from each on."""
 
     nodes: dict[str, p4.Node]
     loops: bool

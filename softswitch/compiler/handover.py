@@ -1,4 +1,4 @@
-"""What a packet takes along through the queue, between the function that puts it there and the one that takes it out.
+"""Queue state: a packet's fields between the function that enqueues it and the one that dequeues it.
 
 Each place that hands a packet over is a `Site` with what is known there. Sites that know alike share a `Layout`, which
 has its own egress function. A queue state is the tuple (egress function, d, length, instance type, rid, truncation,
@@ -52,7 +52,7 @@ class Site:
 
 @dataclass
 class Layout:
-    """What egress function `number` finds."""
+    """Layout of the state that egress function `number` finds."""
 
     number: int
     state: SymbolicState

@@ -1,4 +1,4 @@
-"""Which fields each half of the program reads: what nobody reads needs neither code nor room in the queue."""
+"""Liveness of fields: which ones each half of the program reads; others need neither code nor room in the queue."""
 
 from __future__ import annotations
 

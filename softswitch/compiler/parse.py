@@ -43,7 +43,7 @@ class ParserEmitter:
 
     @property
     def is_tree(self) -> bool:
-        """Whether the parser is emitted as a tree, so that each of its leaves knows its way."""
+        """True if the parser is emitted as a tree, so that each of its leaves knows its way."""
         start = self.program.parser_start
         return start is not None and self._tree_size(start, ()) <= TREE_LIMIT
 

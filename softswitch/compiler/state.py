@@ -1,4 +1,4 @@
-"""What is known about a packet at one point of the generated code, and how two such points become one.
+"""Facts about a packet at one point of the generated code, and how those of two points are merged.
 
 A field is in one of three places: still in the packet bytes, in a Python local (dirty where it differs from the bytes),
 or a known constant. A header's validity and offset are known or in a local. `join` finds the state that two branches
@@ -65,7 +65,7 @@ class HeaderState:
 
     @property
     def blank(self) -> bool:
-        """Whether the header never was valid and nothing was written to it."""
+        """True if the header never was valid and nothing was written to it."""
         return self.valid is False and self.offset == -1 and not self.fields
 
     def copy(self) -> HeaderState:

@@ -18,7 +18,7 @@ State = tuple[Any, ...]
 
 
 class Replication:
-    """What a switch copies where. `enqueue` puts a copy into a port's queue."""
+    """Copies that a switch makes, and where. `enqueue` puts a copy into a port's queue."""
 
     def __init__(self, enqueue: Callable[[int, int, State], None]) -> None:
         self._enqueue = enqueue

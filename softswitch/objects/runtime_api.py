@@ -1,4 +1,4 @@
-"""What a control plane and the switch hand each other: names, values and errors.
+"""Interface between a control plane and the switch: names, values and errors.
 
 Everything is said in the names of the BMv2 JSON (which are the P4Info's fully qualified names) and in Python integers;
 P4Info ids, byte strings, translation and arbitration stay on the P4Runtime side.
@@ -143,7 +143,7 @@ class KeyInfo:
 
 @dataclass(frozen=True)
 class TableInfo:
-    """What is fixed about a table: key, actions by name with parameter widths, and which direct resources it has."""
+    """Constant part of a table: key, actions by name with parameter widths, and which direct resources it has."""
 
     name: str
     key: tuple[KeyInfo, ...]
@@ -159,7 +159,7 @@ class TableInfo:
 
     @property
     def has_priority(self) -> bool:
-        """Whether entries are ordered by priority."""
+        """True if entries are ordered by priority."""
         return any(key.kind in {"ternary", "range", "optional"} for key in self.key)
 
 
@@ -207,7 +207,7 @@ class CloneSession:
 
 @dataclass(frozen=True)
 class DigestConfig:
-    """How digests are collected: seconds until a list is sent at the latest, its length, seconds until unacknowledged
+    """Settings of digests: seconds until a list is sent at the latest, its length, seconds until unacknowledged
     messages may repeat.
     """
 

@@ -1,4 +1,4 @@
-"""What the generated code and the switch agree on: the fixed part of a queue state, and values in it.
+"""Contract between the generated code and the switch: the fixed part of a queue state, and values in it.
 
 A queue state is the tuple (egress function, data, length, instance type, rid, truncation, *what the program needs).
 """

@@ -45,7 +45,7 @@ class Device:
         return _there(self._pipeline)
 
     def _written(self) -> ForwardingPipeline:
-        """What is read and written: the saved pipeline, which waits for its COMMIT, else the running one."""
+        """Return the pipeline to read and write: the saved one, which waits for its COMMIT, else the running one."""
         return _there(self._saved or self._pipeline)
 
     # -- pipeline -----------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class P4InfoAction(NamedTuple):
 
 
 class ActionScope(NamedTuple):
-    """Where in a table an action may stand."""
+    """Place of an action in a table."""
 
     in_entries: bool
     as_default: bool

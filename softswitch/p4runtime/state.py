@@ -1,4 +1,4 @@
-"""What the control plane remembers of a running pipeline beyond what the data plane holds.
+"""Control-plane state of a running pipeline beyond what the data plane holds.
 
 One `PipelineState` exists per committed pipeline and is thrown away with it. It is changed in the data-plane thread
 only (where updates are applied), which orders it with the data plane itself.
@@ -25,7 +25,7 @@ Apply = Callable[[], None]
 
 @dataclass(slots=True)
 class EntryNotes:
-    """What a controller attached to a table entry."""
+    """Controller's notes on a table entry."""
 
     controller_metadata: int = 0
     metadata: bytes = b""
@@ -48,7 +48,7 @@ class PipelineState:
 
 
 class EntityHandler(Protocol):
-    """How one kind of entity is written and read."""
+    """Handler of one kind of entity: writes and reads."""
 
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
         """Check an update as far as the data plane is not needed, and return what remains to be done."""

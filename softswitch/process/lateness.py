@@ -1,4 +1,4 @@
-"""How late the switch was: a real one takes a frame when it comes, a process when it gets a CPU and the interpreter."""
+"""Lateness of the switch: a real one takes a frame when it comes, a process when it gets a CPU and the interpreter."""
 
 from __future__ import annotations
 

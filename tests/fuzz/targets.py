@@ -33,8 +33,8 @@ from mrclab.lab.report import compare, results, summary
 from mrclab.lab.scenario import matrix, scenario, yamlfile
 from mrclab.lab.ui import offered
 from mrclab.lab.ui.checking import checked
+from mrclab.lab.ui.runindex import RunIndex
 from mrclab.lab.ui.server import LivePage
-from mrclab.lab.ui.shelf import Shelf
 from mrclab.lab.ui.sources import Blank
 from mrclab.rpc.dispatch import Operations, Subscription, answer, failure
 from mrclab.rpc.errors import FramingError, RpcError
@@ -164,7 +164,7 @@ def _page() -> LivePage:
     def check(text: str) -> dict[str, Any]:
         return checked(text, _folder())
 
-    return LivePage(Blank("", "x"), operate, token="secret", shelf=Shelf(_folder() / "results"), check=check)
+    return LivePage(Blank("", "x"), operate, token="secret", shelf=RunIndex(_folder() / "results"), check=check)
 
 
 _PATHS = ("/api/operation", "/api/check", "/api/run", "/api/replay", "/api/frames", "/api/layout", "/api/back")

@@ -5,7 +5,7 @@ import time
 from pydantic import TypeAdapter
 
 from mrclab.lab.faults.models import Fault
-from mrclab.lab.run.wire.wirebreakage import WireBreakage
+from mrclab.lab.run.wire.wireinjector import WireFaultInjector
 
 
 class Ground:
@@ -15,7 +15,7 @@ class Ground:
 
     def __init__(self, emulation):
         self.emulation, self.fabric = emulation, emulation.fabric
-        self.breakage = WireBreakage(emulation, self)
+        self.injector = WireFaultInjector(emulation, self)
         self.records = []
         self.may_end = set()
 

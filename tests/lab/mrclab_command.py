@@ -83,12 +83,12 @@ class Command:
         return said
 
     def recorded(self, kind: str) -> bool:
-        """Whether the running lab's history holds a record of this kind."""
+        """Return True if the running lab's history holds a record of this kind."""
         path = self.run_dir / "history" / "lab.jsonl"
         return path.exists() and f'"kind": "{kind}"' in path.read_text()
 
     def claimed(self) -> bool:
-        """Whether the running lab has its state file."""
+        """Return True if the running lab has its state file."""
         with contextlib.suppress(OSError, ValueError):
             return bool(self.token())
         return False
@@ -109,7 +109,7 @@ class Command:
         return found
 
     def logs(self, process: str) -> bool:
-        """Whether a process of the lab was started."""
+        """Return True if a process of the lab was started."""
         return (self.run_dir / "log" / f"{process}.log").exists()
 
 

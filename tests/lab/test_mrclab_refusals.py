@@ -49,7 +49,7 @@ def test_a_fabric_without_planes_and_a_host_too_many_are_said_together(mrclab, t
 
 
 def test_a_file_that_is_not_there_is_said(mrclab, tmp_path):
-    refused(mrclab.run("run", tmp_path / "none.yaml"), "is no scenario file")
+    refused(mrclab.run("run", tmp_path / "none.yaml"), "no scenario ")
     refused(mrclab.run("report", tmp_path), "is no result directory")
 
 

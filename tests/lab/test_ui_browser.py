@@ -153,7 +153,7 @@ def test_the_editor_names_the_line_of_a_mistake_completes_and_runs_and_the_repla
         page, errors = opened(browser, address(ui))
         page.keyboard.press("e")
         text = page.locator("#scenario")
-        page.get_by_text("“seen” is in order").wait_for()
+        page.get_by_text("“seen”: no mistakes").wait_for()
         text.fill(RUN.replace("link_down", "link_dwn"))
         page.get_by_text("line 7: faults[1]: kind 'link_dwn' is unknown; did you mean 'link_down'?").wait_for()
         text.fill(RUN.replace("kind: link_down", "kind: link_"))
@@ -161,7 +161,7 @@ def test_the_editor_names_the_line_of_a_mistake_completes_and_runs_and_the_repla
         text.evaluate("(text) => { const at = text.value.indexOf('link_,') + 5; text.setSelectionRange(at, at); }")
         page.keyboard.press("Control+ ")
         page.get_by_role("option", name="link_down").click()
-        page.get_by_text("“seen” is in order").wait_for()
+        page.get_by_text("“seen”: no mistakes").wait_for()
         page.get_by_role("button", name="Run", exact=True).click()
         page.get_by_text("the run has ended: failed").wait_for()
         states = [page.locator(f"#expectations .{state}").count() for state in ("passed", "failed")]

@@ -37,15 +37,12 @@ class Bug(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        del path, target
         return importlib.util.spec_from_loader(fullname, self) if fullname == self._name else None
 
     def get_filename(self, fullname: str) -> str:
-        del fullname
         return self._path
 
     def get_data(self, path: str) -> bytes:
-        del path
         return self._source.encode()
 
 

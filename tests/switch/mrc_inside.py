@@ -79,15 +79,15 @@ def dropped(fate: FrameOutcome) -> Drop | None:
 
 
 def trimmed(fate: FrameOutcome) -> bool:
-    """Whether ingress cut a frame to its headers."""
+    """Return True if ingress cut a frame to its headers."""
     return any(counter == f"{INGRESS}.trims" for counter, _ in fate.counted)
 
 
 def marked(fate: FrameOutcome) -> bool:
-    """Whether egress marked a frame's packet with ECN."""
+    """Return True if egress marked a frame's packet with ECN."""
     return any(counter == f"{EGRESS}.ecn_marks" for copy in fate.copies for counter, _ in copy.counted)
 
 
 def lost_in_queue(fate: FrameOutcome) -> bool:
-    """Whether a frame's packet came to a full queue."""
+    """Return True if a frame's packet came to a full queue."""
     return any(copy.full for copy in fate.copies)

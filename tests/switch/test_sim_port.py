@@ -12,7 +12,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from mrclab.sim.cable import CableEnd, Way
+from mrclab.sim.cable import CableEnd, HalfLink
 from mrclab.sim.clock import Clock
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame, of_bytes
@@ -64,7 +64,7 @@ class Sim:
         self.inputs = {}
         for port in self.switch.ports:
             port.way.lead_to(Listener(self._take), port.number)
-            way = self.inputs[port.number] = Way(self.clock, 0)
+            way = self.inputs[port.number] = HalfLink(self.clock, 0)
             way.lead_to(self.switch, port.number)
             if rng is not None:
                 port._random = rng

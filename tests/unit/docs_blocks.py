@@ -43,12 +43,12 @@ class Block:
 
     @property
     def by_hand(self) -> bool:
-        """Whether nobody runs it here."""
+        """True if nobody runs it here."""
         return self.mark.startswith("by hand: ") or self.page.startswith(_MADE)
 
     @property
     def wire(self) -> bool:
-        """Whether it needs namespaces and processes."""
+        """True if it needs namespaces and processes."""
         return self.mark == "wire"
 
 

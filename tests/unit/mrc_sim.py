@@ -126,7 +126,7 @@ class Sent:
 
     @property
     def is_write(self) -> bool:
-        """Whether it carries data."""
+        """True if it carries data."""
         return self.op in self.WRITES
 
     @property
@@ -337,7 +337,7 @@ class Transfer:
         self.posted += 1
 
     def guards_intact(self) -> bool:
-        """Whether nothing was written outside the region."""
+        """Return True if nothing was written outside the region."""
         guard = b"\xa5" * self.guard
         return self._around[: self.guard] == guard and self._around[len(self._around) - self.guard :] == guard
 

@@ -18,8 +18,8 @@ from starlette.testclient import TestClient
 
 from mrclab.lab.ui.checking import Checker, checked
 from mrclab.lab.ui.editor import EXAMPLE, Editor
+from mrclab.lab.ui.runindex import RunIndex
 from mrclab.lab.ui.server import LivePage
-from mrclab.lab.ui.shelf import Shelf
 from mrclab.lab.ui.sources import Blank
 
 MATRIX = "name: x\nworld: sim\ntraffic:\n  - {{name: a, kind: matrix, file: {}}}\n"
@@ -48,7 +48,7 @@ def page(asked, tmp_path):
 
     editor = Editor(results=tmp_path / "results", run_dir=tmp_path / "run", folder=tmp_path)
     check = lambda text: checked(text, tmp_path)  # noqa: E731
-    return LivePage(Blank(EXAMPLE, "x"), operate, token="secret", editor=editor, shelf=Shelf(tmp_path), check=check)
+    return LivePage(Blank(EXAMPLE, "x"), operate, token="secret", editor=editor, shelf=RunIndex(tmp_path), check=check)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../secret.cm", "link.cm", "fifo.cm", "device.cm", "in/link.cm"])

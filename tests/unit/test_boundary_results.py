@@ -15,7 +15,7 @@ from mrclab.lab import console
 from mrclab.lab.command import cli
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import compare, results, summary
-from mrclab.lab.ui.shelf import Shelf
+from mrclab.lab.ui.runindex import RunIndex
 
 STORED = Path(__file__).parent / "stored-run"
 WRITTEN = ("result.json", "series.json", "report.html", "junit.xml", "goodput.png")
@@ -104,7 +104,7 @@ def test_a_hostile_result_is_no_member_of_a_comparison_nor_a_traceback_on_the_sh
     (run / "fabric.yaml").write_text("planes: 2\n")
     with pytest.raises(LabError):
         compare.read(run)
-    shelf = Shelf(run.parent)
+    shelf = RunIndex(run.parent)
     assert [each["name"] for each in shelf.runs()] == ["run"]
     with pytest.raises(LabError):
         shelf.take("run")

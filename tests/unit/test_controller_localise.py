@@ -54,13 +54,13 @@ def diagnose(rng: random.Random, faults: Faults, most: int = 250) -> tuple[int |
     """Cycles from the fault until every faulty element is named (None: never), and all healthy ones called down."""
     lab = Lab(rng)
     begin = QUIET + rng.random()
-    slandered: set[Element] = set()
+    false_positives: set[Element] = set()
     for number in range(1, QUIET + most):
         verdicts = lab.cycle(faults, begin)
-        slandered |= {v.element for v in verdicts if v.state == "down" and v.element not in faults}
+        false_positives |= {v.element for v in verdicts if v.state == "down" and v.element not in faults}
         if {v.element for v in verdicts} >= set(faults):
-            return number - QUIET, slandered
-    return None, slandered
+            return number - QUIET, false_positives
+    return None, false_positives
 
 
 def random_fault(rng: random.Random, kind: str) -> tuple[Element, float]:
@@ -73,7 +73,7 @@ def random_fault(rng: random.Random, kind: str) -> tuple[Element, float]:
 
 
 def hidden(faults: Faults) -> bool:
-    """Whether no probe can tell these faults from fewer or others: a cable of a dead T1, or all cables of one T1."""
+    """Return True if no probe can tell these faults from others: a cable of a dead T1, or all cables of one T1."""
     t1s = [what.name if what.kind == "t1" else what.name.split("/")[1] for what in faults if what.kind != "nic-link"]
     return len(t1s) > len(set(t1s))
 
@@ -83,10 +83,10 @@ def test_of_twenty_single_faults_of_a_kind_all_are_named(kind: str, most_cycles:
     rng = random.Random(f"single {kind}")
     for _ in range(20):
         what, rate = random_fault(rng, kind)
-        cycles, slandered = diagnose(rng, {what: rate})
+        cycles, false_positives = diagnose(rng, {what: rate})
         assert cycles is not None, what
         assert cycles <= most_cycles, (what, cycles)
-        assert not slandered
+        assert not false_positives
 
 
 def test_of_twenty_double_faults_nearly_all_are_named_and_no_healthy_element_is_called_down() -> None:
@@ -96,9 +96,9 @@ def test_of_twenty_double_faults_nearly_all_are_named_and_no_healthy_element_is_
         faults = dict(random_fault(rng, rng.choice(["nic-link", "fabric-link", "t1"])) for _ in range(2))
         if hidden(faults):
             faults.popitem()
-        cycles, slandered = diagnose(rng, faults)
+        cycles, false_positives = diagnose(rng, faults)
         named += cycles is not None
-        assert not slandered, faults
+        assert not false_positives, faults
     assert named >= 19
 
 

@@ -10,8 +10,8 @@ from mrclab.lab.errors import LabError, exhausted
 from mrclab.lab.run import suite
 
 MISTAKES = {
-    "run link-failrue": "link-failrue is no scenario file, and none of those in scenarios; did you mean link-failure?",
-    "run xyzzy": "xyzzy is no scenario file, and none of those in scenarios, such as chaos, .*; `mrclab suite",
+    "run link-failrue": 'no scenario "link-failrue" .*; did you mean link-failure',
+    "run xyzzy": 'no scenario "xyzzy" .*, such as chaos, .*; `mrclab suite',
     "campaign permutatoin": "did you mean permutation?",
     "run tabs.yaml": "tabs.yaml:3: this is no valid YAML: .*; indent with spaces",
     "report nothere": "nothere is no result directory of a run that ended: there is no such directory; name one",

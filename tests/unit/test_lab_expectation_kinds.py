@@ -260,7 +260,7 @@ def test_a_blame_on_a_stranger_is_held_against_the_clustermapper():
 
 
 @pytest.mark.parametrize(
-    ("element", "t", "slandered"),
+    ("element", "t", "false_positives"),
     [
         ("t1-p2-2", FREEZE + 0.2, 1),  # healthy all the time
         ("t1-p1-2", FREEZE - 0.2, 1),  # healthy until then
@@ -269,11 +269,11 @@ def test_a_blame_on_a_stranger_is_held_against_the_clustermapper():
         ("t0-p2-1/t1-p2-1", START + 6.5, 0),
     ],
 )
-def test_a_false_alarm_is_about_what_no_fault_has_struck_yet(element, t, slandered):
+def test_a_false_alarm_is_about_what_no_fault_has_struck_yet(element, t, false_positives):
     blamed = Record(t, "controller", "verdict", {"element": element, "state": "lossy"})
     verdict = judge(line("kind: false_alarms"), lambda rs: [*rs, blamed])
-    assert (verdict.ok, verdict.value) == (not slandered, slandered)
-    assert (element in verdict.saw) == bool(slandered)
+    assert (verdict.ok, verdict.value) == (not false_positives, false_positives)
+    assert (element in verdict.saw) == bool(false_positives)
     assert judge(line("kind: false_alarms, state: down"), lambda rs: [*rs, blamed]).ok
     assert judge(line("kind: false_alarms, at_most: 1"), lambda rs: [*rs, blamed]).ok
 

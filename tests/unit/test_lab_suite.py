@@ -48,7 +48,7 @@ def test_words_are_files_directories_or_names_below_scenarios(home):
     assert names(suite.find([], home)) == ["a", "b", "e1", "e2"]
     assert names(suite.find(["paper", "b"], home)) == ["e1", "e2", "b"]
     assert names(suite.find([str(home / "paper" / "e2.yaml"), "paper/e1", "paper"], home)) == ["e2", "e1"]
-    with pytest.raises(ScenarioError, match=r"papier is no scenario file, and none of .*; did you mean paper\?"):
+    with pytest.raises(ScenarioError, match=r"no scenario .papier. .*; did you mean paper\?"):
         suite.find(["papier"], home)
 
 

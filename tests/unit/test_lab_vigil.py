@@ -9,8 +9,8 @@ import pytest
 
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.report import results
-from mrclab.lab.run.wire import session, vigil
-from mrclab.lab.run.wire.vigil import Vigil, deleted_files
+from mrclab.lab.run.wire import session, watchdog
+from mrclab.lab.run.wire.watchdog import Watchdog, deleted_files
 from mrclab.lab.scenario.scenario import loads
 from mrclab.topo.errors import EmulationError
 
@@ -33,7 +33,7 @@ def run_dir(tmp_path):
 
 def test_the_first_that_ends_is_named_with_its_end_its_last_words_and_its_log(run_dir):
     ended = {}
-    watched = Vigil(LOADED.fabric, run_dir, lambda: ended)
+    watched = Watchdog(LOADED.fabric, run_dir, lambda: ended)
     assert watched.look() == ""
     ended["h1"] = "ended with status 1"
     assert watched.look() == "the agent of h1 ended with status 1: its last words were: last (its log is log/h1.log)"
@@ -50,13 +50,13 @@ def test_the_first_that_ends_is_named_with_its_end_its_last_words_and_its_log(ru
     ],
 )
 def test_what_was_killed_is_told_with_what_to_look_at(run_dir, name, said):
-    told = Vigil(LOADED.fabric, run_dir, lambda: {name: "was killed by SIGKILL"}).look()
+    told = Watchdog(LOADED.fabric, run_dir, lambda: {name: "was killed by SIGKILL"}).look()
     assert told.startswith(said)
     assert "`dmesg`" in told
 
 
 def test_what_a_fault_ends_may_end_until_it_is_healed(run_dir):
-    watched = Vigil(LOADED.fabric, run_dir, lambda: {"h1": "was killed by SIGKILL"})
+    watched = Watchdog(LOADED.fabric, run_dir, lambda: {"h1": "was killed by SIGKILL"})
     watched.excuse("h1")
     assert watched.look() == ""
     watched.expect_alive("h1")
@@ -65,7 +65,7 @@ def test_what_a_fault_ends_may_end_until_it_is_healed(run_dir):
 
 def test_who_waits_is_woken_once(run_dir, monkeypatch):
     woken, looked = [], threading.Semaphore(0)
-    watched = Vigil(LOADED.fabric, run_dir, lambda: {"h1": "was killed by SIGKILL"})
+    watched = Watchdog(LOADED.fabric, run_dir, lambda: {"h1": "was killed by SIGKILL"})
     look = watched.look
     monkeypatch.setattr(watched, "look", lambda: (looked.release(), look())[1])
     watched.start(lambda: woken.append(True))
@@ -76,12 +76,12 @@ def test_who_waits_is_woken_once(run_dir, monkeypatch):
 
 
 def test_a_run_directory_that_is_gone_or_full_is_said(run_dir, monkeypatch):
-    watched = Vigil(LOADED.fabric, run_dir, dict)
-    monkeypatch.setattr(vigil.os, "statvfs", lambda _: namedtuple("Left", "f_blocks f_bavail f_frsize")(9, 1, 512))
+    watched = Watchdog(LOADED.fabric, run_dir, dict)
+    monkeypatch.setattr(watchdog.os, "statvfs", lambda _: namedtuple("Left", "f_blocks f_bavail f_frsize")(9, 1, 512))
     assert "is full; make room there, or give another --run-dir" in watched.look()
     monkeypatch.undo()
     shutil.rmtree(run_dir)
-    assert "was removed while the lab ran" in Vigil(LOADED.fabric, run_dir, dict).look()
+    assert "was removed while the lab ran" in Watchdog(LOADED.fabric, run_dir, dict).look()
 
 
 def test_files_of_a_removed_directory_are_read_from_who_holds_them(tmp_path):
@@ -154,4 +154,4 @@ def test_a_run_directory_that_vanishes_while_the_lab_comes_up_is_said(run_dir, m
     monkeypatch.setattr(lab.emulation, "start", lambda *_, **__: shutil.rmtree(run_dir))
     with pytest.raises(RunError, match="was removed while the lab ran"):
         lab.start(lambda *_: None)
-    lab._vigil.stop()
+    lab._watchdog.stop()

@@ -178,7 +178,7 @@ def test_a_signal_ends_a_long_wait_at_the_event_during_which_it_comes(who):
 
     def wait():
         with virtual_world(Fabric(FabricSpec(planes=1, t0s=1, t1s=1, hosts_per_t0=2))) as world:
-            world.breakage.kill("t0-p1-1")
+            world.injector.kill("t0-p1-1")
             clock = world._sim._clock
             clock.at(ticks(0.25), lambda _: signal.raise_signal(signal.SIGTERM))
             try:
@@ -197,9 +197,9 @@ def test_a_signal_ends_a_long_wait_at_the_event_during_which_it_comes(who):
 def test_who_listens_hears_what_came_while_time_was_let_pass():
     fabric = Fabric(FabricSpec(planes=1, t0s=1, t1s=1, hosts_per_t0=2))
     with virtual_world(fabric) as world:
-        first, second = world.hear(["h1"]), world.hear(["h1", "h2"])
+        first, second = world.subscribe(["h1"]), world.subscribe(["h1", "h2"])
         began = world.now
-        world.breakage.kill("h1")
+        world.injector.kill("h1")
         world.pause(0.5)
         assert world.now == pytest.approx(began + 0.5)
         assert [(host, event["kind"]) for host, event in first.wait(1.0)] == [("h1", "agent.gone")]

@@ -36,7 +36,7 @@ def lose_the_tenth(sim, transit):
 
 
 def is_tenth(sim, transit):
-    """Whether this is the tenth data packet that was sent, which the simulation has just kept."""
+    """Return True if this is the tenth data packet that was sent, which the simulation has just kept."""
     return transit.is_write and sum(t.is_write for t in sim.sent) == 10
 
 

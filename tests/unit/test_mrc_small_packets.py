@@ -10,7 +10,6 @@ class Swallow:
     """Loses data packets and nothing else, carrier stays."""
 
     def meet(self, frame, way):
-        del way
         return None if frame.read is not None and frame.read.op in h.WRITES else frame
 
 

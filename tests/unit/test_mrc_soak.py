@@ -96,7 +96,7 @@ class Work:
             post()
 
     def done(self) -> bool:
-        """Whether the sender knows that all has arrived."""
+        """Return True if the sender knows that all has arrived."""
         return not self.transfer.sim.hosts[self.transfer.a].qps[self.transfer.qa].requestor.incomplete
 
 

@@ -62,7 +62,7 @@ def scalar(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 
 
 def _is_special(descriptor: Descriptor) -> bool:
-    """Whether messages of this type cannot be made from plain arguments: maps and Any."""
+    """Return True if messages of this type cannot be made from plain arguments: maps and Any."""
     return descriptor.GetOptions().map_entry or descriptor.full_name.startswith("google.")
 
 

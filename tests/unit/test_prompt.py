@@ -236,7 +236,7 @@ def test_words_work_over_the_socket_beside_the_prompt(desk, tmp_path):
         assert "cleared" in service.ask(tmp_path, "heal")["said"]
         with pytest.raises(LabError, match="no such word"):
             service.ask(tmp_path, "word", line="dance")
-    with pytest.raises(LabError, match="no prompt holds a lab"):
+    with pytest.raises(LabError, match="no lab is running"):
         service.ask(tmp_path, "word", line="nodes")
 
 
@@ -332,7 +332,7 @@ def test_up_takes_words_from_a_pipe_and_other_terminals_and_leaves_nothing(tmp_p
     assert up.returncode == 0
     assert list((tmp_path / "mrclab").rglob("*.sock")) == []
     gone = mrclab("nodes", place=tmp_path)
-    assert (gone.returncode, "no prompt holds a lab" in gone.stderr) == (2, True)
+    assert (gone.returncode, "no lab is running" in gone.stderr) == (2, True)
 
 
 def test_a_script_file_that_fails_gives_the_exit_status(tmp_path):

@@ -5,10 +5,10 @@ import random
 import pytest
 from sim_pair import Sim, Write, finish
 
-from mrclab.sim.breakage import SimBreakage
 from mrclab.sim.clock import SECOND, Clock, ticks
 from mrclab.sim.faults import decider
 from mrclab.sim.frame import SimFrame
+from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.tap import Tap
 from mrclab.topo.cables.cablefaults import (
     EVERY_PACKET,
@@ -31,7 +31,7 @@ class Nodes:
 
 
 def broken(sim):
-    return SimBreakage(sim.fabric, Nodes(), 1)
+    return SimFaultInjector(sim.fabric, Nodes(), 1)
 
 
 def hits(action, count, clock=None):
@@ -186,15 +186,15 @@ def test_frames_on_a_cable_that_is_cut_are_lost_also_when_it_comes_back_before_t
 
 def test_swapped_cables_lead_to_each_others_ends_and_back():
     sim = Sim()
-    breakage = broken(sim)
+    injector = broken(sim)
     one, other = (sim.fabric.cable(name) for name in ("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2"))
     before = one.ways[0].end, other.ways[1].end
-    breakage.swap("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2")
+    injector.swap("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2")
     write = Write(sim, "h1", "h3", 1 << 20)
     finish(sim, write)
     assert write.received == write.sent
     assert sum(sim.fabric.switches[f"t1-p1-{n}"].drops[4] for n in (1, 2)) > 0
-    breakage.swap("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2")
+    injector.swap("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2")
     assert (one.ways[0].end, other.ways[1].end) == before
 
 
@@ -218,26 +218,26 @@ def test_under_faults_of_every_kind_packing_each_frame_still_gives_the_same_run(
     for wire_format in (False, True):
         draw = random.Random(seed)
         sim = Sim(wire_format, seed, transport)
-        breakage = broken(sim)
+        injector = broken(sim)
         links = [link.name for link in sim.model.links]
         actions = [
             Corrupt(0.05, offset=draw.randrange(0, 200)), SeededLoss(0.02, "x"), EveryNth(30), Loss(0.02),
             Packets((3, 9)), RateLimit(300),
         ]  # fmt: skip
         for action in actions:
-            breakage.inject([(draw.choice(links), action)], match=EVERY_PACKET, direction="both")
+            injector.inject([(draw.choice(links), action)], match=EVERY_PACKET, direction="both")
         impairments = (Impairment(0.004, 0.004, False), Impairment(0.01, reorder=0.2), Impairment(duplicate=0.1))
         for number, impairment in enumerate(impairments):
-            breakage.impair(links[5 * number], impairment, direction="both", seed=number)
-        breakage.swap("t0-p4-1/t1-p4-1", "t0-p4-1/t1-p4-2")
-        breakage.background("h2", "h4", (3, 1), 200, 900, "noise")
+            injector.impair(links[5 * number], impairment, direction="both", seed=number)
+        injector.swap("t0-p4-1/t1-p4-1", "t0-p4-1/t1-p4-2")
+        injector.background("h2", "h4", (3, 1), 200, 900, "noise")
         for name, far in (("h1", "h3"), ("h2", "h4"), ("h3", "h2")):
             Write(sim, name, far, 1 << 19)
         sim.run(0.3)
-        breakage.hold_down("cut", "h4-p1", "t0-p2-1/t1-p2-2")
+        injector.hold_down("cut", "h4-p1", "t0-p2-1/t1-p2-2")
         sim.fabric.switches["t1-p3-1"].freeze()
         sim.run(0.5)
-        breakage.let_go("cut")
+        injector.let_go("cut")
         sim.fabric.switches["t1-p3-1"].thaw()
         sim.run(2)
         assert sim.clock.now >= ticks(2.8)

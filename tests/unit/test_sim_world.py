@@ -78,19 +78,19 @@ def test_what_a_node_refuses_is_an_answer_with_a_code(tmp_path):
 
 def test_a_dead_cable_and_swapped_ones_are_found_and_found_healed(tmp_path):
     made = world(tmp_path)
-    made.breakage.hold_down("cut", "t0-p1-1/t1-p1-1")
+    made.injector.hold_down("cut", "t0-p1-1/t1-p1-1")
     answer = made.call("controller", "verify", timeout=1.0)
     assert not answer["verified"]
     assert answer["problems"] == [
         "t0-p1-1 port 3 should reach t1-p1-1 port 1, reaches nothing",
         "t1-p1-1 port 1 should reach t0-p1-1 port 3, reaches nothing",
     ]
-    made.breakage.let_go("cut")
+    made.injector.let_go("cut")
     assert made.call("controller", "wait_verified", timeout=1.0)["verified"]
-    made.breakage.swap("h1-p2", "h2-p2")
+    made.injector.swap("h1-p2", "h2-p2")
     answer = made.call("controller", "verify", timeout=1.0)
     assert "t0-p2-1 port 1 should reach h1 port 2, reaches h2 port 2" in answer["problems"]
-    made.breakage.swap("h1-p2", "h2-p2")
+    made.injector.swap("h1-p2", "h2-p2")
     assert made.call("controller", "verify", timeout=1.0)["verified"]
 
 
@@ -109,10 +109,10 @@ def test_a_switch_that_dies_comes_back_empty_and_is_provisioned(tmp_path):
     made = world(tmp_path)
     _, target = write(made)
     made.run(0.2)
-    made.breakage.kill("t1-p2-1")
+    made.injector.kill("t1-p2-1")
     assert made.call("controller", "status")["by_switch"]["t1-p2-1"]["state"] == "connecting"
     assert "t1-p2-1" not in made.call("controller", "counters")["switches"]
-    made.breakage.restart("t1-p2-1")
+    made.injector.restart("t1-p2-1")
     assert made.call("controller", "status")["by_switch"]["t1-p2-1"]["state"] == "provisioning"
     until_done(made)
     assert made.call("controller", "wait_verified", timeout=2.0)["verified"]
@@ -123,13 +123,13 @@ def test_a_host_that_dies_is_told_of_and_another_takes_its_place(tmp_path):
     made = world(tmp_path)
     write(made)
     made.run(0.1)
-    made.breakage.kill("h3")
+    made.injector.kill("h3")
     assert [(host, event["kind"]) for host, event in made.run(0.1)] == [("h3", "agent.gone")]
     with pytest.raises(RpcError, match="h3 is not there"):
         made.call("h3", "hello")
     made.run(1.0)
-    made.breakage.restart("h3")
-    made.breakage.restart("h3")
+    made.injector.restart("h3")
+    made.injector.restart("h3")
     _, target = write(made, "h2", "h3")
     until_done(made)
     assert target.read_bytes() == (made.files / "h2.bin").read_bytes()
@@ -153,7 +153,7 @@ def test_a_drained_switch_carries_nothing_until_it_is_undrained(tmp_path):
 
 def test_clustermapper_finds_a_lossy_nic_cable_and_has_it_denied(tmp_path):
     made = world(tmp_path, mapper={"cycle": 0.1, "deny": True})
-    made.breakage.inject([("h2-p3", SeededLoss(0.3, "gray"))], match=EVERY_PACKET, direction="both")
+    made.injector.inject([("h2-p3", SeededLoss(0.3, "gray"))], match=EVERY_PACKET, direction="both")
     made.run(1.05)
     [verdict] = made.call("controller", "map")["verdicts"]
     assert verdict["element"] == "h2-p3/t0-p3-1"
@@ -232,7 +232,7 @@ def test_a_precheck_names_what_a_job_must_not_meet(tmp_path):
         *((f"h{number}", "4 NIC ports up") for number in range(1, 5)),
         ("denylist", "empty"),
     ]
-    made.breakage.hold_down("cut", "h1-p2")
+    made.injector.hold_down("cut", "h1-p2")
     made.call("controller", "misroute", switch="t0-p1-1", port=3)
     made.call("controller", "deny", what="t1-p2-1")
     made.kill("h4")
@@ -318,15 +318,15 @@ def test_the_controller_refuses_in_the_words_of_the_wire(tmp_path, op, arguments
 
 def test_without_a_controller_nothing_is_written_and_nothing_stops(tmp_path):
     made = world(tmp_path, mapper={"cycle": 0.1})
-    made.breakage.kill("controller")
+    made.injector.kill("controller")
     with pytest.raises(RpcError, match="the controller is not there"):
         made.call("controller", "status")
-    made.breakage.kill("t1-p1-1")
-    made.breakage.restart("t1-p1-1")
+    made.injector.kill("t1-p1-1")
+    made.injector.restart("t1-p1-1")
     _, target = write(made)
     until_done(made)
     assert target.read_bytes() == (made.files / "h1.bin").read_bytes()
-    made.breakage.restart("controller")
+    made.injector.restart("controller")
     assert made.call("controller", "wait_verified", timeout=2.0)["verified"]
 
 
@@ -343,11 +343,11 @@ def history(path, seed):
     made = world(path, seed, {"cycle": 0.2})
     write(made, size=4 << 20)
     made.run(0.1)
-    made.breakage.inject([("h2-p3", SeededLoss(0.3, "gray"))], match=EVERY_PACKET, direction="both")
-    made.breakage.hold_down("cut", "h1-p1", "t0-p2-2/t1-p2-1")
+    made.injector.inject([("h2-p3", SeededLoss(0.3, "gray"))], match=EVERY_PACKET, direction="both")
+    made.injector.hold_down("cut", "h1-p1", "t0-p2-2/t1-p2-1")
     until_done(made)
-    made.breakage.kill("t1-p1-1")
-    made.breakage.let_go("cut")
+    made.injector.kill("t1-p1-1")
+    made.injector.let_go("cut")
     made.run(made.now + 1.0)
     made.stop()
     made.collect(path)

@@ -235,7 +235,7 @@ def test_the_key_covers_every_source_of_the_package(tmp_path: Path, monkeypatch:
 
 
 def may_connect(path: str, user: int) -> bool:
-    """Whether a process of another user can connect to a Unix socket."""
+    """Return True if a process of another user can connect to a Unix socket."""
     child = os.fork()
     if child == 0:
         try:

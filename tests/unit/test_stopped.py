@@ -17,14 +17,14 @@ from mrclab.lab.command import operations
 from mrclab.lab.errors import RunError, Stopped, as_run_error
 from mrclab.lab.history import Record
 from mrclab.lab.run.wire import attach
-from mrclab.lab.run.wire.vigil import Stops
+from mrclab.lab.run.wire.watchdog import Stops
 from mrclab.rpc import peers
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcStopped
 from mrclab.topo.cables.beat import BEAT_S, Beat
 from mrclab.topo.errors import ProcessStopped
-from mrclab.topo.linux import patience
-from mrclab.topo.linux.patience import Patience
+from mrclab.topo.linux import adaptive
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -92,10 +92,10 @@ def test_commands_name_a_controller_that_is_stopped(tmp_path, monkeypatch):
 
 def test_a_wait_for_a_stopped_process_is_given_up_and_says_why(tmp_path, monkeypatch):
     busy = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: busy.now))
-    monkeypatch.setattr(patience, "glance", lambda _pid=None: patience.Glance(2 * busy.now, 0.0, 0.0, 0.0))
+    monkeypatch.setattr(adaptive, "time", SimpleNamespace(monotonic=lambda: busy.now))
+    monkeypatch.setattr(adaptive, "glance", lambda _pid=None: adaptive.Glance(2 * busy.now, 0.0, 0.0, 0.0))
     with stopped_server(tmp_path / "x.sock") as process:
-        wait = Patience(60.0)
+        wait = AdaptiveTimeout(60.0)
         wait.waited_for = {"switch t0-p1-1": process.pid}
         assert not wait.over
         busy.now += 4.0

@@ -7,7 +7,7 @@ import pytest
 
 from mrclab.topo.cables import helper
 from mrclab.topo.errors import EmulationError
-from mrclab.topo.linux.patience import Pace
+from mrclab.topo.linux.adaptivetimeout import Pace
 
 
 class Ground:
@@ -18,7 +18,6 @@ class Ground:
         self.run_dir, self.pace, self._program = place, Pace(), program
 
     def popen(self, _node, argv, *, log, namespace, **keywords):
-        del log, namespace
         self.process = subprocess.Popen([sys.executable, "-c", self._program, argv[-1]], **keywords)
         return self.process
 

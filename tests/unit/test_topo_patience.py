@@ -8,8 +8,8 @@ import pytest
 from mrclab.lab.errors import RunError, TooSlow
 from mrclab.lab.run.wire import attach, session
 from mrclab.topo.errors import EmulationError, MachineTooSlow
-from mrclab.topo.linux import patience
-from mrclab.topo.linux.patience import Glance, Pace, Patience
+from mrclab.topo.linux import adaptive
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Glance, Pace
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -25,13 +25,13 @@ def machine(monkeypatch):
         it.process += seconds * process
 
     it.wait = wait
-    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: it.now))
-    monkeypatch.setattr(patience, "glance", lambda _pid=None: Glance(2 * it.now, it.idle, 0.0, it.process))
+    monkeypatch.setattr(adaptive, "time", SimpleNamespace(monotonic=lambda: it.now))
+    monkeypatch.setattr(adaptive, "glance", lambda _pid=None: Glance(2 * it.now, it.idle, 0.0, it.process))
     return it
 
 
 def test_a_limit_strikes_at_once_where_the_machine_is_idle(machine):
-    wait = Patience(30.0)
+    wait = AdaptiveTimeout(30.0)
     machine.wait(29.0)
     assert not wait.over
     machine.wait(2.0)
@@ -42,7 +42,7 @@ def test_a_limit_strikes_at_once_where_the_machine_is_idle(machine):
 
 
 def test_a_limit_stretches_while_the_machine_is_busy_and_then_blames_it(machine):
-    wait = Patience(30.0)
+    wait = AdaptiveTimeout(30.0)
     machine.wait(100.0, idle=0.05)
     assert not wait.over
     machine.wait(30.0, idle=0.05)
@@ -51,7 +51,7 @@ def test_a_limit_stretches_while_the_machine_is_busy_and_then_blames_it(machine)
 
 
 def test_a_limit_stretches_while_the_process_itself_is_at_work(machine):
-    wait = Patience(30.0, pid=1)
+    wait = AdaptiveTimeout(30.0, pid=1)
     machine.wait(60.0, idle=0.5, process=0.9)
     assert not wait.over
 
@@ -59,7 +59,7 @@ def test_a_limit_stretches_while_the_process_itself_is_at_work(machine):
 def test_limits_stretch_by_how_slowly_the_first_processes_started(machine):
     pace = Pace()
     pace.saw(4.0, usual=0.8)
-    wait = Patience(30.0, pace)
+    wait = AdaptiveTimeout(30.0, pace)
     machine.wait(149.0)
     assert not wait.over
     machine.wait(600.0)
@@ -74,7 +74,7 @@ def test_a_process_that_does_not_get_ready_ends_the_bring_up_with_the_reason(mac
         emulation=SimpleNamespace(processes=lambda: {"h1": 1}),
         pace=Pace(),
         check=lambda: None,
-        last_words=lambda _name: "it said nothing",
+        last_output=lambda _name: "it said nothing",
     )
 
     def never():
@@ -91,8 +91,8 @@ def test_a_process_that_does_not_get_ready_ends_the_bring_up_with_the_reason(mac
 def test_a_node_that_does_not_answer_is_late_or_slow(machine, tmp_path, monkeypatch, idle, kind):
     monkeypatch.setattr(attach, "ANSWER_TIMEOUT", 0.05)
     lab = attach.Lab(tmp_path, Fabric(FabricSpec()))
-    counted = patience.glance
-    monkeypatch.setattr(patience, "glance", lambda pid=None: (machine.wait(20.0, idle), counted(pid))[1])
+    counted = adaptive.glance
+    monkeypatch.setattr(adaptive, "glance", lambda pid=None: (machine.wait(20.0, idle), counted(pid))[1])
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / "h1.sock"))
         deaf.listen()
@@ -102,6 +102,6 @@ def test_a_node_that_does_not_answer_is_late_or_slow(machine, tmp_path, monkeypa
 
 
 def test_the_kernel_counts_what_a_glance_reads():
-    before = patience.glance()
+    before = adaptive.glance()
     assert before.all > before.idle > 0
     assert issubclass(MachineTooSlow, EmulationError)

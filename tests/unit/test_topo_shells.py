@@ -7,7 +7,7 @@ import pytest
 
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import shells
-from mrclab.topo.linux.patience import Pace
+from mrclab.topo.linux.adaptivetimeout import Pace
 
 pytest.importorskip("mininet.node", reason="Debian's Mininet is not installed")
 

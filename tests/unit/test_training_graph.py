@@ -50,7 +50,7 @@ def _check(kind, algorithm, count):
 
 
 def _runs_to_the_end(ranks):
-    """Whether everything happens where a message arrives in the moment in which it is sent."""
+    """Return True if everything happens where a message arrives in the moment in which it is sent."""
     needs = [[op.needs for op in s.ops] for s in ranks]
     ready = [(rank, root) for rank, s in enumerate(ranks) for root in s.roots]
     arrived, waiting, done = set(), {}, 0

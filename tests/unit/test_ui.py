@@ -14,12 +14,12 @@ from mrclab.lab.history import Record
 from mrclab.lab.ui import model, reel
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE, Editor
+from mrclab.lab.ui.framestream import Film, merge, patch
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.phrases import phrase
-from mrclab.lab.ui.reel import Film, merge, patch
+from mrclab.lab.ui.runindex import RunIndex
 from mrclab.lab.ui.server import LivePage
-from mrclab.lab.ui.shelf import Shelf
 from mrclab.lab.ui.sources import Blank, Live, Replay
 from mrclab.topo import fabricfile
 from mrclab.topo.model import Fabric
@@ -80,7 +80,7 @@ def test_frames_tell_load_goodput_faults_and_states():
     assert [frame["evs"]["h1/256"][0][3] for frame in (before, during)] == ["GOOD", "ASSUMED_BAD"]
     assert (before["totals"]["lost"], during["totals"]["lost"]) == (0, 3)
     texts = [event["text"] for frame in made for event in frame["events"]]
-    assert f"cut strikes: {CUT} down" in texts
+    assert f"Fault cut: {CUT} down" in texts
     assert "EV plane 1 uplink 2: GOOD → ASSUMED_BAD (time)" in texts
 
 
@@ -333,7 +333,7 @@ def test_a_finished_run_is_chosen_from_the_folder_of_results_and_played_again(tm
     (tmp_path / "results" / "broken").mkdir()
     (tmp_path / "results" / "broken" / "result.json").write_text("{")
     finished(tmp_path / "elsewhere")
-    page = LivePage(Blank(EXAMPLE, "x"), None, token="secret", shelf=Shelf(tmp_path / "results"))
+    page = LivePage(Blank(EXAMPLE, "x"), None, token="secret", shelf=RunIndex(tmp_path / "results"))
     web, headers = client(page), {"x-token": "secret"}
     assert web.get("/api/layout", headers=headers).json()["replays"] is True
     listed = web.get("/api/results", headers=headers).json()

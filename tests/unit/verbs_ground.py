@@ -116,7 +116,7 @@ class Ground:
             self.simulation.run(until=self.simulation.now + TURN_S)
 
     def _kept_waiting(self) -> bool:
-        """Whether a thread of a program wants to run and has not had its share since time last passed."""
+        """Return True if a thread of a program wants to run and has not had its share since time last passed."""
         now = {}
         for process in self._running:
             for task in Path(f"/proc/{process.pid}/task").glob("*") if process.poll() is None else ():
@@ -149,7 +149,7 @@ class Ground:
         return said
 
     def nothing_left(self) -> bool:
-        """Whether no host holds anything of a program."""
+        """Return True if no host holds anything of a program."""
         return all(
             not host.qps and not len(host.memory) and len(host._cqs) == 1 and list(host.memory._pds) == [1]
             for host in self.simulation.hosts.values()

@@ -1,4 +1,4 @@
-"""How late a helper process was: it asks to be woken at least every `BEAT_S`, and keeps the worst delay."""
+"""Lateness of a helper process: it is due to wake at least every `BEAT_S`, and keeps the worst delay."""
 
 from typing import Any
 

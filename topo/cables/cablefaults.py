@@ -32,7 +32,7 @@ _LONGEST_CYCLE = 2**20  # packets
 
 @dataclass(frozen=True)
 class Match:
-    """Which packets a fault concerns; the empty match is every packet.
+    """Packets that a fault concerns; the empty match is every packet.
 
     `usids`: the uSID is still ahead in the destination address. `evs`: whole EVs. `paths`: (plane, uplink) of the EV,
     whatever its tag. `min_length`: frame length in bytes from which on a packet counts (data apart from

@@ -122,7 +122,7 @@ class Cables:
         return self.up(*free)
 
     def is_up(self, link: Link | str) -> bool:
-        """Whether the cable has not been taken down."""
+        """Return True if the cable has not been taken down."""
         return self._resolve(link).index not in self._down
 
     def _carrier(self, links: tuple[Link | str, ...], *, up: bool) -> float:
@@ -203,12 +203,12 @@ class Cables:
         self.up(*(link for link in self._fabric.links if link.index in self._down))
 
     def count(self, *faults: AppliedFault) -> Count:
-        """What faults in force have done so far, all together."""
+        """Return the counters of faults in force, all together."""
         with self._lock:
             return self._count(*faults)
 
     def swap(self, one: Link | str, other: Link | str) -> None:
-        """Plug the far (b) ends of two cables into each other's ports; swapping again mends it."""
+        """LinkEnd the far (b) ends of two cables into each other's ports; swapping again mends it."""
         first, second = self._resolve(one).index, self._resolve(other).index
         with self._lock:
             far_one, far_two = self._far[f"{first}a"], self._far[f"{second}a"]

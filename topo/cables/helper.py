@@ -10,8 +10,8 @@ from typing import Any
 
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import processes
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.linux.emulation import Emulation, ending, last_line
-from mrclab.topo.linux.patience import Patience
 
 START_TIMEOUT = 20.0  # seconds for a helper to load its program; it takes some tenths
 END_TIMEOUT = 10.0  # seconds for its last words
@@ -40,18 +40,18 @@ class Helper:
         if helper._said(START_TIMEOUT, "get ready", upto=_READY) != _READY:
             process.kill()
             process.wait()
-            raise EmulationError(f"{name} did not start; {helper._last_words}")
+            raise EmulationError(f"{name} did not start; {helper._last_output}")
         processes.to_real_time(process.pid)
         return helper
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """True if it still runs."""
         return self._process.poll() is None
 
     @property
     def finished(self) -> bool:
-        """Whether `finish` was called."""
+        """True if `finish` was called."""
         return self._process.stdout is None or self._process.stdout.closed
 
     def finish(self) -> Any:
@@ -64,20 +64,20 @@ class Helper:
         assert self._process.stdout is not None
         self._process.stdout.close()
         if status := self._process.wait():
-            raise EmulationError(f"{self.name} {ending(status)}; {self._last_words}")
+            raise EmulationError(f"{self.name} {ending(status)}; {self._last_output}")
         return json.loads(output)
 
     @property
-    def _last_words(self) -> str:
-        """What it wrote last, since its log may be gone before anybody looks."""
+    def _last_output(self) -> str:
+        """Last output of the process, since its log may be gone before anybody looks."""
         last = last_line(self._lab.run_dir / "log" / f"{self.name}.log")
         return f"its last words were: {last} (its log is log/{self.name}.log)"
 
     def _said(self, seconds: float, what: str, upto: bytes = b"") -> bytes:
-        """What it writes until it says `upto`, or closes its output; one that stands still is killed."""
+        """Return its output until it says `upto`, or closes its output; one that stands still is killed."""
         assert self._process.stdout is not None
         terminal, said = self._process.stdout.fileno(), b""
-        patience = Patience(seconds, self._lab.pace, self._process.pid)
+        adaptive = AdaptiveTimeout(seconds, self._lab.pace, self._process.pid)
         poll = select.poll()
         poll.register(terminal, select.POLLIN)
         while not (upto and said.endswith(upto)):
@@ -86,9 +86,9 @@ class Helper:
                 if not data:
                     break
                 said += data
-            elif patience.over:
+            elif adaptive.over:
                 self._process.kill()
                 self._process.wait()
                 self._process.stdout.close()
-                raise patience.error(self.name, f"{what}; {self._last_words}")
+                raise adaptive.error(self.name, f"{what}; {self._last_output}")
         return said

@@ -1,4 +1,4 @@
-"""What may happen to the frames of one direction of a cable beside loss: delay, jitter, reordering, duplicates. Pure.
+"""Impairments of the frames of one direction beside loss: delay, jitter, reordering, duplicates. Pure.
 
 The same seed gives the same fate to packet number n, whoever carries it out: the relay process on a cable of the wire,
 or a cable in virtual time.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Impairment:
-    """What happens to the frames of one direction. Times in seconds, probabilities 0…1.
+    """Impairment of the frames of one direction. Times in seconds, probabilities 0…1.
 
     A frame waits `delay` plus a uniform draw from ±`jitter`. With `ordered` no frame overtakes another, as on a real
     wire; without, jitter reorders. `reorder`: share of frames that skip the wait and so overtake. `lose` are numbers
@@ -64,7 +64,7 @@ class Fate:
         self.counts = Counts()
 
     def departures(self, now: float) -> list[float]:
-        """When the frame that arrives now leaves: once, twice or (lost) never. Always four draws per frame."""
+        """Return when the frame that arrives now leaves: once, twice or (lost) never. Always four draws per frame."""
         chosen, counts = self._impairment, self.counts
         lost, doubled, skips = (self._random.random() for _ in range(3))
         wait = chosen.delay + chosen.jitter * (2 * self._random.random() - 1)

@@ -20,7 +20,7 @@ class Relayed:
 
     @property
     def alive(self) -> bool:
-        """Whether the relay still runs; without it the cable carries nothing."""
+        """True if the relay still runs; without it the cable carries nothing."""
         return self._relay.alive
 
     def heal(self) -> list[Counts]:

@@ -30,7 +30,7 @@ _LISTENER = "import signal, socket, sys; s = socket.socket(1); s.bind(sys.argv[1
 
 @dataclass(frozen=True)
 class SelfTestVerdict:
-    """What the test of one kind of fault showed; `detail` is empty where it holds."""
+    """Verdict of the test of one kind of fault; `detail` is empty where it holds."""
 
     name: str
     holds: bool

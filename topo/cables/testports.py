@@ -64,7 +64,7 @@ class RawPort:
         self._socket.settimeout(_TIMEOUT)
 
     def carrier(self) -> bool:
-        """What the driver says at this moment."""
+        """Return the driver's state, without waiting for any announcement."""
         return kernel.in_namespace(self._namespace, lambda: _carriers([self._interface]))[self._interface]
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ def across(one: RawPort, other: RawPort, count: int = 40) -> list[int]:
 
 
 def carriers(lab: Emulation) -> dict[str, bool]:
-    """Whether each port of the fabric has carrier at this moment, by interface."""
+    """Return True if each port of the fabric has carrier at this moment, by interface."""
     found: dict[str, bool] = {}
     by_node: dict[str, list[str]] = {}
     for end in (end for link in lab.fabric.links for end in link.ends):

@@ -1,4 +1,4 @@
-"""How many packets wait in the data queues of a fabric's switch ports, and how late the switches were, asked while
+"""Queue depths of a fabric's switch ports, and how late the switches were, asked while
 packets flow.
 
 The data plane writes the depth that a packet left behind into the register `queue_depths`, one cell per port, so that a
@@ -22,7 +22,7 @@ Depths = dict[int, int]  # port number → packets in its data queue
 
 
 class Told(NamedTuple):
-    """What a switch tells: depths, and seconds that it was late at most since it told before (None: cannot tell).
+    """Report of a switch: depths, and seconds that it was late at most since its last report (None: cannot tell).
 
     A switch is late when a frame waits for it, or a packet stays in a queue beyond its time: for want of a CPU, as a
     rule. A process that was stopped on purpose is late, too.
@@ -34,7 +34,7 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True)
 class DepthQuery:
-    """How one switch is asked.
+    """Request for the depths of one switch.
 
     `connect`: a new connection; OSError where there is none. `question`: bytes to send. `read`: what it tells, from the
     bytes that came so far; None while they are not all there, ValueError where the switch refuses.
@@ -60,7 +60,7 @@ class QueueDepths:
         self.close()
 
     def sample(self) -> dict[str, Told]:
-        """What each switch tells that answered. Takes PATIENCE when a switch falls silent, else next to nothing."""
+        """Return the report of each switch that answered; takes PATIENCE when a switch is unresponsive."""
         for key, _ in self._selector.select(0):
             key.data.take()  # what answers late says nothing about depths now
         waiting = {connection for connection in self._connections if connection.ask()}
@@ -111,7 +111,7 @@ class _DepthConnection:
         return True
 
     def take(self) -> Told | None:
-        """What has come, once it is whole; a switch that went away or refused is connected to anew the next time."""
+        """Return the report, once it is whole; reconnect next time to a switch that went away or refused."""
         if self._socket is None:
             return None
         try:
@@ -131,7 +131,7 @@ class _DepthConnection:
         return told
 
     def take_late(self) -> float | None:
-        """How late the switch was at most since this was last called, None where it cannot tell."""
+        """Return how late the switch was at most since the last call, None where it cannot tell."""
         late, self._late = self._late, None
         return late
 

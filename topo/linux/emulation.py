@@ -22,9 +22,9 @@ from typing import IO, Any
 from mrclab.topo.cables.cables import Cables
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel, processes, targets
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Pace
 from mrclab.topo.linux.depths import QueueDepths
 from mrclab.topo.linux.forked import ForkServer, Process
-from mrclab.topo.linux.patience import Pace, Patience
 from mrclab.topo.linux.state import RunState, namespace
 from mrclab.topo.linux.targets import Launch, Target
 from mrclab.topo.model import Fabric
@@ -215,7 +215,7 @@ class Emulation:
             return {name: process.pid for name, process in every.items() if process.poll() is None}
 
     def endings(self) -> dict[str, str]:
-        """How processes ended that did, by name, those included that hold the namespaces of nodes."""
+        """Describe how processes ended that did, by name, those included that hold the namespaces of nodes."""
         with self._lock:
             every = {**self._switches, **self._others}
             statuses = {name: process.poll() for name, process in every.items()}
@@ -224,17 +224,17 @@ class Emulation:
 
     @property
     def has_files(self) -> bool:
-        """Whether a run directory of this fabric's own is there."""
+        """True if a run directory of this fabric's own is there."""
         return self._state is not None and (self.run_dir / "log").exists()
 
     @property
     def real_time(self) -> bool:
-        """Whether the kernel schedules all running switches ahead of ordinary work, as a trustworthy run needs."""
+        """True if the kernel schedules all running switches ahead of ordinary work, as a trustworthy run needs."""
         alive = [process.pid for process in self._switches.values() if process.poll() is None]
         return all(processes.is_real_time(pid) for pid in alive)
 
     def queue_depths(self) -> QueueDepths:
-        """What asks all switches for the depths of their queues; the caller's, to be closed before `stop`."""
+        """Return a sampler of the depths of all switches' queues; the caller's, to be closed before `stop`."""
         self._running()
         spec, run_dir, spaces = self.fabric.spec, self.run_dir, self._namespaces
         launches = {switch.name: Launch(switch, spec, run_dir) for switch in self.fabric.switches}
@@ -294,12 +294,12 @@ class Emulation:
         self._start_switches([switch], lambda *_: None)
 
     def is_alive(self, name: str) -> bool:
-        """Whether the process of a switch, or another one, runs (a frozen one does)."""
+        """Return True if the process of a switch, or another one, runs (a frozen one does)."""
         process = self._process(name)
         return process is not None and process.poll() is None
 
     def _ended_shells(self) -> dict[str, str]:
-        """How the processes ended that hold the namespaces of nodes, by node, of those that did."""
+        """Describe how the processes ended that hold the namespaces of nodes, by node, of those that did."""
         nodes = self._namespaces if self.network is not None else ()
         shells = {node: self.network[node].shell for node in nodes}
         return {node: ending(shell.returncode) for node, shell in shells.items() if shell.poll() is not None}
@@ -402,9 +402,9 @@ class Emulation:
     def _as_ready(self, launches: Mapping[str, Launch]) -> Iterator[str]:
         """Yield switches in the order in which they begin to answer; EmulationError where one dies or stays silent."""
         waiting = dict(launches)
-        patience = Patience(_READY_TIMEOUT, self.pace)
+        adaptive = AdaptiveTimeout(_READY_TIMEOUT, self.pace)
         while waiting:
-            patience.waited_for = {f"switch {name}": self._switches[name].pid for name in waiting}
+            adaptive.waited_for = {f"switch {name}": self._switches[name].pid for name in waiting}
             for name, launch in launches.items():
                 if (status := self._switches[name].poll()) is not None:
                     last = f"its last words were: {last_line(launch.log)} (its log is log/{launch.log.name})"
@@ -413,10 +413,10 @@ class Emulation:
                 if self.target.answers(launch, self._namespaces[name]):
                     del waiting[name]
                     yield name
-            if waiting and patience.over:
+            if waiting and adaptive.over:
                 first = next(iter(waiting))
                 last = f"the last words of {first} were: {last_line(launches[first].log)}"
-                raise patience.error(", ".join(waiting), f"answer; {last} (its log is log/{first}.log)")
+                raise adaptive.error(", ".join(waiting), f"answer; {last} (its log is log/{first}.log)")
             if waiting:
                 _wait_for_end(self._switches[name] for name in waiting)
 
@@ -436,7 +436,7 @@ class Emulation:
 
 
 def ending(status: int) -> str:
-    """How a process ended, in words."""
+    """Describe how a process ended."""
     if status >= 0:
         return f"ended with status {status}"
     try:

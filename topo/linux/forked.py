@@ -57,7 +57,7 @@ class Forked:
         self._lock = threading.Lock()
 
     def poll(self) -> int | None:
-        """How it ended, negative for a signal; None while it runs."""
+        """Return its exit status, negative for a signal; None while it runs."""
         with self._lock:
             if self.returncode is None:
                 try:
@@ -137,7 +137,7 @@ class ForkServer:
         return self._process.pid
 
     def serves(self, argv: Sequence[str]) -> bool:
-        """Whether a command line is of a module that it has."""
+        """Return True if a command line is of a module that it has."""
         words = list(argv[:3])
         return not self._gone and any(words == [sys.executable, "-m", module] for module in self._modules)
 
@@ -161,7 +161,7 @@ class ForkServer:
         return Forked(int(told["pid"]), argv)
 
     def _ask(self, request: bytes, output: IO[bytes]) -> dict[str, Any]:
-        """What it answers; nothing where it is gone, and then it is."""
+        """Return its response; empty where it is gone, which is then noted."""
         try:
             socket.send_fds(self._socket, [request], [output.fileno()])
             if not self._will_answer():

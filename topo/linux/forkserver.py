@@ -83,7 +83,7 @@ def enter(pid: int) -> None:
 
 
 def _become(request: dict[str, object], output: int, modules: dict[str, ModuleType]) -> NoReturn:
-    """What a fork does: leave everything of this process behind, then run the command line that was asked for."""
+    """Become the command in a fork: leave everything of this process behind, then run the command line."""
     os.setsid()
     for standard in (1, 2):
         os.dup2(output, standard)

@@ -220,7 +220,7 @@ class LinkSocket:
 
 
 def _veth(pair: VethPair) -> bytes:
-    """What RTM_NEWLINK says of a pair (rtnetlink(7)).
+    """Return RTM_NEWLINK's message for a pair (rtnetlink(7)).
 
     One queue each is said: of as many as there are CPUs the kernel would take all but one away again, and wait a
     millisecond for it.

@@ -1,4 +1,4 @@
-"""What a killed run leaves to people: its history and logs, and folders of temporary files that nobody uses."""
+"""Remains of a killed run that people may want: its history and logs, and unused temporary folders."""
 
 import contextlib
 import os

@@ -13,7 +13,7 @@ from mininet.link import Link as MininetLink
 from mininet.net import Mininet
 from mininet.node import Host, Switch
 
-from mrclab.topo.linux.patience import Pace
+from mrclab.topo.linux.adaptivetimeout import Pace
 from mrclab.topo.linux.shells import WatchedShell
 from mrclab.topo.model import Fabric, Link
 

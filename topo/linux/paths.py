@@ -1,4 +1,4 @@
-"""Where a lab keeps its files while it runs."""
+"""Run directory of a lab."""
 
 from pathlib import Path
 

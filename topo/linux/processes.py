@@ -28,7 +28,7 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> int | None:
-    """When the process began, in clock ticks since boot; None where there is none (a zombie counts as none)."""
+    """Return when the process began, in clock ticks since boot; None where there is none (a zombie counts as none)."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -79,7 +79,7 @@ def of_labs() -> dict[Path, set[int]]:
 
 
 def _sees_the_same(pid: int, path: Path) -> bool:
-    """Whether a process finds the same directory as we at a path, or at the nearest above it that we have."""
+    """Return True if a process finds the same directory as we at a path, or at the nearest above it that we have."""
     there = next(place for place in (path, *path.parents) if place.exists())
     try:
         return os.path.samestat(there.stat(), os.stat(f"/proc/{pid}/root{there}"))  # noqa: PTH116 - a link of the kernel's
@@ -99,7 +99,7 @@ def to_real_time(pid: int) -> None:
 
 
 def is_real_time(pid: int) -> bool:
-    """Whether a thread of the process is scheduled ahead of ordinary ones."""
+    """Return True if a thread of the process is scheduled ahead of ordinary ones."""
     for thread in _threads(pid):
         with contextlib.suppress(OSError):
             if os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR:

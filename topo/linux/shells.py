@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrclab.topo.errors import EmulationError
-from mrclab.topo.linux.patience import Pace, Patience
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Pace
 
 START_TIMEOUT = 20.0  # seconds for a shell's first prompt; it takes some hundredths
 _LOOK_AGAIN = 0.1  # seconds between two looks whether there is still a shell to wait for
 
 
 class _WatchedPoll:
-    """A node's `pollOut` that gives up where `shell` has ended, or where `patience` has."""
+    """A node's `pollOut` that gives up where `shell` has ended, or where `adaptive` has."""
 
-    def __init__(self, name: str, shell: Any, terminal: int, patience: Patience) -> None:
+    def __init__(self, name: str, shell: Any, terminal: int, adaptive: AdaptiveTimeout) -> None:
         self._name, self._shell = name, shell
-        self.patience: Patience | None = patience
+        self.adaptive: AdaptiveTimeout | None = adaptive
         self._said = ""
         self._poll = select.poll()
         self._poll.register(terminal, select.POLLIN)
@@ -34,11 +34,11 @@ class _WatchedPoll:
             if status is not None and not self._poll.poll(0):
                 said = " ".join(self._said.split()) or "it said nothing"
                 raise EmulationError(f"the shell of {self._name} ended (status {status}): {said}; see `mrclab doctor`")
-            if self.patience is not None and self.patience.over:
-                raise self.patience.error(f"the shell of {self._name}", "give its first prompt")
+            if self.adaptive is not None and self.adaptive.over:
+                raise self.adaptive.error(f"the shell of {self._name}", "give its first prompt")
         return ready
 
-    def hear(self, text: str) -> None:
+    def subscribe(self, text: str) -> None:
         """Keep the last of what was read, to say it where nothing follows."""
         self._said = (self._said + text)[-200:]
 
@@ -64,17 +64,17 @@ class WatchedShell:
             self.shell.wait()
             raise
         assert self._watched is not None
-        self._watched.patience = None  # commands may take as long as they like
+        self._watched.adaptive = None  # commands may take as long as they like
 
     def read(self, size: int = 1024) -> str:
-        """What the terminal shows, `size` characters at most; Mininet's first call comes before it has waited."""
+        """Return the terminal's output, `size` characters at most; Mininet's first call comes before it has waited."""
         if self._watched is None:
-            patience = Patience(START_TIMEOUT, self.pace, self.shell.pid)
-            self._watched = self.pollOut = _WatchedPoll(self.name, self.shell, self.stdout.fileno(), patience)
+            adaptive = AdaptiveTimeout(START_TIMEOUT, self.pace, self.shell.pid)
+            self._watched = self.pollOut = _WatchedPoll(self.name, self.shell, self.stdout.fileno(), adaptive)
         if not self.readbuf:
             self._watched.poll()
         text = str(super().read(size))  # type: ignore[misc]
-        self._watched.hear(text)
+        self._watched.subscribe(text)
         return text
 
     def _popen(self, cmd: list[str], **params: Any) -> Any:

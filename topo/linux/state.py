@@ -1,4 +1,4 @@
-"""What a run has made on this machine, written down before or as it is made, so that it can be removed after any death.
+"""Record of what a run has made on this machine, written before or as it is made, so that it can always be removed.
 
 One lab runs at a time per base directory (/run/mrclab): a lock on `lock`, held by the running process and dropped by
 the kernel when that dies, says which. `state.json` names token, processes, namespaces and directories. `clean`
@@ -82,7 +82,7 @@ class RunState:
 
     @property
     def token(self) -> str:
-        """What marks this run's processes."""
+        """Token that marks this run's processes."""
         return self._record.token
 
     @property
@@ -92,7 +92,7 @@ class RunState:
 
     @property
     def marks(self) -> dict[str, str]:
-        """What is in the environment of all processes of this run."""
+        """Environment that marks all processes of this run."""
         return {processes.TOKEN_VARIABLE: self.token, processes.BASE_VARIABLE: str(self.base.resolve())}
 
     def add_process(self, *pids: int) -> None:
@@ -322,7 +322,7 @@ def _remove_recorded(base: Path) -> list[str]:
 
 
 def _remove_unrecorded(base: Path, *, was_there: bool = False) -> list[str]:
-    """What a run left whose record is of no use: known by marks of processes and directories, and the namespace's name.
+    """Remove a run whose record is of no use: known by marks of processes and directories, and the namespace's name.
 
     The namespace and directories go only where something says that there was a run: `was_there`, or such a process.
     """
@@ -353,7 +353,7 @@ def _read(path: Path) -> StateRecord:
 
 
 def _is_inside(path: Path, base: Path) -> bool:
-    """Whether a directory is below a base, links and dots resolved."""
+    """Return True if a directory is below a base, links and dots resolved."""
     return base.resolve() in path.resolve().parents
 
 

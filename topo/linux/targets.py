@@ -35,7 +35,7 @@ class UnknownTarget(TopoError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Launch:
-    """What a target needs to start one switch."""
+    """Parameters of a target to start one switch."""
 
     switch: Switch
     spec: FabricSpec
@@ -58,7 +58,7 @@ class Launch:
 
 
 class Target(Protocol):
-    """How to start one kind of switch.
+    """Kind of switch, and how to start it.
 
     `schedules_itself`: the process asks for real-time scheduling where it helps; else the lab asks for all its threads.
     `forks`: Python packages whose `__main__` the command lines run, and what each prepares (`linux.forkserver`).
@@ -72,13 +72,13 @@ class Target(Protocol):
         """Command line of the process."""
 
     def answers(self, launch: Launch, namespace: int) -> bool:
-        """Whether the process accepts connections now. `namespace`: descriptor of the switch's network namespace."""
+        """Return True if the process accepts connections. `namespace`: descriptor of the switch's network namespace."""
 
     def set_queues(self, launch: Launch, namespace: int) -> None:
         """Set rates and depths once the process answers."""
 
     def depth_query(self, launch: Launch, namespace: int) -> DepthQuery:
-        """How to ask the process for the depths of its data queues."""
+        """Return the request for the depths of its data queues."""
 
 
 class Softswitch:
@@ -103,7 +103,7 @@ class Softswitch:
         ]
 
     def answers(self, launch: Launch, namespace: int) -> bool:
-        """Whether P4Runtime's socket accepts."""
+        """Return True if P4Runtime's socket accepts."""
         return _accepts(launch.socket)
 
     def set_queues(self, launch: Launch, namespace: int) -> None:
@@ -144,7 +144,7 @@ class Bmv2:
         ]
 
     def answers(self, launch: Launch, namespace: int) -> bool:
-        """Whether P4Runtime's socket accepts and Thrift's port, which comes a little later, does."""
+        """Return True if P4Runtime's socket accepts and Thrift's port, which comes a little later, does."""
         return _accepts(launch.socket) and thrift.answers(namespace, _THRIFT_PORT, _THRIFT_SERVICE)
 
     def set_queues(self, launch: Launch, namespace: int) -> None:

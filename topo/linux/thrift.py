@@ -75,7 +75,7 @@ def connect(namespace: int, port: int, timeout: float = _TIMEOUT) -> socket.sock
 
 
 def answers(namespace: int, port: int, service: str) -> bool:
-    """Whether a service answers calls on this port of a namespace. BMv2 opens the port before it adds the service."""
+    """Return True if a service answers on this port of a namespace. BMv2 opens the port before it adds the service."""
     try:
         with ThriftClient(namespace, port, service) as client:
             client.call("get_time_elapsed_us")

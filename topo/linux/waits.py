@@ -1,4 +1,4 @@
-"""How long processes waited for a CPU although they could have run, as the kernel's scheduler counts it.
+"""Run-queue delay: time that processes waited for a CPU, as the kernel's scheduler counts it.
 
 Source: `run_delay`, the second number of /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst), in
 nanoseconds. It needs nothing of the process, so that it serves programs of others too. It does not count a process that
@@ -45,7 +45,7 @@ class CpuWaits:
 
 
 def _read(path: str) -> bytes:
-    """What a small file holds. Path.read_bytes would cost half as much again, and there are thousands a second."""
+    """Return the content of a small file, thousands of times a second: Path.read_bytes costs half as much again."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, 100)

@@ -75,12 +75,10 @@ class Control(CtlNumbers):
 
     def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Answer:
         """Answer a call."""
-        del op, numbers, data, is_controller
         raise self._none()
 
     def add(self, queue: EvQueue) -> None:
         """A queue gets events from now on."""
-        del queue
         raise self._none()
 
     def remove(self, queue: EvQueue) -> None:
@@ -88,7 +86,6 @@ class Control(CtlNumbers):
 
     def probe(self, numbers: list[int], data: bytes, done: Callable[[Answer], None]) -> None:
         """Probe paths."""
-        del numbers, data, done
         raise self._none()
 
     def ev(self, number: int) -> int | None:

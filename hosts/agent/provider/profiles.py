@@ -94,7 +94,7 @@ def invalid(text: str) -> VerbsError:
 
 @dataclass
 class CtlProfile:
-    """What the three kinds have in common."""
+    """Common fields of the three kinds."""
 
     number: int
     state: CtlProfileState = CtlProfileState.INIT
@@ -145,7 +145,7 @@ class FormatProfile(CtlProfile):
 
 @dataclass
 class EvProfileChange:
-    """What mrc_ctl_modify_ev_profile was given."""
+    """Arguments of mrc_ctl_modify_ev_profile."""
 
     mask: EvProfileMask
     to: int
@@ -442,7 +442,7 @@ def _expansion(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, in
 
 
 def _expanded(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, int]], value: bytes) -> bytes:
-    """What an EV of 32 bytes becomes in packets: expanded, or where there are no fields as it is."""
+    """Return an EV of 32 bytes as packets carry it: expanded, or unchanged where there are no fields."""
     expansion = _expansion(fmt, fields)
     size = FORMATS[fmt.mode].value
     if expansion is None:

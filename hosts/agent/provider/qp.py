@@ -86,7 +86,7 @@ class _NoRemoteWrites:
 
 
 class CtlNumbers:
-    """What a QP asks of the control interface: numbers of the transport's profiles for those of the programs."""
+    """Requests of a QP to the control interface: numbers of the transport's profiles for those of the programs."""
 
     def ev(self, number: int) -> int | None:
         """The transport's number of an ONLINE EV profile; None for 0, which is none."""
@@ -195,7 +195,7 @@ class ProgramQp:
             verbs.qp(number).responder.window = wanted["mpr_dest"] * 128 - 1
 
     def _windows(self, wanted: Mapping[str, int], path_mtu: int) -> tuple[dict[str, Any], dict[str, int]]:
-        """What MRC alone has: attributes of the QP, and what its peer takes."""
+        """Return what MRC alone has: attributes of the QP, and what its peer takes."""
         default = self._verbs.config.transport
         attributes: dict[str, Any] = {"path_mtu": path_mtu}
         if path_mtu > self._verbs.config.path_mtu:

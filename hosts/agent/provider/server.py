@@ -1,4 +1,4 @@
-"""Where programs connect: a SOCK_SEQPACKET socket beside the agent's own, served from the agent's loop."""
+"""Endpoint for programs: a SOCK_SEQPACKET socket beside the agent's own, served from the agent's loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROOM: Final = wire.MAX_BYTES + 1024
 
 
 class ServerLoop(Protocol):
-    """What the provider asks of the loop that serves it."""
+    """Interface of the loop that serves the provider."""
 
     @property
     def now(self) -> float:
@@ -62,7 +62,7 @@ class Provider:
         loop.every(_PORT_INTERVAL_S, self._look_at_ports)
 
     def fileno(self) -> int:
-        """What becomes readable when there is something to do."""
+        """Return the descriptor that becomes readable when there is work."""
         return self._poll.fileno()
 
     def service(self) -> None:

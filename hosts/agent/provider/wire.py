@@ -1,4 +1,4 @@
-"""What lib_mrc.so and the agent say to each other: the numbers and layouts of hosts/libmrc/wire.h, which explains them.
+"""Protocol between lib_mrc.so and the agent: the numbers and layouts of hosts/libmrc/wire.h, which explains them.
 
 Numbers of libibverbs and of the MRC headers are here too, as far as the agent has to know them.
 """

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.nothing import NOTHING
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
@@ -23,7 +23,7 @@ NSCC: Final = "uet-1.0-nscc"
 
 @dataclass(frozen=True)
 class PathFacts:
-    """What a controller knows about the way to its destination."""
+    """Path properties that a controller knows of its destination."""
 
     base_rtt: float  # seconds, idle
     bdp: float  # bytes: all planes at line rate × base_rtt
@@ -39,17 +39,17 @@ path_facts: Final = functools.lru_cache(256)(PathFacts)
 
 
 class CongestionController:
-    """What the requestor asks and tells. Sizes are nominal bytes (UDP length + 40), times seconds.
+    """Interface between requestor and congestion control. Sizes are nominal bytes (UDP length + 40), times seconds.
 
     A class and no protocol, as compiled calls find the methods of a class by their place.
     """
 
     def allows(self, size: int) -> bool:
-        """Whether a packet of this size may go out."""
+        """Return True if a packet of this size may go out."""
         raise NotImplementedError
 
     def wants_ack(self) -> bool:
-        """Whether the packet that goes out now should ask for a SACK."""
+        """Return True if the packet that goes out now should ask for a SACK."""
         raise NotImplementedError
 
     def on_send(self, size: int, now: float) -> None:
@@ -84,11 +84,11 @@ class Qpcc:
 
     def __init__(self, controller: CongestionController) -> None:
         self.controller = controller
-        self.pending: deque[MrcQueuePair] = NOTHING
+        self.pending: deque[MrcQueuePair] = EMPTY_QUEUE
 
     def wait(self, qp: MrcQueuePair) -> None:
         """One more waits, behind the others."""
-        if self.pending is NOTHING:
+        if self.pending is EMPTY_QUEUE:
             self.pending = deque()
         self.pending.append(qp)
 

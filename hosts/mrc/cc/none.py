@@ -12,14 +12,12 @@ class NoControl(CongestionController):
     """Counts bytes in flight and allows everything."""
 
     def __init__(self, facts: PathFacts, now: float, **config: Any) -> None:
-        del facts, now
         if config:
             raise VerbsError("EINVAL", f'profile "none" has no parameter {min(config)!r}')
         self.inflight = 0
 
     def allows(self, size: int) -> bool:
         """Always."""
-        del size
         return True
 
     def wants_ack(self) -> bool:
@@ -28,22 +26,18 @@ class NoControl(CongestionController):
 
     def on_send(self, size: int, now: float) -> None:
         """Count."""
-        del now
         self.inflight += size
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
         """Count."""
-        del marked, rtt, penalty, restore, now
         self.inflight -= newly
 
     def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
         """Count."""
-        del trimmed, rtt, now
         self.inflight -= size
 
     def on_loss(self, size: int, now: float) -> None:
         """Count."""
-        del now
         self.inflight -= size
 
     def on_requeue(self, size: int) -> None:

@@ -62,7 +62,7 @@ _LIMITS: Final = {
 
 @dataclass(slots=True)
 class NsccState:
-    """What one controller remembers. `cwnd` and `inflight` in bytes."""
+    """State of one controller. `cwnd` and `inflight` in bytes."""
 
     cwnd: float
     base_rtt: float
@@ -285,7 +285,6 @@ class Nscc(CongestionController):
 
     def allows(self, size: int) -> bool:
         """Room for one more packet; always for the first, however small the window."""
-        del size
         s = self.state
         return s.inflight <= 0 or s.inflight + self.parameters.mtu <= s.cwnd
 
@@ -296,7 +295,6 @@ class Nscc(CongestionController):
 
     def on_send(self, size: int, now: float) -> None:
         """Bytes in flight."""
-        del now
         self.state.inflight += size
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
@@ -313,7 +311,6 @@ class Nscc(CongestionController):
 
     def on_loss(self, size: int, now: float) -> None:
         """One packet less."""
-        del now
         on_loss(self.state, self.parameters, size)
 
     def on_requeue(self, size: int) -> None:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Denier(IntFlag):
-    """Who forbids an EV; it is DENIED as long as anybody does."""
+    """Source of a denial; an EV is DENIED as long as any source denies it."""
 
     DENYLIST = 1  # of the node config
     CONTROL = 2  # MODIFY_EV_STATE
@@ -39,7 +39,7 @@ _GOOD: Final = EvState.GOOD
 
 
 class ProbeState:
-    """How far the recovery of an ASSUMED_BAD EV has come. `failed_at` is the last time it was retired."""
+    """Progress of the recovery of an ASSUMED_BAD EV. `failed_at` is the last time it was retired."""
 
     __slots__ = ("failed_at", "interval", "needed", "probe_id", "successes", "timer")
 
@@ -53,7 +53,7 @@ class ProbeState:
 
 
 class PathSource(Protocol):
-    """Where the paths of EVs come from: what is known of their destination."""
+    """Source of the paths of EVs: what is known of their destination."""
 
     def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
         """The path by a T0 uplink in a plane, with this tag."""
@@ -163,7 +163,7 @@ class Plane:
 
     @property
     def usable(self) -> bool:
-        """Whether a packet may be sent in this plane."""
+        """True if a packet may be sent in this plane."""
         return self.up and bool(self.active)
 
     def backup(self) -> Ev | None:
@@ -230,12 +230,12 @@ class EvSet:
     # --- selection --------------------------------------------------------------------------------
 
     def usable(self, plane_number: int) -> bool:
-        """Whether a packet may go out in this plane at all."""
+        """Return True if a packet may go out in this plane at all."""
         plane = self.planes.get(plane_number)
         return plane is not None and plane.up and bool(plane.active)
 
     def in_turn(self, plane_number: int) -> bool:
-        """Whether new data may go out in this plane now: no plane gets more than one packet ahead of another."""
+        """Return True if new data may go out in this plane now: no plane gets more than one packet ahead of another."""
         plane = self.planes.get(plane_number)
         if plane is None or not plane.usable:
             return False
@@ -316,7 +316,7 @@ class EvSet:
         return next((ev for ev in plane.active if ev is not avoid), None)
 
     def has_other(self, ev: Ev | None) -> bool:
-        """Whether an EV other than this one could be selected in some plane."""
+        """Return True if an EV other than this one could be selected in some plane."""
         up = [plane for plane in self.planes.values() if plane.up]
         return any(plane.unmade or any(other is not ev for other in plane.active) for plane in up)
 
@@ -440,7 +440,7 @@ class EvSet:
         return sum(len(plane.active) + plane.unmade for plane in self.planes.values() if plane.up)
 
     def _keep_one(self) -> None:
-        """Where nothing is left to send by, the EV that was retired longest ago returns before its probes allow it.
+        """Return the EV retired longest ago to service before its probes allow it, where no EV is left to send by.
 
         A port or the controller can take the last good one; a loss cannot, for that there is the floor.
         """

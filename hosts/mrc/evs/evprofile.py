@@ -22,7 +22,7 @@ MAX_EVENTS: Final = 256  # kept per profile; more are counted as dropped
 
 
 class Mode(Enum):
-    """Where a profile's EVs come from."""
+    """Source of a profile's EVs."""
 
     AUTO = "AUTO"  # the implementation draws them when a QP is made
     EXPLICIT = "EXPLICIT"  # the controller writes them
@@ -133,7 +133,7 @@ class EvProfile:
         self._mark(port, value, ApiState.GOOD)
 
     def denies(self, port: int, value: bytes) -> bool:
-        """Whether an EV is forbidden here."""
+        """Return True if an EV is forbidden here."""
         return any(self.same(known, (port, value)) for known in self.denied)
 
     def _mark(self, port: int, value: bytes, state: ApiState) -> None:
@@ -142,7 +142,7 @@ class EvProfile:
                 entry.state = state
 
     def same(self, one: tuple[int, bytes], other: tuple[int, bytes]) -> bool:
-        """Whether two values are one EV. What an AUTO profile draws for a path has another tag each time."""
+        """Return True if two values are one EV. What an AUTO profile draws for a path has another tag each time."""
         if self.mode is Mode.AUTO and self.format is EvFormat.STEV:
             return (one[0], one[1][:2]) == (other[0], other[1][:2])
         return one == other

@@ -17,7 +17,7 @@ _CONTROL_CLASS: Final = h.Dscp.CONTROL << 2
 
 
 class Content(Protocol):
-    """What stands behind BTH."""
+    """Content of a packet behind its BTH."""
 
     def pack(self) -> bytes:
         """As bytes."""
@@ -29,7 +29,7 @@ def control_body(op: int, qpn: int, psn: int, content: Content) -> bytes:
 
 
 class Ends:
-    """What all paths from one host to another share: the outer header's template and the inner addresses."""
+    """Common part of all paths from one host to another: the outer header's template and the inner addresses."""
 
     __slots__ = ("destination", "source", "template", "words")
 

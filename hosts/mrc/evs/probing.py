@@ -66,7 +66,7 @@ class Prober:
         state.timer.arm(now + max(state.interval, policy.hold_down))
 
     def watches(self, ev: Ev) -> bool:
-        """Whether this QP probes this EV."""
+        """Return True if this QP probes this EV."""
         return ev.probing is not None and ev.probing.timer.armed
 
     def unwatch(self, ev: Ev) -> None:
@@ -124,11 +124,11 @@ class Prober:
 
     @property
     def waiting(self) -> bool:
-        """Whether a probe waits for a port."""
+        """True if a probe waits for a port."""
         return self.tail_wanted or bool(self.queued)
 
     def wants(self, plane: int) -> bool:
-        """Whether a probe could go out in this plane."""
+        """Return True if a probe could go out in this plane."""
         return bool(self.queued.get(plane)) or (self.tail_wanted and plane == self._tail_plane)
 
     def frame(self, plane: int, now: float) -> Frame | None:

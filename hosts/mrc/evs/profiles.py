@@ -11,7 +11,7 @@ from mrclab.hosts.rdma.errors import VerbsError
 
 
 class Profiles:
-    """What the control interface makes and QPs are made with."""
+    """Profiles of the control interface, with which QPs are created."""
 
     def __init__(self) -> None:
         self._ev: dict[int, EvProfile] = {}

@@ -1,4 +1,4 @@
-"""What makes frames of what the transport says, and reads them: bytes on the wire, objects where nobody sees bytes."""
+"""Frame codec: bytes on the wire, objects in simulation."""
 
 from __future__ import annotations
 

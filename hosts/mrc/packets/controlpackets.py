@@ -66,7 +66,6 @@ class NackItem:
 
     def frame(self, path: EvRoute, now: float) -> Frame:
         """Build it for a path."""
-        del now
         self.qp.stats.nacks_sent += 1
         return control_frame(
             path,
@@ -90,7 +89,6 @@ class AckItem:
 
     def frame(self, path: EvRoute, now: float) -> Frame:
         """Build it for a path."""
-        del now
         self.qp.stats.acks_sent += 1
         return control_frame(
             path,

@@ -25,7 +25,7 @@ class MrcPort(rc.TransportPort):
         self.control: list[tuple[ControlItem | OpItem, Peer]] = []  # few wait: each free port takes one at once
 
     def reaches(self, peer: Peer) -> bool:
-        """Whether control packets can go to a peer by this port."""
+        """Return True if control packets can go to a peer by this port."""
         return self.up and peer.plane_up(self.plane) and self.plane in peer.reverse
 
     def control_frame(self, now: float) -> Frame:

@@ -83,7 +83,7 @@ class MrcPacket:
     va: int
 
     def sack(self) -> h.Sack:
-        """What a SACK says; struct.error where it is too short."""
+        """Decode a SACK; struct.error where it is too short."""
         return self.content or h.Sack.unpack(self.view, self.body_at)
 
     def payload(self) -> memoryview:
@@ -92,7 +92,7 @@ class MrcPacket:
 
 
 class _Start(NamedTuple):
-    """What the bytes up to UDP say."""
+    """Fields of a frame up to UDP."""
 
     source: bytes
     ce: bool

@@ -1,4 +1,4 @@
-"""What one QP has in flight, as the congestion controller of its destination counts it.
+"""Bytes in flight of one QP, as the congestion controller of its destination counts them.
 
 Sizes are nominal bytes (UDP length + 40). The receiver's count comes back in units of 256 bytes, rounded up, and a
 packet declared lost may arrive all the same; so whenever nothing is in flight what is left of the account is
@@ -35,12 +35,12 @@ class Account:
             self.cc.on_send(nominal, now)
 
     def leave(self) -> None:
-        """What is in flight leaves the controller until `rejoin`."""
+        """Remove the bytes in flight from the controller until `rejoin`."""
         self.away = True
         self.cc.on_requeue(self.bytes)
 
     def rejoin(self) -> None:
-        """What is in flight counts in the controller again."""
+        """Count the bytes in flight in the controller again."""
         self.away = False
         self.cc.on_requeue(-self.bytes)
 

@@ -1,4 +1,4 @@
-"""What SACKs, Transport ACKs and NACKs mean to the sending half of a QP.
+"""Handling of SACKs, Transport ACKs and NACKs by the sending half of a QP.
 
 docs/mrc-protocol.md §1.6. Order within one SACK: first everything that it acknowledges, then the verdicts on what it
 shows missing.

@@ -1,4 +1,4 @@
-"""What a receiving host can take: how fast its memory is, how much its NIC keeps for it, how many bitmaps there are.
+"""Receive limits of a host: speed of its memory, buffer of its NIC, number of bitmaps.
 
 The record names the answers (NO_PKT_BUFFER, NO_BITMAP, the receiver's penalty and restore_cwnd) and leaves open when to
 give them; docs/mrc-protocol.md §3.18 has the choices. Bytes are placed at once here; what a slower memory would still
@@ -36,7 +36,7 @@ class Intake:
     # --- packets for a slow memory ----------------------------------------------------------------
 
     def take(self, nominal: int, now: float) -> bool:
-        """Whether there is room for a packet, which is then in the buffer."""
+        """Return True if there is room for a packet, which is then in the buffer."""
         if not self._rate:
             return True
         self._drain(now)
@@ -54,7 +54,7 @@ class Intake:
         return max(0, int(MOST_PENALTY * over / (1 - _PENALTY_FROM)))
 
     def relieved(self) -> bool:
-        """Whether so little waits that senders need not hold back any more."""
+        """Return True if so few packets wait that senders need not hold back any more."""
         return self._bytes < _RESTORE_BELOW * self._capacity
 
     def _drain(self, now: float) -> None:

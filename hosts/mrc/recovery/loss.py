@@ -1,4 +1,4 @@
-"""When is a packet lost? Time rule, same-EV rule and local ACK timeout over packets in order of sending.
+"""Loss detection: time rule, same-EV rule and local ACK timeout over packets in order of sending.
 
 Every rule works on a queue ordered by transmission, and looks at its head only: the cost per packet and per SACK is
 constant. Facts and choices: docs/mrc-protocol.md §3.6 (three triggers, the first wins), §1.5.4 (timeout), in the
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS, MrcQpSettings
-from mrclab.hosts.rdma.nothing import NOTHING
+from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
 
 TOO_SOON: Final = 0.7  # of a base RTT: an answer within this cannot be to the last copy
 _GRACE_RTTS: Final = 0.25  # a NACK may come a little after the SACK that shows the gap; so may news by another path
@@ -39,15 +39,15 @@ class LossDetector:
         self._settings = settings
         self._same_ev = settings.same_ev_rule and settings.sack_loss
         self._by_time = settings.sack_loss
-        self._ranked: deque[Entry] = NOTHING  # in flight, and the time rule has not looked at them yet
-        self._passed: deque[Entry] = NOTHING  # all older ones in flight: it did, and no SACK showed them
+        self._ranked: deque[Entry] = EMPTY_QUEUE  # in flight, and the time rule has not looked at them yet
+        self._passed: deque[Entry] = EMPTY_QUEUE  # all older ones in flight: it did, and no SACK showed them
         self.rtt_base = settings.base_rtt
         self.reorder_rtts = settings.reorder_rtts
         self.newest_arrived = -1.0  # sending time of the youngest packet known to have arrived
         self.retries = 0
         self._expiries = 0  # timeouts since there was progress last
         self.grace_rtts = _GRACE_RTTS
-        self._suspects: deque[tuple[float, Entry]] = NOTHING
+        self._suspects: deque[tuple[float, Entry]] = EMPTY_QUEUE
         self._unshown: dict[int, list[tuple[Entry, str]]] = {}  # block -> what a rule found, for a SACK to show
         self._tidied = 0  # blocks below hold nothing
         self._true_rounds = 0
@@ -58,7 +58,7 @@ class LossDetector:
     def sent(self, packet: SentPacket) -> None:
         """A packet (order, EV and time set) goes out."""
         entry: Any = (packet.order, packet)  # Any: one object for both queues in the compiled form, too
-        if self._ranked is NOTHING:
+        if self._ranked is EMPTY_QUEUE:
             self._ranked = deque()
         self._ranked.append(entry)
         fifo = packet.ev.fifo
@@ -75,7 +75,7 @@ class LossDetector:
         while fifo and fifo[0][0] <= order:
             entry = fifo.pop(0)
             if entry[1] is not packet and self._same_ev and not _stale(entry):
-                if self._suspects is NOTHING:
+                if self._suspects is EMPTY_QUEUE:
                     self._suspects = deque()
                 self._suspects.append((now, entry))
 
@@ -126,7 +126,7 @@ class LossDetector:
     def judge(
         self, oldest: SentPacket | None, una: int, shown: int, end: int, now: float
     ) -> list[tuple[SentPacket, str]]:
-        """What is lost, with the rule that says so, once all that a SACK acknowledges has been taken in.
+        """Return lost packets with the rule that applied, once all that a SACK acknowledges has been taken in.
 
         `oldest` is the packet at `una`, if any, which every SACK and ACK shows missing; the one at hand shows the seqs
         from `shown` up to `end` (not included) besides.
@@ -152,7 +152,7 @@ class LossDetector:
         if ranked and ranked[0][1].sent_at <= limit:
             for entry in _take_older(ranked, limit):
                 if not self._weigh(entry, "time", una, shown, end, found):
-                    if self._passed is NOTHING:
+                    if self._passed is EMPTY_QUEUE:
                         self._passed = deque()
                     self._passed.append(entry)
         if self._passed:
@@ -175,7 +175,7 @@ class LossDetector:
         return False
 
     def _look_up(self, una: int, shown: int, end: int, found: list[tuple[SentPacket, str]]) -> None:
-        """What earlier SACKs had to leave open and this one shows missing."""
+        """Return packets that earlier SACKs left open and this one shows missing."""
         unshown = self._unshown
         first, last = shown >> _BLOCK_BITS, end - 1 >> _BLOCK_BITS
         blocks = range(first, last + 1)
@@ -223,13 +223,13 @@ class LossDetector:
         return self._settings.ack_timeout * float(1 << min(doublings, 24 - self._settings.timeout_exponent))
 
     def next_timeout(self) -> float | None:
-        """When the oldest packet in flight times out."""
+        """Return the time at which the oldest packet in flight times out."""
         for waiting in (self._passed, self._ranked):
             while waiting and _stale(waiting[0]):
                 waiting.popleft()
             if waiting:
                 return waiting[0][1].sent_at + self.timeout()
-        self._passed = self._ranked = NOTHING
+        self._passed = self._ranked = EMPTY_QUEUE
         return None
 
     def progress(self) -> None:
@@ -259,6 +259,6 @@ def _take_older(queue: deque[Entry], limit: float) -> list[Entry]:
 
 
 def _stale(entry: Entry) -> bool:
-    """Whether this transmission is no longer in flight (acknowledged, declared lost, or sent again since)."""
+    """Return True if this transmission is no longer in flight (acknowledged, declared lost, or sent again since)."""
     order, packet = entry
     return packet.order != order or packet.state is not _FLIGHT

@@ -40,7 +40,7 @@ class RnrBackoff:
 
     @property
     def active(self) -> bool:
-        """Whether the peer is known to lack receives."""
+        """True if the peer is known to lack receives."""
         return bool(self._refused or self._released)
 
     def refuse(self, packet: SentPacket, now: float) -> None:

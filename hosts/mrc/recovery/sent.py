@@ -16,7 +16,7 @@ INFERRED: Final = frozenset({"time", "same-ev", "timeout"})  # rules by which a 
 
 
 class PacketState(IntEnum):
-    """Where a packet stands."""
+    """State of a packet."""
 
     FREE = 0
     FLIGHT = 1

@@ -58,7 +58,7 @@ class SendWindow:
         return self._slots[self.una & self._mask] if self.una < self.next else None
 
     def plausible(self, cack: int) -> bool:
-        """Whether a peer may say that it has everything up to this seq."""
+        """Return True if a peer may say that it has everything up to this seq."""
         return self.una - 1 - self._largest < cack < self.next
 
     def open_packets(self) -> list[SentPacket]:

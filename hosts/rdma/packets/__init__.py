@@ -1,1 +1,1 @@
-"""What MRC and RoCEv2 packets have in common."""
+"""Common parts of MRC and RoCEv2 packets."""

@@ -60,7 +60,7 @@ class Verifier:
         self._known: dict[tuple[bytes, int], tuple[int, int]] = {}
 
     def verify(self, packet: memoryview, udp_at: int, udp_len: int, source: bytes) -> bool:
-        """Whether the last four bytes of the UDP datagram at `udp_at` are the ICRC of the inner packet."""
+        """Return True if the last four bytes of the UDP datagram at `udp_at` are the ICRC of the inner packet."""
         end = udp_at + udp_len - 4
         prefix, correction = self.constants(source, udp_len)
         if (
@@ -74,7 +74,7 @@ class Verifier:
         return state ^ correction == int.from_bytes(packet[end : end + 4], "little")
 
     def constants(self, source: bytes, udp_len: int) -> tuple[int, int]:
-        """What all datagrams of this length from this sender have in common: CRC state before UDP, final correction."""
+        """Return what all datagrams of this length from this sender share: CRC state before UDP, final correction."""
         return self._known.get((source, udp_len)) or self._learn(source, udp_len)
 
     def _learn(self, source: bytes, udp_len: int) -> tuple[int, int]:

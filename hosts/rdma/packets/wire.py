@@ -1,4 +1,4 @@
-"""What packets of both transports have in common: IPv6, UDP, InfiniBand's headers behind them, and code points.
+"""Headers of both transports: IPv6, UDP, InfiniBand's headers behind them, and code points.
 
 Facts: InfiniBand architecture (RC transport, annex A17). All fields are big-endian. A packet is IPv6, UDP, BTH, what
 its opcode says, and the ICRC; what stands before and between, each transport says itself.

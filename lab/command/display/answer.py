@@ -1,4 +1,4 @@
-"""What `--json` prints: one object, with the same fields first whatever the command was."""
+"""Output of `--json`: one object, with the same fields first whatever the command was."""
 
 import json
 import sys

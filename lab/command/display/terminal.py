@@ -21,7 +21,7 @@ _OUTCOMES = {
 
 
 def tables(facts: Facts) -> list[Table]:
-    """What there is to see, a table each."""
+    """Return the tables of a report."""
     made = (
         part(facts) for part in (_phases, _flows, _completions, _faults, _paths, _changes, _stalls, _drops, _verdicts)
     )

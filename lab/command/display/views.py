@@ -1,4 +1,4 @@
-"""What the controller answers, as a person reads it in a terminal. Nothing here asks anybody."""
+"""Views of the controller's responses in a terminal. Nothing here sends requests."""
 
 from collections.abc import Mapping
 from typing import Any

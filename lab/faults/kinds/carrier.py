@@ -42,11 +42,11 @@ class CutCables(FaultAction[CarrierFault]):
 
     @override
     def inject(self) -> None:
-        self.context.breakage.hold_down(self.fault.name, *self.fault.links(self.context.fabric))
+        self.context.injector.hold_down(self.fault.name, *self.fault.links(self.context.fabric))
 
     @override
     def clear(self) -> None:
-        self.context.breakage.let_go(self.fault.name)
+        self.context.injector.let_go(self.fault.name)
 
 
 @FAULTS.register
@@ -172,12 +172,12 @@ class FlapCable(FaultAction[Flap]):
             self.due = due + self._random.expovariate(self.fault.rate or 1.0)
 
     def _edge(self, *, up: bool) -> None:
-        at, breakage = self.context.now, self.context.breakage
+        at, injector = self.context.now, self.context.injector
         self._up = up
         if up:
-            breakage.let_go(self.fault.name)
+            injector.let_go(self.fault.name)
         else:
-            breakage.hold_down(self.fault.name, self.fault.link)
+            injector.hold_down(self.fault.name, self.fault.link)
         self.context.record("fault.edge", at, fault=self.fault.name, link=self.fault.link, up=up)
 
 

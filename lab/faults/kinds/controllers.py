@@ -50,11 +50,11 @@ class CrashController(FaultAction[ControllerCrash]):
 
     @override
     def inject(self) -> None:
-        self.context.breakage.kill(CONTROLLER)
+        self.context.injector.kill(CONTROLLER)
 
     @override
     def clear(self) -> None:
-        self.context.breakage.restart(CONTROLLER)
+        self.context.injector.restart(CONTROLLER)
 
 
 @FAULTS.register
@@ -97,14 +97,14 @@ class RestartController(FaultAction[ControllerRestart]):
 
     @override
     def inject(self) -> None:
-        self.context.breakage.terminate(CONTROLLER)
-        self.context.breakage.restart(CONTROLLER)
+        self.context.injector.terminate(CONTROLLER)
+        self.context.injector.restart(CONTROLLER)
         self.finished = True
 
     @override
     def clear(self) -> None:
-        if not self.context.breakage.is_alive(CONTROLLER):
-            self.context.breakage.restart(CONTROLLER)
+        if not self.context.injector.is_alive(CONTROLLER):
+            self.context.injector.restart(CONTROLLER)
 
 
 @FAULTS.register
@@ -154,7 +154,7 @@ class CutControl(FaultAction[ControllerPartition]):
 
     @override
     def inject(self) -> None:
-        self._cut = self.context.breakage.cut_control(self.fault.switch)
+        self._cut = self.context.injector.cut_control(self.fault.switch)
 
     @override
     def clear(self) -> None:
@@ -226,18 +226,18 @@ class SlowController(FaultAction[ControllerSlow]):
 
     @override
     def advance(self, now: float) -> list[str]:
-        if now < self.due or not self.context.breakage.is_alive(CONTROLLER):
+        if now < self.due or not self.context.injector.is_alive(CONTROLLER):
             return []
         if self._stopped:
-            self.context.breakage.thaw(CONTROLLER)
+            self.context.injector.thaw(CONTROLLER)
             self.due += self.fault.period - self.fault.pause
         else:
-            self.context.breakage.freeze(CONTROLLER)
+            self.context.injector.freeze(CONTROLLER)
             self.due += self.fault.pause
         self._stopped = not self._stopped
         return []
 
     @override
     def clear(self) -> None:
-        if self._stopped and self.context.breakage.is_alive(CONTROLLER):
-            self.context.breakage.thaw(CONTROLLER)
+        if self._stopped and self.context.injector.is_alive(CONTROLLER):
+            self.context.injector.thaw(CONTROLLER)

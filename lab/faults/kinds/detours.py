@@ -47,7 +47,7 @@ class Relay(FaultAction[RelayedFault]):
     @override
     def inject(self) -> None:
         fault, seed = self.fault, random.Random(f"{self.context.seed}/{self.fault.name}").getrandbits(32)
-        self._impaired = self.context.breakage.impair(
+        self._impaired = self.context.injector.impair(
             fault.link, fault.impairment, direction=fault.direction, seed=seed
         )
 
@@ -223,11 +223,11 @@ class Swap(FaultAction[SwapCables]):
 
     @override
     def inject(self) -> None:
-        self.context.breakage.swap(*self.fault.cables)
+        self.context.injector.swap(*self.fault.cables)
         self._swapped = True
 
     @override
     def clear(self) -> None:
         if self._swapped:
             self._swapped = False
-            self.context.breakage.swap(*self.fault.cables)
+            self.context.injector.swap(*self.fault.cables)

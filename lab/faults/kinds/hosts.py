@@ -50,11 +50,11 @@ class CrashAgent(FaultAction[AgentCrash]):
 
     @override
     def inject(self) -> None:
-        self.context.breakage.kill(self.fault.host)
+        self.context.injector.kill(self.fault.host)
 
     @override
     def clear(self) -> None:
-        self.context.breakage.restart(self.fault.host)
+        self.context.injector.restart(self.fault.host)
 
 
 @FAULTS.register
@@ -133,7 +133,7 @@ class SendBackground(FaultAction[Background]):
         fault, fabric = self.fault, self.context.fabric
         rate, path = fault.packets_per_second(fabric), fault.path(fabric)
         size = fault.size or fabric.spec.path_mtu
-        self._sending = self.context.breakage.background(fault.source, fault.destination, path, rate, size, fault.name)
+        self._sending = self.context.injector.background(fault.source, fault.destination, path, rate, size, fault.name)
 
     @override
     def clear(self) -> Counters:

@@ -341,7 +341,7 @@ class Police(LossyAction):
 
 @FAULTS.register
 class RateCut(PacketFault):
-    """What exceeds a rate is lost, as by a policer; nothing is queued."""
+    """Packets beyond a rate are lost, as by a policer; nothing is queued."""
 
     kind: Literal["rate_limit"]
     rate_pps: int = Field(ge=1, description="packets per second and direction")

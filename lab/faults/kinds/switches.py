@@ -64,11 +64,11 @@ class Crash(FaultAction[SwitchCrash]):
 
     @override
     def inject(self) -> None:
-        self.context.breakage.kill(self.fault.switch)
+        self.context.injector.kill(self.fault.switch)
 
     @override
     def clear(self) -> None:
-        self.context.breakage.restart(self.fault.switch)
+        self.context.injector.restart(self.fault.switch)
 
 
 @FAULTS.register
@@ -114,12 +114,12 @@ class Freeze(FaultAction[SwitchFreeze]):
 
     @override
     def inject(self) -> None:
-        self.context.breakage.freeze(self.fault.switch)
+        self.context.injector.freeze(self.fault.switch)
 
     @override
     def clear(self) -> None:
-        if self.context.breakage.is_alive(self.fault.switch):
-            self.context.breakage.thaw(self.fault.switch)
+        if self.context.injector.is_alive(self.fault.switch):
+            self.context.injector.thaw(self.fault.switch)
 
 
 @FAULTS.register
@@ -196,13 +196,13 @@ class Reboot(FaultAction[SwitchReboot]):
 
     @override
     def inject(self) -> None:
-        fault, breakage = self.fault, self.context.breakage
-        breakage.hold_down(fault.name, *fault.links(self.context.fabric))
+        fault, injector = self.fault, self.context.injector
+        injector.hold_down(fault.name, *fault.links(self.context.fabric))
         self._powered = False
         if fault.keep_state:
-            breakage.freeze(fault.switch)
+            injector.freeze(fault.switch)
         else:
-            breakage.kill(fault.switch)
+            injector.kill(fault.switch)
         self.due = self.context.now + fault.takes
 
     @override
@@ -212,7 +212,7 @@ class Reboot(FaultAction[SwitchReboot]):
         if not self._powered:
             self._power_up()
         if self.fault.keep_state or now > self._give_up or self._is_provisioned():
-            self.context.breakage.let_go(self.fault.name)
+            self.context.injector.let_go(self.fault.name)
             self.finished, self.due = True, math.inf
         else:
             self.due = self.context.now + _LOOK_AGAIN
@@ -226,18 +226,18 @@ class Reboot(FaultAction[SwitchReboot]):
             if self.context.now > self._give_up:
                 break
             self.context.pause(_LOOK_AGAIN)
-        self.context.breakage.let_go(self.fault.name)
+        self.context.injector.let_go(self.fault.name)
 
     def _power_up(self) -> None:
         if self.fault.keep_state:
-            self.context.breakage.thaw(self.fault.switch)
+            self.context.injector.thaw(self.fault.switch)
         else:
-            self.context.breakage.restart(self.fault.switch)
+            self.context.injector.restart(self.fault.switch)
         self._powered = True
         self._give_up = self.context.now + _PROVISIONING
 
     def _is_provisioned(self) -> bool:
-        if not self.context.breakage.is_alive(CONTROLLER):
+        if not self.context.injector.is_alive(CONTROLLER):
             return False
         try:
             states = self.context.call(CONTROLLER, "status")["by_switch"]

@@ -1,4 +1,4 @@
-"""What the switches counted, port by port, and what the processes cost."""
+"""Pictures of the switches' counters, port by port, and of the processes' CPU."""
 
 import math
 from collections.abc import Mapping

@@ -149,7 +149,7 @@ def by_flow(measures: Measures) -> Figure | None:
 
 
 def by_path(measures: Measures) -> Figure | None:
-    """What each path carried, as a heat map: share of one link's rate, summed over all senders."""
+    """Draw the load of each path as a heat map: share of one link's rate, summed over all senders."""
     counters = measures.rates.by_path
     if len(counters) < 2:
         return None

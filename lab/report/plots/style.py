@@ -1,4 +1,4 @@
-"""How pictures look: one width and one time axis, colours that colour-blind people can tell apart, direct labels.
+"""Style of pictures: one width and one time axis, colours that colour-blind people can tell apart, direct labels.
 
 Every picture over time has its axes at the same place, so that pictures stacked on a page line up. Colours are those of
 Okabe and Ito (2008) and of P. Tol's schemes.
@@ -74,7 +74,7 @@ def time_axis(axes: Axes, measures: Measures) -> None:
 
 
 def last_moment(measures: Measures) -> float:
-    """Where the time axis ends: with the traffic, or with the last EV that came back after it."""
+    """Return where the time axis ends: with the traffic, or with the last EV that came back after it."""
     last = measures.paths.last_out
     return max(measures.end, last + 0.02 * (last - measures.start))
 
@@ -96,7 +96,7 @@ def coloured(measures: Measures) -> list[tuple[Strike, str]]:
 
 
 def since(measures: Measures, strike: Strike) -> tuple[float, float]:
-    """When a fault struck and was healed, in seconds after the traffic began."""
+    """Return when a fault began and ended, in seconds after the traffic began."""
     begin, end = strike.during(measures.end)
     return begin - measures.start, end - measures.start
 

@@ -1,4 +1,4 @@
-"""What the senders' QPs did: congestion window, bytes in flight, round-trip time."""
+"""Pictures of the senders' QPs: congestion window, bytes in flight, round-trip time."""
 
 from typing import Any
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import Refused, RunError, Stopped, as_run_error
-from mrclab.lab.run.wire.vigil import spoken
+from mrclab.lab.run.wire.watchdog import spoken
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError, RpcStopped, RpcTimeout
 from mrclab.rpc.peers import is_stopped, server_pid, stopped_text
 from mrclab.topo import fabricfile
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Pace
 from mrclab.topo.linux.paths import BASE
-from mrclab.topo.linux.patience import Pace, Patience
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import SpecError
 
@@ -32,7 +32,7 @@ class Lab:
 
     @property
     def files(self) -> Path:
-        """Where transfers keep their files: one folder per host."""
+        """Directory of transfers' files: one folder per host."""
         return self.run_dir / "files"
 
     @property
@@ -52,7 +52,7 @@ class Lab:
         """
         if "timeout" in arguments:
             arguments["timeout"] *= self.pace.stretch
-        patience = Patience(ANSWER_TIMEOUT, self.pace)
+        adaptive = AdaptiveTimeout(ANSWER_TIMEOUT, self.pace)
         limit = arguments.get("timeout", 0.0) + ANSWER_TIMEOUT * self.pace.stretch
         try:
             if node not in self._clients:
@@ -64,7 +64,7 @@ class Lab:
             raise Stopped(f"{spoken(self.fabric, node)} {stopped_text(error.pid)}; it was to answer {op}") from None
         except RpcTimeout:
             self.forget(node)
-            raise as_run_error(patience.error(node, f"answer {op}")) from None
+            raise as_run_error(adaptive.error(node, f"answer {op}")) from None
         except RpcError as error:
             self.forget(node)
             raise RunError(f"{node} could not {op}: {error.message}") from None
@@ -81,7 +81,6 @@ class Lab:
 
     def _may_stop(self, node: str) -> bool:
         """Return True if a fault has stopped a node on purpose."""
-        del node
         return False
 
     def check(self) -> None:

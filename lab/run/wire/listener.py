@@ -38,7 +38,7 @@ class Listener:
             client.close()
 
     def hears(self, host: str) -> bool:
-        """Whether the connection to a host stands."""
+        """Return True if the connection to a host stands."""
         return host in self._clients
 
     def wait(self, until: float) -> list[Event]:

@@ -28,7 +28,7 @@ def address(number: int) -> str:
 
 
 def environment(lab: Lab, host: str, pid: int) -> dict[str, str]:
-    """What a program on a host finds in its environment; RunError where lib_mrc.so is not built."""
+    """Return the environment of a program on a host; RunError where lib_mrc.so is not built."""
     if not LIBRARY.exists():
         raise RunError("lib_mrc.so is not built; run make libmrc")
     preload = [str(LIBRARY), *os.environ.get("LD_PRELOAD", "").split()]
@@ -43,7 +43,7 @@ def environment(lab: Lab, host: str, pid: int) -> dict[str, str]:
 
 
 def rank_environment(hosts: Sequence[int], rank: int) -> dict[str, str]:
-    """What torchrun sets for a rank, given the hosts' numbers in the order of ranks; `python` is the lab's own."""
+    """Return a rank's environment as torchrun sets it, given the hosts' numbers by rank; `python`: the lab's own."""
     size = str(len(hosts))
     return {
         "RANK": str(rank), "WORLD_SIZE": size, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank),

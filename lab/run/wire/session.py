@@ -22,9 +22,9 @@ from mrclab.lab.faults.base import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.wire.attach import RUN_DIR, Lab
 from mrclab.lab.run.wire.listener import Listener
-from mrclab.lab.run.wire.vigil import Stops, Vigil, deleted_files
 from mrclab.lab.run.wire.watch import Watch
-from mrclab.lab.run.wire.wirebreakage import WireBreakage
+from mrclab.lab.run.wire.watchdog import Stops, Watchdog, deleted_files
+from mrclab.lab.run.wire.wireinjector import WireFaultInjector
 from mrclab.lab.run.world import KINDS, Progress
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.client import Client
@@ -32,8 +32,8 @@ from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S
 from mrclab.topo import fabricfile
 from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.linux.emulation import Emulation
-from mrclab.topo.linux.patience import Patience
 from mrclab.topo.model import Fabric
 from mrclab.topo.transport import FILE_NAME as TRANSPORT_FILE
 from mrclab.topo.transport import TransportSpec
@@ -71,12 +71,12 @@ class LabSession(Lab):
         self.mapper = mapper
         self.emulation = Emulation(fabric, run_dir, target, _FORKS)
         self.pace = self.emulation.pace
-        self.breakage = WireBreakage(self.emulation, self)
+        self.injector = WireFaultInjector(self.emulation, self)
         self._real_time = True
         self.bring_up_seconds = 0.0
         self.log: history.HistoryWriter | None = None
         self._watch: Watch | None = None
-        self._vigil = Vigil(fabric, run_dir, self.emulation.endings, self._look_for_stops)
+        self._watchdog = Watchdog(fabric, run_dir, self.emulation.endings, self._look_for_stops)
         self._stops = Stops(fabric, self._record_stop, lambda _line: None)
         self.forgiving = False  # what ends unasked is said once, and the lab goes on
         self._remains: list[str] = []  # of an earlier run
@@ -101,7 +101,7 @@ class LabSession(Lab):
     def _bring_up(self, progress: Progress) -> None:
         began = time.monotonic()
         self.emulation.start(functools.partial(self._hear_of_remains, progress), keep_files=True)
-        self._vigil.start(self._abort)
+        self._watchdog.start(self._abort)
         for folder in ("history", "node", "files"):
             (self.run_dir / folder).mkdir()
         fabricfile.store(self.fabric.spec, self.run_dir / "fabric.yaml")
@@ -158,9 +158,9 @@ class LabSession(Lab):
 
     def check(self) -> None:
         """RunError where something of the lab ended that nobody ended; each time, unless a person is at the prompt."""
-        if trouble := self._vigil.look():
+        if trouble := self._watchdog.look():
             if self.forgiving:
-                self._vigil.accept()
+                self._watchdog.accept()
             raise RunError(trouble)
 
     def _abort(self) -> None:
@@ -180,7 +180,7 @@ class LabSession(Lab):
             raise
 
     def settle(self, node: str) -> None:
-        """Who let go of its sockets has a moment to end; RunError where nobody meant it to."""
+        """Give processes that closed their sockets a moment to end; RunError where nobody meant them to."""
         until = time.monotonic() + _DYING
         while node in self.emulation.processes() and time.monotonic() < until:
             time.sleep(_POLL)
@@ -206,7 +206,7 @@ class LabSession(Lab):
         """Hosts are told one after the other."""
         return _LEAD + _LEAD_PER_HOST * hosts
 
-    def hear(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> Listener:
+    def subscribe(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> Listener:
         """Connect to some processes for their events."""
         return Listener(self, nodes, kinds)
 
@@ -214,7 +214,7 @@ class LabSession(Lab):
         """Nobody can tell from outside."""
         return []
 
-    def hopeless(self) -> bool:
+    def deadlocked(self) -> bool:
         """Nobody can tell from outside."""
         return False
 
@@ -223,7 +223,7 @@ class LabSession(Lab):
         return self._watch.depths if self._watch is not None else {}
 
     def facts(self) -> dict[str, Any]:
-        """What carried the run."""
+        """Return the facts of what carried the run."""
         return {
             "world": "wire",
             "target": self.emulation.target.name,
@@ -261,13 +261,13 @@ class LabSession(Lab):
 
     def excuse(self, *processes: str) -> None:
         """These processes may end from now on without the run being the worse for it: somebody ends them on purpose."""
-        self._vigil.excuse(*processes)
+        self._watchdog.excuse(*processes)
         if self._watch is not None:
             self._watch.excuse(*processes)
 
     def expect_alive(self, *processes: str) -> None:
         """These run again and may no longer end."""
-        self._vigil.expect_alive(*processes)
+        self._watchdog.expect_alive(*processes)
         if self._watch is not None:
             self._watch.expect_alive(*processes)
 
@@ -278,7 +278,7 @@ class LabSession(Lab):
         """
         if self._interrupts is not None:
             self._interrupts.shield()
-        self._vigil.stop()
+        self._watchdog.stop()
         if not (self.run_dir / "history").exists():
             self._rescued |= deleted_files(self.run_dir, self.emulation.processes())
         if self._watch:
@@ -330,7 +330,7 @@ class LabSession(Lab):
         self.emulation.run(host, argv, host)
 
     def _wait_verified(self, progress: Progress) -> None:
-        patience = Patience(VERIFY_TIMEOUT, self.pace)
+        adaptive = AdaptiveTimeout(VERIFY_TIMEOUT, self.pace)
         while True:
             status = self.call("controller", "status")
             state = str(status["state"])
@@ -342,12 +342,12 @@ class LabSession(Lab):
                 return
             if standing := self._stops.standing(STOPPED_S):
                 raise Stopped(f"the fabric was not verified: {standing}")
-            if state == "failed" or patience.over:
+            if state == "failed" or adaptive.over:
                 answer = self.call("controller", "wait_verified", timeout=0.0)
                 trouble = answer.get("problems") or answer.get("failed") or answer.get("not_ready") or []
                 detail = status.get("message") or "; ".join(str(item) for item in trouble[:3])
                 if state != "failed":
-                    raise as_run_error(patience.error("the controller", f"verify the fabric ({state}): {detail}"))
+                    raise as_run_error(adaptive.error("the controller", f"verify the fabric ({state}): {detail}"))
                 raise RunError(f"the fabric was not verified ({state}): {detail}")
             self.pause(_POLL)
 
@@ -362,18 +362,18 @@ class LabSession(Lab):
         """Wait for something that a process makes; RunError with its last words when it dies or stands still, and
         TooSlow where the machine was the reason.
         """
-        patience = Patience(timeout, self.pace, self.emulation.processes().get(process))
+        adaptive = AdaptiveTimeout(timeout, self.pace, self.emulation.processes().get(process))
         while not ready():
             self.check()
             if process not in self.emulation.processes():  # excused, as one is that a fault ended
-                raise RunError(f"{process} ended before it made {what}: {self.last_words(process)}")
-            if patience.over:
-                raise as_run_error(patience.error(process, f"make {what}: {self.last_words(process)}"))
+                raise RunError(f"{process} ended before it made {what}: {self.last_output(process)}")
+            if adaptive.over:
+                raise as_run_error(adaptive.error(process, f"make {what}: {self.last_output(process)}"))
             time.sleep(0.02)
 
-    def last_words(self, process: str) -> str:
+    def last_output(self, process: str) -> str:
         """The last line of a process's log."""
-        return self._vigil.last_words(process)
+        return self._watchdog.last_output(process)
 
 
 def check_machine() -> None:

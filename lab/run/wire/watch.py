@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mrclab.lab.history import HistoryWriter
+from mrclab.topo.linux.adaptivetimeout import glance
 from mrclab.topo.linux.depths import QueueDepths
-from mrclab.topo.linux.patience import glance
 from mrclab.topo.linux.waits import CpuWaits
 
 INTERVAL = 0.25  # seconds

@@ -57,7 +57,7 @@ export class Editor {
 
   async check() {
     const text = this.text.value, told = await post("api/check", text);
-    if (text === this.text.value) this.#tell(told, told.name && `“${told.name}” is in order`);
+    if (text === this.text.value) this.#tell(told, told.name && `“${told.name}”: no mistakes`);
   }
 
   async run() {

@@ -16,7 +16,7 @@ export async function post(path, body) {
     const response = await fetch(path, { method: "POST", headers, body });
     return await response.json();
   } catch {
-    return { error: "the page's process does not answer any more" };
+    return { error: "Connection to the lab lost" };
   }
 }
 

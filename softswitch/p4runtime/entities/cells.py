@@ -1,4 +1,4 @@
-"""What indirect counters and indirect meters have in common: arrays of cells, named by id and index."""
+"""Base of indirect counters and indirect meters: arrays of cells, named by id and index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 class CellSelector(NamedTuple):
-    """What a read or write names: an array (0: all of them) and a cell (None: all of them)."""
+    """Address of a read or write: an array (0: all of them) and a cell (None: all of them)."""
 
     array: int
     cell: int | None

@@ -1,4 +1,4 @@
-"""What direct counters and direct meters have in common: they are named by a table entry."""
+"""Base of direct counters and direct meters: they are named by a table entry."""
 
 from __future__ import annotations
 

@@ -17,10 +17,8 @@ class UnsupportedHandler:
 
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
         """Refuse a write."""
-        del update_type, entity
         raise P4RuntimeError(Code.UNIMPLEMENTED, f"{self._kind} writes are not supported yet")
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Refuse a read."""
-        del entity
         raise P4RuntimeError(Code.UNIMPLEMENTED, f"{self._kind} reads are not supported yet")

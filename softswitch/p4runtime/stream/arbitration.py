@@ -1,4 +1,4 @@
-"""Who may write: controllers, their roles and election ids.
+"""Arbitration: controllers, their roles and election ids.
 
 Every role has a primary of its own: the connected controller with the highest election id. As in PI, the next one in
 line becomes primary as soon as the primary's stream ends, an election id that is not set counts as 0, and a Write

@@ -71,7 +71,7 @@ class Stops:
         return f"{spoken(self._fabric, found[0][0])} {stopped_text(found[0][1])}" if found else ""
 
 
-class Vigil:
+class Watchdog:
     """A thread that looks after the processes of a lab. `endings` gives how each that ended did (`was killed by …`),
     `look_beside` is called at every look.
     """
@@ -87,13 +87,13 @@ class Vigil:
         self._excused: set[str] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="vigil", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         self._on_trouble: Callable[[], None] = lambda: None
         self.trouble = ""  # what happened, a sentence; kept once it is there
         self._woken = ""  # the trouble of which was told
 
     def start(self, on_trouble: Callable[[], None]) -> None:
-        """Begin; `on_trouble` is called in the vigil's thread once something happened."""
+        """Begin; `on_trouble` is called in the watchdog's thread once something happened."""
         self._on_trouble = on_trouble
         self._thread.start()
 
@@ -121,7 +121,7 @@ class Vigil:
             return self.trouble
 
     def accept(self) -> None:
-        """What has ended by now is known, and the lab goes on without it."""
+        """Accept processes that have ended by now; the lab goes on without them."""
         with self._lock:
             self._excused.update(self._endings())
             self.trouble = ""
@@ -149,9 +149,9 @@ class Vigil:
         more = f"; so did {len(ended) - 1} more" if len(ended) > 1 else ""
         hint = "; the kernel does that when memory runs out (`dmesg`), else somebody did" if "SIGKILL" in how else ""
         log = f"its log is log/{name}.log" if (self._run_dir / "log" / f"{name}.log").exists() else "it has no log"
-        return f"{spoken(self._fabric, name)} {how}{more}: its last words were: {self.last_words(name)} ({log}{hint})"
+        return f"{spoken(self._fabric, name)} {how}{more}: its last words were: {self.last_output(name)} ({log}{hint})"
 
-    def last_words(self, process: str) -> str:
+    def last_output(self, process: str) -> str:
         """The last line of a process's log."""
         try:
             lines = (self._run_dir / "log" / f"{process}.log").read_text(errors="replace").strip().splitlines()
@@ -161,7 +161,7 @@ class Vigil:
 
 
 def deleted_files(run_dir: Path, pids: Mapping[str, int]) -> dict[str, bytes]:
-    """What processes, and this one, still hold of a directory that was removed: path inside it → content."""
+    """Return the files of a removed directory that processes still hold open: path inside it → content."""
     found: dict[str, bytes] = {}
     prefix, suffix = f"{run_dir}/", " (deleted)"
     for pid in (os.getpid(), *pids.values()):

@@ -1,4 +1,4 @@
-"""What can be broken in virtual time, and how: cables by what frames meet on them, nodes by what they are."""
+"""Fault injector of virtual time: cables by the faults of their frames, nodes by what they are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from mrclab.sim.clock import SECOND
-from mrclab.sim.faults import FrameFault, WayDetour, injected
+from mrclab.sim.faults import FrameFault, HalfLinkDetour, injected
 from mrclab.sim.frame import of_bytes
 from mrclab.topo.cables.background import NUMBER_AT, packet
 from mrclab.topo.cables.cablefaults import Action, Direction, Match
@@ -14,7 +14,7 @@ from mrclab.topo.cables.impairment import Fate, Impairment
 from mrclab.topo.errors import TopoError
 
 if TYPE_CHECKING:
-    from mrclab.sim.cable import Cable, Way
+    from mrclab.sim.cable import Cable, HalfLink
     from mrclab.sim.fabric import SimFabric
 
 _SIDES: Final = {"both": (0, 1), "up": (0,), "down": (1,)}
@@ -40,18 +40,18 @@ class Nodes(Protocol):
         """It goes on."""
 
     def is_alive(self, node: str) -> bool:
-        """Whether it is there, or stands still."""
+        """Return True if it is there, or stands still."""
 
 
 class Healing(Protocol):
-    """What can be undone."""
+    """Anything that can be undone."""
 
     def heal(self) -> None:
         """Undo it."""
 
 
 class _Injected:
-    def __init__(self, places: list[tuple[Way, FrameFault]]) -> None:
+    def __init__(self, places: list[tuple[HalfLink, FrameFault]]) -> None:
         self._places = places
 
     def heal(self) -> tuple[int, int]:
@@ -63,7 +63,7 @@ class _Injected:
 
 
 class _Impaired:
-    def __init__(self, places: list[tuple[Way, WayDetour]]) -> None:
+    def __init__(self, places: list[tuple[HalfLink, HalfLinkDetour]]) -> None:
         self._places = places
         self.detours = [detour for _, detour in places]
 
@@ -112,7 +112,7 @@ class BackgroundSender:
         return self._sent, self._refused
 
 
-class SimBreakage:
+class SimFaultInjector:
     """Breaks a simulated fabric; `nodes` are whatever can start and end. Cables are named as in `Fabric.link`."""
 
     def __init__(self, fabric: SimFabric, nodes: Nodes, seed: int) -> None:
@@ -171,7 +171,7 @@ class SimBreakage:
         """Delay or reorder the frames of a cable."""
         cable, made = self._touch(link), []
         for number, side in enumerate(_SIDES[direction]):
-            detour = WayDetour(self._fabric.clock, Fate(impairment, f"{seed}/{number}"))
+            detour = HalfLinkDetour(self._fabric.clock, Fate(impairment, f"{seed}/{number}"))
             cable.ways[side].detour = detour
             made.append((cable.ways[side], detour))
         return _Impaired(made)
@@ -190,7 +190,6 @@ class SimBreakage:
         self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str
     ) -> BackgroundSender:
         """Send packets of `size` bytes from host to host along one path (plane, uplink)."""
-        del name
         model = self._fabric.model
         frame = packet(model, source, destination, path, size)
         return BackgroundSender(

@@ -1,4 +1,4 @@
-"""What stands for a queue in which nothing waits: an empty deque takes 0.7 kB, and a host would have a dozen of them.
+"""Empty-queue sentinel: an empty deque takes 0.7 kB, and a host would have a dozen of them.
 
 Whoever appends puts a deque of its own in its place first.
 """
@@ -18,4 +18,4 @@ class _Nothing(deque[Any]):
     appendleft = extend = append
 
 
-NOTHING: Final[deque[Any]] = _Nothing(maxlen=0)
+EMPTY_QUEUE: Final[deque[Any]] = _Nothing(maxlen=0)

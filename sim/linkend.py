@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from mrclab.sim.cable import CableEnd
 
 if TYPE_CHECKING:
-    from mrclab.sim.cable import Way
+    from mrclab.sim.cable import HalfLink
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.nic import SimNic
 
 
-class Plug(CableEnd):
-    """Where cables end at a host; frames that come while no NIC is there are lost, unless `waken` puts one there."""
+class LinkEnd(CableEnd):
+    """Link end at a host; frames that come while no NIC is there are lost, unless `waken` puts one there."""
 
     __slots__ = ("nic", "waken")
 
@@ -22,7 +22,7 @@ class Plug(CableEnd):
         self.nic: SimNic | None = None
         self.waken: Callable[[], object] | None = None
 
-    def receive(self, frame: SimFrame, way: Way) -> None:
+    def receive(self, frame: SimFrame, way: HalfLink) -> None:
         """Hand a frame on."""
         if self.nic is None and self.waken is not None:
             self.waken()

@@ -13,7 +13,7 @@ _NEEDED = ("history.jsonl", "fabric.yaml")
 _MOST = 200  # runs that are told, the newest
 
 
-class Shelf:
+class RunIndex:
     """Result directories in a folder, and in those of suites one below; what is no run that ended is passed over."""
 
     def __init__(self, results: Path) -> None:

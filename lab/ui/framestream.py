@@ -21,7 +21,7 @@ _MOST = 20_000  # frames kept: half an hour of a lab that goes on
 _MOST_TEXT = 40_000_000  # characters of what changed from frame to frame
 
 
-class Reel:
+class FrameStream:
     """Frames of a history as its records come: one at every multiple of `step` of its time, whoever reads it and when.
 
     `step` is seconds of the history's clock; what was true just before a frame's time stands in it.
@@ -56,7 +56,7 @@ class Reel:
 
 def frames(model: PageModel, records: Iterable[Record], step: float) -> Iterator[Frame]:
     """All frames of a history that is complete; the last one has its end."""
-    reel, t = Reel(model, step), 0.0
+    reel, t = FrameStream(model, step), 0.0
     for record in records:
         yield from reel.take(record)
         t = record.t
@@ -128,7 +128,7 @@ class Film:
 
 
 def patch(before: Frame, after: Frame) -> Frame:
-    """What makes `after` of `before`, which hold no None."""
+    """Return the difference of `after` and `before`, which hold no None."""
     changed: Frame = dict.fromkeys(before.keys() - after.keys())
     for name, value in after.items():
         old = before.get(name)

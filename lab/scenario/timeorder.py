@@ -1,4 +1,4 @@
-"""When the parts of a scenario happen, as far as that is known before it runs, and what of it is out of order.
+"""Time-order check: when the parts of a scenario happen, as far as that is known before it runs.
 
 Known are the times that triggers give in seconds, and those that follow from them; a transfer of some size ends when it
 ends. Times are seconds after the run began.
@@ -170,7 +170,7 @@ def _same_unit(one: Moment, other: Moment) -> bool:
 
 
 def _later(one: str, other: str) -> bool:
-    """Whether a moment surely does not come before another."""
+    """Return True if a moment surely does not come before another."""
     return other == "start" or one == f"{other}.end"
 
 

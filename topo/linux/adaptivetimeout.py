@@ -1,9 +1,9 @@
-"""How long to wait for what may never come, on a machine whose speed nobody knows beforehand.
+"""Adaptive timeouts: how long to wait for what may never come, on a machine of unknown speed.
 
 Limits are written down for a small, quiet machine. Each stretches by how slowly this one started its first processes
-(`Pace`), and while the CPUs are wanted all the time, or a hypervisor takes them (`Patience`). A limit that strikes even
-so says which it was: the machine is too slow, or what is waited for stands still. A process that a signal has stopped
-is named as such, and not waited for to the end.
+(`Pace`), and while the CPUs are wanted all the time, or a hypervisor takes them (`AdaptiveTimeout`). A limit that
+expires even so says which it was: the machine is too slow, or the awaited process stands still. A process that a
+signal has stopped is named as such, and not waited for to the end.
 """
 
 import os
@@ -22,7 +22,7 @@ _SLOW = 3.0  # times the usual seconds for the first processes: such a machine n
 
 
 class Pace:
-    """How many times longer than usual this machine takes for what it was seen to do; never below 1."""
+    """Factor by which this machine is slower than usual at what it was seen to do; never below 1."""
 
     def __init__(self) -> None:
         self.stretch = 1.0
@@ -34,7 +34,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Glance:
-    """What the kernel counted so far, in seconds: of all CPUs, and of one process (running, or waiting for a CPU)."""
+    """Kernel's counters so far, in seconds: of all CPUs, and of one process (running, or waiting for a CPU)."""
 
     all: float
     idle: float
@@ -42,7 +42,7 @@ class Glance:
     process: float
 
 
-class Patience:
+class AdaptiveTimeout:
     """One wait, from now on: of `seconds`, stretched by `pace`, and further while the machine works all the time, or
     the process `pid` that is waited for does. `waited_for` holds the processes that must not be stopped meanwhile, by
     name; with `pid` it is that one.
@@ -59,7 +59,7 @@ class Patience:
 
     @property
     def over(self) -> bool:
-        """Whether waiting any longer makes no sense."""
+        """True if waiting any longer makes no sense."""
         now = time.monotonic()
         waited = now - self._began
         limit = self._seconds * self._stretch
@@ -88,7 +88,7 @@ class Patience:
         return {name: pid for name, pid in self.waited_for.items() if processes.is_stopped(pid)}
 
     def _hindrance(self, waited: float) -> str:
-        """What about the machine explains the wait; empty where nothing does."""
+        """Return what about the machine explains the wait; empty where nothing does."""
         now, before = glance(self._pid), self._before
         everything = max(now.all - before.all, 1e-9)
         stolen, busy = (now.stolen - before.stolen) / everything, 1 - (now.idle - before.idle) / everything

@@ -1,4 +1,4 @@
-"""How an emulation on this machine is broken: cables by their rules, nodes by their processes."""
+"""Fault injector on this machine: cables by their rules, nodes by their processes."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,7 +14,7 @@ _CONTROLLER = "controller"
 
 
 class Supervisor(Protocol):
-    """Who minds the lab's processes; `lab.run.wire.session.LabSession` is one."""
+    """Watcher of the lab's processes; `lab.run.wire.session.LabSession` is one."""
 
     def excuse(self, *processes: str) -> None:
         """These may end from now on: it is part of a fault."""
@@ -67,8 +67,8 @@ def _record_late(supervisor: Supervisor, name: str, late: tuple[float, float]) -
     supervisor.record("helper.late", process=name, late=late[0], at=late[1])
 
 
-class WireBreakage:
-    """Breaks an emulation; a `mrclab.lab.faults.action.Breakage`."""
+class WireFaultInjector:
+    """Breaks an emulation; a `mrclab.lab.faults.action.FaultInjector`."""
 
     def __init__(self, emulation: Emulation, supervisor: Supervisor) -> None:
         self._emulation = emulation
@@ -134,7 +134,7 @@ class WireBreakage:
         self._emulation.thaw(node)
 
     def is_alive(self, node: str) -> bool:
-        """Whether its process is there."""
+        """Return True if its process is there."""
         return self._emulation.is_alive(node)
 
     def cut_control(self, switch: str) -> Healed:
