@@ -56,9 +56,9 @@ class FrameStream:
 
 def frames(model: PageModel, records: Iterable[Record], step: float) -> Iterator[Frame]:
     """All frames of a history that is complete; the last one has its end."""
-    reel, t = FrameStream(model, step), 0.0
+    stream, t = FrameStream(model, step), 0.0
     for record in records:
-        yield from reel.take(record)
+        yield from stream.take(record)
         t = record.t
     yield model.frame(t)
 

@@ -93,7 +93,7 @@ def test_a_damaged_file_is_said_and_written_anew(tmp_path: Path) -> None:
     assert nodeconfig.load(tmp_path / "h2.json") == configs["h2"]
     ((host, complaint),) = said
     assert host == "h2"
-    assert complaint.startswith(f"{tmp_path / 'h2.json'}: file: ")
+    assert complaint.startswith(f"{tmp_path / 'h2.json'}: Invalid JSON: ")
 
 
 def test_the_runs_transport_is_what_every_host_is_told(tmp_path: Path) -> None:

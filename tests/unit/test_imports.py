@@ -14,7 +14,21 @@ import pytest
 from mrclab import HOME
 
 ROOT = Path(__file__).parents[2]
-PURE_TOPO = {"errors", "linkcheck", "made", "model", "names", "nodeconfig", "numbers", "spec", "srv6", "transport"}
+PURE_TOPO = {
+    "errors",
+    "fabricfile",
+    "files",
+    "linkcheck",
+    "made",
+    "model",
+    "names",
+    "nodeconfig",
+    "numbers",
+    "sentences",
+    "spec",
+    "srv6",
+    "transport",
+}
 MAY_IMPORT = {
     "rpc": set(),
     "softswitch": set(),

@@ -18,7 +18,7 @@ from mrclab.lab.prompt.turns import Caller, called_by
 from mrclab.lab.run import runner
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.scenario import scenario
-from mrclab.lab.ui import model, reel
+from mrclab.lab.ui import framestream, model
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -151,8 +151,8 @@ class Frames:
         records = list(scenario_history(desk))
         page = model.PageModel(fabric)
         self._layout = page.layout()
-        self.film = reel.Film()
-        for frame in reel.frames(page, records, fabric.spec.sample_interval):
+        self.film = framestream.Film()
+        for frame in framestream.frames(page, records, fabric.spec.sample_interval):
             self.film.add(frame)
         self.ended = False
 

@@ -23,7 +23,7 @@ from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcStopped
 from mrclab.topo.cables.beat import BEAT_S, Beat
 from mrclab.topo.errors import ProcessStopped
-from mrclab.topo.linux import adaptive
+from mrclab.topo.linux import adaptivetimeout
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -92,8 +92,10 @@ def test_commands_name_a_controller_that_is_stopped(tmp_path, monkeypatch):
 
 def test_a_wait_for_a_stopped_process_is_given_up_and_says_why(tmp_path, monkeypatch):
     busy = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(adaptive, "time", SimpleNamespace(monotonic=lambda: busy.now))
-    monkeypatch.setattr(adaptive, "glance", lambda _pid=None: adaptive.Glance(2 * busy.now, 0.0, 0.0, 0.0))
+    monkeypatch.setattr(adaptivetimeout, "time", SimpleNamespace(monotonic=lambda: busy.now))
+    monkeypatch.setattr(
+        adaptivetimeout, "glance", lambda _pid=None: adaptivetimeout.Glance(2 * busy.now, 0.0, 0.0, 0.0)
+    )
     with stopped_server(tmp_path / "x.sock") as process:
         wait = AdaptiveTimeout(60.0)
         wait.waited_for = {"switch t0-p1-1": process.pid}

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.history import Record
-from mrclab.lab.ui import model, reel
+from mrclab.lab.ui import framestream, model
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE, Editor
 from mrclab.lab.ui.framestream import Film, merge, patch
@@ -57,7 +57,7 @@ def records() -> list[Record]:
 
 
 def frames() -> list[dict]:
-    return list(reel.frames(PageModel(FABRIC), records(), 0.1))
+    return list(framestream.frames(PageModel(FABRIC), records(), 0.1))
 
 
 def load(frame: dict, link: str) -> list[float]:

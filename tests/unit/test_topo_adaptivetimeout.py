@@ -8,7 +8,7 @@ import pytest
 from mrclab.lab.errors import RunError, TooSlow
 from mrclab.lab.run.wire import attach, session
 from mrclab.topo.errors import EmulationError, MachineTooSlow
-from mrclab.topo.linux import adaptive
+from mrclab.topo.linux import adaptivetimeout
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Glance, Pace
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -25,8 +25,8 @@ def machine(monkeypatch):
         it.process += seconds * process
 
     it.wait = wait
-    monkeypatch.setattr(adaptive, "time", SimpleNamespace(monotonic=lambda: it.now))
-    monkeypatch.setattr(adaptive, "glance", lambda _pid=None: Glance(2 * it.now, it.idle, 0.0, it.process))
+    monkeypatch.setattr(adaptivetimeout, "time", SimpleNamespace(monotonic=lambda: it.now))
+    monkeypatch.setattr(adaptivetimeout, "glance", lambda _pid=None: Glance(2 * it.now, it.idle, 0.0, it.process))
     return it
 
 
@@ -91,8 +91,8 @@ def test_a_process_that_does_not_get_ready_ends_the_bring_up_with_the_reason(mac
 def test_a_node_that_does_not_answer_is_late_or_slow(machine, tmp_path, monkeypatch, idle, kind):
     monkeypatch.setattr(attach, "ANSWER_TIMEOUT", 0.05)
     lab = attach.Lab(tmp_path, Fabric(FabricSpec()))
-    counted = adaptive.glance
-    monkeypatch.setattr(adaptive, "glance", lambda pid=None: (machine.wait(20.0, idle), counted(pid))[1])
+    counted = adaptivetimeout.glance
+    monkeypatch.setattr(adaptivetimeout, "glance", lambda pid=None: (machine.wait(20.0, idle), counted(pid))[1])
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / "h1.sock"))
         deaf.listen()
@@ -102,6 +102,6 @@ def test_a_node_that_does_not_answer_is_late_or_slow(machine, tmp_path, monkeypa
 
 
 def test_the_kernel_counts_what_a_glance_reads():
-    before = adaptive.glance()
+    before = adaptivetimeout.glance()
     assert before.all > before.idle > 0
     assert issubclass(MachineTooSlow, EmulationError)
