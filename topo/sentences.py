@@ -15,7 +15,8 @@ _MANY_BITS = 4096  # of a number: Python refuses to write out one of some 14,000
 def first(error: ValidationError) -> str:
     """Return `field: what is wrong` of the first mistake; without the field where the whole value is wrong."""
     item: Any = error.errors(include_url=False)[0]
-    return f"{field(item)}: {item['msg']}" if item["loc"] else str(item["msg"])
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return f"{field(item)}: {message}" if item["loc"] else message
 
 
 def field(item: Any) -> str:

@@ -160,7 +160,7 @@ SWEEPS = (
             Measured("by the worst QP", "lost (worst-qp)", "packets"),
             Measured("goodput of the first 200 µs", "goodput (rate)", "Gb/s", 8e-9),
             Measured("99 % of messages within", "completion (tail)", "µs", 1e6),
-            Measured("healthy elements blamed", "false_alarms (false_positives)", ""),
+            Measured("healthy elements blamed", "false_alarms (false-positives)", ""),
         ),
         lines=lambda values: "with denylist" if values["mapper.deny"] else "MRC alone",
         seeds=(1,),

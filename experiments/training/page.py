@@ -42,8 +42,9 @@ then were {digest}. Made on {system}, {cores} cores, Python {python}.
 
 **The job.** Tensor parallelism in servers of eight, inside which no packet crosses the fabric; a pipeline; data
 parallelism in what is left, whose gradients (256 KiB for each rank and step) are reduced by halving and doubling while
-backward goes on. NICs of 4 × 100 Gb/s with MRC; of 400 Gb/s in one plane with RoCEv2, which has one port and static ECMP.
-Both have the lab's default ACK timeout, 13 to 26 round trips, shorter than RoCEv2 networks use. Cables take 600 ns, switches 500 ns. Computations vary by 2 %, drawn from the seed.
+backward goes on. NICs of 4 × 100 Gb/s with MRC; of 400 Gb/s in one plane with RoCEv2, which has one port
+and static ECMP. Both have the lab's default ACK timeout, 13 to 26 round trips, shorter than RoCEv2 networks use. Cables
+take 600 ns, switches 500 ns. Computations vary by 2 %, drawn from the seed.
 The fault strikes after 30 % of the job's bytes; switches that die stay dead, and the cable goes on losing packets.
 
 **What the intervals say.** Figures are means over the seeds, each beside its own run without the fault, with the 95 %

@@ -5,6 +5,7 @@ there as `crash-…`, one that takes longer than ten seconds as `timeout-…`; t
 `pip install atheris` (Linux, CPython up to 3.13).
 """
 
+import logging
 import sys
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def main() -> None:
     ]  # fmt: skip
     kept = targets.CORPUS / name
     dictionary = targets.CORPUS / f"{name}.dict"
+    logging.disable(logging.CRITICAL)
     options += [f"-dict={dictionary}"] if dictionary.exists() else []
     atheris.Setup([sys.argv[0], *options, str(place), str(kept)], targets.TARGETS[name])
     atheris.Fuzz()

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import gzip
 import json
-import logging
 import shutil
 import sys
 import tempfile
@@ -44,8 +43,6 @@ from mrclab.topo.spec import SpecError
 
 CORPUS = Path(__file__).parent / "corpus"
 _LONGEST = 2000  # characters of a sentence, with the path that it may name
-
-logging.disable(logging.CRITICAL)
 
 
 @cache

@@ -121,7 +121,7 @@ def test_times_and_windows_follow_the_encoding_on_the_wire() -> None:
         ("colour", "red", "colour: Extra inputs are not permitted"),
         ("path_mtu", 64, "path_mtu: Input should be greater than or equal to 256"),
         ("host", {**example()["host"], "address": "h1"}, "host.address: .*'h1' is not an IPv6 address"),  # type: ignore[dict-item]
-        ("ports", [example()["ports"][0]] * 2, "file: .*ports: 1 occurs more than once"),  # type: ignore[index]
+        ("ports", [example()["ports"][0]] * 2, "node config: ports: 1 occurs more than once"),  # type: ignore[index]
         ("denylist", [{"element": "x"}], "denylist.0: .*must name a plane"),
         ("denylist", [{"element": "x", "plane": 1, "downlink": 2}], "denylist.0: .*must name the group"),
         ("ports", [], "ports: Tuple should have at least 1 item"),
