@@ -21,7 +21,7 @@ from torch.distributed import distributed_c10d as c10d
 from mrclab.hosts.collectives import algorithms
 from mrclab.hosts.collectives.algorithms import Collective
 from mrclab.hosts.collectives.errors import CollectiveError
-from mrclab.hosts.collectives.mesh import ANY, MESSAGE, Mesh, Operation
+from mrclab.hosts.collectives.mesh import ANY, MESSAGE, Mesh, MeshOperation
 from mrclab.torch.tensors import Target, check, combiner, flattened, operation, raw, source
 from mrclab.torch.work import MrcError, MrcReceive, MrcWork, MrcWorks, as_torch
 
@@ -183,7 +183,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def _do(
         self,
         name: str,
-        runs: Sequence[Callable[[Operation], Collective]],
+        runs: Sequence[Callable[[MeshOperation], Collective]],
         results: Sequence[Any],
         options: Any,
         finish: Callable[[], None] | None = None,
@@ -193,13 +193,13 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         timeout = self._timeout(options)
         self._sequence += 1
         made = [
-            Operation(
+            MeshOperation(
                 self._mesh, self._group, name, run, timeout, code=_CODES.index(name), when_over=work.one_over
             ) for run in runs
         ]  # fmt: skip
         return self._begin(work, made)
 
-    def _begin(self, work: MrcWork, made: list[Operation]) -> MrcWork:
+    def _begin(self, work: MrcWork, made: list[MeshOperation]) -> MrcWork:
         work.watch(len(made), lambda: self._mesh.abort(self._group))
         for one in made:
             self._mesh.submit(one)
@@ -227,7 +227,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         targets = [Target(tensor) for tensor in _listed(tensors)]
         combines = self._reduction(targets, options.reduceOp)
 
-        def run(target: Target, combine: Any) -> Callable[[Operation], Collective]:
+        def run(target: Target, combine: Any) -> Callable[[MeshOperation], Collective]:
             return lambda out: algorithms.all_reduce(
                 out, self._rank, self._size, target.raw, target.flat.element_size(), combine
             )
@@ -248,7 +248,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             alike.setdefault(tensor.dtype, []).append(check(tensor))
         whole = {dtype: flattened(some) for dtype, some in alike.items()}
 
-        def run(flat: Tensor) -> Callable[[Operation], Collective]:
+        def run(flat: Tensor) -> Callable[[MeshOperation], Collective]:
             combine = combiner(flat, options.reduceOp)
             return lambda out: algorithms.all_reduce(
                 out, self._rank, self._size, raw(flat), flat.element_size(), combine
@@ -277,7 +277,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         targets = [Target(one if self._rank == root else check(one).clone()) for one in listed]
         combines = self._reduction(targets, options.reduceOp)
 
-        def run(target: Target, combine: Any) -> Callable[[Operation], Collective]:
+        def run(target: Target, combine: Any) -> Callable[[MeshOperation], Collective]:
             return lambda out: algorithms.reduce(
                 out, self._rank, self._size, target.raw, target.flat.element_size(), combine, root
             )
@@ -343,7 +343,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
         return self._do("reduce_scatter", runs, results, options, finish)
 
-    def _scatter_run(self, flat: Tensor, ends: list[int], combine: Any) -> Callable[[Operation], Collective]:
+    def _scatter_run(self, flat: Tensor, ends: list[int], combine: Any) -> Callable[[MeshOperation], Collective]:
         item = flat.element_size()
         spans = [(a * item, b * item) for a, b in itertools.pairwise(ends)]
         return lambda out: algorithms.reduce_scatter(out, self._rank, self._size, raw(flat), spans, item, combine)
@@ -360,7 +360,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         targets = [Target(tensor) for tensor in _listed(tensors)]
         root = int(options.rootRank)
 
-        def run(target: Target) -> Callable[[Operation], Collective]:
+        def run(target: Target) -> Callable[[MeshOperation], Collective]:
             return lambda out: algorithms.broadcast(out, self._rank, self._size, target.raw, root)
 
         runs = [run(target) for target in targets]
@@ -449,7 +449,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     allgather_into_tensor_coalesced = all_gather_single_coalesced
     _allgather_base = all_gather_single
 
-    def _gather_run(self, parts: list[memoryview], given: Tensor) -> Callable[[Operation], Collective]:
+    def _gather_run(self, parts: list[memoryview], given: Tensor) -> Callable[[MeshOperation], Collective]:
         own = raw(source(given))
         if len(own) != len(parts[self._rank]):
             raise ValueError(f"all_gather: the input has {len(own)} bytes, its place {len(parts[self._rank])}")
@@ -509,7 +509,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         """Send a tensor to a rank."""
         view = raw(source(_listed(tensors)[0]))
         work = MrcWork(_listed(tensors))
-        made = Operation(
+        made = MeshOperation(
             self._mesh, self._group, "send", lambda out: algorithms.send(out, to, view), self._seconds, kind=MESSAGE,
             code=_CODES.index("send"), tag=tag & _TAG_BITS, total=len(view), sends_to=to, when_over=work.one_over,
         )  # fmt: skip
@@ -521,11 +521,11 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         work = MrcReceive(_listed(tensors), target.finish)
         view = target.raw
 
-        def run(out: Operation) -> Collective:
+        def run(out: MeshOperation) -> Collective:
             assert out.source is not None
             return algorithms.receive(out.source, view)
 
-        work.receive = Operation(
+        work.receive = MeshOperation(
             self._mesh, self._group, "recv", run, self._seconds, kind=MESSAGE, code=_CODES.index("send"),
             tag=tag & _TAG_BITS, total=len(view), source=sender, when_over=work.one_over,
         )  # fmt: skip

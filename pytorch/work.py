@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from mrclab.hosts.collectives.errors import CollectiveError
-from mrclab.hosts.collectives.mesh import Operation
+from mrclab.hosts.collectives.mesh import MeshOperation
 
 
 class MrcError(dist.DistBackendError):  # type: ignore[misc]
@@ -83,7 +83,7 @@ class MrcWork(dist.Work):  # type: ignore[misc]
         if not count:
             self._end()
 
-    def one_over(self, operation: Operation) -> None:
+    def one_over(self, operation: MeshOperation) -> None:
         """One of its operations is over."""
         with self._lock:
             self._left -= 1
@@ -170,7 +170,7 @@ class MrcWork(dist.Work):  # type: ignore[misc]
 class MrcReceive(MrcWork):
     """A message from another rank."""
 
-    receive: Operation | None = None
+    receive: MeshOperation | None = None
 
     def source_rank(self) -> int:
         """The rank of the group that it came from."""

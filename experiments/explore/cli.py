@@ -11,7 +11,7 @@ from rich.markup import escape
 from mrclab import compiled
 from mrclab.experiments.explore.search import Found, Result, Search, replayed, shortened
 from mrclab.experiments.explore.system import Action
-from mrclab.experiments.explore.worlds import WORLDS, World, named
+from mrclab.experiments.explore.worlds import WORLDS, Space, named
 from mrclab.lab.command.display import answer
 from mrclab.lab.errors import Refused
 
@@ -57,7 +57,7 @@ def explore(
     raise typer.Exit(status)
 
 
-def _world(name: str) -> World:
+def _world(name: str) -> Space:
     found = named(name)
     if found is None:
         raise Refused(f'there is no world "{name}" to explore; there are {", ".join(world.name for world in WORLDS)}')
@@ -75,7 +75,7 @@ def _list(people: Console) -> None:
         people.print(f"{world.name:12} {world.about}{size}", soft_wrap=True, highlight=False)
 
 
-def _explore(world: World, seconds: float, merging: int, people: Console) -> Result:
+def _explore(world: Space, seconds: float, merging: int, people: Console) -> Result:
     result = Search(world, most_seconds=seconds, merging=merging).run()
     if result.found is not None:
         result.found = shortened(world, result.found)
@@ -90,7 +90,7 @@ def _explore(world: World, seconds: float, merging: int, people: Console) -> Res
     return result
 
 
-def _show(world: World, found: Found, people: Console) -> None:
+def _show(world: Space, found: Found, people: Console) -> None:
     people.print(f"  {escape(found.what)}", soft_wrap=True, highlight=False)
     for line in replayed(world, found.trace):
         people.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
@@ -101,7 +101,7 @@ def _show(world: World, found: Found, people: Console) -> None:
     people.print(f"  show it again: {again(world, found)}", soft_wrap=True, highlight=False)
 
 
-def again(world: World, found: Found) -> str:
+def again(world: Space, found: Found) -> str:
     """The command that shows a run."""
     return f"mrclab explore {world.name} --replay {written([*found.trace, *found.circle])}"
 

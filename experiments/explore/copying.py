@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from mrclab.experiments.explore.draws import Draws
 from mrclab.experiments.explore.packets import Flight
-from mrclab.experiments.explore.worlds import World
+from mrclab.experiments.explore.worlds import Space
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.packets.codec import MrcCodec
 from mrclab.hosts.mrc.packets.packet import MrcParser
@@ -28,7 +28,7 @@ from mrclab.hosts.rdma.settings import QpSettings
 from mrclab.topo.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 
 SHARED: Final = (
-    int, float, str, bytes, bool, type(None), Enum, type, random.Random, Flight, World, Ends, EvRoute, MrcCodec,
+    int, float, str, bytes, bool, type(None), Enum, type, random.Random, Flight, Space, Ends, EvRoute, MrcCodec,
     MrcParser, OwnSide, QpSettings, WorkCompletion, EvProfileConfig, NodeConfig, Template, TransportSection,
 )  # fmt: skip
 

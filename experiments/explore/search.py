@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 from mrclab.experiments.explore import fingerprint
 from mrclab.experiments.explore.system import WAITS, Action, Broken, System
-from mrclab.experiments.explore.worlds import World
+from mrclab.experiments.explore.worlds import Space
 from mrclab.lab.errors import Refused
 
 BUSY: Final = 0.25  # data packets per base RTT, sent again and again in a circle: more than this is a storm
 
 
-class Step(NamedTuple):
+class TraceStep(NamedTuple):
     """From one state to another."""
 
     action: Action
@@ -38,7 +38,7 @@ class Found:
 class Result:
     """Of one world. `whole`: all its states were seen."""
 
-    world: World
+    world: Space
     states: int = 0
     steps: int = 0
     ends: int = 0
@@ -61,7 +61,7 @@ class _Frame:
 class Search:
     """One world."""
 
-    def __init__(self, world: World, most_states: int = 0, most_seconds: float = 0.0, merging: int = 0) -> None:
+    def __init__(self, world: Space, most_states: int = 0, most_seconds: float = 0.0, merging: int = 0) -> None:
         self.world = world
         self.result = Result(world)
         self._most = most_states or 1 << 62
@@ -69,7 +69,7 @@ class Search:
         self._merging = merging  # of so many states that were seen before one is compared step by step
         self._numbers: dict[bytes, int] = {}
         self._parents: list[tuple[int, Action]] = []
-        self._steps: list[list[Step]] = []
+        self._steps: list[list[TraceStep]] = []
         self._down_here: set[int] = set()  # the states on the way from the start to here
         self.merged = 0
 
@@ -127,7 +127,7 @@ class Search:
         elif self._merging:
             self._compare(system, number)
         now, data, frames = before
-        step = Step(action, number, system.now - now, system.sent_data - data, system.sent_frames - frames)
+        step = TraceStep(action, number, system.now - now, system.sent_data - data, system.sent_frames - frames)
         self._steps[frame.number].append(step)
         if back and self.result.found is None:
             self._close(stack, number)
@@ -200,7 +200,7 @@ class Search:
             return Found(f"it never ends: {sent}", trace, circle)
         return None
 
-    def _to(self, one: int, two: int) -> Step:
+    def _to(self, one: int, two: int) -> TraceStep:
         return next(step for step in self._steps[one] if step.to == two)
 
     def _around(self, members: set[int]) -> list[int]:
@@ -241,7 +241,7 @@ class Search:
                 return
 
 
-def components(steps: list[list[Step]]) -> Iterator[set[int]]:
+def components(steps: list[list[TraceStep]]) -> Iterator[set[int]]:
     """Strongly connected components with a circle in them (Tarjan), without recursion."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
@@ -278,7 +278,7 @@ def components(steps: list[list[Step]]) -> Iterator[set[int]]:
                     yield members
 
 
-def shortened(world: World, found: Found) -> Found:
+def shortened(world: Space, found: Found) -> Found:
     """The same with as few actions as still lead there; a circle stays as it is."""
     if found.circle:
         return found
@@ -292,7 +292,7 @@ def shortened(world: World, found: Found) -> Found:
     return Found(found.what, trace)
 
 
-def _breaks(world: World, trace: list[Action]) -> str:
+def _breaks(world: Space, trace: list[Action]) -> str:
     """Return the invariant broken along a trace; empty where none is, or where an action cannot happen."""
     system = System(world)
     for action in trace:
@@ -307,7 +307,7 @@ def _breaks(world: World, trace: list[Action]) -> str:
     return ""
 
 
-def replayed(world: World, trace: list[Action]) -> list[str]:
+def replayed(world: Space, trace: list[Action]) -> list[str]:
     """A line for each action of a run: when, what, and what the hosts sent for it."""
     system = System(world)
     lines: list[str] = []

@@ -16,7 +16,7 @@ from mrclab.experiments.explore import packets
 from mrclab.experiments.explore.copying import clone
 from mrclab.experiments.explore.draws import Draws
 from mrclab.experiments.explore.packets import Flight, flight
-from mrclab.experiments.explore.worlds import MTU, World
+from mrclab.experiments.explore.worlds import MTU, Space
 from mrclab.hosts.mrc import endpoint_ops
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
@@ -58,10 +58,10 @@ def no_log(record: dict[str, Any]) -> None:
     """Nobody reads it."""
 
 
-_made: dict[str, tuple[World, tuple[NodeConfig, NodeConfig]]] = {}
+_made: dict[str, tuple[Space, tuple[NodeConfig, NodeConfig]]] = {}
 
 
-def _configs(world: World) -> tuple[NodeConfig, NodeConfig]:
+def _configs(world: Space) -> tuple[NodeConfig, NodeConfig]:
     """The hosts' configs; they are made once."""
     known = _made.get(world.name)
     if known is None or known[0] is not world:
@@ -69,7 +69,7 @@ def _configs(world: World) -> tuple[NodeConfig, NodeConfig]:
     return known[1]
 
 
-def _make_configs(world: World) -> tuple[NodeConfig, NodeConfig]:
+def _make_configs(world: Space) -> tuple[NodeConfig, NodeConfig]:
     link = LinkSpec(rate_pps=1000, delay=DELAY)
     spec = FabricSpec(
         planes=world.planes, t0s=2, t1s=world.t1s, hosts_per_t0=1, path_mtu=MTU, link=link, switch_latency=0.0
@@ -88,7 +88,7 @@ def _make_configs(world: World) -> tuple[NodeConfig, NodeConfig]:
 class System:
     """One state of a world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Space) -> None:
         self.world = world
         self.configs = _configs(world)
         self.now = 1.0  # a time before which nothing was

@@ -13,7 +13,7 @@ LOSSES: Final = ("lose", "duplicate", "overtake", "late")
 
 
 @dataclass(frozen=True)
-class World:
+class Space:
     """One world. `messages` are (bytes, with an immediate), posted on each QP at the start.
 
     `faults` may each happen at any time to any frame, port or host, `budget` of them in one run: lose, duplicate, mark
@@ -58,31 +58,31 @@ _THREE: Final = ((3 * MTU, False),)
 _SIX: Final = ((4 * MTU, False), FULL, FULL)
 
 WORLDS: Final = (
-    World("orders", "two packets and their answers, in every order", (FULL,) * 2, any_order=True),
-    World("loss", "a packet, and one fault: a frame lost, twice there, or late", (FULL,), LOSSES, 1),
-    World("trim", "two packets, one trimmed or marked, or a frame lost", (FULL,) * 2, ("lose", "mark", "trim"), 1),
-    World("immediates", "an immediate whose receive is posted late, or never", (IMMEDIATE,), late_receives=True,
+    Space("orders", "two packets and their answers, in every order", (FULL,) * 2, any_order=True),
+    Space("loss", "a packet, and one fault: a frame lost, twice there, or late", (FULL,), LOSSES, 1),
+    Space("trim", "two packets, one trimmed or marked, or a frame lost", (FULL,) * 2, ("lose", "mark", "trim"), 1),
+    Space("immediates", "an immediate whose receive is posted late, or never", (IMMEDIATE,), late_receives=True,
           attributes=_ENDLESS, small=False),
-    World("port", "a packet; a NIC port at either end goes down, and comes back", (FULL,), ("down",), 1, small=False),
-    World("restart", "two packets, and another process in a host's place", (FULL,) * 2, ("restart",), 1, may_fail=True),
-    World("siblings", "two QPs that tell each other of dead paths, with few EVs among many paths", _TWO, ("lose-data",),
+    Space("port", "a packet; a NIC port at either end goes down, and comes back", (FULL,), ("down",), 1, small=False),
+    Space("restart", "two packets, and another process in a host's place", (FULL,) * 2, ("restart",), 1, may_fail=True),
+    Space("siblings", "two QPs that tell each other of dead paths, with few EVs among many paths", _TWO, ("lose-data",),
           1, planes=1, t1s=4, qps=2, ev_profile=_FEW_EVS, attributes={"tell_siblings": True}, small=False),
-    World("probe-ids", "EV probes whose ids come round while one still waits", (), ("lose",), 1, planes=1, probes=5,
+    Space("probe-ids", "EV probes whose ids come round while one still waits", (), ("lose",), 1, planes=1, probes=5,
           id_mask=3),
-    World("orders-3", "three packets and their answers, in every order", _THREE, any_order=True, small=False),
-    World("loss-2", "two packets and one fault", (FULL,) * 2, LOSSES, 1, small=False),
-    World("loss-2-2", "two packets of one message and two faults", _TWO, LOSSES, 2, small=False),
-    World("loss-3", "three packets of one message and one fault", _THREE, LOSSES, 1, small=False),
-    World("trim-3", "three packets, two of them trimmed or marked", _THREE, ("mark", "trim"), 2, small=False),
-    World("port-2", "two packets; a port goes down, and comes back", (FULL,) * 2, ("down",), 1, small=False),
-    World("window", "three packets through the window of NSCC, and one fault", _THREE, ("lose", "mark", "trim"), 1,
+    Space("orders-3", "three packets and their answers, in every order", _THREE, any_order=True, small=False),
+    Space("loss-2", "two packets and one fault", (FULL,) * 2, LOSSES, 1, small=False),
+    Space("loss-2-2", "two packets of one message and two faults", _TWO, LOSSES, 2, small=False),
+    Space("loss-3", "three packets of one message and one fault", _THREE, LOSSES, 1, small=False),
+    Space("trim-3", "three packets, two of them trimmed or marked", _THREE, ("mark", "trim"), 2, small=False),
+    Space("port-2", "two packets; a port goes down, and comes back", (FULL,) * 2, ("down",), 1, small=False),
+    Space("window", "three packets through the window of NSCC, and one fault", _THREE, ("lose", "mark", "trim"), 1,
           attributes={"congestion_control": "nscc"}, small=False),
-    World("receives", "two immediates, late receives, and a frame lost", (IMMEDIATE,) * 2, ("lose",), 1,
+    Space("receives", "two immediates, late receives, and a frame lost", (IMMEDIATE,) * 2, ("lose",), 1,
           late_receives=True, attributes=_ENDLESS, small=False),
-    World("six", "six packets of three messages, and a data packet lost", _SIX, ("lose-data",), 1, small=False),
+    Space("six", "six packets of three messages, and a data packet lost", _SIX, ("lose-data",), 1, small=False),
 )  # fmt: skip
 
 
-def named(name: str) -> World | None:
+def named(name: str) -> Space | None:
     """The world of this name."""
     return next((world for world in WORLDS if world.name == name), None)

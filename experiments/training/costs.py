@@ -18,7 +18,7 @@ CALM = "calm"
 
 
 @dataclass(frozen=True)
-class Cost:
+class FaultCost:
     """Milliseconds of each seed in which the job went to its end, of how many seeds, and in how many it did not."""
 
     lost: tuple[float, ...]
@@ -62,7 +62,7 @@ def step(rows: Sequence[Row], transport: str) -> float | None:
     return 1e3 * fmean(found) if found else None
 
 
-def cost(rows: Sequence[Row], transport: str, fault: str) -> Cost | None:
+def cost(rows: Sequence[Row], transport: str, fault: str) -> FaultCost | None:
     """Return what a fault cost under a transport; None where there is no pair of runs."""
     calm = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{CALM}" and went_well(row)}
     struck = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{fault}"}
@@ -70,4 +70,4 @@ def cost(rows: Sequence[Row], transport: str, fault: str) -> Cost | None:
     if not common:
         return None
     lost = [1e3 * (seconds(struck[seed]) - seconds(calm[seed])) for seed in common if went_well(struck[seed])]
-    return Cost(tuple(lost), len(common) - len(lost))
+    return FaultCost(tuple(lost), len(common) - len(lost))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mrclab.experiments.campaign.journal import Row
 from mrclab.experiments.training import costs
-from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, Cost
+from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
 from mrclab.experiments.training.sizes import SIZES, STEPS, JobSize
 from mrclab.lab.report import results
 
@@ -111,7 +111,7 @@ def _chapter(size: JobSize, rows: Sequence[Row]) -> str:
     return "\n".join(words)
 
 
-def told(cost: Cost | None) -> str:
+def told(cost: FaultCost | None) -> str:
     """Return a cell of the table."""
     if cost is None:
         return "not run"

@@ -17,7 +17,7 @@ from mrclab.hosts.collectives.algorithms import SEGMENT
 from mrclab.hosts.libmrc.mrc import CQ, MR, PD, QP, Address
 
 if TYPE_CHECKING:
-    from mrclab.hosts.collectives.mesh import Operation
+    from mrclab.hosts.collectives.mesh import MeshOperation
 
 SLOTS: Final = 32
 HEADER: Final = struct.Struct("=BBHIIIIIQ")
@@ -33,7 +33,7 @@ DATA, CONTROL, RECEIVE = 0, 1, 2  # the low bits of a wr_id; the others are the 
 class Outgoing(NamedTuple):
     """A segment that waits for a slot; `operation` is None for notices."""
 
-    operation: Operation | None
+    operation: MeshOperation | None
     header: bytes
     payload: memoryview
 

@@ -1,8 +1,8 @@
 """The ranks of a job joined by lanes, and the thread that carries their collectives.
 
-A collective is an `Operation`: a generator of `algorithms`, resumed by the mesh's thread whenever the segment that it
-waits for has come. Operations run side by side. An operation is over when its generator has ended and the NIC has all
-it sent. One that fails takes its group with it: every rank of the group is told, and each operation there, waiting or
+A collective is a `MeshOperation`: a generator of `algorithms`, resumed by the mesh's thread whenever the segment that
+it waits for has come. Operations run side by side. An operation is over when its generator has ended and the NIC has
+all it sent. One that fails takes its group with it: every rank of the group is told, and each operation there, waiting or
 new, ends with an error that names rank, peer and reason.
 """
 
@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol
 from mrclab.hosts.collectives.algorithms import Collective
 from mrclab.hosts.collectives.errors import CollectiveError, CollectiveTimeoutError
 from mrclab.hosts.collectives.lane import CREDIT, HEADER, RECEIVE, Lane, Outgoing
-from mrclab.hosts.libmrc.mrc import CQ, PD, Channel, Completion, Context
+from mrclab.hosts.libmrc.mrc import CQ, PD, Completion, CompletionChannel, Context
 
 ORDERED, MESSAGE, NOTICE, GOODBYE = 1, 2, 3, 4  # kinds of segments; ORDERED: of collectives, in the group's order
 ANY: Final = -1
@@ -40,7 +40,7 @@ _CQ_ENTRIES: Final = 1 << 14
 _WORDS: Final = 1024  # bytes of a notice
 
 
-class Store(Protocol):
+class Rendezvous(Protocol):
     """Rendezvous of ranks; PyTorch's stores are such. `get` waits for the key."""
 
     def set(self, key: str, value: str, /) -> Any:
@@ -78,7 +78,7 @@ class Group:
         return self.received[rank, tag] - 1
 
 
-class Operation:
+class MeshOperation:
     """One collective, or one message, of this rank.
 
     `run(operation)` gives the generator, whose ranks are the group's. `code` tells collectives apart, so that ranks
@@ -90,7 +90,7 @@ class Operation:
         mesh: Mesh,
         group: Group,
         name: str,
-        run: Callable[[Operation], Collective],
+        run: Callable[[MeshOperation], Collective],
         timeout: float,
         *,
         code: int = 0,
@@ -99,7 +99,7 @@ class Operation:
         total: int = 0,
         source: int | None = None,
         sends_to: int | None = None,
-        when_over: Callable[[Operation], None] | None = None,
+        when_over: Callable[[MeshOperation], None] | None = None,
     ) -> None:
         self.group, self.name = group, name
         self.error: CollectiveError | None = None
@@ -239,14 +239,14 @@ class Mesh:
         self._context = Context()
         self._path_mtu = self._context.path_mtu
         self._gid = self._context.gid
-        self._pd, self._channel = PD(self._context), Channel(self._context)
+        self._pd, self._channel = PD(self._context), CompletionChannel(self._context)
         self._cq = CQ(self._context, _CQ_ENTRIES, self._channel)
         self._peers: dict[int, _Peer] = {}
         self._lanes: list[tuple[_Peer, Lane]] = []
         self._groups: dict[int, Group] = {}
-        self._operations: dict[tuple[int, int, int, int, int], Operation] = {}
-        self._sending: set[Operation] = set()  # messages, which take nothing in
-        self._anybody: dict[tuple[int, int], deque[Operation]] = defaultdict(deque)  # group, tag → receives
+        self._operations: dict[tuple[int, int, int, int, int], MeshOperation] = {}
+        self._sending: set[MeshOperation] = set()  # messages, which take nothing in
+        self._anybody: dict[tuple[int, int], deque[MeshOperation]] = defaultdict(deque)  # group, tag → receives
         self._inbox: dict[tuple[int, int, int, int, int], dict[tuple[int, int], tuple[int, int, bytearray]]] = {}
         self._early_notices: dict[int, tuple[int, str]] = {}  # group → rank and reason, before it was made here
         self._commands: deque[Callable[[], None]] = deque()
@@ -261,7 +261,7 @@ class Mesh:
 
     # --- joining ----------------------------------------------------------------------------------------------------
 
-    def connect(self, store: Store, ranks: Sequence[int]) -> None:
+    def connect(self, store: Rendezvous, ranks: Sequence[int]) -> None:
         """Join with those of `ranks` that are not joined yet; all of them call this with the same store."""
         new = [rank for rank in ranks if rank != self.rank and rank not in self._peers]
         peers = self._on_thread(lambda: [self._make(rank) for rank in new])
@@ -364,12 +364,12 @@ class Mesh:
 
     # --- operations -------------------------------------------------------------------------------------------------
 
-    def submit(self, operation: Operation) -> Operation:
+    def submit(self, operation: MeshOperation) -> MeshOperation:
         """Begin an operation."""
         self._command(lambda: self._begin(operation))
         return operation
 
-    def _begin(self, operation: Operation) -> None:
+    def _begin(self, operation: MeshOperation) -> None:
         group = operation.group
         broken = self._broken and self._error(self._broken, None)
         if cause := broken or group.broken:
@@ -383,7 +383,7 @@ class Mesh:
             operation.number = group.next_received(operation.source, operation.tag)
         self._enter(operation)
 
-    def _enter(self, operation: Operation) -> None:
+    def _enter(self, operation: MeshOperation) -> None:
         if operation.kind == MESSAGE and operation.source is None:
             self._sending.add(operation)
         else:
@@ -391,7 +391,7 @@ class Mesh:
         operation.start()
         self._feed(operation)
 
-    def _claim(self, operation: Operation) -> bool:
+    def _claim(self, operation: MeshOperation) -> bool:
         """Have a receive from anybody take the first message that nobody has asked for."""
         group = operation.group
         for number, kind, tag, sequence, sender in self._inbox:
@@ -403,7 +403,7 @@ class Mesh:
                     return True
         return False
 
-    def _feed(self, operation: Operation) -> None:
+    def _feed(self, operation: MeshOperation) -> None:
         """Give an operation what has come early."""
         box = self._inbox.get(operation.key)
         while box and operation.wants is not None:
@@ -416,7 +416,7 @@ class Mesh:
         if box is not None and not box:
             self._inbox.pop(operation.key, None)
 
-    def _hand(self, operation: Operation, rank: int, code: int, total: int, payload: memoryview) -> None:
+    def _hand(self, operation: MeshOperation, rank: int, code: int, total: int, payload: memoryview) -> None:
         group = operation.group
         if code != operation.code:
             self.fail(
@@ -431,7 +431,7 @@ class Mesh:
         else:
             operation.take(payload)
 
-    def forget(self, operation: Operation) -> None:
+    def forget(self, operation: MeshOperation) -> None:
         """An operation is over."""
         self._sending.discard(operation)
         if self._operations.get(operation.key) is operation:
@@ -449,11 +449,11 @@ class Mesh:
     def _error(self, why: str, peer: int | None) -> CollectiveError:
         return CollectiveError(why, self.rank, peer, why)
 
-    def _failure(self, operation: Operation, peer: int | None, why: str, late: bool = False) -> CollectiveError:
+    def _failure(self, operation: MeshOperation, peer: int | None, why: str, late: bool = False) -> CollectiveError:
         text = f"{operation.name} failed on rank {self.rank} ({self.host}): {why}"
         return (CollectiveTimeoutError if late else CollectiveError)(text, self.rank, peer, why)
 
-    def fail(self, operation: Operation, rank: int | None, why: str, late: bool = False) -> None:
+    def fail(self, operation: MeshOperation, rank: int | None, why: str, late: bool = False) -> None:
         """End an operation, because of a rank of its group if one is given, and break its group."""
         peer = None if rank is None else operation.group.ranks[rank]
         self.forget(operation)
@@ -486,7 +486,7 @@ class Mesh:
                 peer.lanes[0].waiting.append(Outgoing(None, header, memoryview(words)))
         self._pump()
 
-    def _under_way(self, group: Group) -> list[Operation]:
+    def _under_way(self, group: Group) -> list[MeshOperation]:
         waiting = [one for queue in self._anybody.values() for one in queue]
         return [one for one in [*self._operations.values(), *self._sending, *waiting] if one.group is group]
 
@@ -671,5 +671,5 @@ class Mesh:
                 elif now - max(peer.heard, operation.waits_since) > _PROBE_S and not peer.lost:
                     peer.lanes[0].probe()
 
-    def _has_more(self, operation: Operation, peer: _Peer) -> bool:
+    def _has_more(self, operation: MeshOperation, peer: _Peer) -> bool:
         return any(rank == peer.rank for rank, _ in self._inbox.get(operation.key, ()))

@@ -177,7 +177,7 @@ class MR(_Closing):
         super().__init__(pd.context, lambda: _lib().ibv_dereg_mr(region))
 
 
-class Channel(_Closing):
+class CompletionChannel(_Closing):
     """A completion channel: `fileno` becomes readable when a queue that asked for it gets a completion."""
 
     def __init__(self, context: Context) -> None:
@@ -203,7 +203,7 @@ class Channel(_Closing):
 class CQ(_Closing):
     """A completion queue; with a channel, `notify` asks for an event at the next completion."""
 
-    def __init__(self, context: Context, cqe: int, channel: Channel | None = None) -> None:
+    def __init__(self, context: Context, cqe: int, channel: CompletionChannel | None = None) -> None:
         end = None if channel is None else ctypes.c_void_p(channel.handle)
         made = _lib().mrc_create_cq(ctypes.c_void_p(context.mrc), cqe, None, end, 0)
         self.handle = _checked(made, "create_cq")

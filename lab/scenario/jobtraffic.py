@@ -10,7 +10,7 @@ from mrclab.lab.scenario.tracefiles import TraceField
 from mrclab.lab.scenario.traffic import Flow, HostList, TrafficBase
 from mrclab.lab.scenario.units import Duration, Percent, Size
 from mrclab.lab.training import parallel
-from mrclab.lab.training.job import Job, JobError
+from mrclab.lab.training.job import JobError, TrainingJob
 from mrclab.lab.training.parallel import ParallelPlan
 from mrclab.topo.model import Fabric
 
@@ -48,7 +48,7 @@ class JobTraffic(TrafficBase):
         return [host for turn in turns for host in turn if host is not None]
 
     @property
-    def job(self) -> Job:
+    def job(self) -> TrainingJob:
         """The graph; JobError where there is none."""
         raise NotImplementedError
 
@@ -189,7 +189,7 @@ class Training(JobTraffic):
         )  # fmt: skip
 
     @functools.cached_property
-    def job(self) -> Job:
+    def job(self) -> TrainingJob:
         """The graph of the plan."""
         return parallel.job(self.plan)
 
@@ -220,7 +220,7 @@ class Trace(JobTraffic):
         return self
 
     @functools.cached_property
-    def job(self) -> Job:
+    def job(self) -> TrainingJob:
         """The graph of the trace."""
         return self.file.job(self.algorithm, self.cycle)
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
-from mrclab.lab.training.job import Job, JobError
+from mrclab.lab.training.job import JobError, TrainingJob
 from mrclab.lab.training.traces import chakra, goal, recorded
 from mrclab.topo import files
 
@@ -56,7 +56,7 @@ class TraceFiles:
         return self.job().ranks
 
     @functools.lru_cache(maxsize=4)  # noqa: B019 - a handful for each, which live as long
-    def job(self, algorithm: str = "ring", cycle: float = 1e-9) -> Job:
+    def job(self, algorithm: str = "ring", cycle: float = 1e-9) -> TrainingJob:
         """Return the graph; JobError names file and node of what is wrong."""
         if self._chakra:
             stem = next(iter(self.files)).rpartition(".")[0].rpartition(".")[0]

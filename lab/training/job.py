@@ -18,14 +18,14 @@ class JobError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class TrainingJob:
     """`program(rank)` gives what a rank does in one step; `stride` is how many message numbers a step uses."""
 
     ranks: int
     stride: int
     program: Callable[[int], RankProgram]
 
-    def checked(self, steps: int) -> Job:
+    def checked(self, steps: int) -> TrainingJob:
         """Return the job; JobError where so many steps use more numbers than messages can have."""
         if self.stride * steps >= MOST_NUMBERS:
             raise JobError(

@@ -33,7 +33,7 @@ from mrclab.hosts.workloads.schedules import (
     ScheduleBuilder,
     span,
 )
-from mrclab.lab.training.job import Job
+from mrclab.lab.training.job import TrainingJob
 
 DELAY = -1
 """The unit of what takes time and no processor."""
@@ -227,7 +227,7 @@ class _Stage:
             self._builder.add(op, self._chain)
 
 
-def job(plan: ParallelPlan) -> Job:
+def job(plan: ParallelPlan) -> TrainingJob:
     """Return the graphs of a plan."""
     numbers = _Numbers()
     schedules = [_Stage(plan, stage, numbers).build() for stage in range(plan.pipeline)]
@@ -251,4 +251,4 @@ def job(plan: ParallelPlan) -> Job:
         )
         return RankProgram(schedules[stage], peers, groups, rank=rank)
 
-    return Job(plan.ranks, max(1, numbers.used), program)
+    return TrainingJob(plan.ranks, max(1, numbers.used), program)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.jsonvalue import JsonValue
-from mrclab.softswitch.p4.kinds import Kinds
+from mrclab.softswitch.p4.kinds import ExpressionKinds
 
 MAX_FIELD_BITS = 1 << 12
 """Widest field; p4c itself allows 2,048 bits."""
@@ -57,7 +57,7 @@ class ExpressionReader:
 
     def __init__(self, program: p4.Program) -> None:
         self.program = program
-        self.kinds = Kinds(program)
+        self.kinds = ExpressionKinds(program)
         self.list_numbers: dict[int, int] = {}
         self.digest_numbers: dict[int, int] = {}
 

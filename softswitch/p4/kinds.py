@@ -58,7 +58,7 @@ MAX_ELEMENTS = 1 << 10
 """Most elements that a stack is shifted by."""
 
 
-class Kinds:
+class ExpressionKinds:
     """The kinds of a program's expressions. Everything raises PipelineError."""
 
     def __init__(self, program: p4.Program) -> None:

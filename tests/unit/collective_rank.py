@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mrclab.hosts.collectives import algorithms
 from mrclab.hosts.collectives.errors import CollectiveError
-from mrclab.hosts.collectives.mesh import ANY, MESSAGE, Mesh, Operation
+from mrclab.hosts.collectives.mesh import ANY, MESSAGE, Mesh, MeshOperation
 
 
 def say(*words: object) -> None:
@@ -47,7 +47,7 @@ class Rank:
 
     def begin(
         self, items: int, value: int, limit: float = 120.0, name: str = "all_reduce"
-    ) -> tuple[Operation, memoryview]:
+    ) -> tuple[MeshOperation, memoryview]:
         """Begin to sum numbers."""
         numbers = memoryview(bytearray(4 * items)).cast("I")
         for place in range(items):
@@ -58,15 +58,15 @@ class Rank:
             for place, word in enumerate(segment.cast("I"), start=at // 4):
                 numbers[place] += word
 
-        def run(out: Operation) -> algorithms.Collective:
+        def run(out: MeshOperation) -> algorithms.Collective:
             if name == "barrier":
                 return algorithms.barrier(out, self.rank, self.size)
             return algorithms.all_reduce(out, self.rank, self.size, view, 4, combine)
 
-        made = Operation(self.mesh, self.group, name, run, limit, code=len(name))
+        made = MeshOperation(self.mesh, self.group, name, run, limit, code=len(name))
         return self.mesh.submit(made), numbers
 
-    def end(self, operation: Operation) -> None:
+    def end(self, operation: MeshOperation) -> None:
         """Wait, and raise what went wrong."""
         operation.wait()
         if operation.error is not None:
@@ -84,11 +84,11 @@ class Rank:
         view = memoryview(content)
         kind = {"kind": MESSAGE, "tag": 5, "total": len(view)}
         if to is not None:
-            made = Operation(
+            made = MeshOperation(
                 self.mesh, self.group, "send", lambda out: algorithms.send(out, to, view), 60.0, sends_to=to, **kind
             )
         else:
-            made = Operation(
+            made = MeshOperation(
                 self.mesh,
                 self.group,
                 "recv",

@@ -39,6 +39,8 @@ def split(words: list[str]) -> tuple[str, list[str]]:
     if words[0] == "--run-dir":
         words = [*words[2:], *words[:2]]
     end = words.index("--") if "--" in words else len(words)
+    if words[0] == "train":  # what follows the script is the script's
+        end = next((n for n, word in enumerate(words[:end]) if word.endswith(".py")), end)
     return words[0], [word.partition("=")[0] for word in words[1:end] if word.startswith("-") and word != "-"]
 
 

@@ -35,7 +35,7 @@ def test_a_job_that_broke_off_is_counted_and_costs_no_time():
     assert found.ended == 1
     assert found.lost == pytest.approx((1e3 * sizes.STEPS * 2e-3,))
     assert page.told(found) == f"{found.mean:.3f} (one seed); ends in 1 of 2"
-    assert page.told(costs.Cost((), 2)) == "ends (2 of 2)"
+    assert page.told(costs.FaultCost((), 2)) == "ends (2 of 2)"
 
 
 def test_the_page_says_what_was_run_and_what_was_not(tmp_path):

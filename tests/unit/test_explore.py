@@ -5,9 +5,9 @@ from typer.testing import CliRunner
 
 from mrclab.experiments.explore import fingerprint
 from mrclab.experiments.explore.cli import again, parsed, written
-from mrclab.experiments.explore.search import Search, Step, components, replayed, shortened
+from mrclab.experiments.explore.search import Search, TraceStep, components, replayed, shortened
 from mrclab.experiments.explore.system import Broken, System
-from mrclab.experiments.explore.worlds import FULL, MTU, WORLDS, World, named
+from mrclab.experiments.explore.worlds import FULL, MTU, WORLDS, Space, named
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps
 from mrclab.hosts.mrc.evs import siblings
 from mrclab.hosts.mrc.recovery.account import Account
@@ -26,10 +26,10 @@ def test_a_small_world_holds_in_every_run(world):
     assert result.states > 50
 
 
-TINY = World("tiny", "a packet that may be lost", (FULL,), ("lose",), 1)
+TINY = Space("tiny", "a packet that may be lost", (FULL,), ("lose",), 1)
 
 
-def what_is_found(world: World = TINY) -> str:
+def what_is_found(world: Space = TINY) -> str:
     found = Search(world).run().found
     return "" if found is None else found.what
 
@@ -128,7 +128,7 @@ def test_states_differ_by_what_is_in_flight_and_not_by_when():
 
 def test_circles_in_a_graph():
     def to(*states):
-        return [Step(("timer", 0), state, 0.0, 0, 0) for state in states]
+        return [TraceStep(("timer", 0), state, 0.0, 0, 0) for state in states]
 
     assert list(components([to(1), to(2), to(), to(3), to(5), to(6), to(4, 0)])) == [{3}, {4, 5, 6}]
     assert list(components([to(1, 2), to(2), to()])) == []
@@ -149,7 +149,7 @@ def test_the_command_says_how_many_states_there_are():
 
 
 def test_a_byte_outside_is_seen_at_once():
-    system = System(World("guarded", "", ((MTU, False),)))
+    system = System(Space("guarded", "", ((MTU, False),)))
     system.targets[0][0] ^= 1
     with pytest.raises(Broken, match="outside the written memory"):
         system.check()

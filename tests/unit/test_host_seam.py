@@ -133,8 +133,12 @@ def test_a_seed_draws_the_same_paths_whether_or_not_keys_are_secret(kind):
         told = made.call("stats")
         return [[row.get(name) for name in fields] for row in (*told["qps"], *told["paths"])]
 
+    def drawn(rows):  # a QPN is a secret of its own
+        return [row[1:] for row in rows]
+
     assert len(paths(True)) >= 3
-    assert paths(True) == paths(True) == paths(False)
+    assert paths(True) == paths(True)
+    assert drawn(paths(True)) == drawn(paths(False))
 
 
 def test_a_newer_node_config_reaches_nic_and_transport_and_an_older_one_neither(host):

@@ -170,7 +170,16 @@ def test_experiments_answer_programs_too(tmp_path, monkeypatch):
 
 
 def test_every_command_that_tells_something_has_json():
-    without = {"bench", "exec", "p4sh", "up", "ui", "capture", "schema"}  # others' output, a prompt, a page, files
+    without = {
+        "bench",
+        "exec",
+        "p4sh",
+        "up",
+        "ui",
+        "capture",
+        "schema",
+        "train",
+    }  # others' output, a prompt, a page, files
     commands = typer.main.get_command(cli.app).commands
     lacking = {
         name for name, command in commands.items() if not any("--json" in param.opts for param in command.params)

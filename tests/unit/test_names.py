@@ -6,6 +6,7 @@ from collections import defaultdict
 from mrclab import HOME
 
 TREE = HOME.parent
+OF_THE_API = {"Run", "Scenario", "Table"}  # lab/api.py and lab/tables.py have the words that a user would guess
 PACKAGES = ("bench", "controller", "experiments", "hosts", "lab", "rpc", "sim", "softswitch", "topo")
 
 
@@ -16,4 +17,4 @@ def test_a_class_name_means_one_thing_in_all_packages():
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(path.relative_to(TREE)))
     assert len(places) > 800
-    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+    assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in OF_THE_API} == {}

@@ -17,7 +17,7 @@ from mrclab.hosts.workloads.schedules import (
     ScheduleBuilder,
     span,
 )
-from mrclab.lab.training.job import Job, JobError
+from mrclab.lab.training.job import JobError, TrainingJob
 
 MOST_NODES = 4_000_000
 """Nodes of all ranks together."""
@@ -55,7 +55,7 @@ class RecordedRank:
     nodes: list[RecordedNode] = field(default_factory=list)
 
 
-class _Numbers:
+class _RecordedNumbers:
     """Message numbers of the whole job: the k-th send of a pair and tag has that of the k-th receive."""
 
     def __init__(self) -> None:
@@ -85,9 +85,9 @@ class _Numbers:
         return number
 
 
-def job(ranks: Sequence[RecordedRank], algorithm: str) -> Job:
+def job(ranks: Sequence[RecordedRank], algorithm: str) -> TrainingJob:
     """Return the graph of a recorded job; JobError names file and node of what is wrong."""
-    numbers = _Numbers()
+    numbers = _RecordedNumbers()
     sends: dict[tuple[int, int, int], list[tuple[RecordedNode, str]]] = {}
     receives: dict[tuple[int, int, int], list[tuple[RecordedNode, str]]] = {}
     made: list[tuple[Schedule, tuple[tuple[Sequence[int], int], ...]]] = []
@@ -102,7 +102,7 @@ def job(ranks: Sequence[RecordedRank], algorithm: str) -> Job:
         schedule, groups = made[rank]
         return RankProgram(schedule, everybody, groups, rank=rank)
 
-    return Job(len(ranks), max(1, numbers.used), program)
+    return TrainingJob(len(ranks), max(1, numbers.used), program)
 
 
 _Ends = dict[tuple[int, int, int], list[tuple[RecordedNode, str]]]
@@ -113,7 +113,7 @@ def _of_rank(
     recorded: RecordedRank,
     count: int,
     algorithm: str,
-    numbers: _Numbers,
+    numbers: _RecordedNumbers,
     sends: _Ends,
     receives: _Ends,
     members: dict[tuple[int, ...], dict[int, int]],
@@ -155,7 +155,7 @@ def _found(node: RecordedNode, keys: Iterable[int], places: dict[int, int], file
 
 
 def _message(
-    rank: int, node: RecordedNode, file: str, count: int, numbers: _Numbers, sends: _Ends, receives: _Ends
+    rank: int, node: RecordedNode, file: str, count: int, numbers: _RecordedNumbers, sends: _Ends, receives: _Ends
 ) -> Op:
     sending = node.kind == SEND
     if not 0 <= node.peer < count:
