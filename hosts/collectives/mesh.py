@@ -2,8 +2,8 @@
 
 A collective is a `MeshOperation`: a generator of `algorithms`, resumed by the mesh's thread whenever the segment that
 it waits for has come. Operations run side by side. An operation is over when its generator has ended and the NIC has
-all it sent. One that fails takes its group with it: every rank of the group is told, and each operation there, waiting or
-new, ends with an error that names rank, peer and reason.
+all it sent. One that fails takes its group with it: every rank of the group is told, and each operation there, waiting
+or new, ends with an error that names rank, peer and reason.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Verbs(Resources, Generic[Qp]):
         super().__init__(config, rng, log, secrets)
         self.qps: dict[int, Qp] = {}
         self._next_qpn = FIRST_QPN
-        self._drawn_qpns: set[int] = set()  # of QPs that are, or may still be made
+        self._drawn_qpns: dict[int, int] = {}  # of QPs that are, or may still be made: the number in turn of each
 
     # --- hooks that the packet side fills in ------------------------------------------------------
 
@@ -120,14 +120,19 @@ class Verbs(Resources, Generic[Qp]):
 
         Drawn where keys are secret, so that a host that sees none of a QP's packets cannot forge one; else the next.
         """
+        turn = self._next_qpn
+        self._next_qpn += 1
         if not isinstance(self.secrets, random.SystemRandom):
-            self._next_qpn += 1
-            return self._next_qpn - 1
+            return turn
         drawn = 0
         while not FIRST_QPN <= drawn < PSN_MASK or drawn in self._drawn_qpns:  # the last one is the multicast QP
             drawn = self.secrets.getrandbits(24)
-        self._drawn_qpns.add(drawn)
+        self._drawn_qpns[drawn] = turn
         return drawn
+
+    def turn(self, qpn: int) -> int:
+        """Return the number that a QP would have if numbers were counted: the same for a seed, whatever was drawn."""
+        return self._drawn_qpns.get(qpn, qpn)
 
     def _make_qp(
         self, qpn: int, peer: str, pd: int, send: CompletionQueue, recv: CompletionQueue, attributes: dict[str, Any]
@@ -213,7 +218,7 @@ class Verbs(Resources, Generic[Qp]):
         qp = self.qp(number)
         qp.close()
         del self.qps[number]
-        self._drawn_qpns.discard(number)
+        self._drawn_qpns.pop(number, None)
         self.memory.use_pd(qp.pd, -1)
         qp.send_cq.users -= 1
         qp.recv_cq.users -= 1

@@ -41,6 +41,9 @@ class RoceServices(rc.QpServices, Protocol):
     def send_control(self, port: int, item: ControlItem) -> None:
         """Queue a control packet."""
 
+    def turn(self, qpn: int) -> int:
+        """Return the number that a QP would have if numbers were counted."""
+
 
 class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, RateControl, RoceRequestor, RoceResponder]):
     """One QP: its path and its rate."""
@@ -63,7 +66,7 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
         self.stats = RoceQpStats()
         self.queued = False  # the endpoint knows that it has something to send
         ports = host.config.ports
-        port = ports[qpn % len(ports)].number if settings.port is None else settings.port
+        port = ports[host.turn(qpn) % len(ports)].number if settings.port is None else settings.port
         drawn = h.FIRST_SPORT | host.rng.getrandbits(14)
         self.sport = drawn if settings.udp_sport is None else settings.udp_sport
         self._paths = {entry.number: self._path(entry) for entry in ports}
