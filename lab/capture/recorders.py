@@ -16,7 +16,7 @@ from mrclab.lab.history import Record
 _LOOK = 0.05  # seconds between two looks at the history
 _LATE = 0.2  # seconds that a frame may wait in its socket
 _NANO = 1_000_000_000
-_MARKS = {"fault.begin": "strikes", "fault.end": "healed", "fault.edge": "changes"}
+_MARKS = {"fault.begin": "begins", "fault.end": "ends", "fault.edge": "changes"}
 
 
 class Faults:
@@ -49,7 +49,7 @@ class _Wanted:
 
 
 def phrase(record: Record) -> str:
-    """A comment: `core-link strikes: cable t0-p1-1/t1-p1-2 down`."""
+    """A comment: `core-link begins: cable t0-p1-1/t1-p1-2 down`."""
     what = record.get("text") or record.get("link") or record.get("fault_kind", "")
     return f"{record['fault']} {_MARKS[record.kind]}: {what}".rstrip(": ")
 
@@ -67,7 +67,7 @@ def record_all(taps: Taps, faults: Faults, path: Path, enough: Callable[[int], b
 
 
 class AroundFaults:
-    """A ring of the newest frames; each fault that strikes gets a file of what was before and after it."""
+    """A ring of the newest frames; each fault that begins gets a file of what was before and after it."""
 
     def __init__(self, taps: Taps, faults: Faults, folder: Path, before: float, after: float) -> None:
         self._taps, self._faults, self._folder = taps, faults, folder

@@ -233,7 +233,7 @@ def test_a_corrupt_node_config_is_said_and_every_agent_converges_on_the_new_one(
     ]
     refused = subprocess.run(agent, capture_output=True, text=True, check=False, cwd=ROOT)
     assert refused.returncode == 1
-    assert f"{damaged}: file: Invalid JSON" in refused.stderr
+    assert f"{damaged}: Invalid JSON" in refused.stderr
     lab.start_controller()
     assert lab.wait_event("node.damaged", killed)["host"] == "h1"
     assert load(damaged).version == before + 1

@@ -202,7 +202,7 @@ faults:
     ("victim", "reason", "target"),
     [
         ("the lab", "the lab itself stood still for", "soft"),
-        ("t0-p1-1", "switch t0-p1-1 was", "soft"),
+        ("t0-p1-1", "a signal stopped t0-p1-1", "soft"),
         pytest.param("t0-p1-1", "switch t0-p1-1 gave no answer for", "bmv2", marks=WITH_BMV2),
     ],
 )
