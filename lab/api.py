@@ -22,12 +22,12 @@ from mrclab.lab.figures import Plots
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import results as directories
 from mrclab.lab.run import runner, suite, worlds
-from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.scenario import scenario as files
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.tables import Table
 from mrclab.lab.testing.fixture import LabFixture
 from mrclab.topo.linux.killed import folder_prefix
+from mrclab.topo.linux.paths import RUN_DIR
 
 WorldName = Literal["sim", "wire"]
 

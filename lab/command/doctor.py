@@ -13,10 +13,10 @@ from typing import Any
 from mrclab import compiled
 from mrclab.lab.command import p4sh
 from mrclab.lab.measure.machine import MIN_STEAL
-from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.run.wire.watch import steal_seconds
 from mrclab.lab.run.worlds import missing_packages
 from mrclab.topo.linux import processes, state, targets
+from mrclab.topo.linux.paths import RUN_DIR
 
 _BUSY_S = 0.5  # seconds over which is seen what a hypervisor takes
 _ONLY_ROOT = "only root can try"

@@ -6,9 +6,9 @@ A place that another user could have made is refused before anything in it is be
 import os
 from pathlib import Path
 
-from mrclab.lab.prompt import service
-from mrclab.lab.run.wire.attach import RUN_DIR
+from mrclab.lab.prompt import remote
 from mrclab.topo import trust
+from mrclab.topo.linux.paths import RUN_DIR
 
 
 def virtual_run_dir() -> Path:
@@ -34,4 +34,4 @@ def _served(place: Path) -> bool:
     if not os.path.lexists(place):
         return False
     trust.check_private(place)
-    return (place / service.SOCKET).exists()
+    return (place / remote.SOCKET).exists()

@@ -9,22 +9,23 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
 from rich.markup import escape
 
 from mrclab.lab import console
-from mrclab.lab.command import p4sh
 from mrclab.lab.command.display import views
 from mrclab.lab.command.held import virtual
 from mrclab.lab.errors import LabError, RunError
-from mrclab.lab.prompt import service
-from mrclab.lab.run.wire.attach import Lab, attach
+from mrclab.lab.prompt import remote
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError, RpcStopped, RpcUnavailable
 from mrclab.rpc.peers import stopped_text
+
+if TYPE_CHECKING:
+    from mrclab.lab.run.wire.attach import Lab
 
 app = typer.Typer(no_args_is_help=True)
 out = console.standard(highlight=False)
@@ -39,6 +40,7 @@ Reason = Annotated[str, typer.Option(help="why; kept with the denial")]
 Timeout = Annotated[float, typer.Option(min=0, max=3600, help="seconds it may take")]
 
 _LOOK_S = 1.0  # seconds in which switches and agents have to give a sign of life
+_CONTROLLER = "controller.sock"
 _REPLY = 10.0  # seconds a controller may take beyond what it was given
 
 
@@ -111,14 +113,18 @@ def precheck(context: typer.Context, timeout: Timeout = 10.0, as_json: AsJson = 
 @app.command("p4sh")
 def shell(context: typer.Context, switch: SwitchName) -> None:
     """Open p4runtime-shell on a switch as a backup controller: it may read everything and write nothing."""
+    from mrclab.lab.command import p4sh  # noqa: PLC0415 - the fabric's model takes a moment
+
     raise typer.Exit(p4sh.attach(running_lab(context.obj), switch))
 
 
-def running_lab(run_dir: Path, instead: str = "") -> Lab:
+def running_lab(run_dir: Path, instead: str = "") -> "Lab":
     """The lab that is up on the wire; LabError with the remedy where there is none.
 
     `instead` is what to do where the lab that is held is one in virtual time.
     """
+    from mrclab.lab.run.wire.attach import attach  # noqa: PLC0415 - the fabric's model takes a moment
+
     lab = attach(run_dir)
     if lab is None:
         if virtual(run_dir):
@@ -127,14 +133,15 @@ def running_lab(run_dir: Path, instead: str = "") -> Lab:
     return lab
 
 
-def ask(lab: Lab, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
+def ask(run_dir: Path, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
     """Ask the controller; `seconds` is what the operation itself may take. RunError with the controller's sentence."""
     try:
-        with Client(lab.run_dir / "controller.sock") as client:
+        with Client(run_dir / _CONTROLLER) as client:
             return client.call(op, rpc_timeout=seconds + _REPLY, **arguments)
     except RpcStopped as error:
         raise RunError(f"the controller {stopped_text(error.pid)}") from None
     except RpcUnavailable as error:
+        running_lab(run_dir)  # LabError where none runs
         raise RunError(f"the lab's controller cannot be reached: {error.message}") from None
     except RpcError as error:
         raise RunError(error.message) from None
@@ -143,8 +150,10 @@ def ask(lab: Lab, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[st
 def _ask(context: typer.Context, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
     with _adaptive(f"{op} …", seconds):
         if place := virtual(context.obj):
-            return service.ask(place, "controller", RunError, request=op, seconds=seconds, arguments=arguments)
-        return ask(running_lab(context.obj), op, seconds, **arguments)
+            return remote.ask(place, "controller", RunError, request=op, seconds=seconds, arguments=arguments)
+        if not (context.obj / _CONTROLLER).exists():
+            running_lab(context.obj)  # says what is wrong
+        return ask(context.obj, op, seconds, **arguments)
 
 
 def _print(told: dict[str, Any], as_json: bool, view: Callable[[dict[str, Any]], RenderableType]) -> None:

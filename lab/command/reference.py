@@ -10,7 +10,7 @@ import typer
 
 from mrclab import HOME
 from mrclab.lab.command.cli import app
-from mrclab.lab.command.up import REGISTERED
+from mrclab.lab.command.secondterminal import NAMES
 from mrclab.lab.prompt.words import LOCAL, WORDS
 
 FILE = HOME.parent / "docs" / "commands.md"
@@ -27,7 +27,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "Made from the command line by `python -m mrclab.lab.command.reference`. Every command takes `--run-dir DIR`"
     yield "(where the running lab keeps its sockets and files) and `--help`."
-    for name in sorted(set(group.commands) - REGISTERED):
+    for name in sorted(set(group.commands) - set(NAMES)):
         command = group.commands[name]
         yield from ("", f"## mrclab {name}", "", _cell(command.help or ""), "")
         yield "    " + " ".join(["mrclab", name, *filter(None, map(_usage, command.params))])

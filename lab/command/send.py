@@ -17,7 +17,7 @@ from mrclab.lab.command.display import answer
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import LabError, RunError
-from mrclab.lab.prompt import service
+from mrclab.lab.prompt import remote
 from mrclab.lab.run import worlds
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
@@ -59,7 +59,7 @@ def send(
             raise LabError(
                 "what arrives in virtual time stays there; leave --output out, or bring a lab up on the wire"
             )
-        told = service.ask(place, "word", line=shlex.join(("send", source, destination, str(file.absolute()))))
+        told = remote.ask(place, "word", line=shlex.join(("send", source, destination, str(file.absolute()))))
         if as_json:
             answer.give("send", 0, **told["data"])
         else:

@@ -11,7 +11,7 @@ import typer
 from mrclab.lab.command.held import held_run_dir
 from mrclab.lab.command.operations import out, running_lab
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt import service
+from mrclab.lab.prompt import remote
 from mrclab.lab.run.place import OVER
 from mrclab.lab.scenario import yamlfile
 from mrclab.lab.ui.sources import Blank, Live, Replay, Source
@@ -73,7 +73,7 @@ def _source(run_dir: Path, what: Path | None) -> tuple[Source, Any, str]:
     if what is not None and not (what / "history").is_dir():
         return Replay(what), None, ""
     place = held_run_dir(run_dir) if what is None else what
-    operate = partial(service.ask, place) if (place / service.SOCKET).exists() else None
+    operate = partial(remote.ask, place) if (place / remote.SOCKET).exists() else None
     return Live(place, _alive(run_dir, place)), operate, ""
 
 

@@ -1,7 +1,5 @@
-"""The command `mrclab up`: a lab with a prompt; and each of the prompt's words as a command for a second terminal."""
+"""The command `mrclab up`: a lab with a prompt."""
 
-import json
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,14 +13,14 @@ import typer
 from mrclab.lab import console
 from mrclab.lab.command import operations
 from mrclab.lab.command.display import progress as progressbar
-from mrclab.lab.command.held import held_run_dir, virtual_run_dir
+from mrclab.lab.command.held import virtual_run_dir
+from mrclab.lab.command.secondterminal import watch_lab
 from mrclab.lab.command.send import keep_logs
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError
-from mrclab.lab.prompt import service
+from mrclab.lab.prompt import remote, service
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
-from mrclab.lab.prompt.words import WORDS
 from mrclab.lab.run import size, suite, worlds
 from mrclab.lab.run.place import Mirror
 from mrclab.lab.scenario import scenario
@@ -48,10 +46,6 @@ Force = Annotated[bool, typer.Option("--force", help="start even what is too lar
 Pace = Annotated[float, typer.Option(min=1e-9, help="virtual seconds per real second")]
 Ui = Annotated[bool, typer.Option("--ui", help="with the live page: prints its address")]
 Open = Annotated[bool, typer.Option("--open", help="with the live page, opened in the browser")]
-Words = Annotated[
-    list[str] | None, typer.Argument(metavar="[WORDS]...", help="what follows the word; see `mrclab up`, help")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="print what a program can read")]
 
 
 @app.command()
@@ -93,7 +87,7 @@ def up(
             lab.forgiving = True
         told = stack.enter_context(_mirrored(lab)) if virtual else None
         run_dir, mirror = (told.place, told.write) if told else (context.obj, lambda: None)
-        controller = None if virtual else partial(operations.ask, lab)
+        controller = None if virtual else partial(operations.ask, lab.run_dir)
         setting = _setting(chosen, asked, probing)
         desk = stack.enter_context(Desk(lab, pace if virtual else None, mirror, controller, setting).open())
         stack.enter_context(service.served(desk, run_dir))
@@ -133,7 +127,7 @@ def _lines(script: Path) -> list[str]:
 @contextmanager
 def _mirrored(lab: Any) -> Iterator[Mirror]:
     place = virtual_run_dir()
-    if (place / service.SOCKET).exists() and _answers(place):
+    if (place / remote.SOCKET).exists() and _answers(place):
         raise LabError("a lab in virtual time has its prompt in another terminal; end that one first")
     mirror = Mirror(lab, place)
     try:
@@ -144,21 +138,21 @@ def _mirrored(lab: Any) -> Iterator[Mirror]:
 
 def _answers(place: Path) -> bool:
     try:
-        service.ask(place, "word", line="nodes")
+        remote.ask(place, "word", line="nodes")
     except LabError:
-        (place / service.SOCKET).unlink(missing_ok=True)  # of one that died
+        (place / remote.SOCKET).unlink(missing_ok=True)  # of one that died
         return False
     return True
 
 
-# --- words for this terminal, and for another ------------------------------------------------------------------------
+# --- commands that need this terminal ------------------------------------------------------------------------
 
 
 def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequence[str]], None]]:
     def watch(arguments: Sequence[str]) -> None:
         if set(arguments) - {"--json"}:
             raise ValueError("write: watch")
-        _watch(run_dir, lambda: True, bool(arguments))
+        watch_lab(run_dir, lambda: True, bool(arguments))
 
     def none(_arguments: Sequence[str]) -> None:
         raise LabError("virtual time has no processes to open; start this lab with --world wire")
@@ -203,53 +197,3 @@ def _grade(desk: Desk, mirror: Callable[[], None], run_dir: Path, arguments: Seq
     if not done:
         raise LabError("\n".join(lines))
     out.print("\n".join(lines), highlight=False, markup=False)
-
-
-def _watch(run_dir: Path, alive: Callable[[], bool], as_json: bool = False) -> None:
-    from mrclab.lab.prompt import watch as watching  # noqa: PLC0415 - only who watches pays for it
-    from mrclab.lab.ui.sources import Live  # noqa: PLC0415
-
-    source = Live(run_dir, alive)
-    try:
-        watching.watch(source, console.console(), as_json)
-    finally:
-        source.stop()
-
-
-@app.command("watch")
-def watch_command(context: typer.Context, as_json: AsJson = False) -> None:
-    """Show the lab at a glance until q or Ctrl-C: goodput by plane, EV states, losses, events; into a pipe, once."""
-    place = held_run_dir(context.obj)
-    if not (place / "fabric.yaml").exists():
-        operations.running_lab(context.obj)  # says what is wrong
-    _watch(place, (place / "fabric.yaml").exists, as_json)
-
-
-@app.command("do")
-def do(context: typer.Context, line: Words = None, as_json: AsJson = False) -> None:
-    """Carry out any line of words at the prompt that holds the lab, e.g. mrclab do up h1-p2."""
-    _say(context.obj, line or ["help"], as_json)
-
-
-def _say(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
-    told = service.ask(held_run_dir(run_dir), "word", line=shlex.join(words), width=out.width)
-    sys.stdout.write(json.dumps(told["data"]) + "\n" if as_json else told["text"])
-
-
-def _register(name: str, meaning: str) -> None:
-    def command(context: typer.Context, arguments: Words = None, as_json: AsJson = False) -> None:
-        _say(context.obj, [name, *(arguments or ())], as_json)
-
-    command.__doc__ = f"{meaning[:1].upper()}{meaning[1:]}."
-    app.command(name, rich_help_panel="Words of the prompt")(command)
-
-
-_OWN = frozenset(
-    command.name or command.callback.__name__ for command in operations.app.registered_commands if command.callback
-)
-_OTHERS = frozenset({"up", "send", "help", "capture", "report"})  # commands of their own; `mrclab do` has the words
-REGISTERED = frozenset(word.name for word in WORDS.values()) - _OWN - _OTHERS
-"""Words that are commands of the same name."""
-for _word in WORDS.values():
-    if _word.name in REGISTERED:
-        _register(_word.name, _word.meaning)

@@ -1,10 +1,8 @@
 """The socket of a desk: words from other terminals, and what is clicked on the page."""
 
 import asyncio
-import contextlib
 import functools
 import io
-import math
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -13,17 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab import console
-from mrclab.lab.errors import LabError, Stopped
+from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import words
 from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.remote import SOCKET
 from mrclab.lab.prompt.turns import Caller, called_by
 from mrclab.rpc.aserver import AsyncServer
-from mrclab.rpc.client import Client
-from mrclab.rpc.errors import RpcError, RpcStopped, RpcUnavailable
-from mrclab.rpc.peers import stopped_text
+from mrclab.rpc.errors import RpcError
 from mrclab.topo.errors import TopoError
 
-SOCKET = "lab.sock"
 _AT_ONCE = 64  # commands that are carried out at the same time; more wait for their turn
 _WIDTH = 120  # of text for who has no terminal
 
@@ -97,19 +93,6 @@ def _beside(
             raise
 
     return operation
-
-
-def ask(run_dir: Path, operation: str, refused: type[LabError] = LabError, /, **arguments: Any) -> dict[str, Any]:
-    """Ask the process that holds the lab. `refused` with its sentence; LabError where nobody holds one."""
-    try:
-        with contextlib.closing(Client(run_dir / SOCKET, math.inf)) as client:
-            return client.call(operation, **arguments)
-    except RpcStopped as error:
-        raise Stopped(f"the prompt that holds the lab {stopped_text(error.pid)}") from None
-    except RpcUnavailable:
-        raise LabError("no lab is running; start one in another terminal: `mrclab up --world sim`") from None
-    except RpcError as error:
-        raise refused(error.message) from None
 
 
 def _start(desk: Desk, traffic: dict[str, Any]) -> str:

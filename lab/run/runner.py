@@ -22,12 +22,12 @@ from mrclab.lab.run.flows import Running
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.runningprograms import running
 from mrclab.lab.run.transfer import GOOD_STATES
-from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.run.world import GONE, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError
 from mrclab.topo.linux.killed import folder_prefix
+from mrclab.topo.linux.paths import RUN_DIR
 
 _LATE = 0.01  # seconds: the run writes down when it was woken up later than this
 # In times between two samples of a host:

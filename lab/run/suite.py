@@ -14,11 +14,11 @@ from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import results
 from mrclab.lab.run import runner, worlds
-from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.run.world import Progress
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError
+from mrclab.topo.linux.paths import RUN_DIR
 
 SCENARIOS = HOME / "scenarios"
 APART = ("scale", "paper-scale", "train")

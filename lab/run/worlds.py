@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal
 from mrclab.lab.errors import Refused, ScenarioError
 from mrclab.lab.faults.base import no_kind_of
 from mrclab.lab.run import size, virtualsize
-from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.units import show_seconds
+from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 from mrclab.topo.transport import TransportSpec

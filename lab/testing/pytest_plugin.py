@@ -138,7 +138,7 @@ def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator
 
 
 def _run_dir(config: pytest.Config) -> Path:
-    from mrclab.lab.run.wire.attach import RUN_DIR  # noqa: PLC0415
+    from mrclab.topo.linux.paths import RUN_DIR  # noqa: PLC0415
 
     given = config.getoption("--mrclab-run-dir")
     return Path(given).absolute() if given else RUN_DIR

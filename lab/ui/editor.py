@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.run.wire.attach import RUN_DIR
 from mrclab.lab.ui.checking import NAME
 from mrclab.lab.ui.sources import Live
+from mrclab.topo.linux.paths import RUN_DIR
 
 _POLL = 0.05  # seconds between two looks whether a lab has come up
 _ENDING = 60.0  # seconds that a lab may take to go down

@@ -15,7 +15,7 @@ import typer
 from docs_blocks import PAGES, ROOT, Block, Line, blocks
 from typer.testing import CliRunner
 
-from mrclab.lab.command import cli, up
+from mrclab.lab.command import cli, secondterminal, up
 from mrclab.lab.command.held import virtual_run_dir
 from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.prompt import service, words
@@ -26,9 +26,12 @@ from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
-pytestmark = pytest.mark.timeout(1800)  # a page takes seconds, however long a busy machine makes of them
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.timeout(1800),  # a page takes seconds, however long a busy machine makes of them
+]
 BLOCKS = {path: list(blocks(path)) for path in PAGES}
-ASKS = {*up.REGISTERED, "status", "map", "deny", "undeny", "drain", "undrain", "precheck", "do", "watch", "send"}
+ASKS = {*secondterminal.NAMES, "status", "map", "deny", "undeny", "drain", "undrain", "precheck", "do", "watch", "send"}
 WORLDLY = {"run", "suite", "survey", "plan"}
 BY_OTHERS = {  # programs whose running is another test's matter
     "pip": "tests/unit/test_wheel.py installs the wheel",

@@ -12,6 +12,8 @@ import pytest
 
 from mrclab import HOME
 
+pytestmark = pytest.mark.once
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MOST_LINES = 40
 SAYS = {

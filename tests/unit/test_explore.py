@@ -15,7 +15,7 @@ from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.rdma.memory import MemoryTable
 from mrclab.lab.command import cli
 
-pytestmark = pytest.mark.sources
+pytestmark = [pytest.mark.once, pytest.mark.sources]
 
 
 @pytest.mark.parametrize("world", [world for world in WORLDS if world.small], ids=lambda world: world.name)

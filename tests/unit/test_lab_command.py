@@ -11,8 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mrclab.lab.command import cli, operations
+from mrclab.lab.command import cli, secondterminal
 from mrclab.lab.command.display import sink
+from mrclab.lab.prompt import prompt, words
+from mrclab.lab.run.wire import attach
 
 PLAN = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()", "plan"]
 
@@ -97,7 +99,7 @@ def test_every_error_is_one_sentence_without_a_traceback(monkeypatch, capfd, tmp
 )
 def test_the_run_directory_may_be_named_behind_the_command_too(tmp_path, monkeypatch, words):
     asked = []
-    monkeypatch.setattr(operations, "attach", asked.append)
+    monkeypatch.setattr(attach, "attach", asked.append)
     place = tmp_path / "lab"
     answer = CliRunner().invoke(cli.app, [word.replace("DIR", str(place)) for word in words])
     assert asked == [place], answer.output
@@ -185,3 +187,40 @@ def test_every_command_that_tells_something_has_json():
         name for name, command in commands.items() if not any("--json" in param.opts for param in command.params)
     }
     assert lacking == without
+
+
+def test_the_prompts_commands_are_commands_where_no_other_has_the_name():
+    assert prompt  # it makes the commands known
+    others = {name for panel in cli.PANELS.values() for name, module in panel.items() if "secondterminal" not in module}
+    assert set(secondterminal.NAMES) == {word.name for word in words.WORDS.values()} - others - {"help"}
+
+
+def test_every_command_is_where_the_table_says_with_help_of_one_line():
+    commands = typer.main.get_command(cli.app).commands
+    assert len(commands) == sum(map(len, cli.PANELS.values()))
+    assert all(command.name == name and command.help.strip() for name, command in commands.items())
+
+
+@pytest.mark.parametrize("line", ["flows", "down h1-p2", "status", "do flows", "--version"])
+def test_a_command_for_a_lab_elsewhere_loads_neither_models_nor_simulator(tmp_path, line):
+    program = (
+        "import sys\n"
+        f"sys.argv = ['mrclab', *{line.split()!r}, '--run-dir', {str(tmp_path)!r}]\n"
+        "from mrclab.lab.command import cli\n"
+        "try:\n"
+        "    cli.main()\n"
+        "except SystemExit:\n"
+        "    print(*sys.modules)\n"
+    )
+    (tmp_path / "controller.sock").touch()  # nobody listens
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    loaded = set(done.stdout.split())
+    assert "mrclab.lab.command.cli" in loaded, done.stderr
+    heavy = {"mrclab.sim.world", "mrclab.lab.scenario.scenario", "jinja2", "matplotlib"}
+    assert not loaded & heavy
+
+
+def test_a_name_that_is_nearly_a_command_gets_the_command():
+    result = CliRunner().invoke(cli.app, ["flwos"])
+    assert result.exit_code == 2
+    assert "'flows'" in result.output

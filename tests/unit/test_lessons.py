@@ -13,6 +13,8 @@ from mrclab.lab.lessons import fabric, shift
 from mrclab.lab.lessons.grading import graded
 from mrclab.lab.lessons.lessons import LESSONS
 
+pytestmark = pytest.mark.once
+
 DOCS = Path(__file__).parents[2] / "docs" / "lessons"
 SOLUTIONS = Path(__file__).parent / "lessons"
 FOLDERS = {int(folder.name[:2]): folder for folder in sorted(DOCS.glob("0*"))}

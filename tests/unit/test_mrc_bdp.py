@@ -10,6 +10,8 @@ from mrc_sim import FULL_SIZE, HOP, Simulation, Transfer
 
 from mrclab.topo.nodeconfig import EvProfileConfig
 
+pytestmark = pytest.mark.once
+
 RTT = 8 * HOP
 DIES_AT = 2 * RTT
 MESSAGE = 100  # packets

@@ -4,12 +4,15 @@ import os
 import random
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mrc_sim import FULL_SIZE, Simulation, Transfer, Transit
 
 from mrclab.hosts.mrc.evs.ev import EvState
 from mrclab.topo.nodeconfig import EvProfileConfig
+
+pytestmark = pytest.mark.once
 
 EXAMPLES = int(os.environ.get("MRCLAB_EXAMPLES", "300"))  # a nightly run sets thousands
 GUARD = 64  # bytes around the target region that nothing may touch

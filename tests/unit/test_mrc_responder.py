@@ -8,6 +8,8 @@ from mrc_sim import FULL_SIZE, Simulation, Transfer
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.packets.psn import unwrap
 
+pytestmark = pytest.mark.once
+
 FIRST_PSN = 0xFFFFF0  # wraps after 16 packets
 
 

@@ -17,6 +17,8 @@ from mrclab.lab.run import runner
 from mrclab.lab.run.suite import SuiteEntry, SuiteResult
 from mrclab.lab.scenario import scenario
 
+pytestmark = pytest.mark.once
+
 STORED = Path(__file__).parent / "stored-run"
 E08 = "e08-ecn-rebalances-at-speed"
 

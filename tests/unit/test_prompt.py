@@ -16,7 +16,7 @@ from scapy.utils import RawPcapNgReader
 
 from mrclab.hosts.scapy_mrc import RETH, dissect
 from mrclab.lab.errors import LabError, RunError
-from mrclab.lab.prompt import service, words
+from mrclab.lab.prompt import remote, service, words
 from mrclab.lab.prompt.completion import WordCompleter
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
@@ -228,34 +228,34 @@ def test_a_script_stops_at_its_first_mistake_and_says_where(desk, capsys):
 
 def test_words_work_over_the_socket_beside_the_prompt(desk, tmp_path):
     with service.served(desk, tmp_path):
-        answer = service.ask(tmp_path, "word", line="nodes")
+        answer = remote.ask(tmp_path, "word", line="nodes")
         assert answer["data"]["hosts"] == ["h1", "h2"]
         assert "h1 h2" in answer["text"]
-        assert service.ask(tmp_path, "strike", kind="link_down", fields={"link": CABLE})["said"].endswith("down")
-        assert service.ask(tmp_path, "traffic", traffic={"kind": "write", "from": "h1", "to": "h2", "size": "1 KiB"})
-        assert "cleared" in service.ask(tmp_path, "heal")["said"]
+        assert remote.ask(tmp_path, "strike", kind="link_down", fields={"link": CABLE})["said"].endswith("down")
+        assert remote.ask(tmp_path, "traffic", traffic={"kind": "write", "from": "h1", "to": "h2", "size": "1 KiB"})
+        assert "cleared" in remote.ask(tmp_path, "heal")["said"]
         with pytest.raises(LabError, match="no such word"):
-            service.ask(tmp_path, "word", line="dance")
+            remote.ask(tmp_path, "word", line="dance")
     with pytest.raises(LabError, match="no lab is running"):
-        service.ask(tmp_path, "word", line="nodes")
+        remote.ask(tmp_path, "word", line="nodes")
 
 
 def test_a_command_that_waits_holds_up_nobody_and_ends_with_its_client(desk, tmp_path):
     with service.served(desk, tmp_path):
-        with Client(tmp_path / service.SOCKET, 60.0) as waits, Client(tmp_path / service.SOCKET, 60.0) as sends:
+        with Client(tmp_path / remote.SOCKET, 60.0) as waits, Client(tmp_path / remote.SOCKET, 60.0) as sends:
             for client, line in ((waits, "wait 100000s"), (sends, "send h1 h2 64MiB")):
                 thread = threading.Thread(target=lambda c=client, w=line: ended(c, w), daemon=True)
                 thread.start()
-            while "send-1" not in service.ask(tmp_path, "word", line="flows")["text"]:
+            while "send-1" not in remote.ask(tmp_path, "word", line="flows")["text"]:
                 pass
             for line in ("nodes", "status", f"down {CABLE}", f"up {CABLE}", "wait 1ms"):
-                assert service.ask(tmp_path, "word", line=line)["data"]
-            assert service.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"] == "runs"
+                assert remote.ask(tmp_path, "word", line=line)["data"]
+            assert remote.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"] == "runs"
             waits.abort()
             sends.abort()
         state = "runs"
         while state == "runs":
-            state = service.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"]
+            state = remote.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"]
         assert state == "it was stopped"
     names = [thread.name for thread in threading.enumerate()]
     assert not [name for name in names if name.startswith("command")]
@@ -283,7 +283,7 @@ def test_flows_show_what_arrived_while_a_stream_goes_on_and_how_far_a_failed_wri
 
 def test_requests_may_be_ended_before_their_answers_are_read(desk, tmp_path):
     with service.served(desk, tmp_path), socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(tmp_path / service.SOCKET))
+        client.connect(str(tmp_path / remote.SOCKET))
         client.sendall(b'{"id": 1, "op": "word", "line": "wait 50ms"}\n')
         client.shutdown(socket.SHUT_WR)  # as nc does at the end of its input
         assert json.loads(client.makefile().readline())["ok"]["data"] == {"flows": {}}

@@ -87,7 +87,7 @@ def test_commands_name_a_controller_that_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(peers, "STOPPED_S", 0.3)
     said = r"^the controller is stopped \(process \d+, state T"
     with stopped_server(tmp_path / "controller.sock"), pytest.raises(RunError, match=said):
-        operations.ask(attach.Lab(tmp_path, FABRIC), "status")
+        operations.ask(tmp_path, "status")
 
 
 def test_a_wait_for_a_stopped_process_is_given_up_and_says_why(tmp_path, monkeypatch):

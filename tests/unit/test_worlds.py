@@ -16,6 +16,8 @@ from mrclab.lab.report import results
 from mrclab.lab.report.phases import phases
 from mrclab.lab.scenario import scenario
 
+pytestmark = pytest.mark.once
+
 SCENARIO = """
 name: small
 fabric: {planes: 1, t0s: 2, t1s: 2, hosts_per_t0: 1, link: {rate_pps: 400, delay: 2ms}}

@@ -12,11 +12,10 @@ from mrclab.rpc.errors import RpcError, RpcStopped, RpcTimeout
 from mrclab.rpc.peers import is_stopped, server_pid, stopped_text
 from mrclab.topo import fabricfile
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Pace
-from mrclab.topo.linux.paths import BASE
+from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import SpecError
 
-RUN_DIR = BASE / "lab"
 ANSWER_TIMEOUT = 10.0  # seconds in which a process answers what it can answer at once
 
 

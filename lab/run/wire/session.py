@@ -20,7 +20,7 @@ from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error, exhausted
 from mrclab.lab.faults.base import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
-from mrclab.lab.run.wire.attach import RUN_DIR, Lab
+from mrclab.lab.run.wire.attach import Lab
 from mrclab.lab.run.wire.listener import Listener
 from mrclab.lab.run.wire.watch import Watch
 from mrclab.lab.run.wire.watchdog import Stops, Watchdog, deleted_files
@@ -34,6 +34,7 @@ from mrclab.topo import fabricfile
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
 from mrclab.topo.transport import FILE_NAME as TRANSPORT_FILE
 from mrclab.topo.transport import TransportSpec

@@ -1,0 +1,86 @@
+"""The commands `mrclab doctor`, `clean` and `bench`: this machine, and what labs left on it."""
+
+import json
+import subprocess
+import sys
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from mrclab.lab import console
+from mrclab.lab.command.display import answer
+from mrclab.lab.errors import LabError
+
+app = typer.Typer()
+out = console.standard()
+
+_BENCHMARKS = {
+    "host": "mrclab.bench.host",
+    "controller": "mrclab.bench.controller",
+    "lab": "mrclab.bench.lab",
+    "switch": "mrclab.bench.switch",
+    "verbs": "mrclab.bench.verbs",
+    "sim": "mrclab.bench.sim",
+}
+
+
+@app.command()
+def doctor(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    faults: Annotated[
+        bool, typer.Option("--faults", help="try every kind of fault on this kernel; needs root")
+    ] = False,
+) -> None:
+    """Say what this machine has and lacks, which back-ends follow, and the remedy."""
+    from mrclab.lab.command import doctor as health  # noqa: PLC0415 - it looks at Linux
+    from mrclab.lab.run import worlds  # noqa: PLC0415 - `clean` does without
+
+    checks = health.examine(context.obj)
+    if faults:
+        worlds.check_machine_for("wire")
+        checks += health.try_faults()
+    if as_json:
+        sys.stdout.write(json.dumps(health.as_json(checks), indent=1) + "\n")
+    else:
+        for check in checks:
+            mark = "[green]ok[/]     " if check.ok else "[red]missing[/]" if check.needed else "[yellow]without[/]"
+            remedy = f" – {check.remedy}" if not check.ok and check.remedy else ""
+            out.print(f"{mark}  {check.name}: {escape(check.found)}{escape(remedy)}", soft_wrap=True)
+        for what, backend in health.backends(checks).items():
+            out.print(f"{what}: [bold]{escape(backend)}[/]", soft_wrap=True)
+    if not health.ready(checks):
+        raise typer.Exit(1)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def bench(
+    part: Annotated[str, typer.Argument(help="host, controller, lab, switch, verbs or sim; all where left out")] = "",
+    options: Annotated[list[str] | None, typer.Argument(help="options of that benchmark; -- --help lists them")] = None,
+) -> None:
+    """Measure how fast the parts of the lab are on this machine."""
+    if part and part not in _BENCHMARKS:
+        raise LabError(f"there is no benchmark {part!r}; choose {', '.join(_BENCHMARKS)}")
+    status = 0
+    for name in [part] if part else _BENCHMARKS:
+        out.rule(name, align="left")
+        status |= subprocess.run([sys.executable, "-m", _BENCHMARKS[name], *(options or [])], check=False).returncode
+    raise typer.Exit(status)
+
+
+@app.command()
+def clean(context: typer.Context, as_json: answer.AsJson = False) -> None:
+    """Remove what a killed lab left behind: processes, namespaces, cables, files; its history is kept, and said where.
+    Nothing that is not the lab's.
+    """
+    from mrclab.topo.linux import killed, state  # noqa: PLC0415 - Linux alone has what it removes
+
+    removed = [*state.clean(context.obj.parent), *killed.remove_folders()]
+    if as_json:
+        answer.give("clean", 0, removed=list(removed))
+        return
+    for phrase in removed:
+        out.print(f"removed {escape(phrase)}", soft_wrap=True)
+    if not removed:
+        out.print("nothing to clean")

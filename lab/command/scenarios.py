@@ -1,0 +1,152 @@
+"""The commands `mrclab run`, `plan` and `report`: a scenario, what would be built for it, and what came of it."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from mrclab.experiments.paper import page as paper
+from mrclab.lab import console
+from mrclab.lab.command import plan as planning
+from mrclab.lab.command import up, watched
+from mrclab.lab.command.display import answer, terminal
+from mrclab.lab.command.display import progress as progressbar
+from mrclab.lab.command.worldoption import World
+from mrclab.lab.errors import LabError
+from mrclab.lab.report import results, suitereport
+from mrclab.lab.run import runner, suite, worlds
+from mrclab.lab.scenario import scenario
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+app = typer.Typer()
+out = console.standard()
+err = console.console(stderr=True)
+
+ScenarioPath = Annotated[
+    Path, typer.Argument(metavar="SCENARIO", help="a scenario file, e.g. scenarios/link-failure.yaml")
+]
+OptionalScenario = Annotated[Path | None, typer.Argument(metavar="SCENARIO", help="take the fabric of this scenario")]
+Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
+Force = Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")]
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    path: ScenarioPath,
+    target: Target = None,
+    world: World = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="instead of the scenario's")] = None,
+    variant: Annotated[str, typer.Option(help="only this variant of the scenario")] = "",
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="another value of a field, e.g. fabric.t1s=4; may be repeated")
+    ] = None,
+    results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
+    dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
+    ui: up.Ui = False,
+    browser: up.Open = False,
+    place: Annotated[
+        Path | None, typer.Option(help="virtual time: keep its history here while it runs, for `mrclab ui PLACE`")
+    ] = None,
+    force: Force = False,
+    within: Annotated[Path | None, typer.Option(hidden=True, help="read no other files than those below it")] = None,
+    as_json: answer.AsJson = False,
+) -> None:
+    """Run a scenario, or each of its variants; exit status 0: passed, 1: failed or aborted, 3: machine too slow."""
+    loaded = scenario.in_world(scenario.load(suite.find_one(path), within), world)
+    values = scenario.parse_settings(sets or [])
+    chosen = tuple(scenario.with_values(one, values) for one in ((loaded.pick(variant),) if variant else loaded.runs))
+    if seed is not None:
+        chosen = tuple(scenario.with_seed(one, seed) for one in chosen)
+    worlds.check(*chosen)
+    if dry_run:
+        if as_json:
+            answer.give("run", 0, dry_run=True, runs=[planning.as_json(one.fabric, one.scenario) for one in chosen])
+        else:
+            for one in chosen:
+                planning.show(one.fabric, one.scenario, out)
+        _warn(worlds.check_size(*chosen, force=True))
+        return
+    _warn(worlds.check_machine(*chosen, force=force))
+    if len(chosen) > 1:
+        if ui or browser:
+            raise LabError("the live page shows one run; choose one with --variant")
+        with progressbar.shown(err) as progress:
+            made = suite.Suite(results_dir, progress, progressbar.teller(progress), target, context.obj)
+            result = suitereport.run(made, chosen, loaded.scenario.name, err)
+        suitereport.show(result, err if as_json else out)
+        if as_json:
+            answer.give("run", result.status, directory=str(result.directory), **suitereport.as_json(result))
+        raise typer.Exit(result.status)
+    watching = watched.Watched(context.obj, place, err, results_dir, ui=ui, browser=browser)
+    with progressbar.shown(err) as progress, watching as shown:
+        outcome = runner.run_scenario(
+            chosen[0], results_dir, progress, progressbar.teller(progress), target, context.obj, show=shown.show
+        )
+        progress.bar.stop()
+        status = _report("run", outcome, as_json)
+        shown.linger()
+    if status:
+        raise typer.Exit(status)
+
+
+@app.command()
+def plan(
+    path: OptionalScenario = None,
+    world: World = None,
+    entries: Annotated[bool, typer.Option("--entries", help="list every table entry too")] = False,
+    as_json: answer.AsJson = False,
+) -> None:
+    """Print what would be built: nodes, addresses, uSIDs, cables, time line. Needs no root and starts nothing."""
+    loaded = scenario.in_world(scenario.load(suite.find_one(path)), world) if path else None
+    if loaded is not None:
+        worlds.check(*loaded.runs)
+    fabric, asked = (loaded.fabric, loaded.scenario) if loaded else (Fabric(FabricSpec()), None)
+    if as_json:
+        answer.give("plan", 0, **planning.as_json(fabric, asked, entries))
+    else:
+        planning.show(fabric, asked, out, entries)
+
+
+@app.command()
+def report(
+    directory: Annotated[Path, typer.Argument(help="a result directory, or that of a suite")],
+    more: Annotated[list[Path] | None, typer.Argument(help="further suites, for one page of all")] = None,
+    as_json: answer.AsJson = False,
+) -> None:
+    """Make the report of a result directory again and print it; of suites, the page that holds them to the paper."""
+    if more or (directory / "suite.json").is_file():
+        page = paper.write(directory, *(more or []))[0]
+        if as_json:
+            answer.give("report", 0, page=str(page))
+        else:
+            out.print(f"The paper's figures: {page}", soft_wrap=True)
+        return
+    with results.foreign(directory):
+        outcome = runner.finish(directory)
+    status = _report("report", outcome, as_json)
+    if status:
+        raise typer.Exit(status)
+
+
+def _warn(warnings: list[str]) -> None:
+    for text in warnings:
+        if text:
+            err.print(f"mrclab: {escape(text)}", soft_wrap=True, highlight=False)
+
+
+def _report(command: str, outcome: runner.Outcome, as_json: bool) -> int:
+    """Say what came out; returns the exit status."""
+    status = 0 if outcome.ok else 3 if outcome.state == "invalid" else 1
+    if outcome.facts:
+        terminal.show(outcome.facts, outcome.directory, err if as_json else out)
+    if as_json:
+        verdicts = [dataclasses.asdict(verdict) for verdict in outcome.verdicts]
+        directory = str(outcome.directory)
+        answer.give(
+            command, status, state=outcome.state, directory=directory, trouble=outcome.trouble, expectations=verdicts
+        )
+    return status

@@ -1,0 +1,93 @@
+"""Commands for a second terminal: each of the prompt's commands under its own name, `mrclab do`, and `mrclab watch`.
+
+They load next to nothing: the process that holds the lab does the work.
+"""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from mrclab.lab import console
+from mrclab.lab.command.held import held_run_dir
+from mrclab.lab.prompt import remote
+
+app = typer.Typer()
+out = console.standard()
+
+NAMES = (
+    "down", "fault", "heal", "traffic", "stop", "wait", "pace", "nodes", "net", "links", "paths", "evs", "trace",
+    "pingall", "tables", "counters", "faults", "flows",
+)  # fmt: skip
+"""Commands of the prompt that no other command has the name of."""
+
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="[WORDS]...", help="what follows the word; see `mrclab up`, help")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print what a program can read")]
+
+
+class _Command(TyperCommand):
+    """A command whose help is the prompt's, loaded when somebody asks for it."""
+
+    @property
+    def help(self) -> str | None:
+        """Meaning of the prompt's command of this name."""
+        from mrclab.lab.prompt import doing, looking, words  # noqa: F401, PLC0415 - importing the parts fills the list
+
+        meaning = words.WORDS[self.name or ""].meaning
+        return f"{meaning[:1].upper()}{meaning[1:]}."
+
+    @help.setter  # noqa: A003
+    def help(self, _text: str | None) -> None:
+        pass
+
+
+@app.command("watch")
+def watch(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show the lab at a glance until q or Ctrl-C: goodput by plane, EV states, losses, events; into a pipe, once."""
+    from mrclab.lab.command import operations  # noqa: PLC0415 - the others do without it
+
+    place = held_run_dir(context.obj)
+    if not (place / "fabric.yaml").exists():
+        operations.running_lab(context.obj)  # says what is wrong
+    watch_lab(place, (place / "fabric.yaml").exists, as_json)
+
+
+def watch_lab(run_dir: Path, alive: Callable[[], bool], as_json: bool = False) -> None:
+    """Show the lab whose history is in `run_dir` until q, Ctrl-C, or it is no longer alive."""
+    from mrclab.lab.prompt import watch as watching  # noqa: PLC0415 - only who watches pays for it
+    from mrclab.lab.ui.sources import Live  # noqa: PLC0415
+
+    source = Live(run_dir, alive)
+    try:
+        watching.watch(source, console.console(), as_json)
+    finally:
+        source.stop()
+
+
+@app.command("do")
+def do(context: typer.Context, line: Words = None, as_json: AsJson = False) -> None:
+    """Carry out any line of words at the prompt that holds the lab, e.g. mrclab do up h1-p2."""
+    _say(context.obj, line or ["help"], as_json)
+
+
+def _say(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
+    told: dict[str, Any] = remote.ask(held_run_dir(run_dir), "word", line=shlex.join(words), width=out.width)
+    sys.stdout.write(json.dumps(told["data"]) + "\n" if as_json else told["text"])
+
+
+def _register(name: str) -> None:
+    def command(context: typer.Context, arguments: Words = None, as_json: AsJson = False) -> None:
+        _say(context.obj, [name, *(arguments or ())], as_json)
+
+    app.command(name, cls=_Command)(command)
+
+
+for _name in NAMES:
+    _register(_name)

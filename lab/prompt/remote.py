@@ -1,0 +1,26 @@
+"""Client of the socket at which a lab's prompt takes commands from other terminals."""
+
+import contextlib
+import math
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab.errors import LabError, Stopped
+from mrclab.rpc.client import Client
+from mrclab.rpc.errors import RpcError, RpcStopped, RpcUnavailable
+from mrclab.rpc.peers import stopped_text
+
+SOCKET = "lab.sock"
+
+
+def ask(run_dir: Path, operation: str, refused: type[LabError] = LabError, /, **arguments: Any) -> dict[str, Any]:
+    """Ask the process that holds the lab. `refused` with its sentence; LabError where nobody holds one."""
+    try:
+        with contextlib.closing(Client(run_dir / SOCKET, math.inf)) as client:
+            return client.call(operation, **arguments)
+    except RpcStopped as error:
+        raise Stopped(f"the prompt that holds the lab {stopped_text(error.pid)}") from None
+    except RpcUnavailable:
+        raise LabError("no lab is running; start one in another terminal: `mrclab up --world sim`") from None
+    except RpcError as error:
+        raise refused(error.message) from None
