@@ -12,6 +12,8 @@ from mrclab.bench.sim.common import SimLoad
 from mrclab.bench.sim.turns import here_and_there
 from mrclab.lab.scenario import matrix
 
+pytestmark = pytest.mark.once
+
 SMALL = SimLoad(16, "permutation", 200_000)
 TRANSFERS = [("permutation", 16), ("incast", 15), ("all-to-all", 240)]
 

@@ -14,6 +14,8 @@ from mrclab.lab.command.cli import PANELS, app
 from mrclab.lab.prompt import looking
 from mrclab.lab.prompt.words import LOCAL, WORDS
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]

@@ -13,6 +13,8 @@ import pytest
 
 from mrclab import HOME
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 PURE_TOPO = {
     "errors",

@@ -14,6 +14,8 @@ from mrclab.lab.report.plots import compare as plots
 from mrclab.lab.run import runner
 from mrclab.lab.scenario.scenario import loads
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def runs(tmp_path):

@@ -13,6 +13,8 @@ from mrclab.lab.scenario.scenario import load, loads, with_seed
 from mrclab.lab.scenario.traffics import Traffic
 from mrclab.topo.spec import FabricSpec
 
+pytestmark = pytest.mark.once
+
 TEXT = """\
 name: many
 fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 2}

@@ -11,6 +11,8 @@ from mrclab.lab.run.size import Load, MachineCapacity
 from mrclab.lab.scenario.scenario import load, loads
 from mrclab.topo.spec import FabricSpec
 
+pytestmark = pytest.mark.once
+
 SMALL = MachineCapacity(memory=4 << 30, threads=20_000, cpus=2)
 LARGE = FabricSpec(planes=4, t0s=32, t1s=32, hosts_per_t0=8)
 

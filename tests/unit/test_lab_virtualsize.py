@@ -11,6 +11,8 @@ from mrclab.lab.run.size import MachineCapacity
 from mrclab.lab.scenario.scenario import loads
 from mrclab.sim.world import SimWorld
 
+pytestmark = pytest.mark.once
+
 PERMUTATION = """
 name: all
 world: sim

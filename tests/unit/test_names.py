@@ -3,7 +3,11 @@
 import ast
 from collections import defaultdict
 
+import pytest
+
 from mrclab import HOME
+
+pytestmark = pytest.mark.once
 
 TREE = HOME.parent
 OF_THE_API = {"Run", "Scenario", "Table"}  # lab/api.py and lab/tables.py have the words that a user would guess

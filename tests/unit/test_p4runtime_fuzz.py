@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from p4runtime_client import ANSWER_TIMEOUT_S, DELETE, INSERT, Client, RefusedError, StreamClient, unpacked
 from p4runtime_fixtures import NAMES, P4INFO, PROGRAM_JSON, Running
 
+pytestmark = pytest.mark.once
+
 MAX_DEPTH = 6
 ROUNDS = 6
 RAW = {"request_serializer": lambda data: data, "response_deserializer": lambda data: data}

@@ -7,6 +7,8 @@ from roce_sim import PORT_RATE, Bottleneck, Simulation
 from mrclab.hosts.roce.dcqcn import Dcqcn, NoRateControl, advance, on_cnp, on_sent, parameters, rate_control, start
 from mrclab.topo.nodeconfig import DcqcnSection
 
+pytestmark = pytest.mark.once
+
 CONFIG = DcqcnSection(
     g=0.25, alpha_period_rtts=4, increase_period_rtts=10, byte_counter_bdps=20, fast_recovery_steps=2,
     additive_share=0.01, hyper_share=0.05, least_share=0.001,

@@ -24,6 +24,8 @@ from mrclab.softswitch.pipeline import compile_program
 from mrclab.softswitch.process.control_socket import ControlSocket
 from mrclab.softswitch.switch import SoftSwitch
 
+pytestmark = pytest.mark.once
+
 __all__ = ["running"]
 
 Json = Any
