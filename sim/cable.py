@@ -26,6 +26,13 @@ class HalfLinkFault(Protocol):
         """The frame that goes on now; None where it is lost, or goes on later by itself."""
 
 
+class HalfLinkWatch(Protocol):
+    """Observer of the frames in one direction of a cable. Its owner adds a fault there, which may do nothing."""
+
+    def saw(self, frame: SimFrame, way: HalfLink, arrives: bool) -> None:
+        """A frame comes out of the cable, or is lost on it. One that a detour holds is not told of."""
+
+
 class CableEnd:
     """Receiver of frames at the end of a cable."""
 
@@ -50,7 +57,7 @@ class HalfLink:
 
     __slots__ = (
         "_clock", "_far", "clear_since", "crossed", "delay", "detour", "far_port", "faults", "lost", "port", "taken",
-        "taken_bytes",
+        "taken_bytes", "watch",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, delay: int) -> None:
@@ -65,6 +72,7 @@ class HalfLink:
         self.faults: tuple[HalfLinkFault, ...] = ()  # in the order in which they came
         self.detour: HalfLinkFault | None = None  # what frames meet last
         self.lost = 0  # for want of carrier
+        self.watch: HalfLinkWatch | None = None
 
     def lead_to(self, far: CableEnd, port: int) -> None:
         """Say what is at the far end."""
@@ -94,6 +102,8 @@ class HalfLink:
                 return
         if now - self.delay < self.clear_since:
             self.lost += 1
+            if self.watch is not None:
+                self.watch.saw(frame, self, False)
         elif self.faults or self.detour is not None:
             self._meet_faults(frame)
         else:
@@ -109,9 +119,13 @@ class HalfLink:
         for fault in self.faults:
             met = fault.meet(frame, self)
             if met is None:
+                if self.watch is not None:
+                    self.watch.saw(frame, self, False)
                 return
             frame = met
         if self.detour is None or self.detour.meet(frame, self) is not None:
+            if self.watch is not None:
+                self.watch.saw(frame, self, True)
             self._arrive(frame)
 
     def leave_detour(self, frame: SimFrame) -> bool:

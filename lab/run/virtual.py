@@ -21,6 +21,7 @@ from mrclab.lab.run.place import Mirror
 from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.errors import RpcError
+from mrclab.sim.crossings import Crossings
 from mrclab.sim.world import SimWorld
 from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.model import Fabric, Link
@@ -128,6 +129,10 @@ class VirtualWorld:
     def tap(self, links: Sequence[Link]) -> VirtualTaps:
         """Capture frames at both ends of some cables from now on."""
         return VirtualTaps(self._sim.sim, links)
+
+    def watch(self) -> Crossings:
+        """Watch every frame that crosses a cable from now on, until the watch is closed."""
+        return Crossings(self._sim.sim, range(len(self.fabric.links)))
 
     def history_since(self, number: int) -> list[str]:
         """The records that were written after the first `number`, as JSON lines, in the order of writing."""

@@ -1,0 +1,67 @@
+"""Frames that cross cables, for pictures: when each entered which way, what it is, and whether it came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mrclab.sim.clock import SECOND
+
+if TYPE_CHECKING:
+    from mrclab.sim.cable import HalfLink
+    from mrclab.sim.fabric import SimFabric
+    from mrclab.sim.frame import SimFrame
+
+DATA, FEEDBACK, TRIMMED = range(3)
+_SMALL: Final = 400  # bytes: what is smaller carries no data
+_MOST: Final = 100_000  # crossings kept until somebody takes them
+
+
+class Crossing(NamedTuple):
+    """A frame in one direction of a cable, with times in seconds. `way` is twice the cable's place, plus 1 from b."""
+
+    entered: float
+    left: float
+    way: int
+    kind: int  # DATA, FEEDBACK or TRIMMED
+    arrived: bool
+    frame: SimFrame
+
+
+class Crossings:
+    """Watches both ways of some cables until `close`. What happens in the world is the same with it and without."""
+
+    def __init__(self, fabric: SimFabric, places: Iterable[int]) -> None:
+        self._clock = fabric.clock
+        self._seen: list[Crossing] = []
+        self._ways: dict[HalfLink, int] = {}
+        for place in places:
+            for side, way in enumerate(fabric.cable_at(place).ways):
+                self._ways[way] = 2 * place + side
+                way.watch = self
+                way.faults = (self, *way.faults)
+
+    def close(self) -> None:
+        """Watch no longer."""
+        for way in self._ways:
+            way.watch = None
+            way.faults = tuple(fault for fault in way.faults if fault is not self)
+        self._ways = {}
+
+    def taken(self) -> list[Crossing]:
+        """Return what was seen since the last time, in the order of coming out."""
+        seen, self._seen = self._seen, []
+        return seen
+
+    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame:
+        """Let a frame go on: being a fault of its way, this is told of it."""
+        return frame
+
+    def saw(self, frame: SimFrame, way: HalfLink, arrives: bool) -> None:
+        """Note a frame that comes out, or is lost."""
+        if len(self._seen) >= _MOST:
+            return
+        now = self._clock.now
+        kind = TRIMMED if frame.trimmed else DATA if frame.size > _SMALL else FEEDBACK
+        entered, left = (now - way.delay) / SECOND, now / SECOND
+        self._seen.append(Crossing(entered, left, self._ways[way], kind, arrives, frame))
