@@ -12,7 +12,7 @@ from typing import Final
 try:
     import torch.distributed as dist
 except ImportError as error:
-    raise ImportError("mrclab.torch needs PyTorch 2.13 or later: pip install 'mrclab[torch]', or make torch") from error
+    raise ImportError("mrclab.torch needs PyTorch 2.13 or later: pip install '.[torch]', or make torch") from error
 
 from mrclab.hosts.collectives.steps import Steps
 

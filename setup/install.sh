@@ -73,6 +73,17 @@ install_p4sh() {
     printf '%s\n' "$want" > .venv-p4sh/.stamp
 }
 
+# sudo looks for commands in /usr/local/bin, and not in a virtual environment.
+link_command() {
+    local link=/usr/local/bin/mrclab own=$PWD/.venv/bin/mrclab
+    [ "$(id -u)" = 0 ] && [ "${MRCLAB_LINK:-1}" != 0 ] && [ "$(readlink "$link")" != "$own" ] || return 0
+    if [ -e "$link" ]; then
+        say "$link is another's ($(readlink -f "$link")); this one is .venv/bin/mrclab"
+    else
+        ln -sfn "$own" "$link" 2>/dev/null || say "$link cannot be made; the command is .venv/bin/mrclab"
+    fi
+}
+
 main() {
     install_packages
     check_python
@@ -82,6 +93,7 @@ main() {
     fi
     install_lab .venv
     install_p4sh
+    link_command
 }
 
 main "$@"

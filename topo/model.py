@@ -23,6 +23,7 @@ MAX_INTERFACE_NAME = 15  # bytes; IFNAMSIZ less the final zero
 
 _SEPARATOR = re.compile(r"\s*(?:/|,|<->|--|–|\s)\s*")
 _PLANE_WORD = re.compile(r"(?:p|plane)?(\d+)")
+_NUMBER = re.compile(r"(?<!^t)\d+")  # t0 and t1 are kinds
 _KEPT = 4096  # hosts, switches, links of a fabric that are kept once made, of each
 _KEPT_PORTS = 64  # ports of a switch, where it has no more
 _FEW = 20_000  # names that are all looked through for the one that was meant
@@ -43,9 +44,16 @@ class UnknownName(TopoError, LookupError):  # noqa: N818 - the name others catch
         return sentences.near(self.text[:100].lower(), self._known, 0.5)
 
     def __str__(self) -> str:
-        near, known = self.nearest, self._known
-        hint = f"did you mean {near!r}?" if near else f"a valid one is {known[0]!r}" if known else "there is none"
-        return f"{self.plain}; {hint}"
+        return f"{self.plain}; {self._hint()}"
+
+    def _hint(self) -> str:
+        shape = _NUMBER.sub("0", self.text[:100].lower())
+        alike = [name for name in self._known if _NUMBER.sub("0", name) == shape]
+        if len(alike) > 1:  # the number is wrong, and none of them was meant more than another
+            return f"there are {alike[0]!r} to {alike[-1]!r}"
+        if near := self.nearest:
+            return f"did you mean {near!r}?"
+        return f"a valid one is {self._known[0]!r}" if self._known else "there is none"
 
     @property
     def plain(self) -> str:

@@ -116,7 +116,7 @@ def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> i
         people.print(f"{escape(one.name)}: passed {one.held} of {one.runs}{because}", highlight=False, soft_wrap=True)
     parquet = journal.write_parquet(table.directory)
     rows_at = table.directory / journal.ROWS
-    table_at = parquet or f"{rows_at} (Parquet: pip install 'mrclab[campaign]')"
+    table_at = parquet or f"{rows_at} (Parquet: pip install '.[campaign]')"
     people.print(f"Page: {written}\nTable: {table_at}", highlight=False, soft_wrap=True, markup=False)
     status = 1 if failing else 0
     if as_json:

@@ -34,7 +34,7 @@ def rows(
 def _connected(address: str) -> ModuleType:
     """Ray as a client of the cluster."""
     if importlib.util.find_spec("ray") is None:
-        raise Refused("--ray needs Ray, which is not installed: pip install 'mrclab[ray]'")
+        raise Refused("--ray needs Ray, which is not installed: pip install '.[ray]'")
     if match := _HOST_PORT.fullmatch(address):
         try:
             socket.create_connection((match["host"], int(match["port"])), _HEARD_WITHIN).close()

@@ -108,7 +108,7 @@ def _root() -> MachineCheck:
 def _packages() -> MachineCheck:
     missing = missing_packages()
     found = f"{', '.join(missing)} missing" if missing else "there"
-    return MachineCheck("Python packages of the wire", not missing, found, "pip install 'mrclab[wire]'")
+    return MachineCheck("Python packages of the wire", not missing, found, "pip install '.[wire]'")
 
 
 def _mininet() -> MachineCheck:

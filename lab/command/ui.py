@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from mrclab.lab.command.held import held_run_dir
-from mrclab.lab.command.operations import out, running_lab
+from mrclab.lab.command.operations import err, out, running_lab
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import remote
 from mrclab.lab.run.place import OVER
@@ -51,8 +51,8 @@ def ui(
         from mrclab.lab.ui.serve import serve  # noqa: PLC0415
         from mrclab.lab.ui.server import LivePage  # noqa: PLC0415
     except ImportError as error:
-        raise LabError(f"the page needs {error.name}; install it with `pip install mrclab[ui]`") from None
-    source, operate, text = _source(context.obj, what)
+        raise LabError(f"the page needs {error.name}; install it with `pip install '.[ui]'`") from None
+    source, operate, text = _source(context.obj, what, EXAMPLE)
     folder = what.parent if text and what is not None else Path()
     checker = Checker(folder)
     editor = Editor(text or EXAMPLE, results, context.obj, folder)
@@ -65,16 +65,27 @@ def ui(
         editor.close()
 
 
-def _source(run_dir: Path, what: Path | None) -> tuple[Source, Any, str]:
-    """Frames, what carries out clicks, and a scenario's text."""
+def _source(run_dir: Path, what: Path | None, example: str) -> tuple[Source, Any, str]:
+    """Frames, what carries out clicks, and a scenario's text: the example where no lab runs and nothing is named."""
     if what is not None and what.is_file():
         text = yamlfile.text_of(what)
         return Blank(text, str(what), what.parent), None, text
     if what is not None and not (what / "history").is_dir():
         return Replay(what), None, ""
     place = held_run_dir(run_dir) if what is None else what
+    if what is None and place == run_dir and not _runs(run_dir):
+        err.print(
+            "no lab is running: the page has the scenario editor, and *Runs* plays finished runs again", markup=False
+        )
+        return Blank(example, "example.yaml", Path()), None, example
     operate = partial(remote.ask, place) if (place / remote.SOCKET).exists() else None
     return Live(place, _alive(run_dir, place)), operate, ""
+
+
+def _runs(run_dir: Path) -> bool:
+    from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has labs on the wire
+
+    return sys.platform == "linux" and state.running(run_dir.parent) is not None
 
 
 def _alive(run_dir: Path, place: Path) -> Callable[[], bool]:

@@ -77,8 +77,8 @@ def check_machine_for(world: WorldName) -> None:
     """Refused with one sentence where this machine or user cannot have such a world."""
     if world == "wire":
         if missing := missing_packages():
-            what = "pip install 'mrclab[wire]'"
-            raise Refused(f"{', '.join(missing)} not installed: real frames need `{what}`, virtual time `--world sim`")
+            what = "`pip install '.[wire]'` in the clone"
+            raise Refused(f"{', '.join(missing)} not installed: real frames need {what}, virtual time `--world sim`")
         from mrclab.lab.run.wire import session  # noqa: PLC0415
 
         session.check_machine()

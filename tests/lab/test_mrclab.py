@@ -118,7 +118,7 @@ def test_send_to_a_host_that_does_not_exist_is_one_sentence(up, tmp_path):
     (tmp_path / "file").write_bytes(b"x")
     done = up.run("send", "h1", "h7", tmp_path / "file")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("mrclab: no host is called 'h7'; did you mean 'h")
+    assert done.stderr.startswith("mrclab: no host is called 'h7'; there are 'h1' to 'h")
     assert "name two hosts" in up.run("send", "h1", "h1", tmp_path / "file").stderr
     assert "there is no file" in up.run("send", "h1", "h2", tmp_path / "none").stderr
 
@@ -158,7 +158,7 @@ def test_the_prompt_sends_cuts_and_shows(mrclab, tmp_path):
         "t0-p1-1/t1-p1-1 is up",
         "t0-p1-1: nothing dropped",
         "h1-p2@",
-        "no cable is called 'h9-p1'; did you mean 'h",
+        "no cable is called 'h9-p1'; there are 'h1-p1' to 'h",
         "write: send HOST HOST WHAT",
         "sned: no such word; did you mean send?",
     ):

@@ -107,13 +107,16 @@ class TestOnALabThatIsUp:
     @pytest.mark.parametrize(
         ("words", "sentence"),
         [
-            (("deny", "t1-p1-9"), "mrclab: no switch, cable or plane is called 't1-p1-9'; did you mean 't1-p1-"),
+            (
+                ("deny", "t1-p1-9"),
+                "mrclab: no switch, cable or plane is called 't1-p1-9'; there are 't1-p1-1' to 't1-p",
+            ),
             (
                 ("drain", "h1-p1"),
                 "mrclab: h1-p1/t0-p1-1 is no switch; only a T0 or T1 can be drained, for others use deny",
             ),
             (("undrain", "t1-p1-1"), "mrclab: t1-p1-1 is not drained; drain it first"),
-            (("p4sh", "t0-p1-8"), "mrclab: no switch is called 't0-p1-8'; did you mean 't0-p1-"),
+            (("p4sh", "t0-p1-8"), "mrclab: no switch is called 't0-p1-8'; there are 't0-p1-1' to 't0-p"),
         ],
     )
     def test_what_cannot_be_done_is_one_sentence(self, up, words, sentence):

@@ -132,7 +132,7 @@ def test_processes_that_end_on_purpose_are_named():
         ("kind: nic_port_down, port: t0-p1-1/t1-p1-1", "is no port of a NIC; name one such as h1-p1"),
         ("kind: plane_down, plane: 3", "there is no plane 3; the fabric has planes 1 to 2"),
         ("kind: switch_reboot, switch: t1-p1-1, until: 2s", "x.yaml:6: faults[1].until: no such field; known here:"),
-        ("kind: switch_crash, switch: t1-p1-9", "no switch is called 't1-p1-9'; did you mean 't1-p1-"),
+        ("kind: switch_crash, switch: t1-p1-9", "no switch is called 't1-p1-9'; there are 't1-p1-1' to 't1-p"),
         ("kind: wrong_entry, switch: t1-p1-1, port: 9", "t1-p1-1 has no port 9; it has ports 1 to 2"),
         ("kind: wrong_entry, switch: t1-p1-1, port: 1, to: 1", "name another port, or 0 for no entry"),
         ("kind: controller_slow, period: 1s, pause: 1s", "leaves nothing of a period of 1 s; lower it"),
@@ -230,7 +230,7 @@ def test_a_fault_is_typed_as_a_kind_and_its_fields():
     ("kind", "fields", "said"),
     [
         ("los", "link=h1-p1", "no kind of fault is called 'los'; did you mean 'loss'?"),
-        ("loss", "link=h9-p1 rate=1%", "loss.link: no cable is called 'h9-p1'; did you mean"),
+        ("loss", "link=h9-p1 rate=1%", "loss.link: no cable is called 'h9-p1'; there are 'h1-p1' to 'h4-p"),
         ("loss", "link=h1-p1 rat=1%", "loss.rat is no known field; did you mean 'rate'?"),
         ("loss", "h1-p1", "'h1-p1' is no field; write for example link=h1-p1 rate=1%"),
         ("transceiver", "links=[h1-p1", "links cannot be read from '[h1-p1'; write for example links=[h1-p1,h1-p2]"),

@@ -107,7 +107,7 @@ def test_it_plans_in_an_empty_folder(installed, tmp_path):
 def test_it_says_what_real_frames_need(installed, tmp_path):
     done = _mrclab(installed, tmp_path, "run", "scenarios/link-failure.yaml")
     assert done.returncode == 2
-    assert "pip install 'mrclab[wire]'" in done.stderr
+    assert "pip install '.[wire]'" in done.stderr
     assert "--world sim" in done.stderr
 
 

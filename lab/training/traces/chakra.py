@@ -56,7 +56,7 @@ def messages() -> Mapping[str, Any]:
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415
     except ImportError:
-        raise JobError("Chakra traces need the package protobuf; `pip install 'mrclab[traces]'`") from None
+        raise JobError("Chakra traces need the package protobuf; `pip install '.[traces]'`") from None
     file = descriptor_pb2.FileDescriptorProto(name="mrclab/chakra.proto", package="mrclab.chakra", syntax="proto3")
 
     def message(name: str, fields: Mapping[str, tuple[Any, ...]]) -> Any:
