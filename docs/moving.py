@@ -93,7 +93,7 @@ def journeys(fabric: Fabric, crossings: Iterable[Crossing], again: Mapping[int, 
 
 
 def places(fabric: Fabric) -> dict[str, tuple[float, float]]:
-    """Where nodes stand, as on the live page."""
+    """Return the position of every node, as on the live page, pixels."""
     found = {}
     wide = WIDE / fabric.planes
     for tier in ("t1", "t0"):
