@@ -3,9 +3,11 @@
 Pyodide comes from npm, wheels from PyPI, all by their hashes (package-lock.json, requirements.txt). Needs node and npm.
 """
 
+import contextlib
 import gzip
 import hashlib
 import json
+import lzma
 import re
 import shutil
 import subprocess
@@ -14,6 +16,8 @@ import tempfile
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+
+from mrclab.lab.ui.tab import Tab
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -24,10 +28,9 @@ POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; connect-src 'self';"
     " style-src 'self' 'unsafe-inline'; img-src 'self' data:; manifest-src 'self'; base-uri 'none'; form-action 'none'"
 )
-# Of the project, what only a terminal, the wire or the bench needs:
-LEFT_OUT = ("bench", "experiments", "hosts/libmrc", "lab/command", "lab/testing",
-            "lab/lessons", "lab/ui/static", "lab/ui/server.py", "lab/ui/serve.py", "lab/report/templates",
-            "lab/report/plots.py", "p4src", "scenarios")  # fmt: skip
+SQUEEZED = ("pyodide.asm.wasm", "std.zip", "core.zip", "lab.zip")
+"""Names of parts of the engine that are transferred as xz, which the page unpacks and keeps."""
+XZ = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 24}]
 
 
 def main() -> int:
@@ -37,6 +40,9 @@ def main() -> int:
         sys.stderr.write("make site needs node and npm: apt-get install nodejs npm\n")
         return 1
     engine = parts()
+    told: list[str] = []
+    with contextlib.closing(Tab(told.append)) as tab:
+        tab.source()
     shutil.rmtree(target, ignore_errors=True)
     (target / "engine").mkdir(parents=True)
     pages(target)
@@ -47,10 +53,17 @@ def main() -> int:
         for name in ("std", "core", "lab"):
             archive(stage / name, target / "engine" / f"{name}.zip")
     for name in ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm"):
-        shutil.copy(engine / name, target / "engine" / name)
-        (target / "engine" / name).chmod(0o644)
+        shutil.copyfile(engine / name, target / "engine" / name)
+    for name in SQUEEZED:
+        whole = target / "engine" / name
+        squeezed = lzma.compress(whole.read_bytes(), lzma.FORMAT_XZ, lzma.CHECK_CRC32, filters=XZ)
+        (target / "engine" / f"{name}.xz").write_bytes(squeezed)
+        whole.unlink()
+    xz = engine.parent / "xz-decompress" / "dist" / "package" / "xz-decompress.min.js"
+    (target / "engine" / "xz.mjs").write_text(xz.read_text(encoding="utf-8").replace("}(this,", "}(globalThis,"))
     lock = json.loads((engine / "pyodide-lock.json").read_text(encoding="utf-8"))
     (target / "engine" / "pyodide-lock.json").write_text(json.dumps({"info": lock["info"], "packages": {}}))
+    (target / "first.json").write_text(told[0], encoding="utf-8")  # what the page shows until Python runs
     keep_offline(target)
     sys.stdout.write(f"{target.relative_to(ROOT)}/index.html, {transferred(target) / 1e6:.2f} MB compressed\n")
     return 0
@@ -101,36 +114,34 @@ def collect(stage: Path, engine: Path) -> None:
         shutil.copytree(source, stage / "lab" / "mrclab" / package, ignore=ignore)
     for name in ("__init__.py", "compiled.py"):
         shutil.copy(ROOT / "mrclab" / name, stage / "lab" / "mrclab" / name)
-    for name in LEFT_OUT:
-        path = stage / "lab" / "mrclab" / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def archive(folder: Path, to: Path) -> None:
-    """A zip of a folder, the same bytes for the same files."""
-    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
+    """A zip of a folder, not compressed, the same bytes for the same files."""
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_STORED) as made:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
-                made.writestr(
-                    zipfile.ZipInfo(path.relative_to(folder).as_posix()), path.read_bytes(), zipfile.ZIP_DEFLATED
-                )
+                made.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix()), path.read_bytes())
 
 
 def keep_offline(target: Path) -> None:
-    """Name all files, and what they are together, in the service worker."""
-    names = [path.relative_to(target).as_posix() for path in files(target) if path.name != "sw.js"]
+    """Name the version in both workers, and for the service worker all files that the other does not keep itself."""
+    made = ("sw.js", "worker.mjs")
     whole = hashlib.sha256()
-    for name in names:
-        whole.update(name.encode() + (target / name).read_bytes())
-    worker = target / "sw.js"
-    text = worker.read_text(encoding="utf-8").replace("@VERSION@", f"mrclab-{whole.hexdigest()[:16]}")
-    worker.write_text(re.sub(r"\[/\* @FILES@ \*/\]", lambda _: json.dumps(names), text), encoding="utf-8")
+    for path in files(target):
+        whole.update(path.relative_to(target).as_posix().encode() + path.read_bytes())
+    names = [path.relative_to(target).as_posix() for path in files(target) if path.suffix != ".xz"]
+    for name in made:
+        text = (target / name).read_text(encoding="utf-8").replace("@VERSION@", f"mrclab-{whole.hexdigest()[:16]}")
+        text = re.sub(r"\[/\* @FILES@ \*/\]", lambda _: json.dumps([name for name in names if name != "sw.js"]), text)
+        text = re.sub(r"\[/\* @SQUEEZED@ \*/\]", lambda _: json.dumps(SQUEEZED), text)
+        (target / name).write_text(text, encoding="utf-8")
 
 
 def transferred(target: Path) -> int:
-    """Bytes of a first visit, text and WebAssembly compressed with gzip as servers do it."""
+    """Bytes of a first visit, text compressed with gzip as servers do it."""
     return sum(
-        path.stat().st_size if path.suffix == ".zip" else len(gzip.compress(path.read_bytes(), 6))
+        path.stat().st_size if path.suffix == ".xz" else len(gzip.compress(path.read_bytes(), 6))
         for path in files(target)
     )
 

@@ -15,6 +15,35 @@ NEVER = {"_pyrepl", "bdb", "cmd", "doctest", "multiprocessing", "pdb", "socketse
 ENCODINGS = {"__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "punycode", "raw_unicode_escape",
              "unicode_escape", "utf_8", "utf_16", "utf_8_sig"}  # fmt: skip
 
+# Of the project, where what is reached begins: the tab, and modules that a registry imports by their folder.
+ROOTS = ("mrclab.compiled", "mrclab.lab.ui.tab", "mrclab.lab.faults", "mrclab.lab.expectations")
+
+
+def reach(lab: Path) -> None:
+    """Leave out of the project what no import statement reaches from its roots, also within functions."""
+    modules = {".".join(path.relative_to(lab).with_suffix("").parts): path for path in lab.rglob("*.py")}
+    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
+    kept, found = set[str](), {name for name in modules for root in ROOTS if f"{name}.".startswith(f"{root}.")}
+    while found:
+        name = found.pop()
+        kept.add(name)
+        for node in ast.walk(ast.parse(modules[name].read_bytes())):
+            if isinstance(node, ast.Import):
+                wanted = [each.name for each in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                wanted = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+            else:
+                continue
+            for each in wanted:
+                folders = each.split(".")
+                found |= {".".join(folders[: n + 1]) for n in range(len(folders))} & modules.keys() - kept
+    for name, path in modules.items():
+        if name not in kept:
+            path.unlink()
+    for path in list(lab.rglob("*")):
+        if path.is_file() and path.suffix not in {".py", ".json", ".yaml"}:
+            path.unlink()
+
 
 def trim(stage: Path) -> None:
     """Leave out of the standard library what neither the rest nor what stays of it imports."""
@@ -69,5 +98,6 @@ def compiled(stage: Path) -> None:
         source.unlink()
 
 
+reach(STAGE / "lab")
 trim(STAGE)
 compiled(STAGE)

@@ -5,12 +5,13 @@ const BOOT = { python: "starting Python", packages: "loading the lab", lab: "bui
 
 let worker, busy = false, number = 0, stream = null;
 let source = null, known, wanted = null; // `wanted`: a time of view that a link named
+let early = Promise.resolve(); // the fabric as it was built, until the worker has its own
 const waiting = new Map();
 
 export { merge } from "./merge.js";
 
 export async function get(path) {
-  if (path === "api/layout") { await known; return source.layout; }
+  if (path === "api/layout") { await early; if (!source) await known; return source.layout; }
   if (path === "api/frames") return taken();
   return ask(path, "");
 }
@@ -27,7 +28,7 @@ export function follow() {
   const own = stream = new EventTarget();
   own.close = () => { if (stream === own) stream = null; };
   queueMicrotask(() => {
-    own.onopen?.();
+    if (!source.layout.starting) own.onopen?.();
     deliver(taken().frames);
     if (source.outcome) say("outcome", JSON.stringify(source.outcome));
   });
@@ -126,4 +127,9 @@ async function linked() {
 
 addEventListener("hashchange", () => location.reload());
 navigator.serviceWorker?.register("sw.js").catch(() => {}); // without it the page works, but not offline
+if (!location.hash) {
+  early = fetch(new URL("../first.json", import.meta.url)).then((answer) => answer.json()).then((told) => {
+    source ??= { layout: { ...told.layout, shareable: true, starting: true }, first: told.first, frames: told.frames, outcome: null };
+  }).catch(() => {});
+}
 known = linked().catch(() => { state("this link is damaged"); return null; }).then((scenario) => { start(scenario); return known; });

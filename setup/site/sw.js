@@ -1,4 +1,5 @@
 // Keeps every file of the page from the first visit on: it works offline, and a new version replaces the old one whole.
+// The large parts of the engine are kept by worker.mjs, which unpacks them.
 
 const VERSION = "@VERSION@", FILES = [/* @FILES@ */];
 

@@ -307,6 +307,13 @@ function drawFabric(only = null) {
   show(true);
 }
 
+function welcome() {
+  const hint = document.createElement("p");
+  hint.className = "hint welcome";
+  hint.textContent = layout.operable ? BREAK : LOOK;
+  at("selection").replaceChildren(hint);
+}
+
 // Show what the server shows now: at first, and again when a scenario is run from the page.
 async function open() {
   layout = await get("api/layout");
@@ -315,7 +322,8 @@ async function open() {
   at("events").replaceChildren();
   at("title").textContent = `MRC Lab – ${layout.title}`;
   at("names").replaceChildren(...[...layout.switches, ...layout.hosts, ...layout.links].map((each) => new Option("", each.name)));
-  at("selection").querySelectorAll(":not(.welcome)").forEach((each) => each.remove());
+  welcome();
+  const chosen = layout.own && selection?.layout.own ? selection.target : null;
   selection = new Selection(at("selection"), layout, () => { fabric.choose(selection.target); show(true); }, drawFabric);
   for (const id of ["goodput", "transport", "losses"]) at(id).parentElement.querySelector(".legend")?.remove();
   goodput = new Goodput(at("goodput"), layout.planes, marks, () => unit.name);
@@ -324,19 +332,19 @@ async function open() {
   for (const told of whole.frames) add(told, whole.size / whole.frames.length);
   fitUnit();
   drawFabric();
+  if (chosen) selection.choose(chosen);
   at("live").hidden = !layout.live;
   at("back").hidden = layout.own;
   at("runs").hidden = !layout.replays;
   editor.offer(layout);
   at("share").hidden = !layout.shareable;
-  at("selection").querySelector(".welcome").textContent = layout.operable ? BREAK : LOOK;
   following = layout.live && !layout.outcome;
   if (layout.outcome) {
     cursor = frames.length - 1;
     pause(false);
     decided(layout.outcome);
   } else {
-    live();
+    if (!layout.starting) live();
     toLive();
   }
   if (!layout.outcome || layout.runs || layout.replays) listen();
