@@ -260,13 +260,12 @@ class SimSwitchPort:
             frame = following
         self._first = self._newest = None
         self.next_leaves = NEVER
-        self.waiting = self._backlog = 0
+        self.waiting = self._backlog = self.register = 0
         self._last = self._clock.now - self._interval
 
     def clear(self) -> None:
         """The switch is dead: what waits is lost, and what it counted forgotten."""
         self.lose_waiting()
-        self.register = 0
         self._clear_counters()
 
     def _clear_counters(self) -> None:

@@ -364,6 +364,7 @@ _RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = 
     ("MrcRequestor", "_order"): Fingerprint.skip,
     ("Prober", "_next_id"): Fingerprint.skip,
     ("Prober", "_sent"): Fingerprint.probes,
+    ("Prober", "_overdue"): Fingerprint.probes,
     ("Prober", "tail_backoff"): Fingerprint.backoff,
     ("ProbeState", "probe_id"): Fingerprint.probe_id,
     ("Timers", "_heap"): Fingerprint.skip,

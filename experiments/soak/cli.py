@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from mrclab.experiments.soak.flows import NEVER, SoakFlow
 from mrclab.experiments.soak.plan import draw
 from mrclab.experiments.soak.run import run_plan
 from mrclab.lab import console
@@ -83,6 +84,16 @@ def soak(
     raise typer.Exit(status)
 
 
+def _flow(flow: SoakFlow) -> str:
+    """Facts of a flow that are not as they mostly are."""
+    facts = {
+        "messages": list(flow.messages), "back": list(flow.back), "receives": any(flow.receives) and flow.receives,
+        "QPs": flow.qps > 1 and flow.qps, "EVs": list(flow.profile), "remade": flow.ends != NEVER and flow.ends,
+        **flow.attributes,
+    }  # fmt: skip
+    return ", ".join(f"{name} {value}" for name, value in facts.items() if value not in (False, [], ()))
+
+
 def _replay(seed: int, people: Console, as_json: bool) -> int:
     """One seed in words; returns the exit status."""
     plan = draw(seed)
@@ -90,9 +101,13 @@ def _replay(seed: int, people: Console, as_json: bool) -> int:
     link = f"{spec.link.rate_pps} packets/s, {spec.link.delay:g} s"
     size = f"{spec.planes} planes, {spec.t0s} T0s, {spec.t1s} T1s, {spec.hosts_per_t0} hosts per T0"
     lines = [f"{plan.transport} over {size}; {link}; MTU {spec.path_mtu}, trimming {spec.trimming}; RTT {plan.rtt:g} s"]
-    lines += [f"  {f.start:9.6f} s  {f.source} to {f.destination}: {f.messages} {f.attributes}" for f in plan.flows]
+    lines += [f"  {f.start:9.6f} s  {f.source} to {f.destination}: {_flow(f)}" for f in plan.flows]
     lines += [f"  {b.at:9.6f} to {b.until:.6f} s  {b.kind} {b.fields}" for b in plan.blows]
-    lines += [f"  {at:9.6f} s  {host} starts anew" for at, host in plan.restarts]
+    lines += [f"  {at:9.6f} s  {host} restarts" for at, host in plan.restarts]
+    lines += [f"  after each: {f.source} to {f.destination}: {_flow(f)}" for f in plan.after]
+    lines += [f"  {link} is {longer:g} s longer" for link, longer in plan.slow]
+    lines += [f"  EV profile {plan.ev_profile}"] if plan.ev_profile else []
+    lines += [f"  {plan.idle:g} s without work before the last writes"] if plan.idle else []
     _, trouble = judged(seed)
     for line in [*lines, *trouble]:
         people.print(escape(line), soft_wrap=True, highlight=False)

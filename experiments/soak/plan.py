@@ -7,11 +7,12 @@ host, all paths at once included.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mrclab.controller import nodefiles
+from mrclab.experiments.soak.faults import Blow, draw_blow
+from mrclab.experiments.soak.flows import SoakFlow, draw_flow
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
 from mrclab.topo.transport import Kind
@@ -23,35 +24,15 @@ _LINKS = (
     # A packet takes longer than a round trip: probes of several QPs meet in one queue.
     *(LinkSpec(rate_pps=200, delay=delay) for delay in (0.0, 1e-3)),
     LinkSpec(rate_pps=1000, delay=1e-5),
-    *(LinkSpec.model_validate({"rate": rate, "delay": 6e-7}) for rate in ("25 Gb/s", "100 Gb/s", "800 Gb/s")),
+    *(
+        LinkSpec.model_validate({"rate": rate, "delay": 6e-7})
+        for rate in ("10 Gb/s", "25 Gb/s", "100 Gb/s", "800 Gb/s")
+    ),
+    LinkSpec.model_validate({"rate": "100 Gb/s", "delay": 0.0}),
+    LinkSpec.model_validate({"rate": "400 Gb/s", "delay": 2e-8}),
+    LinkSpec.model_validate({"rate": "50 Mb/s", "delay": 1e-3}),
 )
 _FAULT_RTTS = 60  # how long things break, in round trips
-
-
-@dataclass(frozen=True)
-class SoakFlow:
-    """Writes on one QP. `messages` are (bytes, with an immediate), posted at `start` seconds."""
-
-    source: str
-    destination: str
-    start: float
-    messages: tuple[tuple[int, bool], ...]
-    attributes: dict[str, Any]
-
-    @property
-    def size(self) -> int:
-        """Bytes of all messages."""
-        return sum(size for size, _ in self.messages)
-
-
-@dataclass(frozen=True)
-class Blow:
-    """Something breaks at `at` and is whole again at `until`, seconds. `fields` are what its kind takes."""
-
-    kind: str
-    at: float
-    until: float
-    fields: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -65,9 +46,13 @@ class SoakPlan:
     flows: tuple[SoakFlow, ...]
     blows: tuple[Blow, ...]
     restarts: tuple[tuple[float, str], ...]  # (seconds, host): a process that ends, and another in its place
-    after: tuple[SoakFlow, ...]  # of hosts that were restarted, begun anew
+    after: tuple[SoakFlow, ...]  # of hosts that were restarted, begun after each restart
     rtt: float
     calm_at: float
+    slow: tuple[tuple[str, float], ...] = ()  # cables, and seconds that each is longer for good
+    ev_profile: dict[str, Any] = field(default_factory=dict)  # fields of the default EV profile
+    notice: float = 0.0  # seconds until peers hear that a host was restarted
+    idle: float = 0.0  # seconds without work before the last writes
 
 
 def draw(seed: int) -> SoakPlan:
@@ -78,17 +63,40 @@ def draw(seed: int) -> SoakPlan:
     rtt = nodefiles.longest_rtt(fabric) + 4 / fabric.spec.link.rate_pps
     calm = _FAULT_RTTS * rtt
     hosts = [host.name for host in fabric.hosts]
-    flows = tuple(_flow(rng, fabric, hosts, calm, transport) for _ in range(rng.choice((1, 1, 2, 3, 5))))
-    blows = tuple(_blow(rng, fabric, calm) for _ in range(rng.choice((0, 1, 2, 3, 5, 8))))
+    flows = tuple(draw_flow(rng, fabric, calm, transport) for _ in range(rng.choice((1, 1, 2, 3, 5))))
+    blows = tuple(draw_blow(rng, fabric, calm) for _ in range(rng.choice((0, 1, 2, 3, 5, 8))))
     restarts: tuple[tuple[float, str], ...] = ()
     after: tuple[SoakFlow, ...] = ()
-    if rng.random() < 0.15:
-        restarts = ((rng.random() * calm, rng.choice(hosts)),)
-        name = restarts[0][1]
+    if rng.random() < 0.2:
+        times = sorted(rng.random() * calm for _ in range(rng.choice((1, 1, 3))))
+        name = rng.choice(hosts)
+        restarts = tuple((at, name) for at in times)
         other = rng.choice([host for host in hosts if host != name])
         ends = rng.choice(((name, other), (other, name)))
-        after = (_flow(rng, fabric, list(ends), calm, transport, ends),)
-    return SoakPlan(seed, transport, fabric, rng.random() < 0.1, flows, blows, restarts, after, rtt, calm)
+        after = (draw_flow(rng, fabric, calm, transport, ends),)
+    return SoakPlan(
+        seed, transport, fabric, rng.random() < 0.1, flows, blows, restarts, after, rtt, calm,
+        slow=_slow(rng, fabric),
+        ev_profile=_ev_profile(rng) if transport == "mrc" else {},
+        notice=rng.choice((0.0, 0.0, rng.random() * 20 * rtt)),
+        idle=rng.choice((0.0, 0.0, 20.0, 20_000.0)),
+    )  # fmt: skip
+
+
+def _slow(rng: random.Random, fabric: Fabric) -> tuple[tuple[str, float], ...]:
+    """Cables that are longer than the others."""
+    if rng.random() < 0.8:
+        return ()
+    most = 0.3 * nodefiles.longest_rtt(fabric)
+    return tuple((link.name, rng.random() * most) for link in rng.sample(fabric.links, min(3, len(fabric.links))))
+
+
+def _ev_profile(rng: random.Random) -> dict[str, Any]:
+    """Mostly all paths; else few EVs, so that backups are drawn and the floor counts."""
+    if rng.random() < 0.7:
+        return {}
+    active = rng.choice((1, 2))
+    return {"active_per_plane": active, "backup_per_plane": rng.choice((0, 1, 2)), "ev_min_active": 1}
 
 
 def _fabric(rng: random.Random) -> Fabric:
@@ -109,140 +117,3 @@ def _fabric(rng: random.Random) -> Fabric:
             last_hop_ecn=rng.random() < 0.3,
         )
     )
-
-
-def _flow(
-    rng: random.Random,
-    fabric: Fabric,
-    hosts: list[str],
-    calm: float,
-    transport: Kind,
-    ends: tuple[str, str] | None = None,
-) -> SoakFlow:
-    source, destination = ends or tuple(rng.sample(hosts, 2))
-    mtu = fabric.spec.path_mtu
-    sizes = (0, 1, mtu - 1, mtu, 3 * mtu + 7, 20 * mtu, 80 * mtu)
-    messages = tuple((rng.choice(sizes), rng.random() < 0.3) for _ in range(rng.randint(1, 6)))
-    attributes: dict[str, Any] = {}
-    if transport == "mrc":
-        attributes = {
-            "mpr": rng.choice((1, 1, 2, 16)),
-            "cc_profile": rng.choice(("none", "uet-1.0-nscc", "uet-1.0-nscc")),
-            "timestamps": rng.random() < 0.8,
-            "dynamic_mpr": rng.random() < 0.3,
-            "same_ev_rule": rng.random() < 0.8,
-        }
-    return SoakFlow(source, destination, rng.choice((0.0, rng.random() * calm)), messages, attributes)
-
-
-# --- what befalls them ----------------------------------------------------------------------------------------------
-
-
-def _blow(rng: random.Random, fabric: Fabric, calm: float) -> Blow:
-    kind = rng.choice(tuple(_FIELDS))
-    at, until = sorted(rng.random() * calm for _ in range(2))
-    return Blow(kind, at, until, _FIELDS[kind](rng, fabric))
-
-
-def _link(rng: random.Random, fabric: Fabric) -> str:
-    return rng.choice(fabric.links).name
-
-
-def _way(rng: random.Random) -> str:
-    return rng.choice(("both", "up", "down"))
-
-
-def _cut(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    count = rng.choice((1, 1, 2, len(fabric.links)))
-    return {"links": [link.name for link in rng.sample(fabric.links, min(count, len(fabric.links)))]}
-
-
-def _storm(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    return {"links": [_link(rng, fabric) for _ in range(rng.randint(1, 4))], "edges": rng.choice((3, 10, 40))}
-
-
-def _lose(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    rate = rng.choice((0.01, 0.1, 0.5, 1.0))
-    return {"link": _link(rng, fabric), "direction": _way(rng), "rate": rate, "least": rng.choice((0, 0, 300))}
-
-
-def _damage(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    offset = rng.choice((rng.randrange(140), rng.randrange(400)))
-    return {"link": _link(rng, fabric), "direction": _way(rng), "rate": rng.choice((0.05, 0.5)), "offset": offset}
-
-
-def _police(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    share = rng.choice((0.05, 0.5))
-    rate = max(1, round(share * fabric.spec.link.rate_pps))
-    return {"link": _link(rng, fabric), "direction": _way(rng), "rate_pps": rate}
-
-
-def _path(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    """All of one path (plane, uplink) dies on one cable."""
-    plane = rng.randint(1, fabric.planes)
-    return {"link": _link(rng, fabric), "direction": _way(rng), "path": (plane, rng.randint(0, fabric.uplinks))}
-
-
-def _detour(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    """Waits of up to several round trips, overtaking, twins and losses."""
-    wait = rng.choice((0.2, 1.0, 5.0)) * max(nodefiles.longest_rtt(fabric), 2 / fabric.spec.link.rate_pps)
-    return {
-        "link": _link(rng, fabric),
-        "direction": _way(rng),
-        "delay": wait,
-        "jitter": rng.choice((0.0, wait)),
-        "ordered": rng.random() < 0.4,
-        "reorder": rng.choice((0.0, 0.3)),
-        "duplicate": rng.choice((0.0, 0.2, 1.0)),
-        "loss": rng.choice((0.0, 0.1)),
-    }
-
-
-def _swap(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    one = rng.choice(fabric.links)
-    others = [link.name for link in fabric.links if link.kind == one.kind and link is not one]
-    return {"links": [one.name, rng.choice(others or [one.name])]}
-
-
-def _switch(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    return {"switch": rng.choice(fabric.switches).name}
-
-
-def _wrong_entry(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    switch = rng.choice(fabric.switches)
-    ports = range(1, len(switch.ports) + 1)
-    return {"switch": switch.name, "port": rng.choice(ports), "to": rng.choice((0, rng.choice(ports)))}
-
-
-def _noise(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    source, destination = rng.sample([host.name for host in fabric.hosts], 2)
-    path = rng.choice(fabric.paths(source, destination))
-    rate = rng.choice((0.3, 1.5)) * fabric.spec.link.rate_pps
-    return {"source": source, "destination": destination, "path": path, "rate_pps": rate}
-
-
-def _deny(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    names = [*(link.name for link in fabric.links), *(switch.name for switch in fabric.switches)]
-    return {"what": rng.choice(names)}
-
-
-def _port_admin(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    return {"host": rng.choice(fabric.hosts).name, "port": rng.randint(1, fabric.planes)}
-
-
-_FIELDS: dict[str, Callable[[random.Random, Fabric], dict[str, Any]]] = {
-    "cut": _cut,
-    "storm": _storm,
-    "lose": _lose,
-    "damage": _damage,
-    "police": _police,
-    "path": _path,
-    "detour": _detour,
-    "swap": _swap,
-    "crash": _switch,
-    "freeze": _switch,
-    "wrong_entry": _wrong_entry,
-    "noise": _noise,
-    "deny": _deny,
-    "port_admin": _port_admin,
-}

@@ -5,12 +5,16 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mrclab.controller import nodefiles
 from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import element
-from mrclab.experiments.soak.plan import Blow, SoakFlow, SoakPlan
+from mrclab.experiments.soak.faults import Blow
+from mrclab.experiments.soak.flows import NEVER, SoakFlow
+from mrclab.experiments.soak.plan import SoakPlan
+from mrclab.experiments.soak.transfers import Connection
 from mrclab.hosts import transports
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
@@ -22,66 +26,19 @@ from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.nodeconfig import NodeConfig
 from mrclab.topo.transport import TransportSpec
 
-GUARD = 64  # bytes around what is written to, which nobody may touch
-_GUARDED = b"\xa5" * GUARD
-_MOST_COMPLETIONS = 100_000
 _MOST_NOISE = 3000  # packets: it costs time and finds nothing more
 _Undo = Callable[[], object]
 
 
-class SoakTransfer:
-    """A flow under way: its two QPs, the bytes at both ends, the completions that came."""
-
-    def __init__(self, rig: Rig, flow: SoakFlow) -> None:
-        self.flow = flow
-        self.sender, self.receiver = (rig.transports[name] for name in (flow.source, flow.destination))
-        there, here = (one.config.host.address for one in (self.receiver, self.sender))
-        self.cq = self.sender.create_cq()
-        self.recv_cq = self.receiver.create_cq()
-        self.qp = self.sender.create_qp(there, send_cq=self.cq, **flow.attributes)
-        self.far = self.receiver.create_qp(here, recv_cq=self.recv_cq, **flow.attributes)
-        info, far = self.sender.local_info(self.qp), self.receiver.local_info(self.far)
-        self.sender.connect(self.qp, far)
-        self.receiver.connect(self.far, info)
-        self.bytes = random.Random(f"{rig.plan.seed}/{flow.source}/{flow.start}").randbytes(flow.size)
-        self._around = bytearray(_GUARDED + bytes(flow.size) + _GUARDED)
-        self.target = memoryview(self._around)[GUARD : GUARD + flow.size]
-        self.immediates: list[tuple[int, int, int]] = []
-        self.completions: list[Any] = []
-        self.received: list[Any] = []
-        self._post()
-
-    def _post(self) -> None:
-        local = self.sender.reg_mr(bytearray(self.bytes))
-        remote = self.receiver.reg_mr(self.target)
-        at = 0
-        for number, (size, with_imm) in enumerate(self.flow.messages):
-            if with_imm:
-                self.receiver.post_recv(self.far, number)
-                self.immediates.append((number, number, size))
-            opcode, imm = ("RDMA_WRITE_WITH_IMM", number) if with_imm else ("RDMA_WRITE", None)
-            self.sender.post_send(self.qp, number, opcode, local.lkey, at, size, remote.va + at, remote.rkey, imm)
-            at += size
-
-    def poll(self) -> None:
-        """Take completions."""
-        self.completions += self.sender.poll_cq(self.cq, _MOST_COMPLETIONS)
-        self.received += self.receiver.poll_cq(self.recv_cq, _MOST_COMPLETIONS)
-
-    @property
-    def done(self) -> bool:
-        """True if every write has a completion."""
-        self.poll()
-        return len(self.completions) >= len(self.flow.messages)
-
-    @property
-    def guards_whole(self) -> bool:
-        """True if nothing was written outside the region."""
-        return self._around[:GUARD] == _GUARDED == self._around[len(self._around) - GUARD :]
+def no_log(_record: dict[str, Any]) -> None:
+    """Nobody reads it."""
 
 
 class Rig:
-    """Everything of one plan, at time 0. `transfers` are those begun; `doomed` those that a restart ended."""
+    """Everything of one plan, at time 0.
+
+    `connections` are those begun, `ended` those of which a QP was destroyed or a host restarted.
+    """
 
     def __init__(self, plan: SoakPlan) -> None:
         self.plan = plan
@@ -91,27 +48,36 @@ class Rig:
         self.denylist = Denylist(plan.fabric)
         self.transports: dict[str, Any] = {}
         self.nics: dict[str, SimNic] = {}
-        self.transfers: list[SoakTransfer] = []
-        self.doomed: list[SoakTransfer] = []
-        self.records: list[dict[str, Any]] = []
-        self._choice = TransportSpec(kind=plan.transport)
+        self.connections: list[Connection] = []
+        self.ended: list[Connection] = []
+        self._choice = TransportSpec(kind=plan.transport, ev_profile=plan.ev_profile)
         self._configs: dict[str, NodeConfig] = {}
         self._lives = 0
         self._down: dict[tuple[str, int], int] = {}
         self._make_configs()
+        for link, longer in plan.slow:
+            self.injector.impair(link, Impairment(delay=longer), direction="both", seed=plan.seed)
         for host in plan.fabric.hosts:
             self._start(host.name)
         self._schedule()
 
+    def after(self, seconds: float, work: Callable[[], object]) -> None:
+        """Do something so much later."""
+        self._at(self.clock.now + ticks(seconds), work)
+
     def at(self, seconds: float, work: Callable[[], object]) -> None:
         """Do something at a time; every host is served afterwards."""
+        self._at(ticks(seconds), work)
 
+    def _at(self, when: int, work: Callable[[], object]) -> None:
         def run(_about: object) -> None:
+            for transport in self.transports.values():
+                transport.advance(self.clock.seconds)
             work()
             for nic in self.nics.values():
                 nic.serve()
 
-        self.clock.at(ticks(seconds), run)
+        self.clock.at(when, run)
 
     def _schedule(self) -> None:
         plan = self.plan
@@ -123,7 +89,30 @@ class Rig:
             self.at(seconds, functools.partial(self._restart_host, host))
 
     def _begin(self, flow: SoakFlow) -> None:
-        self.transfers.append(SoakTransfer(self, flow))
+        for _ in range(flow.qps):
+            made = Connection(self, flow)
+            self.connections.append(made)
+            if flow.ends != NEVER:
+                self.after(max(0.0, flow.ends - self.clock.seconds), functools.partial(self._remake, made))
+
+    def _remake(self, connection: Connection) -> None:
+        """One end destroys its QP, the other when it hears of it, and both make others."""
+        if connection not in self.connections:
+            return  # a restart ended it
+        flow = connection.flow
+        self._end(connection, flow.source, flow.tells)
+        again = replace(flow, qps=1, ends=NEVER)
+        self.after(flow.tells, functools.partial(self._begin, again))
+
+    def _end(self, connection: Connection, first: str, notice: float) -> None:
+        """The QP at the host `first` is gone now, and the other one after a notice."""
+        for writes in connection.writes:
+            writes.poll()
+        self.connections.remove(connection)
+        self.ended.append(connection)
+        at = connection.hosts.index(first)
+        connection.leave(at)
+        self.after(notice, functools.partial(connection.leave, 1 - at))
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 
@@ -137,21 +126,18 @@ class Rig:
         config, wire = self._configs[name], self.plan.wire_format
         rng = random.Random(f"{self.plan.seed}/{name}/{self._lives}")
         codecs = transports.WIRE if wire else OBJECTS
-        made = transports.endpoint(config, rng, self.records.append, codecs=codecs)
+        made = transports.endpoint(config, rng, no_log, codecs=codecs)
         nic = SimNic(self.clock, self.fabric.nic_cable, wire, config, made)
         self.transports[name], self.nics[name] = made, nic
         self.fabric.plug_in(name, nic)
 
     def _restart_host(self, name: str) -> None:
-        """Another process in its place. Who talked with the old one gives those QPs up, as a job does."""
-        for transfer in [one for one in self.transfers if name in {one.flow.source, one.flow.destination}]:
-            transfer.poll()
-            self.transfers.remove(transfer)
-            self.doomed.append(transfer)
-            if transfer.flow.source == name:
-                transfer.receiver.destroy_qp(transfer.far)
-            else:
-                transfer.sender.destroy_qp(transfer.qp)
+        """Another process in its place. Who talked with the old one gives those QPs up when it hears of it."""
+        for connection in (*self.connections, *self.ended):
+            if name in connection.hosts:
+                connection.alive[connection.hosts.index(name)] = False
+        for connection in [one for one in self.connections if name in one.hosts]:
+            self._end(connection, name, self.plan.notice)
         self._start(name)
         for flow in self.plan.after:
             self._begin(flow)

@@ -61,7 +61,8 @@ MUTANTS: Final = (
     Mutant("the rules never come back to their start", _LOSS, "        if self._true_rounds >= _FORGET_AFTER:", "        if False:", ("mrc_loss",)),
     # --- window and account -------------------------------------------------------------------------------------------
     Mutant("a lost packet's bytes stay in the account", _ACCOUNT, "        self.bytes -= packet.nominal\n        return 0 if self.away", "        return 0 if self.away", ("mrc_survivors", "mrc_shared_window", "explore")),
-    Mutant("what is left of the account is not returned", _ACCOUNT, "        if not self.packets and self.bytes:\n            self.clear()", "        pass", ("mrc_survivors", "mrc_shared_window", "explore")),
+    Mutant("what is left of the account is not returned", _ACCOUNT, "            self.clear()\n\n    def clear", "            pass\n\n    def clear", ("mrc_survivors", "mrc_shared_window", "explore")),
+    Mutant("a late SACK takes off what an ACK settled", _ACCOUNT, "            self._rcvd_units = max(self._rcvd_units, -(-self.acked // h.RCVD_UNIT))\n", "", ("mrc_survivors",)),
     Mutant("the receiver's count goes backwards", _ACCOUNT, "newly = max(0, total - self._rcvd_units) * h.RCVD_UNIT", "newly = (total - self._rcvd_units) * h.RCVD_UNIT", ("mrc_survivors", "mrc_properties")),
     Mutant("the bitmap is placed one seq off", _WINDOW, "        shift = base - una\n", "        shift = base - una + 1\n", ("mrc_endpoint", "mrc_properties")),
     Mutant("a cumulative ACK forgets its last packet", _WINDOW, "        self.una = cack + 1\n        return news", "        self.una = cack\n        return news", ("mrc_endpoint",)),
@@ -86,6 +87,7 @@ MUTANTS: Final = (
     Mutant("a plane runs ahead of the others", _EV, "            if other.share < share and other.up and other.active:\n                return None\n", "            if False:\n                return None\n", ("mrc_ev", "mrc_properties", "mrc_endpoint")),
     Mutant("one answer brings an EV back", _PROBING, "        if state.successes >= state.needed:", "        if state.successes >= 1:", ("mrc_probing",)),
     Mutant("probes do not back off", _PROBING, "state.interval = min(2 * state.interval, policy.probe_backoff_cap * first)", "state.interval = first", ("mrc_probing",)),
+    Mutant("late answers do not stretch the probe timeout", _PROBING, "                self._slowest = now - late.sent_at\n", "                pass\n", ("mrc_probing",)),
     Mutant("an EV that fails again proves itself no longer", _PROBING, "min(2 * state.needed, policy.successes_cap) if again else policy.successes_needed", "policy.successes_needed", ("mrc_probing",)),
     Mutant("an overtaken port update counts", _OPS, "        behind = peer.update_id - request_id & _ID_MASK\n", "        behind = 0\n", ("mrc_ports",)),
     Mutant("control packets keep to a dead reverse path", _PEER, "        elif now in uplinks:\n            self.reverse[plane] = uplinks[(uplinks.index(now) + 1) % len(uplinks)]", "        elif now in uplinks:\n            pass", ("mrc_reverse_loss", "mrc_endpoint", "mrc_survivors")),

@@ -99,6 +99,27 @@ def test_an_unanswered_probe_starts_the_count_again():
     assert len(patient.probes) == 6
 
 
+def test_a_path_whose_answers_always_come_late_comes_back():
+    """A packet may take longer than the base RTT says: links of few packets per second, queues, a slow host."""
+    patient = Patient()
+    clean = patient.sim.fate
+
+    def late(transit):
+        return [one + 10 * RTT for one in clean(transit)]
+
+    patient.sim.fate = late
+    assert patient.run(12 * FIRST) is EvState.GOOD
+    assert len(patient.probes) <= 5
+
+
+def test_a_late_answer_is_no_clean_one():
+    patient = Patient()
+    clean = patient.sim.fate
+    patient.sim.fate = lambda transit: [one + 10 * RTT for one in clean(transit)]
+    assert patient.run(FIRST + 10 * RTT + 4 * RTT) is EvState.ASSUMED_BAD
+    assert patient.ev.probing.successes == 0
+
+
 def test_an_ev_that_fails_again_soon_must_prove_itself_twice_as_long():
     patient = Patient()
     patient.run(4 * FIRST)

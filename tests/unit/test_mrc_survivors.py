@@ -212,3 +212,29 @@ def test_a_sack_for_what_was_never_sent_is_counted_and_changes_nothing():
     cack = r.first_psn + r.window.next + 5 & PSN_MASK
     r.feedback.on_sack(h.Sack(0, False, 0, 0, cack, 0, 1, 0), sim.now, None)
     assert (stats.bogus_control, stats.acked_packets, r.window.una) == (1, 0, una)
+
+
+def test_what_an_ack_settled_is_not_taken_off_again_by_a_sack_that_comes_later():
+    """The two take different ports: the ACK says that all has arrived, the SACK how many bytes that was."""
+    sim, transfer = start(40)
+    host = sim.hosts["h1"]
+    qp = host.qps[transfer.qa]
+    account = qp.requestor.account
+    posted, missing = [10], []
+
+    def fate(transit):
+        return [sim.delay(transit) * (3 if transit.op == h.MrcOpcode.SACK else 1)]
+
+    sim.fate = fate
+    transfer.write(0, 10 * FULL_SIZE)
+    for _ in range(200):
+        sim.run(sim.now + 0.001)
+        if transfer.done() and posted[0] < 40:  # an application that writes on as soon as it may
+            host.advance(sim.now)
+            transfer.write(posted[0] * FULL_SIZE, 10 * FULL_SIZE)
+            posted[0] += 10
+        missing.append(account.packets * FULL_SIZE - account.bytes)
+    assert posted[0] == 40
+    assert transfer.done()
+    assert account.bytes == account.packets == 0
+    assert max(missing) <= h.RCVD_UNIT

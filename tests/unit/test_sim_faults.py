@@ -211,6 +211,23 @@ def test_background_traffic_takes_its_rate_and_says_how_many():
     assert sim.hosts["h3"].transport.stats()["ports"][1]["foreign"] == pytest.approx(sent, abs=2)
 
 
+def test_a_switch_that_stood_still_does_not_trim_by_the_queue_that_it_lost():
+    """The depth that was seen last is of packets that are gone: by it each packet would be trimmed, for ever."""
+    sim = Sim(planes=1, t1s=1, link={"rate_pps": 500, "delay": 0.002})
+    noise = broken(sim).background("h2", "h3", (1, 1), 1500.0, 1000, "noise")
+    sim.run(0.2)
+    switch = sim.fabric.switches["t0-p1-1"]
+    port = next(port for port in switch.used if port.register > 10)
+    switch.freeze()
+    noise.heal()
+    sim.run(0.1)
+    switch.thaw()
+    write = Write(sim, "h1", "h3", 100 * 4096)
+    finish(sim, write)
+    assert port.trims == 0
+    assert write.stats.lost_packets == 0
+
+
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_under_faults_of_every_kind_packing_each_frame_still_gives_the_same_run(transport, seed):

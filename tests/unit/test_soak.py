@@ -2,13 +2,22 @@
 
 import pytest
 
+from mrclab.controller import nodefiles
 from mrclab.experiments.soak import run as soak
-from mrclab.experiments.soak.plan import draw
+from mrclab.experiments.soak.faults import Blow
+from mrclab.experiments.soak.flows import NEVER, SoakFlow
+from mrclab.experiments.soak.plan import SoakPlan, draw
+from mrclab.hosts.mrc.endpoint import MrcEndpoint
+from mrclab.hosts.mrc.evs.ev import EvSet
+from mrclab.hosts.mrc.recovery.account import Account
+from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.mrc.responder import MrcResponder
 from mrclab.hosts.rdma.memory import MemoryTable
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_seed_holds(seed):
     assert soak.run(seed) == []
 
@@ -16,10 +25,30 @@ def test_a_seed_holds(seed):
 def test_a_seed_says_all():
     assert repr(draw(5).flows) == repr(draw(5).flows)
     assert repr(draw(5).blows) == repr(draw(5).blows)
-    kinds = {blow.kind for seed in range(60) for blow in draw(seed).blows}
-    assert len(kinds) == 14
-    assert {draw(seed).transport for seed in range(60)} == {"mrc", "roce"}
-    assert any(draw(seed).restarts for seed in range(60))
+    plans = [draw(seed) for seed in range(80)]
+    assert len({blow.kind for plan in plans for blow in plan.blows}) == 14
+    assert {plan.transport for plan in plans} == {"mrc", "roce"}
+    assert any(plan.restarts for plan in plans)
+
+
+def test_seeds_draw_what_applications_do():
+    plans = [draw(seed) for seed in range(400)]
+    flows = [flow for plan in plans for flow in plan.flows]
+    sizes = {size for flow in flows for size, _ in flow.messages}
+    assert {0, 1, 8} < sizes
+    assert max(sizes) == 16 << 20
+    assert any(len({size for size, _ in flow.messages}) > 8 for flow in flows)
+    assert any(flow.back for flow in flows)
+    assert any(flow.qps > 1 for flow in flows)
+    assert any(flow.ends < NEVER and flow.tells for flow in flows)
+    assert any(0.0 < max(flow.receives) < NEVER for flow in flows if flow.receives)
+    assert any(flow.fails for flow in flows)
+    assert any(list(flow.profile) != sorted(flow.profile) for flow in flows)
+    specs = [plan.fabric.spec for plan in plans]
+    assert {spec.link.rate is None for spec in specs} == {True, False}
+    assert any(not spec.link.delay and spec.link.rate for spec in specs)
+    assert any(plan.slow for plan in plans)
+    assert {0.0, 20.0, 20_000.0} == {plan.idle for plan in plans}
 
 
 def found(seeds=range(40)):
@@ -41,14 +70,108 @@ def test_a_responder_that_forgets_a_packet_is_found(monkeypatch):
 
 def test_what_is_not_over_when_it_should_be_is_found(monkeypatch):
     monkeypatch.setattr(soak, "QUIET_S", 0.0)
-    texts = found()
+    flow = SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {})
+    texts = soak.run_plan(planned(flow, blows=(Blow("crash", 2 * RTT, 60 * RTT, {"switch": "t1-p1-1"}),)))
     assert any("is still ASSUMED_BAD" in text for text in texts)
     assert any("a timer is left" in text for text in texts)
 
 
 @pytest.mark.sources
 def test_a_completion_that_is_lost_is_found(monkeypatch):
-    monkeypatch.setattr(soak, "LIMIT_S", 20.0)
+    monkeypatch.setattr(soak, "LIMIT_S", 0.01)
     advance = MrcResponder._advance
     monkeypatch.setattr(MrcResponder, "_advance", lambda self, packet: self.base > 30 or advance(self, packet))
-    assert any("completions" in text for text in found(range(8)))
+    plan = planned(SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {}))
+    assert any("completions" in text for text in soak.run_plan(plan))
+
+
+def planned(*flows, blows=(), **spec):
+    """A plan made by hand: two hosts, two planes."""
+    sizes = {"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate": "10 Gb/s", "delay": 6e-7}}
+    fabric = Fabric(FabricSpec.model_validate({**sizes, **spec}))
+    rtt = nodefiles.longest_rtt(fabric)
+    return SoakPlan(1, "mrc", fabric, False, flows, blows, (), (), rtt, 60 * rtt)
+
+
+RTT = planned().rtt
+
+
+def cut(begin, end):
+    return Blow("cut", begin * RTT, end * RTT, {"links": ["h2-p2/t0-p2-2"]})
+
+
+def holds(plan):
+    return soak.run_plan(plan) == []
+
+
+def uneven():
+    return planned(SoakFlow("h1", "h2", 0.0, ((250 * 4096, False),), {}), blows=(cut(0, 60),))
+
+
+@pytest.mark.sources
+def test_a_plane_that_makes_up_for_the_time_without_it_is_too_slow(monkeypatch):
+    assert holds(uneven())
+    up = EvSet.plane_up
+
+    def without_level(self, number, *rest, **named):
+        before = self.planes[number].share
+        up(self, number, *rest, **named)
+        self.planes[number].share = before
+
+    monkeypatch.setattr(EvSet, "plane_up", without_level)
+    monkeypatch.setattr(soak, "_MOST_TRIES", {"mrc": 2})
+    assert any("bytes take" in text for text in soak.run_plan(uneven()))
+
+
+@pytest.mark.sources
+def test_a_port_that_is_believed_down_for_ever_is_found(monkeypatch):
+    """One end forgets its last QP while its port is down, and the port comes back; the other end keeps its QP."""
+    one = SoakFlow("h2", "h1", 0.0, ((4096, False),), {}, ends=20 * RTT, tells=100 * RTT)
+    other = SoakFlow("h2", "h1", 50 * RTT, ((4096, False),), {})
+    plan = planned(one, other, blows=(cut(10, 40),))
+    assert holds(plan)
+    monkeypatch.setattr(MrcEndpoint, "ask_ports", lambda *_, **__: None)
+    assert any("for down: mask 1" in text for text in soak.run_plan(plan))
+
+
+@pytest.mark.sources
+def test_a_path_that_stays_out_of_rotation_is_found(monkeypatch):
+    flow = SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {})
+    plan = planned(flow, blows=(Blow("crash", 2 * RTT, 40 * RTT, {"switch": "t1-p1-1"}),))
+    assert holds(plan)
+    restore = EvSet.restore
+
+    def as_backup(self, ev, reason, skip=False):
+        restore(self, ev, reason, skip)
+        self._deactivate(self.planes[ev.plane], ev)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EvSet, "restore", as_backup)
+        assert any("EVs are in rotation in plane 1" in text for text in soak.run_plan(plan))
+
+
+@pytest.mark.sources
+def test_bytes_that_stay_in_flight_are_found(monkeypatch):
+    def lost(self, packet):
+        self.packets -= 1
+        return packet.nominal
+
+    monkeypatch.setattr(Account, "lost", lost)
+    plan = planned(
+        SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {}),
+        blows=(Blow("crash", 2 * RTT, 40 * RTT, {"switch": "t1-p1-1"}),),
+    )
+    assert any("bytes are counted in flight to" in text for text in soak.run_plan(plan))
+
+
+@pytest.mark.sources
+def test_needless_retransmissions_are_found(monkeypatch):
+    plan = planned(SoakFlow("h1", "h2", 0.0, ((4096, False),) * 8, {}))
+    transmit = MrcRequestor._transmit
+
+    def counted_twice(self, packet, *rest):
+        self.qp.stats.retx_packets += packet.seq == 3
+        return transmit(self, packet, *rest)
+
+    monkeypatch.setattr(MrcRequestor, "_transmit", counted_twice)
+    assert any("1 retransmissions for 0 losses" in text for text in soak.run_plan(plan))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 _ID_MASK: Final = 0xFFFF
 _JITTER: Final = 0.25  # of an interval, by which a probe after a failed one is late at most
+_LATE_MARGIN: Final = 1.5  # of the time that a late answer took, until the next probe has failed
 _KEPT: Final = 1024  # outstanding probes at most; the oldest are forgotten
 
 
@@ -47,6 +48,8 @@ class Prober:
         self._tail_plane = 0  # the plane that the question about the tail goes out in
         self.queued: dict[int, list[Ev]] = {}  # plane -> EVs whose probe waits for the port
         self._sent: dict[int, Outstanding] = {}
+        self._overdue: dict[int, Outstanding] = {}  # given up, and perhaps only late
+        self._slowest = 0.0  # seconds that the last late answer to a path probe took; 0: none since one in time
         self._next_id = 0
 
     # --- what to probe ----------------------------------------------------------------------------
@@ -90,6 +93,7 @@ class Prober:
         self.tail_wanted = False
         self.queued.clear()
         self._sent.clear()
+        self._overdue.clear()
         evs = self._qp.known_evs
         for ev in evs.by_value.values() if evs is not None else ():
             self.unwatch(ev)
@@ -109,7 +113,11 @@ class Prober:
         state.timer.arm(now + state.interval)
 
     def _failed(self, ev: Ev, state: ProbeState, now: float) -> None:
-        self._sent.pop(state.probe_id or 0, None)
+        given_up = self._sent.pop(state.probe_id or 0, None)
+        if given_up is not None:
+            if len(self._overdue) >= _KEPT:
+                del self._overdue[next(iter(self._overdue))]
+            self._overdue[state.probe_id or 0] = given_up
         state.probe_id = None
         state.successes = 0
         policy = self._policy
@@ -119,6 +127,12 @@ class Prober:
         wait = state.interval * (1 + _JITTER * self._qp.host.rng.random())
         state.timer.arm(now + wait)
         self._qp.log("probe.lost", ev=ev.value, next_in=wait)
+
+    def _timeout(self) -> float:
+        """Return the seconds until a path probe has failed; longer where answers came, and came too late."""
+        policy = self._policy
+        longest = policy.probe_interval_rtts * policy.probe_backoff_cap * self._rtt
+        return max(policy.probe_timeout_rtts * self._rtt, min(_LATE_MARGIN * self._slowest, longest))
 
     # --- frames -----------------------------------------------------------------------------------
 
@@ -138,7 +152,7 @@ class Prober:
             ev = waiting.pop(0)
             if ev.state is EvState.ASSUMED_BAD and ev.probing is not None:
                 ev.probing.probe_id = self._next_id
-                ev.probing.timer.arm(now + self._policy.probe_timeout_rtts * self._rtt)
+                ev.probing.timer.arm(now + self._timeout())
                 self._qp.stats.path_probes += 1
                 if not waiting:
                     del self.queued[plane]
@@ -173,6 +187,9 @@ class Prober:
         """A SACK with PR: returns when the probe had been sent, None for one that is not known (any more)."""
         probe = self._sent.pop(probe_id, None)
         if probe is None:
+            late = self._overdue.pop(probe_id, None)
+            if late is not None:
+                self._slowest = now - late.sent_at
             return None
         self._qp.stats.probe_replies += 1
         if probe.path_test:
@@ -189,6 +206,8 @@ class Prober:
         if mark == h.Mark.ALWAYS_SKIP:
             self._failed(ev, state, now)
             return
+        if now - probe.sent_at <= self._policy.probe_timeout_rtts * self._rtt:
+            self._slowest = 0.0
         state.probe_id = None
         state.successes += 1
         state.interval = self._policy.probe_interval_rtts * self._rtt

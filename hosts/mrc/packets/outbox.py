@@ -42,6 +42,10 @@ class Outbox:
         self._ports = ports
         self._list = list(ports.values())
 
+    def waiting(self) -> dict[int, int]:
+        """Return how many packets wait, by port."""
+        return {port.number: len(port.control) for port in self._list}
+
     def send(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None) -> None:
         """Queue a packet for this port; for the peer's next one if none is named or it is down at either end.
 

@@ -2,7 +2,7 @@
 
 Sizes are nominal bytes (UDP length + 40). The receiver's count comes back in units of 256 bytes, rounded up, and a
 packet declared lost may arrive all the same; so whenever nothing is in flight what is left of the account is
-returned.
+returned. What was acknowledged by then counts as counted: a SACK that says so later must not take it off again.
 
 A QP that nobody answers any more leaves the shared controller, so that it does not hold the window of the others.
 """
@@ -18,12 +18,13 @@ from mrclab.hosts.rdma.packets.psn import unwrap_bits
 class Account:
     """Bytes and packets in flight of one QP, mirrored in the shared controller."""
 
-    __slots__ = ("_rcvd_units", "away", "bytes", "cc", "packets")
+    __slots__ = ("_rcvd_units", "acked", "away", "bytes", "cc", "packets")
 
     def __init__(self, cc: CongestionController) -> None:
         self.cc = cc
         self.packets = 0  # sent and neither acknowledged nor declared lost
         self.bytes = 0
+        self.acked = 0  # bytes known to have arrived, each packet once, as the receiver counts them
         self.away = False  # what is in flight does not count in the controller
         self._rcvd_units = 0  # unwrapped
 
@@ -66,6 +67,7 @@ class Account:
     def settle(self) -> None:
         """With nothing in flight the account must be empty."""
         if not self.packets and self.bytes:
+            self._rcvd_units = max(self._rcvd_units, -(-self.acked // h.RCVD_UNIT))
             self.clear()
 
     def clear(self) -> None:

@@ -204,6 +204,7 @@ class Feedback:
             elif packet.state is _LOST:
                 self._late(packet)
             packet.state = _ACKED
+            account.acked += packet.nominal
             if packet.sent_at < self.answered_from:  # noqa: PLR1730  a call per packet costs more
                 self.answered_from = packet.sent_at
             packet.ev.acked += 1

@@ -1,0 +1,132 @@
+"""Faults of one seed: which cable, switch or host, in what way, and when. Pure: all draws come from the seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mrclab.controller import nodefiles
+from mrclab.topo.model import Fabric
+
+
+@dataclass(frozen=True)
+class Blow:
+    """Something breaks at `at` and is whole again at `until`, seconds. `fields` are what its kind takes."""
+
+    kind: str
+    at: float
+    until: float
+    fields: dict[str, Any]
+
+
+def draw_blow(rng: random.Random, fabric: Fabric, calm: float) -> Blow:
+    """A fault that is over by `calm`, seconds."""
+    kind = rng.choice(tuple(_FIELDS))
+    at, until = sorted(rng.random() * calm for _ in range(2))
+    return Blow(kind, at, until, _FIELDS[kind](rng, fabric))
+
+
+def _link(rng: random.Random, fabric: Fabric) -> str:
+    return rng.choice(fabric.links).name
+
+
+def _way(rng: random.Random) -> str:
+    return rng.choice(("both", "up", "down"))
+
+
+def _cut(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    count = rng.choice((1, 1, 2, len(fabric.links)))
+    return {"links": [link.name for link in rng.sample(fabric.links, min(count, len(fabric.links)))]}
+
+
+def _storm(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    return {"links": [_link(rng, fabric) for _ in range(rng.randint(1, 4))], "edges": rng.choice((3, 10, 40))}
+
+
+def _lose(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    rate = rng.choice((0.01, 0.1, 0.5, 1.0))
+    return {"link": _link(rng, fabric), "direction": _way(rng), "rate": rate, "least": rng.choice((0, 0, 300))}
+
+
+def _damage(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    offset = rng.choice((rng.randrange(140), rng.randrange(400)))
+    return {"link": _link(rng, fabric), "direction": _way(rng), "rate": rng.choice((0.05, 0.5)), "offset": offset}
+
+
+def _police(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    share = rng.choice((0.05, 0.5))
+    rate = max(1, round(share * fabric.spec.link.rate_pps))
+    return {"link": _link(rng, fabric), "direction": _way(rng), "rate_pps": rate}
+
+
+def _path(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    """All of one path (plane, uplink) dies on one cable."""
+    plane = rng.randint(1, fabric.planes)
+    return {"link": _link(rng, fabric), "direction": _way(rng), "path": (plane, rng.randint(0, fabric.uplinks))}
+
+
+def _detour(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    """Waits of up to several round trips, overtaking, twins and losses."""
+    wait = rng.choice((0.2, 1.0, 5.0)) * max(nodefiles.longest_rtt(fabric), 2 / fabric.spec.link.rate_pps)
+    return {
+        "link": _link(rng, fabric),
+        "direction": _way(rng),
+        "delay": wait,
+        "jitter": rng.choice((0.0, wait)),
+        "ordered": rng.random() < 0.4,
+        "reorder": rng.choice((0.0, 0.3)),
+        "duplicate": rng.choice((0.0, 0.2, 1.0)),
+        "loss": rng.choice((0.0, 0.1)),
+    }
+
+
+def _swap(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    one = rng.choice(fabric.links)
+    others = [link.name for link in fabric.links if link.kind == one.kind and link is not one]
+    return {"links": [one.name, rng.choice(others or [one.name])]}
+
+
+def _switch(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    return {"switch": rng.choice(fabric.switches).name}
+
+
+def _wrong_entry(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    switch = rng.choice(fabric.switches)
+    ports = range(1, len(switch.ports) + 1)
+    return {"switch": switch.name, "port": rng.choice(ports), "to": rng.choice((0, rng.choice(ports)))}
+
+
+def _noise(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    source, destination = rng.sample([host.name for host in fabric.hosts], 2)
+    path = rng.choice(fabric.paths(source, destination))
+    rate = rng.choice((0.3, 1.5)) * fabric.spec.link.rate_pps
+    return {"source": source, "destination": destination, "path": path, "rate_pps": rate}
+
+
+def _deny(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    names = [*(link.name for link in fabric.links), *(switch.name for switch in fabric.switches)]
+    return {"what": rng.choice(names)}
+
+
+def _port_admin(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    return {"host": rng.choice(fabric.hosts).name, "port": rng.randint(1, fabric.planes)}
+
+
+_FIELDS: dict[str, Callable[[random.Random, Fabric], dict[str, Any]]] = {
+    "cut": _cut,
+    "storm": _storm,
+    "lose": _lose,
+    "damage": _damage,
+    "police": _police,
+    "path": _path,
+    "detour": _detour,
+    "swap": _swap,
+    "crash": _switch,
+    "freeze": _switch,
+    "wrong_entry": _wrong_entry,
+    "noise": _noise,
+    "deny": _deny,
+    "port_admin": _port_admin,
+}

@@ -1,0 +1,122 @@
+"""Transfers of one seed: between which hosts, which messages, on which QPs. Pure: all draws come from the seed."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mrclab.topo.model import Fabric
+from mrclab.topo.transport import Kind
+
+NEVER: Final = math.inf
+_LARGEST: Final = 16 << 20  # bytes of a message
+_MOST_PACKETS: Final = 600  # of one flow, but for the few with a message of any size
+_MOST_EVS: Final = 24  # of an explicit profile
+_NARROW: Final = 200  # packets/s of links that the probes of more than a few EVs would fill
+Message = tuple[int, bool]  # bytes, and True for one with an immediate
+
+
+@dataclass(frozen=True)
+class SoakFlow:
+    """Writes on QPs of their own, posted at `start` seconds.
+
+    `back` are written the other way on the same QPs. `receives` are the seconds after `start` at which the receives of
+    immediates are posted: those of `messages` and then those of `back`; the last one may be NEVER.
+    """
+
+    source: str
+    destination: str
+    start: float
+    messages: tuple[Message, ...]
+    attributes: dict[str, Any]
+    back: tuple[Message, ...] = ()
+    receives: tuple[float, ...] = ()
+    qps: int = 1  # of the same pair, each with all of this
+    profile: tuple[tuple[int, int], ...] = ()  # (plane, uplink) of each EV of an explicit profile, in its order
+    ends: float = NEVER  # QPs are destroyed then, and others begin with all of this
+    tells: float = 0.0  # seconds until the other end hears of that
+
+    @property
+    def fails(self) -> bool:
+        """True if a receive is never posted, so that the QP must give up."""
+        return NEVER in self.receives
+
+    @property
+    def bytes(self) -> int:
+        """Of the messages both ways, on one QP."""
+        return sum(size for size, _ in (*self.messages, *self.back))
+
+
+def draw_flow(
+    rng: random.Random, fabric: Fabric, calm: float, transport: Kind, ends: tuple[str, str] | None = None
+) -> SoakFlow:
+    """A flow that begins before `calm`, seconds; `ends` are its hosts, else drawn."""
+    hosts = [host.name for host in fabric.hosts]
+    source, destination = ends or tuple(rng.sample(hosts, 2))
+    messages = _messages(rng, fabric.spec.path_mtu)
+    back = _messages(rng, fabric.spec.path_mtu) if rng.random() < 0.25 else ()
+    attributes = _attributes(rng) if transport == "mrc" else {}
+    immediates = sum(imm for _, imm in (*messages, *back))
+    receives = _receives(rng, immediates, calm)
+    if immediates and transport == "mrc" and rng.random() < 0.06:
+        receives = (*receives[:-1], NEVER)
+        attributes |= {"retry_linear": 2, "retry_exponential": 1}
+    start = rng.choice((0.0, rng.random() * calm))
+    qps = rng.choice((1, 1, 1, 1, 2, 4))
+    if fabric.spec.link.rate_pps <= _NARROW or any(size == _LARGEST for size, _ in messages):
+        qps = 1
+    leaves = start + rng.random() * calm if rng.random() < 0.12 else NEVER
+    return SoakFlow(
+        source, destination, start, messages, attributes, back, receives,
+        qps=qps,
+        profile=_profile(rng, fabric, source, destination) if transport == "mrc" and rng.random() < 0.2 else (),
+        ends=leaves,
+        tells=rng.choice((0.0, 0.0, rng.random() * calm / 4)),
+    )  # fmt: skip
+
+
+def _messages(rng: random.Random, mtu: int) -> tuple[Message, ...]:
+    """Sizes of applications: many small ones, few large ones, and those at the edges of packets."""
+    left = _MOST_PACKETS
+    found: list[Message] = []
+    for _ in range(rng.choice((1, 1, 2, 4, 8, 24))):
+        edge = rng.choice((0, 1, 8, mtu - 1, mtu, mtu + 1, 3 * mtu + 7))
+        drawn = round(2 ** rng.uniform(0, math.log2(80 * mtu)))
+        size = rng.choice((edge, drawn, drawn))
+        if rng.random() < 0.002 and mtu >= 4096:
+            size = _LARGEST
+        elif size > left * mtu:
+            break
+        left -= -(-size // mtu)
+        found.append((size, rng.random() < 0.3))
+    return tuple(found)
+
+
+def _receives(rng: random.Random, count: int, calm: float) -> tuple[float, ...]:
+    """Mostly at once; else each at a time of its own, in order."""
+    if rng.random() < 0.75:
+        return (0.0,) * count
+    return tuple(sorted(rng.random() * calm for _ in range(count)))
+
+
+def _attributes(rng: random.Random) -> dict[str, Any]:
+    attributes: dict[str, Any] = {
+        "mpr": rng.choice((1, 1, 2, 16)),
+        "cc_profile": rng.choice(("none", "uet-1.0-nscc", "uet-1.0-nscc")),
+        "timestamps": rng.random() < 0.8,
+        "dynamic_mpr": rng.random() < 0.3,
+        "same_ev_rule": rng.random() < 0.8,
+        "tell_siblings": rng.random() < 0.3,
+    }
+    if rng.random() < 0.15:
+        attributes["always_skip_after"] = rng.choice((2, 8))
+    return attributes
+
+
+def _profile(rng: random.Random, fabric: Fabric, source: str, destination: str) -> tuple[tuple[int, int], ...]:
+    """Paths between two hosts in any order, some of them, some twice."""
+    paths = list(fabric.paths(source, destination))
+    most = 3 if fabric.spec.link.rate_pps <= _NARROW else _MOST_EVS
+    return tuple(rng.choices(paths, k=rng.randint(1, most)))

@@ -1,0 +1,161 @@
+"""Transfers of a run: two QPs, the writes one way or both, the memory they go to, and the completions that came."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from mrclab.experiments.soak.flows import NEVER, Message, SoakFlow
+from mrclab.hosts.mrc.ctl import Ctl
+from mrclab.hosts.mrc.evs.evformat import EvFormat
+from mrclab.hosts.mrc.evs.evprofile import EvProfileState, Mode
+from mrclab.topo import srv6
+
+GUARD: Final = 64  # bytes around what is written to, which nobody may touch
+_GUARDED: Final = b"\xa5" * GUARD
+_MOST_COMPLETIONS: Final = 100_000
+_PATTERN: Final = random.Random("soak").randbytes((1 << 20) + 4093)  # no power of two: packets differ
+
+
+class Hosts(Protocol):
+    """Transports by host, and a clock."""
+
+    transports: dict[str, Any]
+
+    def after(self, seconds: float, work: Callable[[], object]) -> None:
+        """Do something so much later."""
+
+
+class Writes:
+    """Writes of one way, and their receives."""
+
+    def __init__(self, connection: Connection, messages: tuple[Message, ...], back: bool, first: int = 0) -> None:
+        self.connection = connection
+        self.messages = messages
+        self.back = back
+        self.first = first  # wr_id of the first one
+        ends = connection.ends
+        self.sender, self.qp, self.cq, _ = ends[back]
+        self.receiver, self.far, _, self.recv_cq = ends[not back]
+        size = sum(size for size, _ in messages)
+        self.size = size
+        self._around = bytearray(_GUARDED + bytes(size) + _GUARDED)
+        self.target = memoryview(self._around)[GUARD : GUARD + size]
+        self.bytes = (_PATTERN * (1 + size // len(_PATTERN)))[:size]
+        self.immediates: list[tuple[int, int, int]] = []  # wr_id, immediate, bytes
+        self.completions: list[Any] = []
+        self.received: list[Any] = []
+
+    def post(self) -> None:
+        """Post all writes; receives are posted by their own call."""
+        self._local = self.sender.reg_mr(bytearray(self.bytes))
+        self._remote = self.receiver.reg_mr(self.target)
+        at = 0
+        for number, (size, with_imm) in enumerate(self.messages, self.first):
+            if with_imm:
+                self.immediates.append((number, number, size))
+            opcode, imm = ("RDMA_WRITE_WITH_IMM", number) if with_imm else ("RDMA_WRITE", None)
+            self.sender.post_send(
+                self.qp, number, opcode, self._local.lkey, at, size, self._remote.va + at, self._remote.rkey, imm
+            )
+            at += size
+
+    def post_receive(self, number: int) -> None:
+        """Post one receive, if the QP still is there."""
+        if self.connection.alive[not self.back]:
+            self.receiver.post_recv(self.far, number)
+
+    def poll(self) -> None:
+        """Take completions."""
+        self.completions += self.sender.poll_cq(self.cq, _MOST_COMPLETIONS)
+        self.received += self.receiver.poll_cq(self.recv_cq, _MOST_COMPLETIONS)
+
+    @property
+    def done(self) -> bool:
+        """True if every write has a completion, and every immediate that is received."""
+        self.poll()
+        if len(self.completions) < len(self.messages):
+            return False
+        failed = any(one.status != "SUCCESS" for one in self.completions)
+        return failed or len(self.received) >= len(self.immediates)
+
+    @property
+    def guards_whole(self) -> bool:
+        """True if nothing was written outside the region."""
+        return self._around[:GUARD] == _GUARDED == self._around[len(self._around) - GUARD :]
+
+
+class Connection:
+    """Two QPs and the writes on them. `ends` are (transport, QP, send CQ, receive CQ), that of the source first."""
+
+    def __init__(self, rig: Hosts, flow: SoakFlow) -> None:
+        self.flow = flow
+        self.hosts = flow.source, flow.destination
+        made = [rig.transports[name] for name in self.hosts]
+        self.alive = [True, True]  # not destroyed, and the host not restarted
+        cqs = [(one.create_cq(), one.create_cq()) for one in made]
+        qps = []
+        for here, there, (send, recv) in zip(made, made[::-1], cqs, strict=True):
+            own = _profile(here, flow) if flow.profile else {}
+            peer = there.config.host.address
+            qps.append(here.create_qp(peer, send_cq=send, recv_cq=recv, **flow.attributes, **own))
+        info = [one.local_info(qp) for one, qp in zip(made, qps, strict=True)]
+        made[0].connect(qps[0], info[1])
+        made[1].connect(qps[1], info[0])
+        self.ends = [(one, qp, *cq) for one, qp, cq in zip(made, qps, cqs, strict=True)]
+        self.writes = [Writes(self, messages, back) for messages, back in self._ways() if messages]
+        late = iter(flow.receives)
+        for writes in self.writes:
+            writes.post()
+            for number, _, _ in writes.immediates:
+                if (after := next(late)) != NEVER:
+                    self._receive(rig, writes, number, after)
+
+    def _ways(self) -> list[tuple[tuple[Message, ...], bool]]:
+        return [(self.flow.messages, False), (self.flow.back, True)]
+
+    @staticmethod
+    def _receive(rig: Hosts, writes: Writes, number: int, after: float) -> None:
+        if after:
+            rig.after(after, functools.partial(writes.post_receive, number))
+        else:
+            writes.post_receive(number)
+
+    def write(self, messages: tuple[Message, ...]) -> Writes:
+        """Post more writes of the source."""
+        first = sum(len(one.messages) for one in self.writes if not one.back)
+        made = Writes(self, messages, back=False, first=first)
+        self.writes.append(made)
+        made.post()
+        return made
+
+    @property
+    def done(self) -> bool:
+        """True if nothing more is to come."""
+        return all(one.done for one in self.writes)
+
+    def leave(self, at: int) -> None:
+        """One end destroys its QP, if its host still knows it."""
+        if self.alive[at]:
+            self.alive[at] = False
+            transport, qp, *_ = self.ends[at]
+            transport.destroy_qp(qp)
+
+    def qp_objects(self) -> list[Any]:
+        """The QPs that are alive, with their halves."""
+        return [one.qps[qp] for (one, qp, *_), alive in zip(self.ends, self.alive, strict=True) if alive]
+
+
+def _profile(transport: Any, flow: SoakFlow) -> dict[str, int]:
+    """An explicit EV profile, online; every QP has its own."""
+    ctl = Ctl(transport)
+    ports = {port.plane: port.number for port in transport.config.ports}
+    number = ctl.create_ev_profile(Mode.EXPLICIT, EvFormat.STEV, len(flow.profile), 1)
+    ctl.modify_ev_profile(number, EvProfileState.OFFLINE)
+    for index, (plane, uplink) in enumerate(flow.profile):
+        value = srv6.ev(plane, uplink, srv6.ev_tag(index)).to_bytes(4, "big")
+        ctl.replace_ev(number, index, ports[plane], value)
+    ctl.modify_ev_profile(number, EvProfileState.ONLINE)
+    return {"ev_profile": number}
