@@ -8,19 +8,14 @@ A package outside this tree adds kinds by an entry point of the family's group, 
     brownout = "my_package.brownout"
 """
 
-import importlib
-import pkgutil
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, Field
 
+from mrclab.topo.registry import KindError, import_entry_points, import_modules
+
 M = TypeVar("M", bound=BaseModel)
-
-
-class KindError(RuntimeError):
-    """A kind that cannot be registered, or a package outside this tree that cannot be loaded."""
 
 
 def kind_of(model: type[BaseModel]) -> str | None:
@@ -64,16 +59,8 @@ class Kinds(Generic[M]):
 
         Raises KindError, with the distribution's name, where a module of an entry point cannot be imported.
         """
-        for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-            importlib.import_module(module.name)
-        for entry in entry_points(group=self.group):
-            try:
-                entry.load()
-            except Exception as error:
-                owner = entry.dist.name if entry.dist is not None else entry.value
-                raise KindError(
-                    f"{self.family} {entry.name!r} of {owner} cannot be loaded: {error}; mend or uninstall that package"
-                ) from error
+        import_modules(package)
+        import_entry_points(self.family, self.group)
 
     def union(self) -> Any:
         """The pydantic type that accepts every kind, told apart by `kind`."""

@@ -171,6 +171,9 @@ class TransportSection(_Part):
     timestamps: bool = True  # data packets carry a TSETH
     remap_delay: Seconds = 0.0  # between a local port going down and its EVs leaving service
     cc_profile: str = "uet-1.0-nscc"
+    cc_config: dict[str, float | bool] = {}  # settings of that congestion control
+    path_selection: str = "rotation"  # MRC: how the next EV of a plane is chosen
+    path_config: dict[str, float | bool] = {}  # settings of that path selection
     ev_profile: str = "default"
     trimming: bool  # the fabric trims, and a QP negotiates TRIM_NACK
     dynamic_mpr: bool = False  # SACKs carry the responder's MPR of the moment, its share of bitmap_units
@@ -193,7 +196,7 @@ class TransportSection(_Part):
     drop_threshold: Positive  # packets queued at which a port drops
     retry_count: Annotated[int, Field(ge=0, le=7)] = 7  # RoCE: timeouts in a row after which a QP is in error
     ack_packets: Positive = 4  # RoCE: every so many packets one asks for an ACK
-    dcqcn: DcqcnSection = DcqcnSection()  # RoCE with cc_profile "dcqcn"
+    dcqcn: DcqcnSection = DcqcnSection()  # RoCE: the defaults of congestion control dcqcn
 
     @property
     def ack_timeout(self) -> float:

@@ -7,23 +7,34 @@ transport; whoever composes a fabric puts it below what the user asked for.
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mrclab.topo import files
+from mrclab.topo.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS
 from mrclab.topo.errors import TopoError
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
+from mrclab.topo.registry import OneOf, Registry, checked
 from mrclab.topo.spec import explain
 
 FILE_NAME = "transport.json"
 Kind = Literal["mrc", "roce"]
 
-_CONTROL: dict[Kind, dict[str, str]] = {
-    "mrc": {"nscc": "uet-1.0-nscc", "none": "none"},
-    "roce": {"dcqcn": "dcqcn", "none": "none"},
+_DEFAULT_CONTROL: dict[Kind, str] = {"mrc": "nscc", "roce": "dcqcn"}
+_DEFAULT_SELECTION = "rotation"
+SAID_BY_FIELDS = {
+    "kind": "kind",
+    "cc_profile": "congestion_control",
+    "cc_config": "congestion_settings",
+    "path_selection": "path_selection",
+    "path_config": "path_settings",
 }
-_OWN = frozenset({"kind", "cc_profile"})  # of TransportSection; said by `kind` and `congestion_control`
+"""Fields of TransportSection that have a field of their own here."""
+
+SETTINGS = frozenset({"cc_config", "path_config"})
+"""Those of them that are settings of an algorithm."""
+
 _ROCE_BUFFER_BDPS = 100.0  # holds what eight senders with eight QPs each put in before DCQCN has slowed them
 
 
@@ -40,33 +51,55 @@ class TransportSpec(BaseModel):
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     kind: Kind = "mrc"
-    congestion_control: Literal["nscc", "dcqcn", "none"] | None = None
+    congestion_control: Annotated[str, OneOf(*CONGESTION_CONTROLS.values())] | None = Field(
+        default=None, description="else nscc of mrc, dcqcn of roce"
+    )
+    congestion_settings: dict[str, Any] = Field(
+        default={}, description="settings of the congestion control that differ from its defaults"
+    )
+    path_selection: Annotated[str, OneOf(PATH_SELECTIONS)] | None = Field(
+        default=None, description="MRC: how the next EV of a plane is chosen; else by rotation"
+    )
+    path_settings: dict[str, Any] = Field(
+        default={}, description="settings of the path selection that differ from its defaults"
+    )
     ev_profile: dict[str, Any] = {}
     attributes: dict[str, Any] = {}
 
     @model_validator(mode="after")
     def _fits(self) -> "TransportSpec":
-        known = _CONTROL[self.kind]
-        if self.congestion_control is not None and self.congestion_control not in known:
-            raise ValueError(
-                f"{self.kind} has no congestion control {self.congestion_control!r}; it has {' and '.join(known)}"
-            )
-        if self.kind == "roce" and self.ev_profile:
-            raise ValueError("roce has no EVs, so ev_profile must be left out")
+        controls, default = CONGESTION_CONTROLS[self.kind], _DEFAULT_CONTROL[self.kind]
+        _check(controls, self.control, default, "congestion_settings", self.congestion_settings)
+        if self.kind == "mrc":
+            _check(PATH_SELECTIONS, self.selection, _DEFAULT_SELECTION, "path_settings", self.path_settings)
+        elif self.path_selection is not None or self.path_settings or self.ev_profile:
+            raise ValueError("roce has no EVs, so ev_profile, path_selection and path_settings must be left out")
         for name in self.attributes:
-            if name in _OWN:
-                raise ValueError(f"attributes.{name} is set by kind and congestion_control; leave it out")
+            if name in SAID_BY_FIELDS:
+                raise ValueError(f"attributes.{name} is set by {SAID_BY_FIELDS[name]}; leave it out")
         return self
 
     @property
-    def cc_profile(self) -> str:
-        """The name that node configs give the congestion control."""
-        known = _CONTROL[self.kind]
-        return next(iter(known.values())) if self.congestion_control is None else known[self.congestion_control]
+    def control(self) -> str:
+        """The congestion control's name."""
+        return self.congestion_control or _DEFAULT_CONTROL[self.kind]
+
+    @property
+    def selection(self) -> str:
+        """The path selection's name."""
+        return self.path_selection or _DEFAULT_SELECTION
 
     def section(self, defaults: Mapping[str, Any]) -> TransportSection:
         """The transport section of a node config with these defaults; TransportError names an attribute at fault."""
-        own = {"kind": self.kind, "cc_profile": self.cc_profile}
+        control = CONGESTION_CONTROLS[self.kind][self.control]
+        own = {
+            "kind": self.kind,
+            "cc_profile": control.profile or control.name,
+            "cc_config": checked(control, self.congestion_settings),
+        }
+        if self.kind == "mrc":
+            own["path_selection"] = self.selection
+            own["path_config"] = checked(PATH_SELECTIONS[self.selection], self.path_settings)
         try:
             return TransportSection.model_validate({**defaults, **self.attributes, **own})
         except ValidationError as error:
@@ -78,6 +111,20 @@ class TransportSpec(BaseModel):
             return EvProfileConfig.model_validate({**default.model_dump(), **self.ev_profile})
         except ValidationError as error:
             raise TransportError("; ".join(explain(error, EvProfileConfig, "transport.ev_profile"))) from None
+
+
+def _check(registry: Registry, name: str, default: str, field: str, settings: Mapping[str, Any]) -> None:
+    """ValueError for an algorithm or a setting of it that does not exist."""
+    if name == default and not settings:
+        return  # so that the module of a spec may be loaded before those of the algorithms
+    found = registry.find(name)
+    if found is None:
+        known = " and ".join(registry.names)
+        raise ValueError(f"{registry.owner} has no {registry.family} {name!r}; it has {known}")
+    try:
+        checked(found, settings)
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from None
 
 
 DEFAULT_TRANSPORT = TransportSpec()

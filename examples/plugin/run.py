@@ -6,6 +6,7 @@ run = mrclab.run(
     mrclab.scenario(
         fabric={"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate": "100Gb/s", "delay": "600ns"}},
         traffic=[{"name": "file", "kind": "write", "from": "h1", "to": "h2", "size": "1 MiB"}],
+        transport={"congestion_control": "aimd", "congestion_settings": {"decrease": 0.7}},
         faults=[{"name": "cut", "kind": "uplinks_down", "switch": "t0-p1-1", "at": "30% of file"}],
         expect=[{"kind": "integrity"}, {"kind": "lost_share", "at_most": "30%"}],
     )

@@ -129,7 +129,7 @@ class Ctl:
     # --- congestion control profiles ------------------------------------------------------------------
 
     def create_cc_profile(self, algorithm: str, **config: Any) -> int:
-        """A profile of "none" or "uet-1.0-nscc" with parameters of its config struct (bytes and seconds)."""
+        """A profile of a congestion control with its settings (bytes and seconds)."""
         controller_config(algorithm, config)
         return self._profiles.add_cc(algorithm, config)
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from mrclab.hosts.mrc.cc import NSCC, CongestionController
+from mrclab.hosts.mrc.cc import CongestionController
 from mrclab.hosts.mrc.evs import siblings
 from mrclab.hosts.mrc.evs.ev import Denier, Ev, EvSet
 from mrclab.hosts.mrc.evs.evformat import uplink_of, value_of
 from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, EvProfile, Mode
 from mrclab.hosts.mrc.evs.probing import Prober
+from mrclab.hosts.mrc.evs.selections import path_selection
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import AckItem, ControlItem
 from mrclab.hosts.mrc.packets.packet import MrcPacket
@@ -57,7 +58,6 @@ class MrcQueuePair(
         recv_cq: CompletionQueue,
         now: float,
         ev_profile: EvProfile | None = None,
-        cc_config: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(host, qpn, peer.text, pd, send_cq, recv_cq)
         self.peer = peer
@@ -67,7 +67,7 @@ class MrcQueuePair(
         self.awake = False  # in the endpoint's list of QPs that may have something to send
         self.pending = False  # in the list of those that wait for room in the window of their destination
         self.overhead = HEADER_BYTES if settings.timestamps else HEADER_BYTES - 4
-        self.qpcc = peer.qpcc(settings, now, **_cc_parameters(settings, cc_config))
+        self.qpcc = peer.qpcc(settings, now, **_cc_parameters(settings))
         self.cc = self.qpcc.controller
         self.ev_profile = ev_profile
         self.cc_profile: int | None = None  # number of the profile made by Ctl, if it is one
@@ -92,7 +92,7 @@ class MrcQueuePair(
         self.known_evs: EvSet | None = None
         self._paths_drawn = self._draw_paths()
         if self._paths_drawn is None:
-            self.known_evs = self._draw_evs()
+            self.known_evs = self._new_evs()
         self.requestor = MrcRequestor(self)
         self.responder = MrcResponder(self)
         self.prober = Prober(self)
@@ -127,7 +127,7 @@ class MrcQueuePair(
 
     def _make_evs(self) -> EvSet:
         """Make it of the paths that were drawn, and bring it in line with the ports."""
-        self.known_evs = made = self._draw_evs()
+        self.known_evs = made = self._new_evs()
         self._paths_drawn = None
         made.fill()
         self.sync_planes(self.host.now, "port", requeue=False)
@@ -157,6 +157,11 @@ class MrcQueuePair(
     def _has_many_paths(self) -> bool:
         """True if the set is of few among many paths, which are drawn when they are first needed."""
         return all(2 * self.settings.ev.ev_count <= count for count in self._path_counts())
+
+    def _new_evs(self) -> EvSet:
+        made = self._draw_evs()
+        made.selection = path_selection(self.settings.path_selection, self.host.rng, self.settings.path_config)
+        return made
 
     def _draw_evs(self) -> EvSet:
         """The set of the EV profile where the QP has one, else paths drawn at random."""
@@ -414,10 +419,13 @@ class MrcQueuePair(
         ]
 
 
-def _cc_parameters(settings: MrcQpSettings, config: dict[str, Any] | None) -> dict[str, Any]:
+_NSCC: Final = "uet-1.0-nscc"
+
+
+def _cc_parameters(settings: MrcQpSettings) -> dict[str, Any]:
     """Parameters of the congestion controller: those of the profile, and what the QP's own switches say."""
-    chosen = dict(config or {})
-    if not settings.quick_adapt and settings.cc_profile == NSCC:
+    chosen = dict(settings.cc_config)
+    if not settings.quick_adapt and settings.cc_profile == _NSCC:
         chosen["disable_qa"] = True
     return chosen
 

@@ -347,6 +347,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             sent=packet.sent_at,
             retx=packet.sends - 1,
         )
+        if qp.evs.selection is not None:
+            qp.evs.selection.on_loss(packet.ev)
         if reason in INFERRED and packet.sent_at >= self.feedback.answered_from:
             self.loss.true_loss(now)
             qp.evs.lost(packet.ev, now, reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -41,6 +42,8 @@ class MrcQpSettings(rc.QpSettings):
     always_skip_after: int
     port_status_update: bool
     tell_siblings: bool
+    path_selection: str
+    path_config: Mapping[str, Any]
 
 
 _FROM_CONFIG: Final = frozenset(f.name for f in fields(MrcQpSettings)) & frozenset(TransportSection.model_fields)

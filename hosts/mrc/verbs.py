@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from mrclab.hosts.mrc.cc import Qpcc
+from mrclab.hosts.mrc.cc import CONTROLS, Qpcc
 from mrclab.hosts.mrc.evs.evprofile import EvProfile, EvProfileState
 from mrclab.hosts.mrc.evs.profiles import Profiles
 from mrclab.hosts.mrc.packets.codec import MrcCodec
@@ -80,7 +80,7 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
         """Limits and capabilities."""
         return super().query_device() | {
             "capabilities": ["TRIM_NACK", "DYNAMIC_MPR", "SVC_TIME"],
-            "cc_profiles": ["none", "uet-1.0-nscc"],
+            "cc_profiles": list(CONTROLS.profiles),
             "ev_profiles": [profile.name for profile in self.config.ev_profiles],
         }
 
@@ -96,10 +96,10 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
         entry = Peer(self.config, peer, self.rng, self.codec, self.own)
         self._not_self(peer, entry.address)
         cc_profile = attributes.get("cc_profile")
-        ev_profile, cc_config = self._profiles(attributes)
+        ev_profile = self._profiles(attributes)
         settings = qp_settings(self.config, entry.template, **attributes)
         entry = self.peers.get(entry.address_bytes, entry)
-        qp = MrcQueuePair(self, qpn, entry, settings, pd, send, recv, self.now, ev_profile, cc_config)
+        qp = MrcQueuePair(self, qpn, entry, settings, pd, send, recv, self.now, ev_profile)
         if ev_profile is not None:
             ev_profile.users += 1
         qp.cc_profile = cc_profile if isinstance(cc_profile, int) else None
@@ -107,10 +107,9 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
         entry.qps += 1
         return qp
 
-    def _profiles(self, attributes: dict[str, Any]) -> tuple[EvProfile | None, dict[str, Any]]:
+    def _profiles(self, attributes: dict[str, Any]) -> EvProfile | None:
         """Replace the numbers of Ctl's profiles in `attributes` by what they stand for."""
         profile: EvProfile | None = None
-        cc_config: dict[str, Any] = {}
         if isinstance(attributes.get("ev_profile"), int):
             profile = self.profiles.ev(attributes.pop("ev_profile"))
             if profile.state is not EvProfileState.ONLINE:
@@ -118,8 +117,10 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
                     "EINVAL", f"EV profile {profile.number} is {profile.state.value}; bring it ONLINE first"
                 )
         if isinstance(attributes.get("cc_profile"), int):
-            attributes["cc_profile"], cc_config = self.profiles.cc(attributes["cc_profile"])
-        return profile, cc_config
+            attributes["cc_profile"], attributes["cc_config"] = self.profiles.cc(attributes["cc_profile"])
+        elif "cc_profile" in attributes:  # settings of the node config are those of its own profile
+            attributes.setdefault("cc_config", {})
+        return profile
 
     def destroy_qp(self, number: int) -> None:
         """End a QP; what is outstanding is dropped without completion."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT
@@ -19,6 +20,7 @@ class QpSettings:
     wimm: int
     timeout_exponent: int
     cc_profile: str
+    cc_config: Mapping[str, Any]  # settings of that congestion control
 
     @property
     def ack_timeout(self) -> float:

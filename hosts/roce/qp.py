@@ -13,8 +13,8 @@ from mrclab.hosts.rdma.packets.psn import wrap
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.stats import reader
 from mrclab.hosts.roce import headers as h
+from mrclab.hosts.roce.cc import RateControl, RateFacts, rate_control
 from mrclab.hosts.roce.codec import RoceCodec
-from mrclab.hosts.roce.dcqcn import RateControl, rate_control
 from mrclab.hosts.roce.packet import RocePacket
 from mrclab.hosts.roce.path import PlainPath
 from mrclab.hosts.roce.requestor import RoceRequestor
@@ -81,7 +81,8 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
 
     def _begin(self) -> None:
         s = self.settings
-        self.cc = rate_control(s.cc_profile, s.dcqcn, s.line_rate, s.base_rtt)
+        facts = RateFacts(s.line_rate, s.base_rtt, s.path_mtu, s.dcqcn)
+        self.cc = rate_control(s.cc_profile, facts, self.host.now, s.cc_config)
         self.requestor = RoceRequestor(self)
         self.responder = RoceResponder(self)
         self._ack_waits = False

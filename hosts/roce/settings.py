@@ -10,7 +10,7 @@ from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.roce import headers as h
 from mrclab.topo.nodeconfig import DcqcnSection, NodeConfig, Template
 
-CC_PROFILES = ("dcqcn", "none")
+_DEFAULT_CONTROL = "dcqcn"
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,8 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Roc
         timeout_exponent=t.timeout_exponent,
         retry_count=t.retry_count,
         ack_packets=t.ack_packets,
-        cc_profile=t.cc_profile if t.kind == "roce" else CC_PROFILES[0],
+        cc_profile=t.cc_profile if t.kind == "roce" else _DEFAULT_CONTROL,
+        cc_config=t.cc_config if overrides.get("cc_profile", t.cc_profile) == t.cc_profile else {},  # they are its own
         dcqcn=t.dcqcn,
     )
-    settings = replace(settings, **overrides)
-    if settings.cc_profile not in CC_PROFILES:
-        raise VerbsError(
-            "EINVAL", f"RoCE has no congestion control {settings.cc_profile!r}; it has {' and '.join(CC_PROFILES)}"
-        )
-    return settings
+    return replace(settings, **overrides)

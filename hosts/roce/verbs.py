@@ -7,10 +7,11 @@ from typing import Any
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.roce.cc import CONTROLS
 from mrclab.hosts.roce.codec import RoceCodec
 from mrclab.hosts.roce.port import RocePort
 from mrclab.hosts.roce.qp import ControlItem, RoceQueuePair
-from mrclab.hosts.roce.settings import CC_PROFILES, qp_settings
+from mrclab.hosts.roce.settings import qp_settings
 from mrclab.topo import srv6
 
 
@@ -26,7 +27,7 @@ class RoceVerbs(rc.Hosted[RocePort, RoceQueuePair]):
 
     def query_device(self) -> dict[str, Any]:
         """Limits and capabilities."""
-        own = {"transport": "roce", "capabilities": [], "cc_profiles": list(CC_PROFILES), "ev_profiles": []}
+        own = {"transport": "roce", "capabilities": [], "cc_profiles": list(CONTROLS.profiles), "ev_profiles": []}
         return super().query_device() | own
 
     def _make_qp(

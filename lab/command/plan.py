@@ -185,10 +185,17 @@ def _entries(fabric: Fabric) -> Table:
 
 def _transport(fabric: Fabric, scenario: Scenario) -> Iterator[str]:
     transport, mapper = scenario.transport, scenario.mapper
-    control = transport.congestion_control or {"mrc": "nscc", "roce": "dcqcn"}[transport.kind]
     per_flow = "1 QP" if transport.qps == 1 else f"{transport.qps} QPs"
-    yield f"transport: {transport.kind}, congestion control {control}, {per_flow} per flow; seed {scenario.seed}"
-    for title, values in (("EV profile", transport.ev_profile), ("attributes", transport.attributes)):
+    control = f"congestion control {transport.control}"
+    yield f"transport: {transport.kind}, {control}, {per_flow} per flow; seed {scenario.seed}"
+    if transport.kind == "mrc" and transport.path_selection is not None:
+        yield f"path selection: {transport.selection}"
+    for title, values in (
+        (transport.control, transport.congestion_settings),
+        (transport.selection, transport.path_settings),
+        ("EV profile", transport.ev_profile),
+        ("attributes", transport.attributes),
+    ):
         if values:
             yield f"  {title}: " + ", ".join(f"{name} {value}" for name, value in values.items())
     if mapper is not None:

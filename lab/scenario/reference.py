@@ -18,9 +18,11 @@ from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.traffics import Traffic
-from mrclab.lab.scenario.transport import Overrides, ScenarioTransport
+from mrclab.lab.scenario.transport import SET_ELSEWHERE, Overrides, ScenarioTransport
 from mrclab.lab.scenario.variants import Variant
+from mrclab.topo.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
+from mrclab.topo.registry import OneOf, Registry
 from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
 
 FILE = HOME.parent / "docs" / "scenario-reference.md"
@@ -71,6 +73,8 @@ def build() -> str:
         *_section("transport", ScenarioTransport),
         *_overrides("transport.ev_profile", EvProfileConfig),
         *_overrides("transport.attributes", TransportSection),
+        *_algorithms("transport.congestion_control", *CONGESTION_CONTROLS.values()),
+        *_algorithms("transport.path_selection", PATH_SELECTIONS),
         *_section("mapper", MapperSpec),
         *_union("traffic", Traffic),
         *_union("faults", Fault),
@@ -135,9 +139,20 @@ def _tag(info: FieldInfo) -> bool:
 def _overrides(title: str, model: type[BaseModel]) -> Iterator[str]:
     """Names only: their defaults follow from the fabric, and `mrclab plan` and node configs show them."""
     yield f"\n## {title}\n"
-    hidden = {"kind", "name", "cc_profile", "ev_profile", "trim_threshold", "drop_threshold"}
-    names = [name for name in model.model_fields if name not in hidden]
+    names = [name for name in model.model_fields if name not in {"name", *SET_ELSEWHERE}]
     yield f"Any of {', '.join(f'`{name}`' for name in names)}; `topo/nodeconfig.py` says what each does."
+
+
+def _algorithms(title: str, *registries: Registry) -> Iterator[str]:
+    """One part per algorithm, with its settings."""
+    yield f"\n## {title}"
+    for registry in registries:
+        for made in registry:
+            yield f"\n### {title}: {made.name} ({registry.owner})\n"
+            yield " ".join((made.__doc__ or "").split())
+            if made.settings:
+                yield "\n| Setting | Value | |\n|---|---|---|"
+                yield from (f"| `{name}` | {each.word} | {each.meaning} |" for name, each in made.settings.items())
 
 
 def _field(name: str, info: FieldInfo) -> Described:
@@ -160,9 +175,8 @@ def _default(info: FieldInfo) -> str:
 def _value(annotation: Any, metadata: typing.Sequence[Any] = ()) -> str:
     """Describe the values of a field in a word or two."""
     for mark in metadata:
-        word = _WORDS.get(getattr(getattr(mark, "func", None), "__name__", ""))
-        if word or isinstance(mark, Overrides):
-            return word or "fields, see below"
+        if word := _marked(mark):
+            return word
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _value(inner[0], inner[1:])
@@ -173,6 +187,15 @@ def _value(annotation: Any, metadata: typing.Sequence[Any] = ()) -> str:
     if origin in {list, tuple}:
         return f"list of {_value(inner[0])}"
     return _simple(annotation)
+
+
+def _marked(mark: Any) -> str:
+    """Return what an annotation's mark says of the values; empty where it says nothing."""
+    if isinstance(mark, OneOf):
+        return ", ".join(f"`{name}`" for name in mark.names)
+    if isinstance(mark, Overrides):
+        return "fields, see below"
+    return _WORDS.get(getattr(getattr(mark, "func", None), "__name__", ""), "")
 
 
 def _simple(annotation: Any) -> str:

@@ -13,10 +13,11 @@ from typing_extensions import TypedDict
 
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.spec import parse_duration
-from mrclab.topo.transport import TransportSpec
+from mrclab.topo.transport import SAID_BY_FIELDS, SETTINGS, TransportSpec
 
 MAX_QPS = 64  # of one flow
-_SAID_ELSEWHERE = frozenset({"kind", "cc_profile", "ev_profile", "trim_threshold", "drop_threshold"})
+SET_ELSEWHERE = frozenset({*SAID_BY_FIELDS, "ev_profile", "trim_threshold", "drop_threshold"})
+"""Fields of the transport section that the fabric decides, or other fields of a scenario."""
 
 
 class Overrides:
@@ -59,11 +60,11 @@ class ScenarioTransport(TransportSpec):
     ev_profile: Annotated[dict[str, Any], Overrides(EvProfileConfig, frozenset({"name"}))] = Field(
         default={}, description="MRC: what differs from the default EV profile"
     )
-    attributes: Annotated[dict[str, Any], Overrides(TransportSection, _SAID_ELSEWHERE)] = Field(
+    attributes: Annotated[dict[str, Any], Overrides(TransportSection, SET_ELSEWHERE)] = Field(
         default={}, description="what differs from the transport's defaults"
     )
 
 
 QpAttributes = Annotated[
-    dict[str, Any], Overrides(TransportSection, frozenset({"kind"}), port=int, udp_sport=int)
+    dict[str, Any], Overrides(TransportSection, frozenset({"kind", *SETTINGS}), port=int, udp_sport=int)
 ]  # of the QPs of one traffic

@@ -100,6 +100,6 @@ MUTANTS: Final = (
     Mutant("timers fire early", "hosts/rdma/timers.py", "        if deadline > now:\n            self.arm(deadline)\n            return False\n", "", ("mrc_probing",)),
     Mutant("a write reaches beyond its region", "hosts/rdma/memory.py", "            if offset >= 0 and end <= region.length:\n", "            if end <= region.length:\n", ("mrc_memory", "mrc_verbs", "roce_endpoint")),
     Mutant("a full completion queue loses silently", "hosts/rdma/completion.py", "            self.overflowed = True\n            return False", "            return True", ("mrc_completions", "mrc_verbs")),
-    Mutant("DCQCN never recovers", "hosts/roce/dcqcn.py", "    s.rate = (s.rate + s.target) / 2\n", "    s.target = s.rate\n", ("roce_dcqcn",)),
+    Mutant("DCQCN never recovers", "hosts/roce/cc/dcqcn.py", "    s.rate = (s.rate + s.target) / 2\n", "    s.target = s.rate\n", ("roce_dcqcn",)),
 )  # fmt: skip
 """All of them."""

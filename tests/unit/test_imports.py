@@ -17,6 +17,7 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
 PURE_TOPO = {
+    "algorithms",
     "errors",
     "fabricfile",
     "files",
@@ -25,6 +26,7 @@ PURE_TOPO = {
     "model",
     "names",
     "nodeconfig",
+    "registry",
     "numbers",
     "sentences",
     "spec",

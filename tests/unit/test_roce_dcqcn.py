@@ -4,7 +4,9 @@ import pytest
 from mrc_sim import FULL_SIZE, Transfer
 from roce_sim import PORT_RATE, Bottleneck, Simulation
 
-from mrclab.hosts.roce.dcqcn import Dcqcn, NoRateControl, advance, on_cnp, on_sent, parameters, rate_control, start
+from mrclab.hosts.roce.cc import RateFacts, rate_control
+from mrclab.hosts.roce.cc.dcqcn import Dcqcn, advance, on_cnp, on_sent, parameters, start
+from mrclab.hosts.roce.cc.none import NoRateControl
 from mrclab.topo.nodeconfig import DcqcnSection
 
 pytestmark = pytest.mark.once
@@ -14,6 +16,7 @@ CONFIG = DcqcnSection(
     additive_share=0.01, hyper_share=0.05, least_share=0.001,
 )  # fmt: skip
 P = parameters(CONFIG, 1000.0, 1.0)
+FACTS = RateFacts(1000.0, 1.0, 1024, CONFIG)
 
 
 def cut(now=0.0, **changes):
@@ -33,7 +36,7 @@ def test_constants_scale_with_rate_and_round_trip():
 
 
 def test_a_new_flow_is_not_limited():
-    control = Dcqcn(P)
+    control = Dcqcn(FACTS, 0.0)
     assert control.rate(0.0) is None
     control.on_sent(1 << 30, 0.0)
     assert control.rate(1e6) is None
@@ -109,7 +112,7 @@ def test_a_cnp_begins_the_recovery_anew():
 
 
 def test_the_limiter_is_released_at_line_rate_and_never_exceeds_it():
-    control = Dcqcn(P)
+    control = Dcqcn(FACTS, 0.0)
     control.on_cnp(0.0)
     assert control.rate(1.0) == 500
     assert all((control.rate(now) or 1000) <= 1000 for now in range(1, 200))
@@ -118,7 +121,7 @@ def test_the_limiter_is_released_at_line_rate_and_never_exceeds_it():
 
 
 def test_a_limiter_that_time_alone_releases_lets_the_next_packet_go_as_fast_as_the_port():
-    control = Dcqcn(P)
+    control = Dcqcn(FACTS, 0.0)
     control.on_cnp(0.0)
     assert control.rate(0.0) == pytest.approx(P.line_rate / 2)
     assert control.rate(1e6) is None
@@ -140,7 +143,7 @@ def test_time_in_one_leap_or_in_small_steps_is_the_same():
 
 
 def test_none_ignores_cnps():
-    control = rate_control("none", CONFIG, 1000.0, 1.0)
+    control = rate_control("none", FACTS, 0.0, {})
     assert isinstance(control, NoRateControl)
     control.on_cnp(0.0)
     assert control.rate(0.0) is None

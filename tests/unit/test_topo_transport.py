@@ -30,12 +30,21 @@ def test_each_transport_has_its_congestion_control(given, kind, profile):
     ({"kind": "tcp"}, "'mrc' or 'roce'"),
     ({"kind": "roce", "congestion_control": "nscc"}, "roce has no congestion control 'nscc'; it has dcqcn and none"),
     ({"kind": "roce", "ev_profile": {"active_per_plane": 1}}, "roce has no EVs"),
-    ({"attributes": {"cc_profile": "none"}}, "attributes.cc_profile is set by kind"),
+    ({"attributes": {"cc_profile": "none"}}, "attributes.cc_profile is set by congestion_control"),
+    ({"congestion_settings": {"gama": 1}}, r"congestion_settings: nscc has no parameter 'gama'; did you mean 'gamma'"),
+    ({"congestion_settings": {"gamma": 2}}, r"congestion_settings: gamma 2 is no number of 0…1"),
+    ({"path_selection": "rotat"}, "mrc has no path selection 'rotat'; it has rotation"),
+    ({"kind": "roce", "path_selection": "rotation"}, "roce has no EVs"),
     ({"qps": 4}, "Extra inputs"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(given, words):
     with pytest.raises(ValidationError, match=words):
         TransportSpec.model_validate(given)
+
+
+def test_settings_of_the_congestion_control_reach_node_configs_in_seconds():
+    chosen = TransportSpec(congestion_settings={"target_delay": "9us", "disable_qa": True})
+    assert chosen.section(DEFAULTS).cc_config == {"target_delay": 9e-6, "disable_qa": True}
 
 
 @pytest.mark.parametrize(("attributes", "words"), [

@@ -1,24 +1,29 @@
-"""Congestion control as a registry by name: one algorithm a file, one controller per destination, shared by its QPs.
+"""Congestion control of MRC: one algorithm a module, one controller per destination, shared by its QPs.
 
-The names of the profiles follow the OCP headers ("uet-1.0-nscc"); "none" leaves only the PSN window.
+An algorithm is a subclass of `CongestionController` with a name, in a module here or in another package (entry point
+group `mrclab.congestion_controls`), registered by `CONTROLS.register(Class)` at the module's end. Names of profiles
+follow the OCP headers ("uet-1.0-nscc").
 """
 
 from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo.algorithms import CONGESTION_CONTROLS
+from mrclab.topo.registry import Registry, Setting, checked
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
 
-NO_CONTROL: Final = "none"
-NSCC: Final = "uet-1.0-nscc"
+CONTROLS: Final[Registry] = CONGESTION_CONTROLS["mrc"]
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,17 @@ path_facts: Final = functools.lru_cache(256)(PathFacts)
 """The same, as the one object for all ways that are alike."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class CongestionController:
     """Interface between requestor and congestion control. Sizes are nominal bytes (UDP length + 40), times seconds.
 
-    A class and no protocol, as compiled calls find the methods of a class by their place.
+    Called with the facts of its path, the time, and its `settings` as keyword arguments. A class and no protocol, as
+    compiled calls find the methods of a class by their place.
     """
+
+    name: ClassVar[str] = ""  # in scenarios
+    profile: ClassVar[str] = ""  # in node configs, where it has another name there
+    settings: ClassVar[Mapping[str, Setting]] = {}
 
     def allows(self, size: int) -> bool:
         """Return True if a packet of this size may go out."""
@@ -100,12 +111,12 @@ def controller_config(name: str, config: dict[str, Any]) -> None:
 
 def controller(name: str, facts: PathFacts, now: float, **config: Any) -> CongestionController:
     """A new controller of the profile `name`; EINVAL for a name or field that does not exist."""
-    from mrclab.hosts.mrc.cc.none import NoControl  # noqa: PLC0415  the registry must not import its members at load
-    from mrclab.hosts.mrc.cc.nscc import Nscc  # noqa: PLC0415
-
-    profiles: dict[str, Callable[..., CongestionController]] = {NO_CONTROL: NoControl, NSCC: Nscc}
-    if name not in profiles:
-        raise VerbsError(
-            "EINVAL", f"there is no congestion control profile {name!r}; there are {', '.join(sorted(profiles))}"
-        )
-    return profiles[name](facts, now, **config)
+    made = CONTROLS.find(name)
+    if made is None:
+        known = ", ".join(CONTROLS.profiles)
+        raise VerbsError("EINVAL", f"there is no congestion control profile {name!r}; there are {known}")
+    try:
+        chosen = checked(made, config)
+    except ValueError as error:
+        raise VerbsError("EINVAL", str(error)) from None
+    return cast(CongestionController, made(facts, now, **chosen))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from mrclab.hosts.mrc.cc import CongestionController, PathFacts
-from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.mrc.cc import CONTROLS, CongestionController, PathFacts
 
 
 class NoControl(CongestionController):
-    """Counts bytes in flight and allows everything."""
+    """No window: bytes in flight are counted, and everything is allowed."""
 
-    def __init__(self, facts: PathFacts, now: float, **config: Any) -> None:
-        if config:
-            raise VerbsError("EINVAL", f'profile "none" has no parameter {min(config)!r}')
+    name: ClassVar[str] = "none"
+
+    def __init__(self, facts: PathFacts, now: float) -> None:
         self.inflight = 0
 
     def allows(self, size: int) -> bool:
@@ -47,3 +46,6 @@ class NoControl(CongestionController):
     def snapshot(self) -> dict[str, Any]:
         """There is no window."""
         return {"cwnd": 0, "cc_inflight": self.inflight}
+
+
+CONTROLS.register(NoControl)

@@ -11,12 +11,14 @@ functions below are the algorithm and look at nothing else. `Nscc` puts them beh
 from __future__ import annotations
 
 import functools
-import math
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
-from mrclab.hosts.mrc.cc import CongestionController, PathFacts
-from mrclab.hosts.rdma.errors import VerbsError
+from mypy_extensions import mypyc_attr
+
+from mrclab.hosts.mrc.cc import CONTROLS, CongestionController, PathFacts
+from mrclab.topo.registry import Setting
 
 _REFERENCE_PACKETS: Final = 36.0  # BDP in packets where a = 1 (150 kB of 4 KiB)
 _NO_DELAY: Final = 0.08  # of a base RTT: less counts as none (1 µs of 12 µs)
@@ -48,15 +50,20 @@ class NsccParameters:
     disable_qa: bool = False
 
 
-_SETTABLE: Final = frozenset(f.name for f in fields(NsccParameters)) - {"mtu", "alpha"}
-_LIMITS: Final = {
-    "base_rtt": (1e-6, 60.0),
-    "target_delay": (1e-6, 60.0),
-    "gamma": (0.0, 1.0),
-    "max_md_jump": (0.0, 1.0),
-    "max_cwnd": (1.0, math.inf),
-    "qa_gate": (0, 31),
-    "adjust_period_threshold": (1e-6, 60.0),
+SETTINGS: Final = {
+    "base_rtt": Setting("round trip of a full-size packet without queues", 1e-6, 60.0, seconds=True),
+    "target_delay": Setting("queueing delay at which the window stays as it is", 1e-6, 60.0, seconds=True),
+    "fi": Setting("bytes added per RTT by fair increase"),
+    "eta": Setting("bytes added per adjustment period"),
+    "fi_scale": Setting("gain of fast increase"),
+    "gamma": Setting("gain of multiplicative decrease", 0.0, 1.0),
+    "max_md_jump": Setting("least factor of one decrease", 0.0, 1.0),
+    "max_cwnd": Setting("bytes of the largest window", 1.0),
+    "qa_gate": Setting("quick adapt where less than the largest window / 2^n was delivered", 0, 31),
+    "qa_threshold": Setting("queueing delay that asks for a quick adapt", seconds=True),
+    "adjust_bytes_threshold": Setting("bytes delivered after which the window is adjusted"),
+    "adjust_period_threshold": Setting("time after which it is adjusted", 1e-6, 60.0, seconds=True),
+    "disable_qa": Setting("no quick adapt", switch=True),
 }
 
 
@@ -83,7 +90,7 @@ class NsccState:
 
 
 def parameters(facts: PathFacts, **config: Any) -> NsccParameters:
-    """The defaults for a path, with `config` over them; EINVAL for a field that does not exist."""
+    """The defaults for a path, with `config` over them."""
     return _parameters(facts, config) if config else _defaults(facts)
 
 
@@ -93,8 +100,6 @@ def _defaults(facts: PathFacts) -> NsccParameters:
 
 
 def _parameters(facts: PathFacts, config: dict[str, Any]) -> NsccParameters:
-    for name, value in config.items():
-        _check(name, value)
     base_rtt = config.get("base_rtt", facts.longest_rtt or facts.base_rtt)
     bdp = facts.bdp * base_rtt / facts.base_rtt
     a = bdp / facts.mtu / _REFERENCE_PACKETS
@@ -120,19 +125,6 @@ def _parameters(facts: PathFacts, config: dict[str, Any]) -> NsccParameters:
         adjust_period_threshold=base_rtt,
     )
     return replace(made, **config)
-
-
-def _check(name: str, value: object) -> None:
-    """EINVAL for what is no field of the config struct, or a value that the algorithm could not work with."""
-    if name not in _SETTABLE:
-        raise VerbsError("EINVAL", f"NSCC has no parameter {name!r}; it has {', '.join(sorted(_SETTABLE))}")
-    if name == "disable_qa":
-        if not isinstance(value, bool):
-            raise VerbsError("EINVAL", f"disable_qa {value!r} is neither true nor false")
-        return
-    low, high = _LIMITS.get(name, (0.0, math.inf))
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high or value == math.inf:
-        raise VerbsError("EINVAL", f"{name} {value!r} is no number of {low:g}…{high:g}")
 
 
 def _window_cap(facts: PathFacts, rtt: float) -> float:
@@ -269,8 +261,13 @@ def _penalise(s: NsccState, p: NsccParameters, penalty: int, restore: bool, newl
 # --- behind the registry ------------------------------------------------------------------------
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Nscc(CongestionController):
-    """One controller for one destination."""
+    """NSCC of UET 1.0: ECN marks and queueing delay in four quadrants, and quick adapt under heavy incast."""
+
+    name: ClassVar[str] = "nscc"
+    profile: ClassVar[str] = "uet-1.0-nscc"
+    settings: ClassVar[Mapping[str, Setting]] = SETTINGS
 
     def __init__(self, facts: PathFacts, now: float, **config: Any) -> None:
         self._facts = facts
@@ -340,3 +337,6 @@ class Nscc(CongestionController):
         self.parameters = replace(self.parameters, max_cwnd=_window_cap(self._facts, s.base_rtt))
         if grown or s.cwnd > self.parameters.max_cwnd:
             s.cwnd = self.parameters.max_cwnd
+
+
+CONTROLS.register(Nscc)

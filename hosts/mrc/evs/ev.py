@@ -13,6 +13,7 @@ from enum import Enum, IntFlag
 from typing import Any, Final, Protocol, TypeVar
 
 from mrclab.hosts.mrc.evs.paths import EvRoute
+from mrclab.hosts.mrc.evs.selections import PathSelection
 from mrclab.hosts.rdma.timers import Timer
 from mrclab.topo import srv6
 
@@ -199,6 +200,7 @@ class EvSet:
         on_made: Callable[[Ev], None] = lambda _ev: None,
     ) -> None:
         self._rng = rng
+        self.selection: PathSelection | None = None  # None: by rotation
         self._on_change = on_change
         self._on_made = on_made
         self.min_active = max(1, min_active)
@@ -277,6 +279,8 @@ class EvSet:
         return self._next(plane, avoid) if plane is not None and plane.up else None
 
     def _next(self, plane: Plane, avoid: Ev | None) -> Ev | None:
+        if self.selection is not None:
+            return self._chosen(self.selection, plane, avoid)
         active, at = plane.active, plane.at
         if at >= len(active):
             if plane.supply is not None and (made := self._grow(plane)) is not None:
@@ -293,6 +297,19 @@ class EvSet:
             return ev
         plane.at = at
         return self._search(plane, avoid)
+
+    def _chosen(self, selection: PathSelection, plane: Plane, avoid: Ev | None) -> Ev | None:
+        """The EV that a selection other than rotation chooses, of all active ones; at most one SKIP is undone."""
+        while plane.unmade and self._grow(plane) is not None:
+            pass
+        active = plane.active
+        if not active or (len(active) == 1 and active[0] is avoid):
+            return None
+        ev = selection.choose(active, avoid)
+        if ev.state is not EvState.SKIP:
+            return ev
+        self._set(ev, EvState.GOOD, "skipped")
+        return selection.choose(active, ev if len(active) > 1 and avoid is None else avoid)
 
     def _search(self, plane: Plane, avoid: Ev | None) -> Ev | None:
         """The slow way: a new pass begins, or the next EV in turn is not to be taken."""

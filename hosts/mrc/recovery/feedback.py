@@ -125,6 +125,8 @@ class Feedback:
         if nack.reason == h.Reason.TRIMMED and qp.settings.ecn_skip:
             reflected = qp.evs.by_value.get(nack.entropy)
             if reflected is not None:
+                if qp.evs.selection is not None:
+                    qp.evs.selection.on_mark(reflected)
                 qp.evs.skip(reflected, now, self._loss.rtt_base, "trimmed")
         if self._r.retry_after_nack(now):
             self._r.after_feedback(now)
@@ -190,6 +192,8 @@ class Feedback:
     def _ack_all(self, packets: list[SentPacket], now: float) -> None:
         """These have arrived, each by whichever of its copies."""
         stats, news, account = self._stats, self._news, self._account
+        evs = self._qp.known_evs
+        selection = None if evs is None else evs.selection
         for packet in packets:
             if packet.state is _FLIGHT:
                 account.packets -= 1  # its bytes go when the receiver's count tells
@@ -208,6 +212,8 @@ class Feedback:
             if packet.sent_at < self.answered_from:  # noqa: PLR1730  a call per packet costs more
                 self.answered_from = packet.sent_at
             packet.ev.acked += 1
+            if selection is not None:
+                selection.on_ack(packet.ev)
             stats.acked_packets += 1
             stats.acked_bytes += packet.size
 
@@ -257,6 +263,8 @@ class Feedback:
         if ev is None:
             return
         ev.marked += 1
+        if qp.evs.selection is not None:
+            qp.evs.selection.on_mark(ev)
         if sack.mark == _SKIP_ONCE:
             if qp.settings.ecn_skip:
                 qp.evs.skip(ev, now, self._loss.rtt_base, "ecn")

@@ -12,10 +12,15 @@ runs by a timer: what the timers would have done is caught up with before anythi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
+from mypy_extensions import mypyc_attr
+
+from mrclab.hosts.roce.cc import CONTROLS, RateControl, RateFacts
 from mrclab.topo.nodeconfig import DcqcnSection
+from mrclab.topo.registry import Setting
 
 _AS_GOOD_AS_LINE: Final = 0.999  # of the line rate: the limiter is released
 _NEVER: Final = float("inf")
@@ -130,12 +135,25 @@ def _increase(s: DcqcnState, p: DcqcnParameters) -> None:
         s.alpha_due = s.increase_due = _NEVER
 
 
-class Dcqcn:
-    """One QP's limiter behind the calls that the requestor makes."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Dcqcn(RateControl):
+    """DCQCN: a QP's rate is cut by CNPs and raised by a timer and a byte counter."""
 
-    def __init__(self, p: DcqcnParameters) -> None:
-        self.parameters = p
-        self.state = start(p)
+    name: ClassVar[str] = "dcqcn"
+    settings: ClassVar[Mapping[str, Setting]] = {
+        "g": Setting("weight of one alpha update", 1e-9, 1.0),
+        "alpha_period_rtts": Setting("base RTTs without a CNP after which alpha decays", 1e-9),
+        "increase_period_rtts": Setting("base RTTs of the increase timer", 1e-9),
+        "byte_counter_bdps": Setting("BDPs of the byte counter", 1e-9),
+        "additive_share": Setting("additive increase as a share of the line rate", 1e-9, 1.0),
+        "hyper_share": Setting("hyper increase as a share of the line rate", 1e-9, 1.0),
+        "least_share": Setting("least rate as a share of the line rate", 1e-9, 1.0),
+    }
+
+    def __init__(self, facts: RateFacts, now: float, **config: float) -> None:
+        section = facts.dcqcn.model_copy(update=config) if config else facts.dcqcn
+        self.parameters = parameters(section, facts.line_rate, facts.base_rtt)
+        self.state = start(self.parameters)
 
     def rate(self, now: float) -> float | None:
         """Bytes per second that the QP may send now; None for as fast as the port goes."""
@@ -158,32 +176,4 @@ class Dcqcn:
         return {"rate": round(s.rate), "target_rate": round(s.target), "alpha": round(s.alpha, 4)}
 
 
-class NoRateControl:
-    """Line rate whatever happens; CNPs are counted by the QP and have no effect."""
-
-    def __init__(self, line_rate: float) -> None:
-        self._line_rate = line_rate
-
-    def rate(self, now: float) -> float | None:
-        """No limit."""
-        return None
-
-    def on_sent(self, size: int, now: float) -> None:
-        """Nothing to count."""
-
-    def on_cnp(self, now: float) -> None:
-        """Nothing to cut."""
-
-    def snapshot(self) -> dict[str, float]:
-        """The line rate."""
-        return {"rate": round(self._line_rate)}
-
-
-RateControl = Dcqcn | NoRateControl
-
-
-def rate_control(profile: str, config: DcqcnSection, line_rate: float, base_rtt: float) -> RateControl:
-    """The rate control with this name: "dcqcn" or "none"."""
-    if profile == "none":
-        return NoRateControl(line_rate)
-    return Dcqcn(parameters(config, line_rate, base_rtt))
+CONTROLS.register(Dcqcn)

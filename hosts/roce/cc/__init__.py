@@ -1,0 +1,69 @@
+"""Rate control of RoCEv2: one algorithm a module, one limiter per QP.
+
+An algorithm is a subclass of `RateControl` with a name, in a module here or in another package (entry point group
+`mrclab.congestion_controls`), registered by `CONTROLS.register(Class)` at the module's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, cast
+
+from mypy_extensions import mypyc_attr
+
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo.algorithms import CONGESTION_CONTROLS
+from mrclab.topo.nodeconfig import DcqcnSection
+from mrclab.topo.registry import Registry, Setting, checked
+
+CONTROLS: Final[Registry] = CONGESTION_CONTROLS["roce"]
+
+
+@dataclass(frozen=True)
+class RateFacts:
+    """Properties of the port and the path of a QP: bytes per second, seconds, bytes of a full-size packet's payload."""
+
+    line_rate: float
+    base_rtt: float
+    path_mtu: int
+    dcqcn: DcqcnSection
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class RateControl:
+    """Interface between requestor and rate control. Sizes are bytes, times seconds.
+
+    Called with the facts of its QP, the time, and its `settings` as keyword arguments.
+    """
+
+    name: ClassVar[str] = ""  # in scenarios
+    profile: ClassVar[str] = ""  # in node configs, where it has another name there
+    settings: ClassVar[Mapping[str, Setting]] = {}
+
+    def rate(self, now: float) -> float | None:
+        """Bytes per second that the QP may send now; None for as fast as the port goes."""
+        raise NotImplementedError
+
+    def on_sent(self, size: int, now: float) -> None:
+        """A packet of `size` bytes leaves."""
+
+    def on_cnp(self, now: float) -> None:
+        """The receiver saw a mark."""
+
+    def snapshot(self) -> dict[str, float]:
+        """State for samples, at least `rate` in bytes per second."""
+        raise NotImplementedError
+
+
+def rate_control(name: str, facts: RateFacts, now: float, config: Mapping[str, Any]) -> RateControl:
+    """A new limiter of this name; EINVAL for a name or setting that does not exist."""
+    made = CONTROLS.find(name)
+    if made is None:
+        known = " and ".join(CONTROLS.profiles)
+        raise VerbsError("EINVAL", f"RoCE has no congestion control {name!r}; it has {known}")
+    try:
+        chosen = checked(made, config)
+    except ValueError as error:
+        raise VerbsError("EINVAL", str(error)) from None
+    return cast(RateControl, made(facts, now, **chosen))

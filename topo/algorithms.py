@@ -1,0 +1,14 @@
+"""Algorithms that a scenario's transport may name, by what they are for."""
+
+from typing import Final
+
+from mrclab.topo.registry import Registry
+
+CONGESTION_CONTROLS: Final = {
+    "mrc": Registry("congestion control", "mrc", "mrclab.congestion_controls", "mrclab.hosts.mrc.cc"),
+    "roce": Registry("congestion control", "roce", "mrclab.congestion_controls", "mrclab.hosts.roce.cc"),
+}
+"""By transport. MRC's are classes of `mrclab.hosts.mrc.cc.CongestionController`, RoCE's of `RateControl`."""
+
+PATH_SELECTIONS: Final = Registry("path selection", "mrc", "mrclab.path_selections", "mrclab.hosts.mrc.evs.selections")
+"""Of MRC: classes of `mrclab.hosts.mrc.evs.selection.PathSelection`."""

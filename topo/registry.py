@@ -1,0 +1,174 @@
+"""Registries of algorithms by name: congestion controls and path selections, of this tree and of installed packages.
+
+An algorithm is one class in one module. It registers itself as its module is imported, and is looked up by `name`. A
+package outside this tree adds one by an entry point whose value names a module:
+
+    [project.entry-points."mrclab.congestion_controls"]
+    steady = "my_package.steady"
+
+Modules of this tree are imported at the first look-up, those of other packages when a name is not known without them.
+"""
+
+import importlib
+import math
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple, Protocol
+
+from mrclab.topo.sentences import nearest
+from mrclab.topo.spec import parse_duration
+
+
+class KindError(RuntimeError):
+    """A kind that cannot be registered, or a package outside this tree that cannot be loaded."""
+
+
+class Setting(NamedTuple):
+    """A parameter that a scenario may set: its range, its meaning, and True in `seconds` where it may be a duration.
+
+    `switch` is True for one that is true or false.
+    """
+
+    meaning: str
+    least: float = 0.0
+    most: float = math.inf
+    seconds: bool = False
+    switch: bool = False
+
+    @property
+    def word(self) -> str:
+        """The values, in a word."""
+        return "true or false" if self.switch else "duration" if self.seconds else "number"
+
+
+class Algorithm(Protocol):
+    """Attributes of a class that is registered; instances are made with its settings as keyword arguments."""
+
+    name: str  # in scenarios
+    profile: str  # in node configs, where it has another name there; else empty
+    settings: Mapping[str, Setting]
+
+
+class Registry:
+    """Algorithms by name. `family` is the noun for messages, `owner` names who uses them, e.g. mrc.
+
+    `group` is the group of entry points, `package` that of the modules of this tree.
+    """
+
+    def __init__(self, family: str, owner: str, group: str, package: str) -> None:
+        self.family = family
+        self.owner = owner
+        self.group = group
+        self._package = package
+        self._known: dict[str, Any] = {}  # by name
+        self._profiles: dict[str, Any] = {}  # by the name in node configs
+        self._loaded = 0  # 1: the modules of this tree, 2: other packages too
+
+    def register(self, made: type[Any]) -> None:
+        """Register a class under its name; KindError where it has none, or another class has the same one."""
+        name = getattr(made, "name", "")
+        if not name:
+            raise KindError(f'{made.__name__}: a {self.family} needs a name, such as name: ClassVar[str] = "steady"')
+        other = self._known.setdefault(name, made)
+        if (other.__module__, other.__qualname__) != (made.__module__, made.__qualname__):
+            raise KindError(
+                f"{self.family} {name!r} of {made.__module__} is registered by {other.__module__}; choose another name"
+            )
+        self._known[name] = self._profiles[getattr(made, "profile", "") or name] = made
+
+    def find(self, name: str) -> Any | None:
+        """Return the class of a name, in scenarios or in node configs; None where there is none."""
+        for stage in (1, 2):
+            self._load(stage)
+            found = self._profiles.get(name) or self._known.get(name)
+            if found is not None:
+                return found
+        return None
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.find(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[Any]:
+        self._load(2)
+        return iter([self._known[name] for name in sorted(self._known)])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names in scenarios, sorted."""
+        self._load(2)
+        return tuple(sorted(self._known))
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """All names in node configs, sorted."""
+        self._load(2)
+        return tuple(sorted(self._profiles))
+
+    def _load(self, stage: int) -> None:
+        if self._loaded < 1 <= stage:
+            self._loaded = 1
+            import_modules(self._package)
+        if self._loaded < 2 <= stage:
+            self._loaded = 2
+            import_entry_points(self.family, self.group)
+
+
+class OneOf:
+    """Annotation of a text: the names of registries, for schema and reference."""
+
+    def __init__(self, *registries: Registry) -> None:
+        self._registries = registries
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, each once."""
+        return sorted({name for registry in self._registries for name in registry.names})
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(schema), "enum": self.names}
+
+
+def import_modules(package: str) -> None:
+    """Import all modules of a package, in the order of their names."""
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        importlib.import_module(module.name)
+
+
+def import_entry_points(family: str, group: str) -> None:
+    """Import what the entry points of a group name; KindError with the distribution's name where that fails."""
+    for entry in entry_points(group=group):
+        try:
+            entry.load()
+        except Exception as error:
+            owner = entry.dist.name if entry.dist is not None else entry.value
+            raise KindError(
+                f"{family} {entry.name!r} of {owner} cannot be loaded: {error}; mend or uninstall that package"
+            ) from error
+
+
+def checked(algorithm: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an algorithm's settings with durations in seconds; ValueError names the one that is wrong."""
+    return {name: _checked(algorithm, name, value) for name, value in given.items()}
+
+
+def _checked(algorithm: Any, name: str, value: Any) -> float | bool:
+    known: Mapping[str, Setting] = algorithm.settings
+    setting = known.get(name)
+    if setting is None:
+        raise ValueError(f"{algorithm.name} has no parameter {name!r}; {nearest(name, sorted(known))}")
+    if setting.switch:
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} {value!r} is neither true nor false")
+        return value
+    number = parse_duration(value) if setting.seconds else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not _within(setting, number):
+        raise ValueError(f"{name} {value!r} is no {setting.word} of {setting.least:g}…{setting.most:g}")
+    return number
+
+
+def _within(setting: Setting, number: float) -> bool:
+    return math.isfinite(number) and setting.least <= number <= setting.most
