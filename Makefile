@@ -15,7 +15,7 @@ help:
 	@echo "sudo make test-debian13  set up, demo and unit tests on a bare Debian 13 in a folder (needs mmdebstrap)"
 	@echo "sudo make vm-check  boot the Vagrantfile's machine, emulated, and use the lab in it (half an hour; needs vagrant-libvirt)"
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
-	@echo "make paper-scale  the paper's experiments at its own speed, in virtual time, what sets them apart, and curves of what it could not try (some ten minutes of one core after make compiled)"
+	@echo "make paper-scale  the paper's experiments at its own speed, in virtual time, what sets them apart, and curves of what it could not try (five seeds of each: an hour of one core after make compiled; goes on after any end)"
 	@echo "make training     what failures cost training jobs, in virtual time, and docs/results/training.md (some twenty minutes of one core; goes on after any end)"
 	@echo "sudo make drill   kill, stop, fill, remove, flood and deceive the parts of a running lab, fifty times (half an hour; ARGS=\"--rounds 100 --long 60\")"
 	@echo "make fuzz-p4      P4 programs with code in the place of every value and key (half an hour of one core)"

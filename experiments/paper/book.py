@@ -36,6 +36,12 @@ class SuiteRun:
         return self.state in {"passed", "failed"}
 
 
+ENOUGH = 5
+"""Seeds without which figures that differ from seed to seed are not judged by their interval."""
+
+_SAME = 0.001  # of a figure: seeds that are no further apart agree, and more of them would say the same
+
+
 @dataclass(frozen=True)
 class Line:
     """A row of an experiment with our figure over all seeds. `verdicts` has one entry per seed that gave a value."""
@@ -44,15 +50,43 @@ class Line:
     figure: Figure | None
     verdicts: tuple[bool, ...]
     ratio: float | None  # ours over the paper's
+    by_interval: bool = False  # judged by the interval of the seeds, not by each of them
 
     @property
     def state(self) -> str:
-        """`pass`, `fail`, `shown` where no rule judges, `missing` where there is no value."""
+        """`pass`, `fail`, `open` where the interval says neither, `shown` without a rule, `missing` without a value."""
         if self.figure is None:
             return "missing"
         if self.row.accept is None:
             return "shown"
+        if self.by_interval:
+            return self._by_interval()
         return "pass" if all(self.verdicts) else "fail"
+
+    @property
+    def settled(self) -> bool:
+        """True if seeds, two at least, give the same figure."""
+        figure = self.figure
+        return figure is not None and figure.count > 1 and figure.most - figure.least <= _SAME * abs(figure.median)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Range that holds the mean: 95 % confidence of enough seeds, or what all agree on; None where neither is."""
+        figure = self.figure
+        if figure is None or (figure.count < ENOUGH and not self.settled):
+            return None
+        if self.settled or figure.low is None or figure.high is None:
+            return figure.least, figure.most
+        return figure.low if figure.least < 0 else max(0.0, figure.low), figure.high
+
+    def _by_interval(self) -> str:
+        band, interval = self.row.band, self.interval
+        assert band is not None
+        if interval is None:
+            return "open"
+        if band[0] <= interval[0] and interval[1] <= band[1]:
+            return "pass"
+        return "fail" if interval[1] < band[0] or interval[0] > band[1] else "open"
 
     @property
     def unexplained(self) -> bool:
@@ -70,11 +104,16 @@ class Chapter:
 
     @property
     def state(self) -> str:
-        """`pass` where every judged line passed and every run is a result; else `fail`, or `missing` without runs."""
+        """`pass` where every judged line and every run passed; else `fail`, or `missing` without runs."""
         judged = [line.state for line in self.lines if line.row.accept is not None]
         if not self.runs or all(state == "missing" for state in judged):
             return "missing"
-        return "pass" if all(state == "pass" for state in judged) else "fail"
+        failed = any(run.state == "failed" for run in self.runs)
+        return "pass" if all(state == "pass" for state in judged) and not failed else "fail"
+
+    def count(self, state: str, any_sender: bool) -> int:
+        """Number of lines in a state among those that test the transport, or that any sender meets."""
+        return sum(line.state == state and line.row.any_sender is any_sender for line in self.lines)
 
     @property
     def seeds(self) -> list[int]:
@@ -112,16 +151,18 @@ def _run(directory: Path, entry: dict[str, Any]) -> SuiteRun:
     )
 
 
-def hold(runs: Sequence[SuiteRun], experiments: Sequence[Experiment] | None = None) -> list[Chapter]:
-    """Every experiment with its runs; those that were not run have none."""
+def hold(
+    runs: Sequence[SuiteRun], experiments: Sequence[Experiment] | None = None, by_interval: bool = False
+) -> list[Chapter]:
+    """Every experiment with its runs; those that were not run have none. A line is judged by each seed, or by all."""
     chapters = []
     for experiment in experiments if experiments is not None else load():
         mine = tuple(run for run in runs if run.scenario == experiment.scenario)
-        chapters.append(Chapter(experiment, mine, tuple(_line(row, mine) for row in experiment.rows)))
+        chapters.append(Chapter(experiment, mine, tuple(_line(row, mine, by_interval) for row in experiment.rows)))
     return chapters
 
 
-def _line(row: FigureRow, runs: Sequence[SuiteRun]) -> Line:
+def _line(row: FigureRow, runs: Sequence[SuiteRun], by_interval: bool) -> Line:
     by_seed: dict[int, dict[tuple[str, str], float]] = {}
     for run in runs:
         if run.counts:
@@ -129,10 +170,11 @@ def _line(row: FigureRow, runs: Sequence[SuiteRun]) -> Line:
             values.update({(run.variant, name): value for name, value in run.values.items()})
     found = [value for values in by_seed.values() if (value := row.value(values)) is not None]
     if not found:
-        return Line(row, None, (), None)
+        return Line(row, None, (), None, by_interval)
     figure = summary(found)
     verdicts = tuple(bool(row.accepts(value)) for value in found) if row.accept else ()
-    return Line(row, figure, verdicts, figure.median / row.paper if row.paper else None)
+    ours = figure.mean if by_interval else figure.median
+    return Line(row, figure, verdicts, ours / row.paper if row.paper else None, by_interval)
 
 
 def number(value: float | None) -> str:

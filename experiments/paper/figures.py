@@ -4,15 +4,19 @@ Numbers are those of arXiv 2605.04333. In figures.yaml they are shares of line r
 against a network some thousand times slower; in at-speed.yaml they are as printed, in Gb/s and µs. A row's `ours` is
 one figure, `variant.expectation`, or two with `/` or `-` between them; an expectation that tells round trips has a
 second figure, `expectation-seconds`.
+
+`accept: rule` is one rule for all: within 5 % of the paper's figure, or within the effect that the figure shows where
+that is smaller, but not below 1 %, with which figures are read from a picture; or half of the last digit printed.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.yamlfile import read
@@ -22,8 +26,12 @@ AT_SPEED = Path(__file__).with_name("at-speed.yaml")
 _TERM = r"[a-z0-9-]*\.[a-z0-9-]+"
 _EXPRESSION = re.compile(rf"\s*({_TERM})(?:\s+([/-])\s+({_TERM}))?\s*")
 _NUMBER = r"-?\d+(?:\.\d*)?"
+_HALF_A_DIGIT = 0.5  # Gb/s, in which Figures 16 and 17 are read
 _IN_UNIT = {"Gb/s": 8e-9, "µs": 1e6}  # what a figure in bytes per second, or in seconds, is multiplied by
 _ACCEPT = re.compile(rf"\s*(?:(≥|≤)\s*({_NUMBER})|({_NUMBER})\s*…\s*({_NUMBER})|({_NUMBER})\s*±\s*({_NUMBER})\s*%)\s*")
+
+WIDEST, NARROWEST = 5.0, 1.0
+"""Per cent of the paper's figure that the rule accepts."""
 
 
 def _matches(pattern: re.Pattern[str], example: str) -> AfterValidator:
@@ -45,6 +53,20 @@ class FigureRow(Strict):
     unit: str = ""
     moved: int | None = Field(default=None, description="bytes: ours is the time they took, and the figure their rate")
     because: str = Field(default="", description="why ours is not the paper's")
+    effect: float | None = Field(default=None, description="per cent that the figure is from an undisturbed one")
+    any_sender: bool = Field(default=False, description="line rate times what is left: tests no transport")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_rule(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("accept") != "rule":
+            return data
+        paper, percent = data.get("paper"), max(NARROWEST, min(WIDEST, data.get("effect") or WIDEST))
+        if not isinstance(paper, (int, float)):
+            raise ValueError("accept: rule wants a figure of the paper's; add `paper`")
+        half = data.get("unit") == "Gb/s" and "moved" in data and percent / 100 * paper < _HALF_A_DIGIT
+        rule = f"{paper - _HALF_A_DIGIT:g} … {paper + _HALF_A_DIGIT:g}" if half else f"{paper:.9g} ± {percent:g} %"
+        return {**data, "accept": rule}
 
     def value(self, figures: Mapping[tuple[str, str], float]) -> float | None:
         """Ours in the row's unit, out of (variant, expectation) → figure in SI units; None where one is missing."""
@@ -67,16 +89,23 @@ class FigureRow(Strict):
 
     def accepts(self, value: float) -> bool | None:
         """Return True if a value reproduces the paper's; None where no rule says."""
+        band = self.band
+        return None if band is None else band[0] <= value <= band[1]
+
+    @property
+    def band(self) -> tuple[float, float] | None:
+        """Least and greatest value that reproduce the paper's; None where no rule says."""
         if self.accept is None:
             return None
         match = _ACCEPT.fullmatch(self.accept)
         assert match is not None
         sign, limit, low, high, near, percent = match.groups()
         if sign:
-            return value >= float(limit) if sign == "≥" else value <= float(limit)
+            return (float(limit), math.inf) if sign == "≥" else (-math.inf, float(limit))
         if low:
-            return float(low) <= value <= float(high)
-        return abs(value - float(near)) <= float(percent) / 100 * abs(float(near))
+            return float(low), float(high)
+        apart = float(percent) / 100 * abs(float(near))
+        return float(near) - apart, float(near) + apart
 
 
 def _key(term: str) -> tuple[str, str]:

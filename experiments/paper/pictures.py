@@ -15,7 +15,7 @@ from mrclab.lab.report import results
 from mrclab.lab.report.plots import compare, goodput, style
 
 _ROW = 0.27  # inches per row of the picture of figures
-_COLOUR = {"pass": "#4C9A6A", "fail": "#C4452F", "shown": "#8FA3B5"}
+_COLOUR = {"pass": "#4C9A6A", "fail": "#C4452F", "open": "#D9A441", "shown": "#8FA3B5"}
 
 
 def draw(chapter: Chapter, directory: Path) -> dict[str, Path]:
@@ -69,7 +69,7 @@ def _bars(chapter: Chapter, path: Path) -> bool:
 
 
 def _legend(chapter: Chapter) -> list[tuple[str, str]]:
-    words = {"pass": "accepted", "fail": "not accepted", "shown": "no rule"}
+    words = {"pass": "accepted", "fail": "not accepted", "open": "open", "shown": "no rule"}
     there = {line.state for line in chapter.lines}
     return [(_COLOUR[state], word) for state, word in words.items() if state in there]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mrclab.experiments.paper import page
-from mrclab.experiments.paperscale import causes, curves, flapping, table
+from mrclab.experiments.paperscale import curves, flapping, models, table
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -34,8 +34,7 @@ def main(words: Sequence[str] | None = None) -> int:
     varied: list[page.Appendix] = []
     if not asked.names:
         made.append(flapping.appendix(flapping.run(directory, _say), place))
-        found = causes.run(directory, _say)
-        varied = [causes.appendix(one, found, place) for one in causes.CAUSES]
+        varied = models.appendices(models.run_all(directory / "models", _say), place)
     written, chapters = page.write(directory, appendices=made, varied=varied)
     if asked.page:
         shutil.copytree(place, asked.page, dirs_exist_ok=True)

@@ -23,11 +23,15 @@ SCENARIOS = suite.SCENARIOS / "paper-scale"
 _ENTRIES, _RUNS = "entries.jsonl", "runs"
 _NOT_COMPARED = {"title", "description", "variants"}
 
+SEEDS = (1, 2, 3, 4, 5)
+"""With which each experiment runs."""
 
-def planned(names: Sequence[str] = ()) -> list[Loaded]:
-    """Every run of the table, or those of the experiments whose names begin so."""
+
+def planned(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> list[Loaded]:
+    """Every run of the table, or those of the experiments whose names begin so; all of a seed before the next one's."""
     loaded = suite.load_all(sorted(SCENARIOS.glob("*.yaml")))
-    return suite.runs(one for one in loaded if not names or one.base_name.startswith(tuple(names)))
+    chosen = [one for one in loaded if not names or one.base_name.startswith(tuple(names))]
+    return [job for seed in seeds for job in suite.runs(chosen, (seed,))]
 
 
 def run(runs: Sequence[Loaded], directory: Path, say: Callable[[str], None]) -> list[SuiteEntry]:

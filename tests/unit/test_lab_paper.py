@@ -91,6 +91,42 @@ def test_a_row_is_judged_in_every_seed() -> None:
     assert (chapter.lines[0].state, chapter.state) == ("fail", "fail")
 
 
+@pytest.mark.parametrize(
+    ("storms", "state"),
+    [
+        ((2.0, 2.1, 2.2, 2.1, 2.0), "pass"),  # kept 0.45 to 0.5
+        ((8.0, 8.1, 8.2, 8.1, 8.0), "fail"),
+        ((2.0, 2.1, 2.2, 9.0, 2.0), "open"),  # one seed makes the interval meet both sides
+        ((2.0, 2.1, 2.2, 2.1), "open"),  # too few
+        ((2.0, 2.0), "pass"),  # nothing is drawn: two say what all would
+        ((2.0,), "open"),
+    ],
+)
+def test_a_row_is_judged_by_the_interval_of_at_least_five_seeds(storms: tuple[float, ...], state: str) -> None:
+    done = [run for seed, storm in enumerate(storms, 1) for run in runs(seed, storm)]
+    (chapter,) = hold(done, [experiment()], by_interval=True)
+    assert chapter.lines[0].state == state
+
+
+def test_a_chapter_with_a_failed_run_did_not_pass() -> None:
+    (chapter,) = hold([*runs(1, 2.0), *runs(2, 2.5, "failed")], [experiment()])
+    assert chapter.lines[0].state == "pass"
+    assert chapter.state == "fail"
+
+
+def test_one_rule_judges_the_figures_at_speed_and_none_is_wider_than_its_effect() -> None:
+    judged = [row for one in load(AT_SPEED) for row in one.rows if row.band is not None]
+    assert len(judged) > 100
+    for row in judged:
+        assert row.paper is not None, row.what
+        low, high = row.band or (0.0, 0.0)
+        half = max(row.paper - low, high - row.paper)
+        if " / " in row.ours and "…" in str(row.accept):
+            continue  # a quotient of figures that are rounded
+        assert half <= max(0.05 * row.paper, 0.5 if row.moved else 0.0) * 1.0001, row.what
+        assert half <= max(1.0, row.effect or 5.0) / 100 * row.paper * 1.0001 or row.moved, row.what
+
+
 def test_runs_that_say_nothing_about_the_network_are_left_out() -> None:
     (chapter,) = hold([*runs(1, 2.0), *runs(2, 10.0, "invalid")], [experiment()])
     assert chapter.state == "pass"
