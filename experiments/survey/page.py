@@ -36,8 +36,8 @@ def render(surveys: Sequence[Sequence[Record]], page: str) -> str:
     told = [records for records in surveys if records]
     parts = [_HEAD, _circumstances(told), _localisation(told), _misses(told), _healing(told), _startup(told)]
     firsts = [records[0] for records in told]
-    again = [f"    sudo .venv/bin/mrclab survey --target {one['target']} --seed {one['seed']}" for one in firsts]
-    again.append(f"    .venv/bin/mrclab survey --write {page}")
+    again = [f"    sudo mrclab survey --target {one['target']} --seed {one['seed']}" for one in firsts]
+    again.append(f"    mrclab survey --write {page}")
     return "\n".join([*(part for part in parts if part), "## Again\n", *again, ""])
 
 

@@ -72,7 +72,7 @@ def test_the_page_counts_verdicts_false_alarms_and_what_was_never_named():
     assert f"* soft, case 3: {c} at fault; said: nothing." in text
     assert f"* soft, case 4: {a} and {b} at fault; said: {c} lossy, {a} down, {b} down." in text
     assert "case 1" not in text
-    assert text.endswith("survey --target soft --seed 1\n    .venv/bin/mrclab survey --write clustermapper.md\n")
+    assert text.endswith("survey --target soft --seed 1\n    mrclab survey --write clustermapper.md\n")
 
 
 def test_records_survive_the_process_and_a_damaged_file_is_one_sentence(tmp_path):
