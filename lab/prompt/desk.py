@@ -64,6 +64,7 @@ class Desk:
         self._count = 0
         self._pace = pace
         self._anchor = time.monotonic(), world.now
+        self._before: tuple[float, float] | None = None  # the pace that comes back, and when on the machine's clock
         self.interrupted = False  # by a signal that virtual time heard
         self._mirror = mirror
         self._controller = controller
@@ -139,8 +140,24 @@ class Desk:
     @pace.setter
     def pace(self, value: float) -> None:
         with self.lock:
-            self._pace = value
-            self._anchor = time.monotonic(), self.world.now
+            self._before = None
+            self._set_pace(value)
+
+    def slow(self, pace: float, seconds: float) -> None:
+        """Slow virtual time down for so many seconds of the machine's clock; afterwards the former pace comes back.
+
+        Where time is slower than that already, or real, nothing changes.
+        """
+        with self.lock:
+            usual = self._before[0] if self._before else self._pace
+            if usual is None or usual <= pace:
+                return
+            self._before = usual, time.monotonic() + seconds
+            self._set_pace(pace)
+
+    def _set_pace(self, value: float) -> None:
+        self._pace = value
+        self._anchor = time.monotonic(), self.world.now
 
     def wait_until(
         self,
@@ -214,6 +231,8 @@ class Desk:
         if self._pace is None:
             self._due()
             return
+        if self._before and time.monotonic() >= self._before[1]:
+            self.pace = self._before[0]
         since, began = self._anchor
         target = began + (time.monotonic() - since) * self._pace
         limit = time.monotonic() + _REST  # words wait no longer than this

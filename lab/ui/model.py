@@ -20,6 +20,9 @@ _TALK = frozenset({
     "switch.up", "switch.ready", "switch.silent", "switch.answers", "link.failed", "verified", "lab.up", "process.died",
     "process.stopped", "process.resumed", "verdict", "verdict.over", "denied", "undenied", "drained", "undrained",
 })  # fmt: skip
+_STORY = {"fault.begin": ("fault", "fault_kind", "links"), "fault.end": ("fault",), "ev.state": ("plane", "old", "new")}
+"""Fields of records that a story needs."""
+
 _PASSING = frozenset({"RESET", "INIT", "RTR"})  # states of a QP on its way
 _DOWN = {"link_down", "nic_port_down", "nic_down", "plane_down", "switch_reboot", "transceiver"}
 """Kinds of faults that leave their cables without carrier while they are in force."""
@@ -47,6 +50,23 @@ class _Rate:
             return 0.0
         (t0, first), (t1, last) = points[0], points[-1]
         return max(0.0, (last - first) / (t1 - t0)) if t1 > t0 else 0.0
+
+
+class _Missing:
+    """Packets that came into a switch and did not leave: those that wait go on, those that were lost never do."""
+
+    __slots__ = ("_last", "_lost")
+
+    def __init__(self) -> None:
+        self._last: deque[int] = deque(maxlen=_WINDOW)
+        self._lost = 0
+
+    def add(self, count: int) -> int:
+        """One more reading; returns the packets that have been missing in all of the last ones."""
+        self._last.append(count)
+        if len(self._last) == _WINDOW:
+            self._lost = max(self._lost, min(self._last))
+        return self._lost
 
 
 class _SentLately:
@@ -119,6 +139,7 @@ class PageModel:
         self._totals = dict.fromkeys(_LOSSES.values(), 0)
         self._ports: dict[str, dict[str, list[int]]] = {}  # switch → port → packets trimmed, marked
         self._dropped: dict[str, int] = {}  # switch → packets
+        self._waiting: dict[str, _Missing] = {}
         self._depths: dict[str, dict[str, int]] = {}
         self._dead: set[str] = set()
         self._verdicts: dict[str, str] = {}
@@ -166,7 +187,9 @@ class PageModel:
             handler = getattr(self, f"_on_{kind.replace('.', '_')}", None)
             if handler is not None:
                 handler(record)
-            self._events.append({"t": record.t, "node": record.node, "kind": kind, "text": phrase(record, self._names)})
+            said = {"t": record.t, "node": record.node, "kind": kind, "text": phrase(record, self._names)}
+            told = {name: record[name] for name in _STORY.get(kind, ()) if record.get(name) is not None}
+            self._events.append({**said, **told})
 
     def frame(self, now: float) -> dict[str, Any]:
         """The state at `now`, and the events since the last frame. Loads are shares of full rate, rates bytes/s.
@@ -246,7 +269,9 @@ class PageModel:
     def _counters(self, record: Record) -> None:
         ports, changed = dict(self._ports), False
         for name, told in record["switches"].items():
-            self._dropped[name] = sum(told.get("drops", {}).values())
+            drops = dict(told.get("drops", {}))
+            queue = drops.pop("queue", 0) - sum(self._depths.get(name, {}).values())
+            self._dropped[name] = sum(drops.values()) + self._waiting.setdefault(name, _Missing()).add(queue)
             counted = {
                 number: [int(port.get("trimmed", 0)), int(port.get("ecn_marked", 0))]
                 for number, port in told.get("ports", {}).items()

@@ -1,11 +1,13 @@
 """The live page's other end where page and lab share one browser: virtual time in this interpreter, no threads.
 
 It answers what `lab.ui.server` answers, and pushes frames instead of being asked for them: `publish` gets one JSON
-object at a time, {"kind": "source", "layout", "first", "frames"}, {"kind": "frames", "changes"} or {"kind": "outcome",
-"outcome"}. A scenario runs to its end within one `step`, so that requests wait meanwhile.
+object at a time, {"kind": "source", "layout", "first", "frames"}, {"kind": "frames", "changes"}, {"kind": "packets",
+"now", "pace", "slow", "seen"} while time is slow, or {"kind": "outcome", "outcome"}. A scenario runs to its end within
+one `step`, so that requests wait meanwhile.
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -27,6 +29,7 @@ from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.runindex import RunIndex
 from mrclab.lab.ui.sources import Source
+from mrclab.sim.crossings import Crossings
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -35,6 +38,9 @@ Publish = Callable[[str], None]
 
 TITLE = "the lab in this tab"
 _OFTEN = 0.1  # seconds between two looks at the history of a run
+_SEEN = 0.2  # seconds of virtual time per second, at most: single packets can be followed
+_LONGEST_SLOW = 120.0  # seconds
+_LIGHT = 4000  # crossings told at once, at most
 _MOMENT = 1e-6  # seconds of virtual time within which more may be recorded
 
 
@@ -77,8 +83,8 @@ class Followed:
         """Take in the rest."""
         self.take_in()
 
-    def take_in(self) -> None:
-        """Make frames of what was recorded, and publish them."""
+    def take_in(self, pace: float = 1.0) -> None:
+        """Make frames of what was recorded, and publish them; where time is slow, more than the history's beat."""
         if self.world is None:
             return
         lines = self.world.history_since(self._seen)
@@ -90,6 +96,9 @@ class Followed:
                 self._model.run = self._judge.title
         self._model.expectations = self._judge.look() or self._model.expectations
         self._add(self._reel.until(self.world.now - _MOMENT))
+        if pace < _SEEN and time.monotonic() >= self._due and self.world.now > self.film.last.get("t", math.inf):
+            self._add([self._model.frame(self.world.now)])
+            self._due = time.monotonic() + _OFTEN
         self._push()
 
     def decide(self, digest: str, trouble: str = "") -> None:
@@ -114,6 +123,27 @@ class Followed:
             self._publish(self, changes)
 
 
+class Packets:
+    """Packets on the cables of a world while its time is slow, for who draws them."""
+
+    def __init__(self, world: VirtualWorld, tell: Publish) -> None:
+        self._world, self._tell = world, tell
+        self._watch: Crossings | None = None
+
+    def look(self, pace: float) -> None:
+        """Publish what crossed cables since the last look: entered, left, way, kind, whether it arrived."""
+        if self._watch is not None:
+            seen = self._watch.taken()[-_LIGHT:]
+            told = [[round(c.entered, 6), round(c.left, 6), c.way, c.kind, int(c.arrived)] for c in seen]
+            whole = {"kind": "packets", "now": self._world.now, "pace": pace, "slow": pace <= _SEEN, "seen": told}
+            self._tell(json.dumps(whole))
+        if pace <= _SEEN and self._watch is None:
+            self._watch = self._world.watch()
+        elif pace > _SEEN and self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+
 class Tab:
     """A lab in virtual time, and runs of scenarios beside it; their results go below `folder`."""
 
@@ -128,6 +158,7 @@ class Tab:
         self.desk = self._stack.enter_context(Desk(world, pace, threaded=False).open())
         self._own = Followed(fabric, TITLE, self._frames)
         self._own.world = world
+        self._packets = Packets(world, publish)
         self._shown: Source = self._own
         self._runs = 0  # how often another source was shown
         self._own.take_in()
@@ -136,6 +167,7 @@ class Tab:
             "heal": lambda name="": "\n".join(self.desk.heal(str(name))) or "nothing to heal",
             "traffic": lambda traffic: f"{self.desk.flows.start(dict(traffic)).running.name} runs",
             "pace": self._pace,
+            "slow": self._slow,
         }
         self._requests: Mapping[str, Callable[[str], Any]] = {
             "api/operation": self._operation,
@@ -169,7 +201,8 @@ class Tab:
             self._run_now(loaded)
         elif self._shown is self._own:
             self.desk.step()
-            self._own.take_in()
+            self._own.take_in(self.desk.pace or 1.0)
+            self._packets.look(self.desk.pace or 1.0)
 
     def source(self) -> None:
         """Publish all of what is shown now."""
@@ -179,9 +212,9 @@ class Tab:
 
     def _layout(self) -> dict[str, Any]:
         shown, own = self._shown, self._shown is self._own
-        told = {"title": shown.title, "live": shown.live, "operable": own, "own": own, "run": self._runs}
-        more = {"runs": True, "replays": True, "text": self._text, "worlds": ["sim"], "outcome": shown.outcome()}
-        return {**shown.layout(), **told, **more}
+        told = {"title": shown.title, "live": shown.live, "operable": own, "own": own, "paced": own}
+        more = {"runs": True, "replays": True, "text": self._text, "worlds": ["sim"], "run": self._runs}
+        return {**shown.layout(), **told, **more, "outcome": shown.outcome()}
 
     def _frames(self, source: Followed, changes: list[str]) -> None:
         if source is self._shown:
@@ -207,6 +240,13 @@ class Tab:
             raise ValueError(f"invalid pace {value}: expected virtual seconds per second, above 0 and at most 1000")
         self.desk.pace = float(value)
         return f"{value:g} s of virtual time per second"
+
+    def _slow(self, pace: float, seconds: float) -> str:
+        if not (0 < pace <= 1 and 0 < seconds <= _LONGEST_SLOW):
+            raise ValueError(f"slow takes a pace above 0 and at most 1, for at most {_LONGEST_SLOW:g} s")
+        self.desk.slow(float(pace), float(seconds))
+        self._packets.look(self.desk.pace or 1.0)
+        return f"{pace:g} s of virtual time per second, for {seconds:g} s"
 
     def _replay(self, name: str) -> dict[str, str]:
         return self._show(self._shelf.take(name))

@@ -73,7 +73,8 @@ function take(told, resolve, reject) {
   } else if (told.kind === "outcome") {
     source.outcome = told.outcome;
     say("outcome", JSON.stringify(told.outcome));
-  } else if (stream) deliver(told.changes);
+  } else if (told.kind === "packets") say("packets", JSON.stringify(told));
+  else if (stream) deliver(told.changes);
   else source.frames.push(...told.changes);
 }
 

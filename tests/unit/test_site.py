@@ -74,6 +74,7 @@ def test_a_run_in_the_tab_has_the_history_of_the_terminal_and_asks_no_other_host
     page.mouse.click(box["x"] + box["width"] / 4, box["y"] + box["height"] * 3 / 4)
     page.locator("#selection button.break").first.click()
     page.locator('.cable.down[data-name="t0-p1-1/t1-p1-2"]').wait_for(state="attached")
+    page.locator("#story", has_text="Cable cut.").wait_for()
 
     # A scenario has the history that it has in a terminal.
     page.locator("#editor summary").click()

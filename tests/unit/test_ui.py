@@ -206,12 +206,26 @@ def test_a_run_that_broke_off_is_said_to_be_broken():
 def test_marks_and_trims_are_told_by_port():
     page = PageModel(FABRIC)
     ports = {"1": {"trimmed": 3, "ecn_marked": 40, "rx_packets": 7}, "2": {"rx_packets": 7}}
-    page.take(Record(1.0, "controller", "switches", {"switches": {"t0-p1-1": {"ports": ports, "drops": {"queue": 2}}}}))
+    page.take(
+        Record(1.0, "controller", "switches", {"switches": {"t0-p1-1": {"ports": ports, "drops": {"usid_miss": 2}}}})
+    )
     frame = page.frame(1.1)
     assert frame["ports"] == {"t0-p1-1": {"1": [3, 40]}}
     assert {name: frame["totals"][name] for name in ("trimmed", "marked", "dropped")} == {
         "trimmed": 3, "marked": 40, "dropped": 2,
     }  # fmt: skip
+
+
+def test_packets_that_wait_in_a_switch_are_not_counted_as_dropped():
+    page = PageModel(FABRIC)
+    counted = []
+    for number, missing in enumerate([0, 9, 3, 8, 12, 4, 7, 9, 5, 4, 4, 4, 4]):  # 4 of them never leave
+        told = {"t0-p1-1": {"ports": {}, "drops": {"queue": missing}}}
+        page.take(Record(1.0 + number, "controller", "switches", {"switches": told}))
+        counted.append(page.frame(1.5 + number)["totals"]["dropped"])
+    assert counted == sorted(counted)
+    assert counted[3] == 0
+    assert counted[-1] == 4
 
 
 def test_a_patch_makes_one_frame_of_another_and_names_what_changed_alone():

@@ -44,12 +44,17 @@ def apart(one: str, other: str, sight: str) -> float:
 
 
 def palettes() -> dict[str, dict[str, str]]:
-    style = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", (STATIC / "style.css").read_text()))
+    light, _, dark = (STATIC / "style.css").read_text().partition(':root[data-scheme="dark"]')
+    style, night = (dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", each.partition("}")[0])) for each in (light, dark))
     charts = (STATIC / "charts.js").read_text()
     states = dict(re.findall(r"(\w+): \"(#[0-9a-f]{6})\"", charts.partition("const STATES")[2].partition("}")[0]))
     planes = re.findall(r"#[0-9a-f]{6}", charts.partition("const PLANES")[2].partition("]")[0])
     return {
-        "cables": {name: style[name] for name in ("idle", "load", "warn", "bad")},
+        "signs": {name: style[name] for name in ("idle", "load", "warn", "bad")},
+        "signs in the dark": {name: night[name] for name in ("idle", "load", "warn", "bad")},
+        "verdicts in the dark": {name: night[name] for name in ("good", "badink")},
+        "cables": {"down": style["bad"], "idle": style["idle"], **dict(zip("1234", planes, strict=False))},
+        "cables in the dark": {"down": night["bad"], "idle": night["idle"], **dict(zip("1234", planes, strict=False))},
         "EV states": states,
         "four planes": {str(number): colour for number, colour in enumerate(planes[:4], 1)},
         "verdicts": {name: style[name] for name in ("good", "badink")},

@@ -49,6 +49,39 @@ def test_a_cable_is_cut_and_healed_by_requests(lab):
     assert "error" in ask(tab, "api/operation", operation="pace", arguments={"value": 0})
 
 
+def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses(lab):
+    tab, told = lab
+    ask(
+        tab,
+        "api/operation",
+        operation="traffic",
+        arguments={"traffic": {"kind": "stream", "from": "h1", "to": "h3", "size": "4 MiB"}},
+    )
+    tab.desk._advance(0.1)
+    ask(tab, "api/operation", operation="slow", arguments={"pace": 0.001, "seconds": 60})
+    ask(
+        tab,
+        "api/operation",
+        operation="strike",
+        arguments={"kind": "link_down", "fields": {"link": "t0-p1-1/t1-p1-2"}},
+    )
+    tab.desk._advance(tab.desk.world.now + 0.05)
+    tab.step()
+    packets = [each for each in told if each["kind"] == "packets"]
+    seen = [one for each in packets for one in each["seen"]]
+    lost = {way // 2 for _, _, way, _, arrived in seen if not arrived}
+    names = [link["name"] for link in tab._own.layout()["links"]]
+    assert [names[number] for number in lost] == ["t0-p1-1/t1-p1-2"]
+    assert packets[-1]["slow"]
+    events = [event for each in told if each["kind"] == "frames" for one in each["changes"] for event in one["events"]]
+    assert any(event.get("new") == "ASSUMED_BAD" for event in events)  # frames come between two samples of a host
+    tab.desk.pace = 1.0
+    tab.step()
+    tab.step()
+    assert not [each for each in told if each["kind"] == "packets"][-1]["slow"]
+    assert "error" in ask(tab, "api/operation", operation="slow", arguments={"pace": 0.02, "seconds": 1e9})
+
+
 def test_a_scenario_runs_to_the_verdict_and_history_of_the_terminal_and_is_on_the_shelf(lab, tmp_path):
     tab, told = lab
     assert ask(tab, "api/run", text=TEXT) == {"said": "in-the-tab runs"}

@@ -2,13 +2,19 @@
 
 // Colours of Okabe and Ito: told apart with any colour vision.
 const PLANES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555"];
+PLANES.forEach((colour, n) => document.documentElement.style.setProperty(`--plane-${n + 1}`, colour)); // for the fabric
 export const STATES = { GOOD: "#009e73", SKIP: "#f0e442", STANDBY: "#c3cad3", ASSUMED_BAD: "#d55e00", PORT_DOWN: "#5b2a86", DENIED: "#0072b2" };
 const OUT = new Set(["ASSUMED_BAD", "PORT_DOWN", "DENIED"]); // striped as well
 const MOST_ROWS = 1200;
 const FROM_ZERO = { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] };
 
+// A colour of the page's scheme.
+function of(name) { return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim(); }
+
 function size() { return parseFloat(getComputedStyle(document.documentElement).fontSize); }
-function height() { return Math.round(size() * 11.5); }
+function height(root) {
+  return document.documentElement.classList.contains("projector") ? Math.max(60, root.clientHeight) : Math.round(size() * 11.5);
+}
 
 // Times with their unit at the last one.
 function timeAxis(unit) {
@@ -17,7 +23,7 @@ function timeAxis(unit) {
 
 function axis(more = {}) {
   const px = size();
-  return { stroke: "#3d4653", grid: { stroke: "#e6eaef", width: 1 }, ticks: { show: false }, font: `${Math.round(px * 0.75)}px system-ui, sans-serif`, size: Math.round(px * 3.2), gap: 4, ...more };
+  return { stroke: of("soft"), grid: { stroke: of("grid"), width: 1 }, ticks: { show: false }, font: `${Math.round(px * 0.75)}px system-ui, sans-serif`, size: Math.round(px * 3.2), gap: 4, ...more };
 }
 
 function marks(faults) {
@@ -30,7 +36,7 @@ function marks(faults) {
         for (const { t, end } of faults()) {
           const x = plot.valToPos(t, "x", true);
           if (x < bbox.left || x > bbox.left + bbox.width) continue;
-          ctx.strokeStyle = ctx.fillStyle = end ? "#3d4653" : "#d55e00";
+          ctx.strokeStyle = ctx.fillStyle = end ? of("soft") : of("bad");
           ctx.setLineDash(end ? [2, 4] : [6, 4]);
           ctx.beginPath(); ctx.moveTo(x, bbox.top); ctx.lineTo(x, bbox.top + bbox.height); ctx.stroke();
           ctx.beginPath(); ctx.moveTo(x - 5, bbox.top); ctx.lineTo(x + 5, bbox.top); ctx.lineTo(x, bbox.top + 7); ctx.fill();
@@ -44,7 +50,7 @@ function marks(faults) {
 class Chart {
   constructor(root, legend, options, faults) {
     this.root = root;
-    this.make = () => new uPlot({ width: root.clientWidth, height: height(), cursor: { show: false }, legend: { show: false }, plugins: [marks(faults)], ...options() }, this.data ?? [[]], root);
+    this.make = () => new uPlot({ width: root.clientWidth, height: height(root), cursor: { show: false }, legend: { show: false }, plugins: [marks(faults)], ...options() }, this.data ?? [[]], root);
     const key = document.createElement("p");
     key.className = "legend";
     for (const [name, colour, dash] of legend) {
@@ -67,7 +73,7 @@ export class Goodput extends Chart {
   constructor(root, planes, faults, unit) {
     const colour = (plane) => PLANES[(plane - 1) % PLANES.length];
     // Stacked: the sum is drawn first and the lower planes over it.
-    const series = [...planes].reverse().map((plane) => ({ stroke: "#fff", fill: colour(plane), width: 0.5, points: { show: false } }));
+    const series = [...planes].reverse().map((plane) => ({ stroke: of("paper"), fill: colour(plane), width: 0.5, points: { show: false } }));
     super(root, planes.map((plane) => [`plane ${plane}`, colour(plane)]), () => ({ scales: { x: { time: false }, y: FROM_ZERO }, axes: [timeAxis(unit), axis()], series: [{}, ...series] }), faults);
     this.planes = planes;
   }
@@ -142,7 +148,7 @@ export class EvMap {
     ink.clearRect(0, 0, width, canvas.clientHeight);
     ink.font = `${Math.round(px * 0.72)}px system-ui, sans-serif`;
     ink.textBaseline = "middle";
-    if (!rows.size) { ink.fillStyle = "#3d4653"; ink.fillText("no QP sends yet", 8, 20); return; }
+    if (!rows.size) { ink.fillStyle = of("soft"); ink.fillText("no QP sends yet", 8, 20); return; }
     const label = Math.round(px * 5.6), each = tall >= px * 0.75, wide = (width - label) / Math.max(to - from, 1);
     let top = 0;
     for (const [key, row] of rows) {
@@ -153,7 +159,7 @@ export class EvMap {
           this.#cell(ink, state, x, y, (end - begin) * wide, Math.max(tall - (tall > 3 ? 1 : 0), out ? 1.5 : 0.5));
         }));
       }
-      ink.fillStyle = "#1c2430";
+      ink.fillStyle = of("ink");
       if (each) row.names.forEach((name, n) => ink.fillText(name, 0, (top + n + 0.5) * tall));
       else if (row.names.length * tall >= px * 0.8) ink.fillText(`${key.split("/")[0]} → ${row.peer || "?"}`, 0, (top + row.names.length / 2) * tall);
       top += row.names.length;

@@ -2,6 +2,7 @@
 // Where there are more cables than can be told apart, only those that somebody chose or broke are elements of it.
 
 import { Mesh } from "./mesh.js";
+import { Packets } from "./packets.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 1000, HEIGHT = 300;
@@ -9,6 +10,7 @@ const ROW = { t1: 50, t0: 158, host: 272 };
 const MANY = 800; // cables
 const THIN = 0.25; // of their width have cables where there are many
 const NEAR = 8; // units of the drawing: a click this far from a cable means it
+const GAP = 17; // units of the drawing from the middle of a cut cable to either stump
 const RECENT = 12; // frames: what a port counted since then is shown filled
 
 function element(name, attributes, parent) {
@@ -50,6 +52,8 @@ export class FabricView {
     this.lines = layout.links.map((link) => this.#line(link));
     this.many = this.lines.filter(Boolean).length > MANY;
     this.above = element("g", {}, this.svg);
+    this.broken = element("g", { class: "broken" }, this.svg); // stumps, gap and mark of cables that are down
+    this.breaks = new Map(); // number → what is drawn of that
     if (!this.many) this.lines.forEach((line, index) => line && this.#cable(index));
     for (const [name, at] of this.places) this.#node(name, at);
     this.marks = element("g", { class: "marks" }, this.svg);
@@ -59,6 +63,7 @@ export class FabricView {
     root.replaceChildren(this.svg);
     this.svg.classList.toggle("many", this.many);
     if (this.many) this.mesh = new Mesh(root, this.lines, WIDTH, HEIGHT);
+    this.packets = new Packets(root, this.lines, layout.links.map((link) => link.plane), WIDTH, HEIGHT);
   }
 
   #place() {
@@ -95,6 +100,7 @@ export class FabricView {
   #cable(index) {
     const link = this.layout.links[index];
     const line = element("line", { ...this.lines[index], class: "cable", "data-name": link.name, "stroke-width": 1.2 }, this.above);
+    line.style.setProperty("--own", `var(--plane-${(link.plane - 1) % 8 + 1})`);
     if (!this.many) this.#selectable(line, `cable ${link.name}`, { kind: "cable", name: link.name });
     this.cables.set(index, line);
     return line;
@@ -168,6 +174,7 @@ export class FabricView {
       this.#draw(index, state, (1.2 + 5 * Math.min(state === "down" ? 0.15 : share, 1)).toFixed(1), special.has(index));
     }
     this.special = special;
+    this.#break(down);
     for (const name of this.dead) this.nodes.get(name)?.classList.remove("dead");
     for (const name of frame.dead) this.nodes.get(name)?.classList.add("dead");
     this.dead = frame.dead;
@@ -187,6 +194,23 @@ export class FabricView {
     const line = this.cables.get(index) ?? this.#cable(index);
     line.setAttribute("class", ["cable", state, chosen ? "chosen" : "", onpath ? "onpath" : ""].filter(Boolean).join(" "));
     line.setAttribute("stroke-width", width);
+  }
+
+  // A cable that is down is seen to be so: two stumps, a cross in the gap, and a pulse when it happens.
+  #break(down) {
+    for (const [index, drawn] of this.breaks) if (!down.has(index)) { drawn.remove(); this.breaks.delete(index); }
+    for (const index of down) {
+      const line = this.lines[index];
+      if (!line || this.breaks.has(index)) continue;
+      const { x1, y1, x2, y2 } = line, far = Math.hypot(x2 - x1, y2 - y1), dx = (x2 - x1) / far, dy = (y2 - y1) / far;
+      const x = (x1 + x2) / 2, y = (y1 + y2) / 2, group = element("g", {}, this.broken);
+      element("line", { x1, y1, x2: x - GAP * dx, y2: y - GAP * dy }, group);
+      element("line", { x1: x2, y1: y2, x2: x + GAP * dx, y2: y + GAP * dy }, group);
+      element("circle", { cx: x, cy: y, r: 10 }, group);
+      element("path", { d: `M${x - 4.5} ${y - 4.5}l9 9m0 -9l-9 9` }, group);
+      element("circle", { cx: x, cy: y, r: 12, class: "pulse" }, group);
+      this.breaks.set(index, group);
+    }
   }
 
   // Ports that trimmed (a diamond) or marked (a disc), at their end of the cable; filled while they do.

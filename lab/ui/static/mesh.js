@@ -36,10 +36,11 @@ export class Mesh {
 
   draw() {
     const ratio = devicePixelRatio, width = Math.round(this.canvas.clientWidth * ratio), scale = width / this.wide;
-    if (!width || !this.stale && this.canvas.width === width) return;
+    const style = getComputedStyle(document.documentElement), paper = style.getPropertyValue("--paper");
+    if (!width || !this.stale && this.canvas.width === width && this.paper === paper) return;
     this.stale = false;
-    const style = getComputedStyle(document.documentElement);
-    if (this.canvas.width !== width) {
+    if (this.canvas.width !== width || this.paper !== paper) {
+      this.paper = paper;
       for (const each of [this.canvas, this.rest]) { each.width = width; each.height = Math.round(this.high * scale); }
       const ink = this.rest.getContext("2d");
       ink.setTransform(scale, 0, 0, scale, 0, 0);
@@ -58,7 +59,7 @@ export class Mesh {
     }
     ink.globalAlpha = 1;
     for (const [x, y, kind, now] of this.ports) {
-      ink.fillStyle = now ? style.getPropertyValue(MARKS[kind]) : "#fff";
+      ink.fillStyle = now ? style.getPropertyValue(MARKS[kind]) : style.getPropertyValue("--paper");
       ink.strokeStyle = style.getPropertyValue("--ink");
       ink.lineWidth = 0.4;
       ink.beginPath();

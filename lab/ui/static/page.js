@@ -1,12 +1,14 @@
 // The page: frames come from the server, live or of a finished run; a cursor walks over them, and everything shows that frame.
 
 import { EvMap, Goodput, Losses, Transport } from "./charts.js";
+import { Demo } from "./demo.js";
 import { Editor } from "./editor.js";
 import { FabricView, RECENT } from "./fabric.js";
 import { Loads } from "./loads.js";
+import { narrate } from "./narrator.js";
 import { Selection, button } from "./selection.js";
 import { Shelf } from "./shelf.js";
-import { follow, get, merge, post, share } from "./server.js";
+import { follow, get, merge, operate, post, share } from "./server.js";
 
 const at = (id) => document.getElementById(id);
 const WINDOW = 600; // frames that the charts show of a lab that goes on; of a finished run they show all
@@ -38,7 +40,14 @@ function show(again = false) {
   at("time").value = cursor;
   at("clock").textContent = clock(frame.t);
   events();
+  story();
   if (frame.run && layout.live) at("title").textContent = `MRC Lab – ${frame.run}`;
+}
+
+let told_by_demo = "";
+function story() {
+  const said = told_by_demo || (cursor >= 0 ? narrate(frames, cursor) : "");
+  if (at("story").textContent !== said) at("story").textContent = said;
 }
 
 function charts() {
@@ -186,6 +195,7 @@ function listen() {
     if (!layout.runs && !layout.replays) stream.close(); // else word may come that another run is shown
     if (!ended) decided(JSON.parse(event.data));
   });
+  stream.addEventListener("packets", (event) => { if (following) fabric.packets.take(JSON.parse(event.data)); });
   stream.addEventListener("source", () => { stream.close(); open(); });
 }
 
@@ -254,14 +264,30 @@ function seek(wanted) {
 // --- the page's own buttons and keys ------------------------------------------------------------------------------------------
 
 function refit() {
+  if (!goodput) return;
   for (const each of [goodput, transport, losses, fabric]) each.fit();
   show(true);
 }
 
 function projector() {
-  at("projector").setAttribute("aria-pressed", String(document.documentElement.classList.toggle("projector")));
+  const root = document.documentElement, stage = root.classList.toggle("projector");
+  at("projector").setAttribute("aria-pressed", String(stage));
+  if (stage) root.requestFullscreen?.().catch(() => {});
+  else if (document.fullscreenElement) document.exitFullscreen();
   refit();
 }
+
+function play() {
+  if (demo.runs) { demo.stop(); over(); return; }
+  toLive();
+  at("demo").textContent = "Stop the demo";
+  demo.start();
+}
+
+function over() { at("demo").textContent = "Start the demo"; }
+
+// The pace of a lab that is followed; of frames that are played.
+function speed() { if (layout.paced && following) operate("pace", { value: Number(at("speed").value) }); }
 
 function find() {
   const word = at("find").value.trim(), named = (entries) => entries.some((each) => each.name === word);
@@ -283,11 +309,17 @@ function wire() {
   at("keys").addEventListener("click", () => at("help").showModal());
   at("back").addEventListener("click", () => post("api/back", "{}"));
   at("share").addEventListener("click", copyLink);
+  at("demo").addEventListener("click", play);
+  at("speed").addEventListener("change", speed);
+  at("slowly").addEventListener("change", (event) => { selection.slowly = event.target.checked; });
+  document.addEventListener("fullscreenchange", () => {
+    if (!document.fullscreenElement && document.documentElement.classList.contains("projector")) projector();
+  });
   at("find").addEventListener("change", find);
   addEventListener("resize", refit);
   const keys = {
     " ": () => pause(!playing), p: projector, "?": () => at("help").showModal(), r: () => layout.replays && shelf.open(), l: toLive, h: () => layout.operable && selection.heal(),
-    f: () => selection.fail(), "/": () => at("find").select(), e: () => editor.focus(),
+    f: () => selection.fail(), "/": () => at("find").select(), e: () => editor.focus(), d: () => { if (!at("demo").hidden) play(); },
     ArrowLeft: () => seek(cursor - 1), ArrowRight: () => seek(cursor + 1), Home: () => seek(0), End: () => seek(frames.length - 1),
   };
   document.addEventListener("keydown", (event) => {
@@ -301,6 +333,7 @@ function wire() {
 
 let first = 0;
 function drawFabric(only = null) {
+  fabric?.packets.stop();
   fabric = new FabricView(at("fabric"), layout, (target) => selection.choose(target), only);
   fabric.choose(selection.target);
   loads.rewind(); // this one has not seen any
@@ -333,6 +366,8 @@ async function open() {
   fitUnit();
   drawFabric();
   if (chosen) selection.choose(chosen);
+  selection.slowly = at("slowly").querySelector("input").checked;
+  at("slowly").hidden = at("demo").hidden = !layout.paced;
   at("live").hidden = !layout.live;
   at("back").hidden = layout.own;
   at("runs").hidden = !layout.replays;
@@ -350,6 +385,7 @@ async function open() {
   if (!layout.outcome || layout.runs || layout.replays) listen();
 }
 
+const demo = new Demo((line) => { told_by_demo = line; story(); }, over);
 evs = new EvMap(at("evs"), at("evkey"));
 editor = new Editor(at("editor"));
 shelf = new Shelf(at("shelf"));

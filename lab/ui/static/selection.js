@@ -1,5 +1,6 @@
 // What is selected: how it stands, what can be done to it; paths, EVs and traffic of two hosts.
 
+import { SLOW } from "./demo.js";
 import { operate } from "./server.js";
 
 const BREAKS = {
@@ -48,6 +49,7 @@ export class Selection {
     this.ways = new Map(); // paths of the two hosts, as names of cables
     this.target = null;
     this.hosts = [];
+    this.slowly = true; // time slows down when something is broken, where it can
     this.said = made("p", "", "hint");
     this.said.setAttribute("role", "status");
   }
@@ -92,7 +94,10 @@ export class Selection {
     return row;
   }
 
-  async #strike([, kind, fields]) { this.#say(await operate("strike", { kind, fields: fields(this.target) })); }
+  async #strike([, kind, fields]) {
+    if (this.layout.paced && this.slowly) await operate("slow", SLOW);
+    this.#say(await operate("strike", { kind, fields: fields(this.target) }));
+  }
 
   #say(told) {
     this.said.className = told.error ? "mistake" : "hint";
