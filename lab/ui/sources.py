@@ -23,6 +23,7 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
 
 _LOOK = 0.1  # seconds between two looks at growing files
+_LONGEST_REST = 0.3  # seconds without a frame while virtual time goes on
 _LAG = 0.05  # seconds that a process may take to write down what happened
 _SHORT, _SHORT_FRAMES = 100, 600  # a run of fewer sampling intervals gets that many frames
 
@@ -127,6 +128,7 @@ class Live:
         self._files: dict[Path, _Tail] = {}
         self.film = Film()
         self._last = 0.0  # time of the last record
+        self._due = 0.0  # on the machine's clock: a frame however little time has passed in the lab
         self._virtual = False
         self._end = threading.Event()
         self._outcome: dict[str, Any] | None = None
@@ -161,6 +163,7 @@ class Live:
     def _add(self, made: list[Frame]) -> None:
         for frame in made:
             self.film.add(frame)
+            self._due = time.monotonic() + _LONGEST_REST
 
     def _read(self) -> None:
         now = time.monotonic()
@@ -168,7 +171,9 @@ class Live:
             for path in sorted((self._place / "history").glob("*.jsonl")):
                 if path not in self._files:
                     self._files[path] = _Tail(path)
+        came = False
         for record in heapq.merge(*(tail.new() for tail in self._files.values()), key=lambda record: record.t):
+            came = True
             self._virtual = self._virtual or record.kind == "world"
             self._judge.take(record)
             self._last = max(self._last, record.t)
@@ -177,6 +182,8 @@ class Live:
                 self._model.run = self._judge.title
         if not self._virtual:
             self._add(self._reel.until(now - _LAG))
+        elif came and now > self._due and self._last > self.film.last.get("t", self._last):
+            self._add([self._model.frame(self._last)])  # virtual time is so slow that no beat has passed
 
 
 class _Tail:

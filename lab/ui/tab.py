@@ -96,7 +96,7 @@ class Followed:
                 self._model.run = self._judge.title
         self._model.expectations = self._judge.look() or self._model.expectations
         self._add(self._reel.until(self.world.now - _MOMENT))
-        if pace < _SEEN and time.monotonic() >= self._due and self.world.now > self.film.last.get("t", math.inf):
+        if pace < _SEEN and time.monotonic() >= self._due and self.world.now > self.film.last.get("t", -math.inf):
             self._add([self._model.frame(self.world.now)])
             self._due = time.monotonic() + _OFTEN
         self._push()

@@ -175,7 +175,7 @@ def test_the_editor_names_the_line_of_a_mistake_completes_and_runs_and_the_repla
         page.get_by_role("heading", name=kept.name).wait_for()
         page.get_by_text("failed", exact=True).first.wait_for()
         assert totals(page) == seen
-        page.get_by_role("button", name="Back to").click()
+        page.get_by_role("button", name="Back", exact=True).click()
         page.get_by_text("not run").wait_for()
         assert errors == []
     finally:

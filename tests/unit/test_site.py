@@ -29,7 +29,7 @@ faults:
 expect:
   - {kind: integrity}
 """
-PATIENCE = 60_000  # milliseconds
+PATIENCE = 180_000  # milliseconds
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: sudo make browser"),

@@ -152,6 +152,24 @@ def test_a_replay_equals_what_was_seen_live_frame_by_frame(tmp_path):
     assert live.film.told(10**6)[1] == []
 
 
+def test_a_lab_whose_virtual_time_is_slow_is_seen_to_move_between_two_beats(tmp_path, monkeypatch):
+    monkeypatch.setattr("mrclab.lab.ui.sources._LONGEST_REST", 0.0)
+    place = tmp_path / "lab"
+    place.mkdir()
+    fabricfile.store(FABRIC.spec, place / "fabric.yaml")
+    write_history(place / "history", virtual(records()))
+    live = Live(place, lambda: True)
+    try:
+        until(lambda: live.film.last, "no frame came")
+        last = live.film.last["t"]
+        struck = {"fault": "x", "links": [], "text": "late"}
+        write_history(place / "history", [Record(last + 0.001, "lab", "fault.begin", struck)])
+        until(lambda: live.film.last["t"] > last, "nothing moved")
+        assert live.film.last["faults"]["x"] == "late"
+    finally:
+        live.stop()
+
+
 SCENARIO = """
 name: judged
 fabric: {planes: 4}
