@@ -15,6 +15,7 @@ from mrclab.sim.cable import Cable, CableEnd, HalfLink
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.linkend import LinkEnd
 from mrclab.sim.port import SimSwitchPort
+from mrclab.sim.shared import Pausable, PausablePort, SwitchBuffer
 from mrclab.sim.switch import SimSwitch
 from mrclab.topo.made import Made
 from mrclab.topo.model import Fabric, Link, PortRef
@@ -85,6 +86,7 @@ class SimFabric:
         self._nic = ticks(model.spec.nic_latency)
         self._cables: dict[int, Cable] = {}
         self._plugs: dict[int, LinkEnd] = {}
+        self._buffers: dict[int, SwitchBuffer] = {}  # by place of the switch, where its ports share one
         self.switches = SimSwitches(model, self._make_switch)
 
     # --- cables -----------------------------------------------------------------------------------------------------
@@ -144,9 +146,31 @@ class SimFabric:
         cable = self.cable_at(model.switch_link_index(tier, plane, switch, number + 1))
         way = cable.ways[1 if to_host or tier == "t1" else 0]
         seed = f"{self._seed}/{tier}-p{plane}-{switch}-{number + 1}"
-        way.port = made = SimSwitchPort(self.clock, number + 1, model.spec, to_host, way, seed)
+        if model.spec.queue.buffer:
+            buffer = self._buffer(place)
+            made: SimSwitchPort = PausablePort(self.clock, number + 1, model.spec, to_host, way, seed, buffer)
+        else:
+            made = SimSwitchPort(self.clock, number + 1, model.spec, to_host, way, seed)
+        way.port = made
         made.evs = self.switches.at(place).evs
         return made
+
+    def _buffer(self, place: int) -> SwitchBuffer:
+        found = self._buffers.get(place)
+        if found is None:
+            ports = len(self.model.switches[place].ports)
+            found = self._buffers[place] = SwitchBuffer(self.clock, self.model.spec, ports, self._sender)
+        return found
+
+    def _sender(self, way: HalfLink) -> Pausable | None:
+        """Return who sends into a way: a port of a switch, or what stands for a host's."""
+        if isinstance(way.port, PausablePort):
+            return way.port
+        for index, cable in self._cables.items():
+            if cable.ways[0] is way and self.model.is_nic_link(index):
+                plane, host, _ = self.model.link_numbers(index)
+                return self._plug(host).port(plane)
+        return None
 
     # --- hosts ------------------------------------------------------------------------------------------------------
 

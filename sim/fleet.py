@@ -13,6 +13,7 @@ from mrclab.controller.provisioning.cables import CableBook
 from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame, of_bytes
+from mrclab.sim.shared import PausablePort
 from mrclab.sim.switch import SimSwitch
 from mrclab.topo.model import Switch
 
@@ -301,6 +302,10 @@ def reading(switch: SimSwitch) -> counters.Reading:
         number = port.number
         found["trims", number] = port.trims, 0
         found["ecn_marks", number] = port.marks, 0
+        if isinstance(port, PausablePort):
+            found["pfc_xoffs", number] = port.xoffs, 0
+            found["pfc_paused", number] = round(port.paused_seconds * 1e9), 0
+            found["pfc_storms", number] = port.storms, 0
         for kind, sent in enumerate(port.sent()):
             if sent[0]:
                 found["tx", number * len(counters.CLASSES) + kind] = sent

@@ -13,6 +13,21 @@ if TYPE_CHECKING:
     from mrclab.sim.nic import SimNic
 
 
+class PlugPort:
+    """A port of whatever NIC is there, for a switch that pauses it."""
+
+    __slots__ = ("_end", "_number")
+
+    def __init__(self, end: LinkEnd, number: int) -> None:
+        self._end = end
+        self._number = number
+
+    def pause(self, on: bool) -> None:
+        """Tell the NIC to stop sending by the port, or to go on."""
+        if self._end.nic is not None:
+            self._end.nic.pause(self._number, on)
+
+
 class LinkEnd(CableEnd):
     """Link end at a host; frames that come while no NIC is there are lost, unless `waken` puts one there."""
 
@@ -28,3 +43,7 @@ class LinkEnd(CableEnd):
             self.waken()
         if self.nic is not None:
             self.nic.receive(frame, way.far_port)
+
+    def port(self, number: int) -> PlugPort:
+        """The NIC's port of this number, whatever NIC there is then."""
+        return PlugPort(self, number)

@@ -28,8 +28,8 @@ class SimNicPort(Work):
     """One NIC port: when its link is free again, its counters, and what is to be sent before the transport's frames."""
 
     __slots__ = (
-        "_nic", "armed", "cable", "config", "foreign", "free_at", "injected", "number", "rx_bytes", "rx_packets",
-        "tx_bytes", "tx_packets", "up", "way",
+        "_free_then", "_nic", "armed", "cable", "config", "foreign", "free_at", "injected", "number", "paused",
+        "rx_bytes", "rx_packets", "tx_bytes", "tx_packets", "up", "way",
     )  # fmt: skip
 
     def __init__(self, nic: SimNic, config: NicPortConfig, cable: Cable, way: HalfLink) -> None:
@@ -41,13 +41,30 @@ class SimNicPort(Work):
         self.up = False
         self.free_at = 0
         self.armed = False  # somebody comes when it is free
+        self.paused = False  # by the switch: it is not free until that lets go
+        self._free_then = 0  # when it would have been
         self.injected: list[seam.Frame] = []
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.foreign = 0
 
     def happen(self) -> None:
         """The link is free again."""
-        self.armed = False
-        self._nic.is_free()
+        self.armed = self.paused
+        if not self.paused:
+            self._nic.is_free()
+
+    def pause(self, on: bool, now: int) -> None:
+        """Stop sending after the frame under way, or go on."""
+        if on and not self.paused:
+            self.paused = self.armed = True
+            self._free_then, self.free_at = self.free_at, NEVER
+        elif self.paused and not on:
+            self.go_on(max(self._free_then, now))
+
+    def go_on(self, free_at: int) -> None:
+        """Be paused no longer, and free at a time."""
+        if self.paused:
+            self.paused = self.armed = False
+        self.free_at = free_at
 
     def counters(self) -> PortCounters:
         """Return all counters; no frame is ever lost for want of room here."""
@@ -289,6 +306,14 @@ class SimNic:
         port.free_at = now + takes(size, self._bits_per_second)
         port.way.enter(frame, port.free_at if self._stores else now)
 
+    def pause(self, number: int, on: bool) -> None:
+        """A switch tells a port to stop sending, or to go on."""
+        port = self._by_number[number]
+        if port is not None and port.up and self._on:
+            port.pause(on, self._clock.now)
+            if not on:
+                self.serve()
+
     def is_free(self) -> None:
         """A link that was busy is free again."""
         if self._on:
@@ -301,7 +326,7 @@ class SimNic:
     def _carrier(self, port: SimNicPort, up: bool) -> None:
         port.up = up
         port.injected.clear()
-        port.free_at = self._clock.now
+        port.go_on(self._clock.now)
         self._up = tuple(entry for entry in self.ports if entry.up)
         self._transport.port_event(port.number, up, self.now)
         self.serve()

@@ -46,6 +46,11 @@ for _dscp, _class in (
     _CLASSES[_dscp] = _class
 
 
+def kind_of(dscp: int) -> int:
+    """Traffic class of a code point."""
+    return _CLASSES[dscp]
+
+
 def takes(size: int, bits_per_second: int) -> int:
     """Ticks that so many bytes take. Machine's own numbers, compiled: a product beyond 2^31 is Python's else."""
     bits: i64 = size * 8
@@ -194,10 +199,8 @@ class SimSwitchPort:
             frame.behind = None
             self.waiting -= 1
             self.register = self._backlog = depth = self._backlog - (frame.size if self._bits_per_second else 1)
-            above = depth - self._ecn_min
-            if above > 0 and self._ecn_span and frame.ecn != _ECN_NOT_ECT and above > self._draw(self._ecn_span):
-                frame.mark()
-                self.marks += 1
+            if depth > self._ecn_min:
+                self._may_mark(frame, depth - self._ecn_min)
             self._count(frame, _CLASSES[frame.dscp])
             frame = following
         self._first = frame
@@ -206,6 +209,12 @@ class SimSwitchPort:
             self.next_leaves = NEVER
         else:
             self.next_leaves = frame.leave
+
+    def _may_mark(self, frame: SimFrame, above: int) -> None:
+        """Mark a frame that leaves a queue so much longer than what is never marked."""
+        if self._ecn_span and frame.ecn != _ECN_NOT_ECT and above > self._draw(self._ecn_span):
+            frame.mark()
+            self.marks += 1
 
     def _draw(self, count: int) -> int:
         """A number below `count`."""

@@ -20,6 +20,7 @@ MAX_INTERFACE_MTU = 9216  # bytes; jumbo frames as switches carry them
 _PROCESS_LATENCY, _CHIP_LATENCY = 300e-6, 500e-9  # seconds a switch takes: a process of the lab, and a switch chip
 _WATCHED_RTT = 0.02  # seconds; round trips of fabrics that are watched while they run
 _WATCHED_HOSTS = 4096  # that are watched as closely as few
+_PAUSE_BYTES = 64
 SAMPLE_INTERVAL = 0.1  # seconds between two samples of a host that people watch
 CONTROL_DEPTH = 256  # packets; that queue is not rate limited, so this only bounds a burst
 
@@ -110,6 +111,29 @@ class LinkSpec(_Strict):
         return self.model_copy(update={"rate_pps": packets})
 
 
+def _not(value: object) -> bool:
+    return not value
+
+
+def _one(value: object) -> bool:
+    return value == 1
+
+
+class PfcSpec(_Strict):
+    """Priority flow control of data (IEEE 802.1Qbb) at every port, in bytes."""
+
+    xoff: int = Field(
+        default=0, ge=0, description="an ingress port with so much in the switch pauses its peer; default: queue.alpha"
+    )
+    xon: int = Field(default=0, ge=0, description="and lets it go on at so much; default: two packets below")
+    headroom: int = Field(
+        default=0, ge=0, description="of each port, for what is under way when the pause is told; default: that"
+    )
+    watchdog: Duration | None = Field(
+        default=None, gt=0, le=10, description="a port whose data is paused for so long drops it; default: never"
+    )
+
+
 class QueueSpec(_Strict):
     """Queues of a switch port, in packets. 0 stands for: computed from the bandwidth-delay product.
 
@@ -123,6 +147,18 @@ class QueueSpec(_Strict):
     last_hop_trim_threshold: int = Field(default=0, ge=0, description="the same towards a host; default 1.5 × BDP")
     ecn_min: int = Field(default=0, ge=0, description="no ECN mark below; default 0.2 × BDP")
     ecn_max: int = Field(default=0, ge=0, description="every packet marked above; default 0.8 × BDP")
+    buffer: int = Field(
+        default=0,
+        ge=0,
+        le=1 << 40,
+        exclude_if=_not,
+        description="bytes that all ports of a switch share, in place of depth; default: each port has its own."
+        " Virtual time with link.rate only",
+    )
+    alpha: float = Field(
+        default=1.0, gt=0, le=1024, exclude_if=_one, description="a queue may hold this many times what is free of it"
+    )
+    pfc: PfcSpec | None = Field(default=None, exclude_if=_not, description="pause senders, not drop; needs buffer")
 
     def resolved(self, bdp: float) -> "QueueSpec":
         """The same with every 0 replaced by its default for a bandwidth-delay product of `bdp` packets.
@@ -135,14 +171,14 @@ class QueueSpec(_Strict):
         trim = self.trim_threshold or max(ecn_max + 1, round(bdp))
         last = self.last_hop_trim_threshold or max(trim, round(1.5 * bdp))
         depth = self.depth or max(32, 2 * last, round(self.depth_bdps * bdp))
-        return QueueSpec(
-            depth=depth,
-            depth_bdps=self.depth_bdps,
-            control_depth=self.control_depth,
-            trim_threshold=trim,
-            last_hop_trim_threshold=last,
-            ecn_min=ecn_min,
-            ecn_max=ecn_max,
+        return self.model_copy(
+            update={
+                "depth": depth,
+                "trim_threshold": trim,
+                "last_hop_trim_threshold": last,
+                "ecn_min": ecn_min,
+                "ecn_max": ecn_max,
+            }
         )
 
 
@@ -181,7 +217,37 @@ class FabricSpec(_Strict):
         queue = self.queue.resolved(self.bdp_packets)
         _check_queue(queue)
         object.__setattr__(self, "queue", queue)
+        self._check_buffer()
         return self
+
+    def _check_buffer(self) -> None:
+        queue = self.queue
+        if queue.pfc is not None and not queue.buffer:
+            raise ValueError("queue.pfc needs queue.buffer, the bytes of a switch: write for example buffer: 64000000")
+        if not queue.buffer:
+            return
+        if self.link.rate is None:
+            raise ValueError("queue.buffer is bytes, and links count packets: give link.rate, for example 400 Gb/s")
+        full = self.path_mtu + FULL_HEADER_BYTES
+        ports = max(self.hosts_per_t0 + self.t1s, self.t0s)
+        least = ports * self.headroom + 4 * full
+        if queue.buffer < least:
+            raise ValueError(
+                f"queue.buffer {queue.buffer} is too little for {ports} ports with {self.headroom} bytes of headroom"
+                f" and four packets; give {least} at least"
+            )
+
+    @property
+    def headroom(self) -> int:
+        """Bytes that a port has for what arrives after it told its peer to pause; 0 without PFC.
+
+        By default what a link carries until the pause has come, behind a frame that is being sent, and stopped one.
+        """
+        pfc = self.queue.pfc
+        if pfc is None or self.link.rate is None:
+            return 0
+        under_way = self.link.rate / 8 * (2 * self.link.delay + self.latency + self.nic_latency)
+        return pfc.headroom or round(under_way) + 3 * (self.path_mtu + FULL_HEADER_BYTES) + _PAUSE_BYTES
 
     @property
     def beyond_p4(self) -> str:

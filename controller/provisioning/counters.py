@@ -86,8 +86,13 @@ def _port(reading: Reading, port: int) -> dict[str, Any]:
         "tx_bytes": sum(cell["bytes"] for cell in classes.values()),
         "trimmed": _packets(reading, "trims", port),
         "ecn_marked": _packets(reading, "ecn_marks", port),
+        **{name: _packets(reading, name, port) for name in PAUSES if (name, port) in reading},
         "class": classes,
     }
+
+
+PAUSES = ("pfc_xoffs", "pfc_paused", "pfc_storms")
+"""Of a port with priority flow control: pauses that it told its peer, ns that its own data was paused, storms."""
 
 
 def _not_zero(counts: dict[str, int]) -> dict[str, int]:

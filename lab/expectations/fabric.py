@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -129,6 +130,23 @@ class Marks(_PortCount):
     def judge(self, measures: "Measures") -> Verdict:
         """The switches' counters."""
         return self.count(measures, measures.switches.marks, "marked")
+
+
+@EXPECTATIONS.register
+class Pauses(_PortCount):
+    """Pauses (XOFF) that switches told their peers, where the fabric has priority flow control (fabric.queue.pfc)."""
+
+    kind: Literal["pauses"]
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The switches' counters, and for how long the port that was paused most stood still."""
+        made = self.count(measures, measures.switches.xoffs, "of pause sent")
+        held = {port: grew([counter]) for port, counter in measures.switches.paused.items()}
+        worst = max(held, key=lambda port: held[port], default=None)
+        if worst is None or not held[worst]:
+            return made
+        saw = f"{made.saw}; {worst[0]} port {worst[1]} paused for {1e-3 * held[worst]:.0f} µs"
+        return replace(made, saw=saw)
 
 
 @EXPECTATIONS.register

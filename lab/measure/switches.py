@@ -63,6 +63,21 @@ class Switches:
         return self._ports("ecn_marked")
 
     @cached_property
+    def xoffs(self) -> dict[Port, CountSeries]:
+        """Pauses that a port told its peer; where there is PFC."""
+        return self._ports("pfc_xoffs")
+
+    @cached_property
+    def paused(self) -> dict[Port, CountSeries]:
+        """Nanoseconds that a port's data was paused by its peer."""
+        return self._ports("pfc_paused")
+
+    @cached_property
+    def storms(self) -> dict[Port, CountSeries]:
+        """Times that the watchdog of a port gave up paused data."""
+        return self._ports("pfc_storms")
+
+    @cached_property
     def depth(self) -> dict[Port, Gauge]:
         """Packets in the data queue, by port, of ports that ever held any; no sample while a switch did not answer."""
         readings = list(self._history.of("depths"))

@@ -131,6 +131,11 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
             yield f"{what}; leave it out, or run it with --world sim"
     if spec.beyond_p4:
         yield f"{loaded.source}: fabric: {spec.beyond_p4}"
+    if spec.queue.buffer:
+        yield (
+            f"{loaded.source}: fabric.queue.buffer: ports of the wire have queues of their own; leave it out,"
+            " or run it with --world sim"
+        )
     if spec.nic_latency:
         yield (
             f"{loaded.source}: fabric.nic_latency: NICs of the wire are processes that take what they take; leave it"

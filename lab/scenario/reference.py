@@ -23,7 +23,7 @@ from mrclab.lab.scenario.variants import Variant
 from mrclab.topo.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.registry import OneOf, Registry
-from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
+from mrclab.topo.spec import FabricSpec, LinkSpec, PfcSpec, QueueSpec
 
 FILE = HOME.parent / "docs" / "scenario-reference.md"
 
@@ -70,6 +70,7 @@ def build() -> str:
         *_section("fabric", FabricSpec),
         *_section("fabric.link", LinkSpec),
         *_section("fabric.queue", QueueSpec),
+        *_section("fabric.queue.pfc", PfcSpec),
         *_section("transport", ScenarioTransport),
         *_overrides("transport.ev_profile", EvProfileConfig),
         *_overrides("transport.attributes", TransportSection),

@@ -1,0 +1,339 @@
+"""A switch with one buffer for all ports, and priority flow control: ports that can be paused.
+
+The buffer is shared by dynamic thresholds (Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998): a queue may hold alpha times
+what is free. Without PFC that is the queue of an egress port, and what is beyond is dropped. With PFC (IEEE 802.1Qbb)
+it is what one ingress port has in the switch: beyond, its peer is told to pause data (XOFF) until less is held (XON),
+and what was under way meanwhile has headroom of its own; only what exceeds that is lost. Control packets have a
+priority of their own, which is never paused.
+
+A pause reaches the peer after the cable's delay and the frame that stands before it. XON always comes: a pause that is
+refreshed until then and one whose time is long are the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+
+from mrclab.sim.clock import NEVER, SECOND, Work, ticks
+from mrclab.sim.port import CONTROL, TRIMMABLE, TRIMMABLE_RETX, TRIMMED, SimSwitchPort, kind_of, takes
+from mrclab.topo.numbers import FULL_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mrclab.sim.cable import HalfLink
+    from mrclab.sim.clock import Clock
+    from mrclab.sim.frame import SimFrame
+    from mrclab.topo.spec import FabricSpec
+
+PAUSE_BYTES: Final = 64
+"""Ethernet frame of a PAUSE."""
+
+
+class Pausable(Protocol):
+    """Sender that can be told to stop."""
+
+    def pause(self, on: bool) -> None:
+        """Stop sending data, or go on."""
+
+
+class _Signal(Work):
+    """A PAUSE frame under way."""
+
+    __slots__ = ("_on", "_to")
+
+    def __init__(self, to: Pausable, on: bool) -> None:
+        self._to = to
+        self._on = on
+
+    def happen(self) -> None:
+        """It arrives."""
+        self._to.pause(self._on)
+
+
+class Ingress:
+    """Bytes that came in by one port and are still in the switch."""
+
+    __slots__ = ("held", "paused", "peer", "spare", "spare_most", "xoffs")
+
+    def __init__(self, peer: Pausable | None, spare_most: int) -> None:
+        self.peer = peer
+        self.held = 0  # in the shared part
+        self.spare = 0  # in the port's headroom
+        self.spare_most = spare_most
+        self.paused = False  # the peer was told to stop
+        self.xoffs = 0  # how often
+
+
+class SwitchBuffer:
+    """Memory that all ports of a switch share; `peer(way)` gives the sender into a way.
+
+    With PFC every port's headroom is set aside first: ValueError where nothing is left to share.
+    """
+
+    def __init__(self, clock: Clock, spec: FabricSpec, ports: int, peer: Callable[[HalfLink], Pausable | None]) -> None:
+        queue, rate = spec.queue, spec.link.rate
+        assert rate is not None
+        self._clock = clock
+        self._peer = peer
+        self._full = spec.path_mtu + FULL_HEADER_BYTES
+        self._alpha = queue.alpha
+        self.pfc = queue.pfc is not None
+        self._xoff = queue.pfc.xoff if queue.pfc else 0
+        self._xon = queue.pfc.xon if queue.pfc else 0
+        self._signal = ticks(spec.link.delay) + takes(self._full + PAUSE_BYTES, round(rate))
+        spare = spec.headroom
+        self._spare = spare
+        self.size = queue.buffer - spare * ports
+        self.used = 0  # of what is shared
+        self._ingress: dict[int, Ingress] = {}
+
+    def ingress(self, way: HalfLink) -> Ingress:
+        """The account of what comes by a way."""
+        found = self._ingress.get(way.far_port)
+        if found is None:
+            found = self._ingress[way.far_port] = Ingress(self._peer(way), self._spare)
+        return found
+
+    def xoffs(self, port: int) -> int:
+        """Return how often the peer of a port was told to pause."""
+        found = self._ingress.get(port)
+        return 0 if found is None else found.xoffs
+
+    def admit(self, frame: SimFrame, queued: int) -> bool:
+        """Take a frame for an egress queue of so many bytes; False where it is dropped."""
+        size = frame.size
+        if not self.pfc:
+            if self.used + size > self.size or queued + size > self._alpha * (self.size - self.used):
+                return False
+            self._take(size)
+            return True
+        account = self.ingress(frame.way)
+        limit = self._limit()
+        if not account.spare and account.held + size <= limit and self.used + size <= self.size:
+            account.held += size
+            self._take(size)
+            if account.held + self._full > limit:
+                self._stop(account)
+            return True
+        if account.spare + size > account.spare_most:
+            return False
+        account.spare += size
+        self._stop(account)
+        return True
+
+    def release(self, frame: SimFrame) -> None:
+        """A frame has left, or is lost."""
+        size = frame.size
+        if not self.pfc:
+            self.used -= size
+            return
+        account = self.ingress(frame.way)
+        spare = min(size, account.spare)
+        account.spare -= spare
+        account.held -= size - spare
+        self.used -= size - spare
+        if account.paused and not account.spare and account.held <= self._resume():
+            account.paused = False
+            self._tell(account, False)
+
+    def _take(self, size: int) -> None:
+        self.used += size
+
+    def _limit(self) -> float:
+        return self._xoff or self._alpha * (self.size - self.used)
+
+    def _resume(self) -> float:
+        """Bytes that an ingress port may hold when its peer goes on: two packets below what stops it."""
+        return self._xon or max(0.0, self._limit() - 2 * self._full)
+
+    def _stop(self, account: Ingress) -> None:
+        if not account.paused:
+            account.paused = True
+            account.xoffs += 1
+            self._tell(account, True)
+
+    def _tell(self, account: Ingress, on: bool) -> None:
+        if account.peer is not None:
+            self._clock.put(self._clock.now + self._signal, _Signal(account.peer, on))
+
+
+class _Service(Work):
+    """The end of a frame's transmission."""
+
+    __slots__ = ("_port",)
+
+    def __init__(self, port: PausablePort) -> None:
+        self._port = port
+
+    def happen(self) -> None:
+        """The frame has left."""
+        self._port.served(self)
+
+
+class _Watchdog(Work):
+    """A look at a port some time after it was paused."""
+
+    __slots__ = ("_port", "_since")
+
+    def __init__(self, port: PausablePort, since: int) -> None:
+        self._port = port
+        self._since = since
+
+    def happen(self) -> None:
+        """Look whether it still is."""
+        self._port.watch(self._since)
+
+
+class PausablePort(SimSwitchPort):
+    """Egress port of a switch with a shared buffer: control first, then data unless a peer has paused it.
+
+    `storms` counts how often the watchdog found data paused for too long: what waits is then dropped, and what comes
+    until the peer lets go.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_control_queue",
+        "_data_queue",
+        "_paused_since",
+        "_paused_ticks",
+        "_service",
+        "_serving",
+        "_storming",
+        "_waiting_control",
+        "_watchdog",
+        "paused",
+        "storms",
+    )  # fmt: skip
+
+    def __init__(
+        self, clock: Clock, number: int, spec: FabricSpec, to_host: bool, way: HalfLink, seed: str, buffer: SwitchBuffer
+    ) -> None:
+        super().__init__(clock, number, spec, to_host, way, seed)
+        self._buffer = buffer
+        self._data_queue: deque[SimFrame] = deque()
+        self._control_queue: deque[SimFrame] = deque()
+        self._waiting_control = 0  # bytes
+        self._serving: SimFrame | None = None
+        self._service = _Service(self)
+        self.paused = False
+        self._paused_since = 0
+        self._paused_ticks = 0
+        self._storming = False
+        self.storms = 0
+        pfc = spec.queue.pfc
+        self._watchdog = ticks(pfc.watchdog) if pfc is not None and pfc.watchdog is not None else NEVER
+
+    def send(self, frame: SimFrame) -> None:
+        """Queue a frame, trimmed where the queue is long, or drop it where the buffer has no room."""
+        kind = kind_of(frame.dscp)
+        depth = self._backlog
+        if depth >= self._trim_from and TRIMMABLE <= kind <= TRIMMABLE_RETX and frame.trimmable:
+            kind = self._may_trim(frame, kind, depth)
+        if TRIMMED <= kind <= CONTROL:
+            if takes(self._waiting_control, self._bits_per_second) >= self._control_longest:
+                self.dropped += 1
+                return
+            self._control_queue.append(frame)
+            self._waiting_control += frame.size
+        elif self._storming or not self._buffer.admit(frame, depth):
+            self.dropped += 1
+            return
+        else:
+            self._data_queue.append(frame)
+            self.waiting += 1
+            self._backlog += frame.size
+        if self._serving is None:
+            self._serve()
+
+    def _serve(self) -> None:
+        if self._control_queue:
+            frame = self._control_queue.popleft()
+            self._waiting_control -= frame.size
+        elif self._data_queue and not self.paused:
+            frame = self._data_queue.popleft()
+        else:
+            return
+        self._serving = frame
+        self._clock.put(self._clock.now + takes(frame.size, self._bits_per_second), self._service)
+
+    def served(self, service: _Service) -> None:
+        """A frame has left, unless it was lost meanwhile."""
+        frame = self._serving
+        if service is not self._service or frame is None:
+            return
+        self._serving = None
+        kind = kind_of(frame.dscp)
+        if not TRIMMED <= kind <= CONTROL:
+            self.waiting -= 1
+            self.register = self._backlog = depth = self._backlog - frame.size
+            if depth > self._ecn_min:
+                self._may_mark(frame, depth - self._ecn_min)
+            self._buffer.release(frame)
+        now = self._clock.now
+        frame.leave = now
+        self._count(frame, kind)
+        self.way.enter(frame, now)
+        self._serve()
+
+    # --- pauses -----------------------------------------------------------------------------------------------------
+
+    def pause(self, on: bool) -> None:
+        """Stop sending data, or go on: a PAUSE frame of the peer."""
+        if on == self.paused:
+            return
+        now = self._clock.now
+        self.paused = on
+        if on:
+            self._paused_since = now
+            if self._watchdog < NEVER:
+                self._clock.put(now + self._watchdog, _Watchdog(self, now))
+            return
+        self._paused_ticks += now - self._paused_since
+        self._storming = False
+        if self._serving is None:
+            self._serve()
+
+    def watch(self, since: int) -> None:
+        """Give up what waits where data has been paused since then."""
+        if self.paused and self._paused_since == since:
+            self._storming = True
+            self.storms += 1
+            self.dropped += len(self._data_queue)
+            self._lose_data()
+
+    @property
+    def xoffs(self) -> int:
+        """Number of pauses that this port's peer was told."""
+        return self._buffer.xoffs(self.number)
+
+    @property
+    def paused_seconds(self) -> float:
+        """Time for which this port's peer has kept it from sending data so far."""
+        return (self._paused_ticks + (self._clock.now - self._paused_since if self.paused else 0)) / SECOND
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Do nothing: frames leave by events here."""
+
+    def _lose_data(self) -> None:
+        while self._data_queue:
+            frame = self._data_queue.popleft()
+            self.waiting -= 1
+            self._backlog -= frame.size
+            self._buffer.release(frame)
+
+    def lose_waiting(self) -> None:
+        """The switch stands still or is dead: what waits is lost, with what is in service."""
+        self._lose_data()
+        self._control_queue.clear()
+        self._waiting_control = 0
+        frame, self._serving = self._serving, None
+        if frame is not None:
+            self._service = _Service(self)
+            if not TRIMMED <= kind_of(frame.dscp) <= CONTROL:
+                self._buffer.release(frame)
+        self.waiting = self._backlog = 0

@@ -1,0 +1,231 @@
+"""Shared buffers and priority flow control in virtual time: thresholds as published, no loss, what pauses cost."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mrclab.lab.run import runner
+from mrclab.lab.scenario import scenario
+from mrclab.sim.cable import CableEnd, HalfLink
+from mrclab.sim.clock import SECOND, Clock
+from mrclab.sim.fabric import SimFabric
+from mrclab.sim.frame import SimFrame, of_bytes, usids_of
+from mrclab.sim.shared import PausablePort
+from mrclab.topo import spec as specs
+from mrclab.topo import srv6
+from mrclab.topo.model import Fabric
+from mrclab.topo.numbers import Dscp
+
+FULL = 4096 + 142
+RATE = 400e9
+
+
+def fabric(**queue: object) -> Fabric:
+    told = {"planes": 1, "t0s": 2, "t1s": 2, "hosts_per_t0": 4, "link": {"rate": "400 Gb/s", "delay": "600ns"}}
+    return Fabric(specs.load({**told, "trimming": False, "queue": queue}))
+
+
+def frame(host: int, dscp: int = Dscp.NO_TRIM) -> SimFrame:
+    """A full frame within the T0 group, to a host by its downlink."""
+    made = of_bytes(bytes(FULL))
+    address = srv6.LOCATOR << 96 | srv6.usid(srv6.UsidType.T0, 1, 1) << 80
+    address |= srv6.usid(srv6.UsidType.DOWNLINK, 1, host) << 64
+    made.usids, made.fault, made.dscp, made.size = usids_of(address), 0, dscp, FULL
+    return made
+
+
+class Sink(CableEnd):
+    """A host that counts what it gets."""
+
+    def __init__(self) -> None:
+        self.got = 0
+
+    def receive(self, frame: SimFrame, way: HalfLink) -> None:
+        self.got += 1
+
+
+class Sender:
+    """A NIC in place of a host's: sends to a downlink at line rate unless its switch has paused it."""
+
+    def __init__(self, rig: "Rig", host: int, to: Sequence[int]) -> None:
+        self.rig, self.way, self.to = rig, rig.ways[host], list(to)
+        self.paused = False
+        self.sent = 0
+        self.waits = 0
+        rig.clock.at(0, self.send)
+
+    def pause(self, number: int, on: bool) -> None:
+        self.paused = on
+        self.waits += on
+        if not on:
+            self.rig.clock.at(self.rig.clock.now, self.send)
+
+    def send(self, _: object) -> None:
+        clock = self.rig.clock
+        if self.paused or clock.now >= self.rig.until:
+            return
+        self.way.enter(frame(self.to[self.sent % len(self.to)]), clock.now + self.rig.ticks)
+        self.sent += 1
+        clock.at(clock.now + self.rig.ticks, self.send)
+
+
+class Rig:
+    """One T0 with four hosts; those that send heed pauses, the others count."""
+
+    def __init__(self, until: float, **queue: object) -> None:
+        self.clock = Clock()
+        self.sim = SimFabric(self.clock, fabric(**queue), 1)
+        self.until = round(until * SECOND)
+        self.ticks = round(FULL * 8 / RATE * SECOND)
+        cables = [self.sim.cable(f"h{host}-p1") for host in range(1, 5)]
+        self.ways = {host: cable.ways[0] for host, cable in enumerate(cables, 1)}
+        self.sinks = {}
+        for host, cable in enumerate(cables, 1):
+            self.sinks[host] = Sink()
+            cable.ways[1].lead_to(self.sinks[host], 1)
+        self.switch = self.sim.switches["t0-p1-1"]
+
+    def sends(self, host: int, *to: int) -> Sender:
+        made = Sender(self, host, to)
+        self.sim.plug(f"h{host}").nic = made  # type: ignore[assignment]
+        return made
+
+    def port(self, host: int) -> PausablePort:
+        found = self.switch.ports[host - 1]
+        assert isinstance(found, PausablePort)
+        return found
+
+    def run(self, seconds: float) -> None:
+        self.clock.run(self.clock.now + round(seconds * SECOND))
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1, 4])
+def test_one_full_queue_holds_what_choudhury_and_hahne_give(alpha: float) -> None:
+    size = 200 * FULL
+    rig = Rig(60e-6, buffer=size, alpha=alpha)
+    rig.sends(2, 1)
+    rig.sends(3, 1)
+    rig.run(60e-6)
+    held = rig.port(1).depth() * FULL
+    assert held == pytest.approx(alpha / (1 + alpha) * size, abs=2 * FULL)
+    assert rig.port(1).dropped > 0
+
+
+def test_two_full_queues_share_as_the_formula_says() -> None:
+    size = 200 * FULL
+    rig = Rig(100e-6, buffer=size, alpha=1)
+    for host in (1, 2):
+        rig.sends(host, 3, 4)
+    rig.sends(3, 4)
+    rig.sends(4, 3)
+    rig.run(100e-6)
+    for host in (3, 4):  # alpha B / (1 + 2 alpha)
+        assert rig.port(host).depth() * FULL == pytest.approx(size / 3, abs=3 * FULL)
+
+
+def test_pauses_keep_every_frame_and_share_the_line() -> None:
+    rig = Rig(100e-6, buffer=4_000_000, alpha=0.02, pfc={})
+    senders = [rig.sends(host, 1) for host in (2, 3, 4)]
+    rig.run(300e-6)
+    assert rig.port(1).dropped == 0
+    assert all(sender.waits > 3 for sender in senders)
+    assert rig.sinks[1].got == sum(sender.sent for sender in senders)
+    assert [sender.sent for sender in senders] == pytest.approx([senders[0].sent] * 3, rel=0.15)
+    assert rig.port(1).depth() == 0
+    assert rig.port(2).xoffs == senders[0].waits
+
+
+def test_headroom_that_is_too_small_loses_what_was_under_way() -> None:
+    rig = Rig(100e-6, buffer=400_000, alpha=0.1, pfc={"headroom": FULL})
+    for host in (2, 3, 4):
+        rig.sends(host, 1)
+    rig.run(300e-6)
+    assert rig.port(1).dropped > 0
+
+
+def test_a_frame_for_an_idle_host_waits_behind_a_paused_one_s_sender() -> None:
+    """Head-of-line blocking: h2 sends to the congested h1 and to the idle h4 by turns."""
+    blocked, free = [], []
+    for congested, found in ((True, blocked), (False, free)):
+        rig = Rig(150e-6, buffer=4_000_000, alpha=0.02, pfc={})
+        rig.sends(2, 1, 4)
+        if congested:
+            rig.sends(3, 1)
+            rig.sends(4, 1)
+        rig.run(150e-6)
+        found.append(rig.sinks[4].got)
+    assert blocked[0] < 0.8 * free[0]
+
+
+def test_a_storm_is_ended_by_the_watchdog() -> None:
+    rig = Rig(200e-6, buffer=4_000_000, alpha=0.02, pfc={"watchdog": "50us"})
+    both = rig.sends(2, 1, 4)
+    port = rig.port(1)
+    port.pause(True)  # h1's NIC is broken: it pauses for ever
+    rig.run(45e-6)
+    stuck = rig.sinks[4].got
+    assert both.paused
+    rig.run(100e-6)
+    assert port.storms == 1
+    assert port.dropped > 0
+    assert rig.sinks[4].got > 2 * stuck
+    assert port.paused_seconds == pytest.approx(145e-6)
+    port.pause(False)
+    before = rig.sinks[1].got
+    rig.run(20e-6)
+    assert rig.sinks[1].got > before
+
+
+def test_control_is_never_paused() -> None:
+    rig = Rig(0, buffer=4_000_000, pfc={})
+    rig.port(1).pause(True)
+    for dscp in (Dscp.NO_TRIM, Dscp.CONTROL):
+        rig.ways[2].enter(frame(1, dscp), 0)
+    rig.run(50e-6)
+    assert rig.sinks[1].got == 1
+    assert rig.port(1).depth() == 1
+
+
+def test_a_switch_that_dies_gives_its_buffer_back() -> None:
+    rig = Rig(20e-6, buffer=4_000_000, alpha=0.02, pfc={})
+    for host in (2, 3, 4):
+        rig.sends(host, 1)
+    rig.run(20e-6)
+    assert rig.port(1).depth() > 0
+    rig.switch.die()
+    (buffer,) = rig.sim._buffers.values()
+    assert (buffer.used, rig.port(1).depth()) == (0, 0)
+
+
+def test_a_scenario_with_pauses_counts_them_and_loses_nothing(tmp_path: Path) -> None:
+    told = {
+        "name": "paused",
+        "world": "sim",
+        "fabric": {"planes": 1, "t0s": 2, "t1s": 2, "hosts_per_t0": 4, "link": {"rate": "400 Gb/s", "delay": "600ns"}},
+        "transport": {"kind": "roce", "congestion_control": "none"},
+        "traffic": [{"name": "all", "kind": "incast", "from": ["h5", "h6", "h7"], "to": "h1", "size": "512 KiB"}],
+        "timeout": "10ms",
+        "expect": [
+            {"kind": "pauses", "at_least": 3},
+            {"kind": "pauses", "element": "t0-p1-2", "at_least": 3},
+            {"kind": "drops", "reason": "queue", "at_most": 0},
+        ],
+    }
+    told["fabric"] |= {"queue": {"buffer": 2_000_000, "alpha": 0.1, "pfc": {}}}
+    outcome = runner.run_scenario(scenario.from_data(told, "paused.yaml"), tmp_path, lambda *_: None, lambda _: None)
+    assert [verdict.saw for verdict in outcome.verdicts if not verdict.ok] == []
+    assert "paused for" in outcome.verdicts[0].saw
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"queue": {"pfc": {}}, "link": {"rate": "400 Gb/s"}}, "queue.pfc needs queue.buffer"),
+        ({"queue": {"buffer": 1_000_000}}, "give link.rate"),
+        ({"queue": {"buffer": 100_000, "pfc": {}}, "link": {"rate": "400 Gb/s"}}, "bytes of headroom and four packets"),
+    ],
+)
+def test_a_buffer_that_cannot_be_is_refused_with_the_remedy(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(specs.SpecError, match=says):
+        specs.load(fields)
