@@ -15,6 +15,7 @@ from mrclab.topo import srv6
 from mrclab.topo.cables.cablefaults import (
     Action,
     Corrupt,
+    Cycle,
     EveryNth,
     Loss,
     Match,
@@ -128,8 +129,9 @@ def decider(action: Action, seed: str, clock: Clock) -> Decider:
         listed = frozenset(number - 1 for number in action.numbers)
         return lambda number: number in listed
     if isinstance(action, SeededLoss) and action.probability < 1:
-        cycle, lost = action.numbers()
-        numbers = frozenset(lost)
+        action = Cycle(*action.numbers())
+    if isinstance(action, Cycle):
+        cycle, numbers = action.packets, frozenset(action.lost)
         return lambda number: number % cycle in numbers
     return lambda _number: True
 

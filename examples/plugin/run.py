@@ -1,13 +1,22 @@
-"""A run with the fault and the expectation of this package; `pip install examples/plugin` comes first."""
+"""A run with the kinds of this package; `pip install examples/plugin` comes first."""
 
 import mrclab
 
 run = mrclab.run(
     mrclab.scenario(
-        fabric={"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate": "100Gb/s", "delay": "600ns"}},
+        fabric={"planes": 4, "t0s": 2, "t1s": 4, "hosts_per_t0": 1, "link": {"rate": "100Gb/s", "delay": "600ns"}},
         traffic=[{"name": "file", "kind": "write", "from": "h1", "to": "h2", "size": "1 MiB"}],
         transport={"congestion_control": "aimd", "congestion_settings": {"decrease": 0.7}},
-        faults=[{"name": "cut", "kind": "uplinks_down", "switch": "t0-p1-1", "at": "30% of file"}],
+        faults=[
+            {"name": "cut", "kind": "uplinks_down", "switch": "t0-p1-1", "at": "30% of file"},
+            {
+                "name": "runs",
+                "kind": "loss",
+                "link": "h1-p2",
+                "model": {"kind": "runs", "length": 3, "every": 100},
+                "at": "0s",
+            },
+        ],
         expect=[{"kind": "integrity"}, {"kind": "lost_share", "at_most": "30%"}],
     )
 )

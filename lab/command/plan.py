@@ -10,7 +10,6 @@ from rich.table import Table
 
 from mrclab.controller.provisioning import intent
 from mrclab.lab.faults.base import FaultBase, LastingFault
-from mrclab.lab.faults.chaos import Chaos
 from mrclab.lab.scenario.jobtraffic import JobTraffic
 from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
 from mrclab.lab.scenario.scenario import Scenario
@@ -269,8 +268,8 @@ def _time_line(fabric: Fabric, scenario: Scenario) -> Table:
     table = _table("Faults", "name", "kind", "what", "strikes", "is healed")
     for fault in scenario.faults:
         table.add_row(fault.name, fault.kind_name, escape(fault.text(fabric)), str(fault.at), _healed(fault))
-        if isinstance(fault, Chaos):
-            for part in fault.plan(fabric, scenario.seed):
+        if fault.prefix is not None:
+            for part in fault.parts(fabric, scenario.seed):
                 strikes = f"{fault.name} + {part.at}"
                 healed = f"{fault.name} + {part.ends_at}" if part.ends_at else _healed(part)
                 table.add_row(f"  {part.name}", part.kind_name, escape(part.text(fabric)), strikes, healed)

@@ -89,8 +89,13 @@ class FaultBase(Strict):
         return frozenset()
 
     def parts(self, fabric: Fabric, seed: int) -> "list[FaultBase]":
-        """Return the faults of which this one consists: itself, or those that it draws."""
+        """Return the faults of which this one consists: itself, or those that it draws, with times from its own on."""
         return [self]
+
+    @property
+    def prefix(self) -> str | None:
+        """Start of the names of its parts, before a dash and a number; None where it is its only part."""
+        return None
 
     @property
     def lasts(self) -> float | None:

@@ -76,8 +76,8 @@ class Chaos(FaultBase):
         return f"chaos of {kinds} for {show_seconds(self.duration)}, a fault about every {show_seconds(self.every)}"
 
     @property
+    @override
     def prefix(self) -> str:
-        """Start of the names of its faults, before a dash and a number."""
         return self.name[:_NAME_LENGTH]
 
     @override
@@ -86,10 +86,6 @@ class Chaos(FaultBase):
 
     @override
     def parts(self, fabric: Fabric, seed: int) -> list[FaultBase]:
-        return self.plan(fabric, seed)
-
-    def plan(self, fabric: Fabric, seed: int) -> list[FaultBase]:
-        """Return all faults in the order in which they begin; their times count from when chaos itself begins."""
         return list(self._draw(fabric, random.Random(f"{seed}/{self.name}")))
 
     def _draw(self, fabric: Fabric, draw: random.Random) -> Iterator[FaultBase]:
@@ -136,7 +132,7 @@ class RunChaos(FaultAction[Chaos]):
 
     def __init__(self, context: FaultContext, fault: Chaos) -> None:
         super().__init__(context, fault)
-        self._line = TimeLine(context, fault.plan(context.fabric, context.seed))
+        self._line = TimeLine(context, fault.parts(context.fabric, context.seed))
         self._clock = 0.0  # seconds of the plan's time
         self._looked = 0.0
 

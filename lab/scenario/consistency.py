@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from mrclab.controller.provisioning.counters import DROP_REASONS
 from mrclab.lab.expectations.base import LINE, Level
 from mrclab.lab.faults.base import FaultBase
-from mrclab.lab.faults.chaos import Chaos
 from mrclab.lab.measure.faults import links_of
 from mrclab.lab.scenario import overlaps, timeorder
 from mrclab.lab.scenario.timeorder import Mistake
@@ -30,7 +29,7 @@ _COLLECTIVES = frozenset({"all_to_all", "ring_all_reduce", "send_recv_ring"})
 
 def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     """Everything that no field shows by itself."""
-    found = [*timeorder.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_chaos(scenario)]
+    found = [*timeorder.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_parts(scenario)]
     found += _transports(scenario, fabric)
     faults = {fault.name: fault for fault in scenario.faults}
     kinds = {entry.name: entry.kind_name for entry in scenario.traffic}
@@ -53,13 +52,13 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     return found
 
 
-def _taken_by_chaos(scenario: "Scenario") -> Iterator[Mistake]:
-    """Names that the faults of a chaos will have."""
-    chaoses = [fault for fault in scenario.faults if isinstance(fault, Chaos)]
-    first, last = {each.prefix: each for each in reversed(chaoses)}, {each.prefix: each for each in chaoses}
-    for index, fault in enumerate(scenario.faults) if chaoses else ():
+def _taken_by_parts(scenario: "Scenario") -> Iterator[Mistake]:
+    """Names that the parts of a chaos or a population will have."""
+    whole = [(fault.prefix, fault) for fault in scenario.faults if fault.prefix is not None]
+    first, last = dict(reversed(whole)), dict(whole)
+    for index, fault in enumerate(scenario.faults) if whole else ():
         head, _, number = fault.name.rpartition("-")
-        prefix = fault.prefix if isinstance(fault, Chaos) else head if number.isdecimal() else ""
+        prefix = fault.prefix or (head if number.isdecimal() else "")
         taken = first.get(prefix) if first.get(prefix) is not fault else last.get(prefix)
         if taken is not None and taken is not fault:
             text = f"faults of {taken.name} will have names like {fault.name}; choose another"

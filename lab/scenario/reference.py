@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from mrclab import HOME
 from mrclab.lab.expectations import Expectation
+from mrclab.lab.faults.losses import LossModel
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
@@ -79,6 +80,7 @@ def build() -> str:
         *_section("mapper", MapperSpec),
         *_union("traffic", Traffic),
         *_union("faults", Fault),
+        *_union("faults.model", LossModel),
         *_union("expect", Expectation),
         *_section("variants", Variant),
     ]

@@ -58,6 +58,7 @@ EVERY_KIND = [
     {"kind": "agent_crash", "host": "h2"},
     {"kind": "background", "from": "h1", "to": "h3", "plane": 2, "uplink": 1, "load": "50%"},
     {"kind": "chaos", "duration": "60s"},
+    {"kind": "population", "share": "5%", "of": "nic", "fault": {"kind": "loss", "rate": "1%"}},
 ]
 
 
@@ -123,7 +124,7 @@ def test_processes_that_end_on_purpose_are_named():
         ("kind: flap, link: h1-p1, period: 1s, down: 2s", "a flap of 1 s cannot be down for 2 s; lower duty or down"),
         ("kind: flap, link: h1-p1, period: 10ms", "a flap is down for at least 20 ms; raise period, duty or down"),
         ("kind: flap, link: h1-p1, rate: 21, down: 20ms", "a cable flaps at most 20 times a second; lower rate"),
-        ("kind: loss, link: h1-p1", "a loss needs either a rate (such as 1%) or every"),
+        ("kind: loss, link: h1-p1", "a loss needs either a rate (such as 1%), or every"),
         ("kind: loss, link: h1-p1, rate: 120%", "faults[1].rate: this must be at most 1 "),
         ("kind: ev_loss, evs: [1]", "an ev_loss needs either a link or everywhere: true"),
         ("kind: ev_loss, everywhere: true", "an ev_loss needs evs, paths (such as {plane: 1, uplink: 2}) or usids"),
@@ -167,7 +168,7 @@ def lasts(part):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_chaos_leaves_every_pair_a_whole_path_at_every_moment(seed):
     chaos = fault(kind="chaos", duration="100s", every="500ms", settle="1s", at_once=6)
-    parts = chaos.plan(FABRIC, seed)
+    parts = chaos.parts(FABRIC, seed)
     assert len(parts) > 20
     assert max(end for _, end in map(lasts, parts)) <= 100
     for moment in (lasts(part)[0] for part in parts):
@@ -180,31 +181,31 @@ def test_chaos_leaves_every_pair_a_whole_path_at_every_moment(seed):
 
 def test_chaos_of_one_seed_is_one_plan():
     chaos = fault(kind="chaos", duration="60s")
-    assert chaos.plan(FABRIC, 7) == chaos.plan(FABRIC, 7)
-    assert chaos.plan(FABRIC, 7) != chaos.plan(FABRIC, 8)
+    assert chaos.parts(FABRIC, 7) == chaos.parts(FABRIC, 7)
+    assert chaos.parts(FABRIC, 7) != chaos.parts(FABRIC, 8)
 
 
 def test_long_chaos_draws_every_kind():
-    drawn = {part.kind_name for part in fault(kind="chaos", duration="1000s", every="1s").plan(FABRIC, 1)}
+    drawn = {part.kind_name for part in fault(kind="chaos", duration="1000s", every="1s").parts(FABRIC, 1)}
     assert drawn == set(DEFAULT_KINDS)
 
 
 def test_chaos_on_a_fabric_with_one_path_does_nothing():
     narrow = Fabric(load({"planes": 1, "t0s": 1, "t1s": 1, "hosts_per_t0": 2}))
     chaos = Chaos(name="c", kind="chaos", at="0s", duration=60, kinds=("link_down", "loss"))
-    parts = chaos.plan(narrow, 1)
+    parts = chaos.parts(narrow, 1)
     assert {link for part in parts for link in part.links(narrow)} <= {"t0-p1-1/t1-p1-1"}
 
 
 def test_chaos_asks_for_more_paths_where_it_is_told_to():
     chaos = fault(kind="chaos", duration="100s", every="300ms", keep_paths=4, at_once=10)
-    for part in chaos.plan(FABRIC, 1):
+    for part in chaos.parts(FABRIC, 1):
         assert min(whole_paths(FABRIC, set(part.links(FABRIC)))) >= 4
 
 
 def test_a_plane_can_never_be_taken_from_a_fabric_of_one():
     one = Fabric(load({"planes": 1, "t0s": 2, "t1s": 2, "hosts_per_t0": 1}))
-    assert Chaos(name="c", kind="chaos", at="0s", duration=60, kinds=("plane_down",)).plan(one, 1) == []
+    assert Chaos(name="c", kind="chaos", at="0s", duration=60, kinds=("plane_down",)).parts(one, 1) == []
 
 
 def test_a_kind_that_chaos_does_not_know_is_refused():

@@ -48,12 +48,13 @@ def test_its_kinds_run_in_virtual_time(installed, use):
         pytest.skip(f"what runs is {text}")
     said = python(installed, str(PACKAGE / "run.py"), use=use)
     assert "t0-p1-1 loses all uplinks" in said
+    assert "h1-p2/t0-p2-1 loses 3 of every 100 packets" in said
     assert "PASS integrity" in said
     assert "FAIL" not in said
 
 
 def test_reference_and_schema_know_its_kinds(installed):
     text = python(installed, "-c", _KNOWN)
-    for word in ("uplinks_down", "lost_share", "aimd"):
+    for word in ("uplinks_down", "lost_share", "aimd", "runs"):
         assert text.count(word) >= 2, word
     assert "factor of one decrease" in text

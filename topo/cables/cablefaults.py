@@ -27,7 +27,7 @@ _INNER_LABEL = 336  # its low 16 bits
 _INNER_SOURCE_PORT = 640
 _PPM = 1_000_000
 _MAX_COUNT = 2**32 - 1
-_LONGEST_CYCLE = 2**20  # packets
+LONGEST_CYCLE = 2**20  # packets
 
 
 @dataclass(frozen=True)
@@ -119,20 +119,33 @@ class SeededLoss:
         if self.draws < 1:
             raise ValueError(f"a seeded loss needs at least one draw, not {self.draws}")
 
-    def numbers(self) -> tuple[int, list[int]]:
+    def numbers(self) -> tuple[int, tuple[int, ...]]:
         """The cycle in packets, and which of it are lost, counted from 0."""
-        cycle = min(_LONGEST_CYCLE, max(2, round(self.draws / self.probability))) if self.probability else 2
+        cycle = min(LONGEST_CYCLE, max(2, round(self.draws / self.probability))) if self.probability else 2
         draw = random.Random(self.seed)
-        return cycle, sorted(draw.sample(range(cycle), round(cycle * self.probability)))
+        return cycle, tuple(sorted(draw.sample(range(cycle), round(cycle * self.probability))))
 
     def rule(self, counter: str) -> str:
         """The action as an nft rule."""
-        if self.probability >= 1:
-            return f"{counter} drop"
-        cycle, lost = self.numbers()
-        if not lost:
-            return f"numgen inc mod {cycle} >= {cycle} {counter} drop"
-        return f"numgen inc mod {cycle} {{ {', '.join(map(str, lost))} }} {counter} drop"
+        return f"{counter} drop" if self.probability >= 1 else Cycle(*self.numbers()).rule(counter)
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Lose the packets of these numbers in a cycle of so many, counted from 0: repeatable."""
+
+    packets: int
+    lost: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.packets < 1 or not all(0 <= number < self.packets for number in self.lost):
+            raise ValueError(f"a cycle of {self.packets} packets cannot lose those of other numbers")
+
+    def rule(self, counter: str) -> str:
+        """The action as an nft rule."""
+        if not self.lost:
+            return f"numgen inc mod {self.packets} >= {self.packets} {counter} drop"
+        return f"numgen inc mod {self.packets} {{ {', '.join(map(str, self.lost))} }} {counter} drop"
 
 
 @dataclass(frozen=True)
@@ -204,7 +217,7 @@ class RateLimit:
         return f"limit rate over {self.packets_per_second}/second burst {self.burst} packets {counter} drop"
 
 
-Action = Drop | Loss | SeededLoss | EveryNth | Packets | Corrupt | RateLimit
+Action = Drop | Loss | SeededLoss | Cycle | EveryNth | Packets | Corrupt | RateLimit
 
 EVERY_PACKET = Match()
 

@@ -17,8 +17,10 @@ from mrclab.lab.faults.families import (
     random_link,
     random_one_way,
 )
+from mrclab.lab.faults.losses import LossModel, cycle
 from mrclab.lab.faults.probe import CABLE, FRAMES, LONG, FaultProbe
 from mrclab.lab.scenario.names import CableName, HostName, PathName, PlaneNumber
+from mrclab.lab.scenario.units import Percent
 from mrclab.topo import srv6
 from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import Direction, Match
@@ -26,6 +28,7 @@ from mrclab.topo.model import Fabric
 
 _DRAWS = 4096  # seeded losses drawn in advance for all cables of a fault together
 _LEAST_DRAWS = 64  # for each cable
+ShareOrNone = Annotated[Percent, Field(ge=0, le=1)]  # 1% or 0.01; of 0 nothing is lost
 _UP: dict[str, Any] = {"link": CABLE, "direction": "up", "min_length": LONG}
 
 
@@ -61,11 +64,22 @@ class LoseShare(LossyAction):
     @override
     def on_packet(self, link: str, cables: int) -> cablefaults.Action:
         fault: GrayLoss | HostLoss = self.fault
+        if fault.model is not None:
+            return cycle(fault.model, self.seed(link), max(_LEAST_DRAWS, _DRAWS // cables))
         if fault.rate is None:
             return cablefaults.EveryNth(fault.every or 1)
+        if not fault.rate:
+            return cablefaults.Cycle(2, ())
         if fault.seeded and fault.rate < 1:
             return _seeded(fault.rate, self.seed(link), cables)
         return cablefaults.Loss(fault.rate)
+
+
+def _lost(fault: "GrayLoss | HostLoss") -> str:
+    """Return what is lost, in words."""
+    if fault.model is not None:
+        return fault.model.text
+    return f"every {fault.every}. packet" if fault.rate is None else f"{fault.rate * 100:g}% of packets"
 
 
 @FAULTS.register
@@ -73,22 +87,24 @@ class GrayLoss(PacketFault):
     """A share of the packets is lost: drawn from the seed, drawn by the kernel, or every n-th."""
 
     kind: Literal["loss"]
-    rate: Share | None = Field(default=None, description="share of packets to lose, such as 1%")
+    rate: ShareOrNone | None = Field(default=None, description="share of packets to lose, such as 1%")
     every: int | None = Field(default=None, ge=1, description="lose every n-th packet instead")
+    model: LossModel | None = Field(default=None, description="packets lost in bursts, say, instead: a loss model")
     seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
     min_length: MinLength = 0
     example: ClassVar = {"rate": 0.5, **_UP}
 
     @model_validator(mode="after")
     def _one_measure(self) -> "GrayLoss":
-        if (self.rate is None) == (self.every is None):
-            raise ValueError("a loss needs either a rate (such as 1%) or every (such as 100, for each 100th packet)")
+        if [self.rate, self.every, self.model].count(None) != 2:
+            raise ValueError(
+                "a loss needs either a rate (such as 1%), or every (such as 100, for each 100th packet), or a model"
+            )
         return self
 
     @override
     def text(self, fabric: Fabric) -> str:
-        share = f"{self.rate * 100:g}% of packets" if self.rate else f"every {self.every}. packet"
-        return f"{self.where} loses {share}"
+        return f"{self.where} loses {_lost(self)}"
 
     @override
     def action(self, context: FaultContext) -> LossyAction:
@@ -124,18 +140,19 @@ class HostLoss(LastingFault):
     """Packets towards hosts are lost on the last cable, in all planes: what a congested or faulty NIC does."""
 
     kind: Literal["host_loss"]
-    rate: Share | None = None
+    rate: ShareOrNone | None = None
     every: int | None = Field(default=None, ge=1, description="lose every n-th packet of each port instead")
     hosts: Literal["all"] | Annotated[tuple[HostName, ...], AfterValidator(at_least_one)] = "all"
     planes: Literal["all"] | Annotated[tuple[PlaneNumber, ...], AfterValidator(at_least_one)] = "all"
+    model: LossModel | None = Field(default=None, description="packets lost in bursts, say, instead: a loss model")
     seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
     min_length: int = Field(default=0, ge=0, le=65535, description="shorter frames, in bytes, are left alone")
     example: ClassVar = {"every": 2, "min_length": LONG}
 
     @model_validator(mode="after")
     def _one_measure(self) -> "HostLoss":
-        if (self.rate is None) == (self.every is None):
-            raise ValueError("a host_loss needs either a rate (such as 0.1%) or every (such as 1000)")
+        if [self.rate, self.every, self.model].count(None) != 2:
+            raise ValueError("a host_loss needs either a rate (such as 0.1%), or every (such as 1000), or a model")
         return self
 
     @override
@@ -152,8 +169,7 @@ class HostLoss(LastingFault):
     def text(self, fabric: Fabric) -> str:
         who = "all hosts" if self.hosts == "all" else several(self.hosts)
         where = "" if self.planes == "all" else f" in plane {several(map(str, self.planes))}"
-        share = f"{self.rate * 100:g}% of packets" if self.rate else f"every {self.every}. packet"
-        return f"{who} lose {share} on arrival{where}"
+        return f"{who} lose {_lost(self)} on arrival{where}"
 
     @override
     def action(self, context: FaultContext) -> LossyAction:
@@ -198,7 +214,7 @@ class EvLoss(LastingFault):
     usids: tuple[Annotated[int, Field(ge=1, le=0xFFFF)], ...] = Field(
         default=(), description="uSIDs that are still ahead in the destination address"
     )
-    rate: Share = 1.0
+    rate: ShareOrNone = 1.0
     example: ClassVar = {"everywhere": True, "paths": [{"plane": 1, "uplink": 2}]}
 
     @model_validator(mode="after")

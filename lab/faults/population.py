@@ -1,0 +1,126 @@
+"""Faults by population: one fault on every cable of a share of them, drawn from the seed."""
+
+import math
+import random
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from typing_extensions import override
+
+from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
+from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
+from mrclab.lab.faults.probe import FaultProbe
+from mrclab.lab.faults.timeline import TimeLine
+from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.units import Percent
+from mrclab.topo import sentences
+from mrclab.topo.model import Fabric
+
+_NAME_LENGTH = 32  # of the population's own name in those of its faults
+_CABLES = {"all": "cables", "nic": "NIC cables", "t0-t1": "T0–T1 cables"}
+
+
+@FAULTS.register
+class Population(LastingFault):
+    """A share of the cables have a fault of one kind, all at once: which ones is drawn from the seed."""
+
+    kind: Literal["population"]
+    share: Annotated[Percent, Field(ge=0, le=1)] | None = Field(default=None, description="of the cables, such as 1%")
+    count: int | None = Field(default=None, ge=0, description="cables, in place of a share")
+    of: Literal["all", "nic", "t0-t1"] = Field(default="all", description="cables to draw from")
+    fault: dict[str, Any] = Field(
+        description="what each has: a fault of a cable without name, link and times, e.g. {kind: loss, rate: 0.1%}"
+    )
+    example: ClassVar = {"count": 2, "of": "nic", "fault": {"kind": "loss", "rate": 0.5}}
+
+    @field_validator("fault")
+    @classmethod
+    def _of_a_cable(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        fabric = (info.context or {}).get("fabric")
+        if isinstance(fabric, Fabric):
+            _made(given, fabric, "one", fabric.links[0].name)
+        return given
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> "Population":
+        if (self.share is None) == (self.count is None):
+            raise ValueError("a population needs either a share (such as 1%) or a count of cables")
+        return self
+
+    @property
+    @override
+    def prefix(self) -> str:
+        return self.name[:_NAME_LENGTH]
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self._drawn(fabric)} of {len(self._cables(fabric))} {_CABLES[self.of]} have {self.fault['kind']}"
+
+    @override
+    def parts(self, fabric: Fabric, seed: int) -> list[FaultBase]:
+        draw = random.Random(f"{seed}/{self.name}")
+        places = sorted(draw.sample(range(len(self._cables(fabric))), self._drawn(fabric)))
+        cables = self._cables(fabric)
+        return [_made(self.fault, fabric, f"{self.prefix}-{n}", cables[at]) for n, at in enumerate(places, 1)]
+
+    def _cables(self, fabric: Fabric) -> list[str]:
+        return [link.name for link in fabric.links if self.of == "all" or (link.kind == "nic") == (self.of == "nic")]
+
+    def _drawn(self, fabric: Fabric) -> int:
+        cables = len(self._cables(fabric))
+        if self.count is not None:
+            return min(self.count, cables)
+        assert self.share is not None
+        return math.ceil(round(self.share * cables, 6))  # a share above 0 is one cable at least
+
+    @override
+    def action(self, context: FaultContext) -> "RunPopulation":
+        return RunPopulation(context, self)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        probe.inject()
+        begun = probe.records("fault.begin")
+        probe.clear()
+        ended = probe.records("fault.end")
+        probe.expect(len(begun) >= 2 and len(ended) >= 2, f"{len(begun)} faults began, {len(ended)} ended")
+
+
+def _made(given: dict[str, Any], fabric: Fabric, name: str, link: str) -> FaultBase:
+    """Return the fault of one cable; ValueError says what is wrong with its fields."""
+    kind = given.get("kind")
+    if kind not in FAULTS or "link" not in FAULTS[str(kind)].model_fields:
+        cables = sorted(each for each in FAULTS.names if "link" in FAULTS[each].model_fields)
+        raise ValueError(f"{kind!r} is no fault of a cable; {sentences.nearest(str(kind), cables)}")
+    if wrong := sorted({"name", "link", "at", "until"} & given.keys()):
+        raise ValueError(f"{wrong[0]} is the population's to give; leave it out")
+    try:
+        fields = {**given, "name": name, "link": link, "at": Trigger()}
+        return FAULTS[str(kind)].model_validate(fields, context={"fabric": fabric})
+    except ValidationError as error:
+        raise ValueError(sentences.first(error)) from None
+
+
+class RunPopulation(FaultAction[Population]):
+    """Inject and clear all faults of a population, on a time line of their own."""
+
+    def __init__(self, context: FaultContext, fault: Population) -> None:
+        super().__init__(context, fault)
+        self._line = TimeLine(context, fault.parts(context.fabric, context.seed))
+        self._began = 0.0
+
+    @override
+    def inject(self) -> None:
+        self._began = self.context.now
+        self.advance(self._began)
+
+    @override
+    def advance(self, now: float) -> list[str]:
+        done = self._line.advance(now - self._began, {})
+        self.due = self._line.next_due()
+        return done
+
+    @override
+    def clear(self) -> Counters | None:
+        self._line.clear_all()
+        return None
