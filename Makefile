@@ -21,7 +21,7 @@ help:
 	@echo "make fuzz-p4      P4 programs with code in the place of every value and key (half an hour of one core)"
 	@echo "make fuzz         coverage-guided fuzzing of what parses foreign bytes (SECONDS=3600 each; TARGETS=...; puts Atheris into .venv)"
 	@echo "make lint         ruff and mypy only"
-	@echo "make mutants      put some seventy bugs into the transport, one at a time, and name the test that notices each (minutes)"
+	@echo "make mutants      put some ninety bugs into transport and simulator, one at a time, and name the test that notices each (minutes)"
 	@echo "sudo make bench   how fast the parts are on this machine"
 	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (needs gcc, libibverbs-dev; OCP=DIR: those headers)"
 	@echo "make torch        put PyTorch (a CPU build) into .venv and build lib_mrc.so: mrclab train, and the tests of the backend"

@@ -23,6 +23,7 @@ from mrclab.experiments.explore.draws import Draws
 from mrclab.experiments.explore.packets import Flight
 from mrclab.experiments.explore.system import System
 from mrclab.hosts.mrc.evs.probing import Prober
+from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS
@@ -329,12 +330,19 @@ class Fingerprint:
                     self._add(timer.callback)
 
     def _flights(self, system: System) -> None:
-        """Frames on their way, in no order."""
+        """Frames on their way, in no order but that in which those of a class come in a plane."""
         found = []
-        for one in system.network:
+        before: dict[tuple[int, int, bool], int] = {}
+        for one in sorted(system.network, key=lambda one: (one.due, one.serial)):
+            place = 0
+            if not system.world.any_order:
+                way = one.destination, one.plane, one.dscp == h.Dscp.CONTROL
+                place = before[way] = before.get(way, 0) + 1
             stamp = self._stamp - one.stamp & _STAMP_MASK if one.stamp else -1
             due = max(round((one.due - self._now) * 1e12), 0)
-            found.append((one.destination, one.port, one.content, stamp, one.id_kind, self._id(system, one), due))
+            found.append(
+                (one.destination, one.port, one.content, stamp, one.id_kind, self._id(system, one), due, place)
+            )
         self._tokens.append(sorted(found))
 
     def _id(self, system: System, one: Flight) -> int:

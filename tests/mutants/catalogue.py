@@ -6,7 +6,11 @@ from typing import Final, NamedTuple
 
 
 class Mutant(NamedTuple):
-    """One bug. `old` stands in `file` exactly once; `tests` are files of tests/unit without `test_` and `.py`."""
+    """One bug. `old` stands in `file` exactly once.
+
+    `tests` are files of tests/unit without `test_` and `.py`, one that notices soon first; `file::test` is one test of
+    it, without `test_`, too.
+    """
 
     name: str
     file: str
@@ -32,23 +36,23 @@ MUTANTS: Final = (
     Mutant("a trimmed copy of a packet that arrived draws a NACK", _RESP, "        if distance < 0 or self.bits >> max(distance, 0) & 1:\n            self._sack(packet, seq)  # it arrived whole before\n            return\n", "", ("mrc_survivors",)),
     Mutant("a SACK that answers a probe has an empty bitmap", _RESP, "            bitmap=bits >> (first - self.base) & _BITMAP_MASK if bits else 0,", "            bitmap=bits >> (first - self.base) & _BITMAP_MASK if bits and item.probe_id is None else 0,", ("mrc_survivors",)),
     # --- sending half -------------------------------------------------------------------------------------------------
-    Mutant("the window is one packet too large", _REQ, "            or window.next - window.una >= self.psn_window\n", "            or window.next - window.una > self.psn_window\n", ("mrc_endpoint", "mrc_properties")),
+    Mutant("the window is one packet too large", _REQ, "            or window.next - window.una >= self.psn_window\n", "            or window.next - window.una > self.psn_window\n", ("mrc_survivors", "mrc_endpoint", "mrc_properties")),
     Mutant("the last packet asks for no answer", _REQ, "if not self.unsent or window.next - window.una >= self.psn_window or self._cc.wants_ack():", "if window.next - window.una >= self.psn_window or self._cc.wants_ack():", ("mrc_survivors", "mrc_endpoint", "mrc_tail")),
     Mutant("a retransmission is not flagged", _REQ, "self._class_retx, h.FLAG_RTX)", "self._class_retx, 0)", ("mrc_survivors", "mrc_endpoint")),
     Mutant("a retransmission travels in the class of new data", _REQ, "(_TC_DATA, _TC_RETX) if s.trimming", "(_TC_DATA, _TC_DATA) if s.trimming", ("mrc_survivors", "mrc_endpoint")),
-    Mutant("messages complete out of order", _REQ, "while self.incomplete and 0 <= self.incomplete[0].last_seq < una:", "while self.incomplete and 0 <= self.incomplete[0].last_seq <= una:", ("mrc_endpoint", "mrc_properties")),
+    Mutant("messages complete out of order", _REQ, "while self.incomplete and 0 <= self.incomplete[0].last_seq < una:", "while self.incomplete and 0 <= self.incomplete[0].last_seq <= una:", ("mrc_survivors", "mrc_endpoint", "mrc_properties")),
     Mutant("an immediate is never given back to the window", _REQ, "                self.wimm_in_flight -= 1\n", "                pass\n", ("mrc_survivors", "mrc_verbs", "mrc_endpoint")),
-    Mutant("packets lost with a port stay in flight", _REQ, "            if packet.state is _FLIGHT and packet.ev.plane == plane:\n", "            if packet.state is _LOST and packet.ev.plane == plane:\n", ("mrc_ports", "mrc_endpoint", "explore")),
+    Mutant("packets lost with a port stay in flight", _REQ, "            if packet.state is _FLIGHT and packet.ev.plane == plane:\n", "            if packet.state is _LOST and packet.ev.plane == plane:\n", ("mrc_survivors",)),
     Mutant("a QP without a plane waits for ever", _REQ, "            self._stranded.arm(now + self.loss.timeout())", "            pass", ("mrc_endpoint", "mrc_denied", "mrc_ports", "mrc_verbs")),
     Mutant("timeouts are not counted as retries", _REQ, "        if self.loss.retry(after_timeout):\n            return True\n", "        return True\n", ("mrc_endpoint", "mrc_retries")),
     Mutant("a NACK costs a retry each", _REQ, "        if now - max(self._retried_at, self.last_progress) < self.qp.settings.ack_timeout:\n            return True\n", "", ("mrc_retries",)),
     Mutant("silence is never over", _REQ, "            self.silent = False\n            self.account.rejoin()", "            self.account.rejoin()", ("mrc_retries", "mrc_shared_window", "mrc_endpoint")),
     Mutant("a silent QP keeps its share of the window", _REQ, "        self.silent = True\n        self.account.leave()", "        self.silent = True", ("mrc_shared_window", "mrc_retries")),
     # --- feedback and loss --------------------------------------------------------------------------------------------
-    Mutant("what arrived is not told to the window", _FEEDBACK, "            self._window.arrived(packet)\n", "", ("mrc_endpoint", "mrc_loss", "mrc_survivors")),
+    Mutant("what arrived is not told to the window", _FEEDBACK, "            self._window.arrived(packet)\n", "", ("mrc_survivors",)),
     Mutant("an implausible SACK is believed", _FEEDBACK, "        if not window.plausible(cack):\n            stats.bogus_control += 1\n            return\n        r.heard()", "        r.heard()", ("mrc_survivors", "mrc_stray_control", "mrc_endpoint")),
     Mutant("a trimmed packet counts as no congestion", _FEEDBACK, "trimmed = nack.reason in _TRIM_REASONS", "trimmed = False", ("mrc_survivors", "mrc_nscc", "mrc_endpoint")),
-    Mutant("ALWAYS_SKIP is taken for SKIP_ONCE", _FEEDBACK, "        elif sack.mark == _ALWAYS_SKIP:\n            qp.evs.lost(ev, now, \"responder\")", "        elif sack.mark == _ALWAYS_SKIP:\n            pass", ("mrc_ablations", "mrc_endpoint", "mrc_survivors")),
+    Mutant("ALWAYS_SKIP is taken for SKIP_ONCE", _FEEDBACK, "        elif sack.mark == _ALWAYS_SKIP:\n            qp.evs.lost(ev, now, \"responder\")", "        elif sack.mark == _ALWAYS_SKIP:\n            pass", ("mrc_intake",)),
     Mutant("a spurious loss leaves its path retired", _FEEDBACK, "            self._qp.evs.restore(ev, reason)\n", "            pass\n", ("mrc_reordering", "mrc_jitter", "mrc_endpoint")),
     Mutant("R never widens", _FEEDBACK, "        self._loss.spurious(packet.lost_by)\n", "", ("mrc_reordering", "mrc_jitter")),
     Mutant("the time rule does not wait for reordering", _LOSS, "        return self.reorder_rtts * self.rtt_base\n", "        return 0.0\n", ("mrc_loss",)),
@@ -64,13 +68,13 @@ MUTANTS: Final = (
     Mutant("what is left of the account is not returned", _ACCOUNT, "            self.clear()\n\n    def clear", "            pass\n\n    def clear", ("mrc_survivors", "mrc_shared_window", "explore")),
     Mutant("a late SACK takes off what an ACK settled", _ACCOUNT, "            self._rcvd_units = max(self._rcvd_units, -(-self.acked // h.RCVD_UNIT))\n", "", ("mrc_survivors",)),
     Mutant("the receiver's count goes backwards", _ACCOUNT, "newly = max(0, total - self._rcvd_units) * h.RCVD_UNIT", "newly = (total - self._rcvd_units) * h.RCVD_UNIT", ("mrc_survivors", "mrc_properties")),
-    Mutant("the bitmap is placed one seq off", _WINDOW, "        shift = base - una\n", "        shift = base - una + 1\n", ("mrc_endpoint", "mrc_properties")),
+    Mutant("the bitmap is placed one seq off", _WINDOW, "        shift = base - una\n", "        shift = base - una + 1\n", ("mrc_survivors", "mrc_endpoint", "mrc_properties")),
     Mutant("a cumulative ACK forgets its last packet", _WINDOW, "        self.una = cack + 1\n        return news", "        self.una = cack\n        return news", ("mrc_endpoint",)),
     Mutant("a record used again keeps its last path", _WINDOW, "        packet.lost_ev = None\n", "", ("mrc_survivors", "mrc_endpoint")),
     # --- receiving half -----------------------------------------------------------------------------------------------
-    Mutant("a duplicate is placed again", _RESP, "        if distance < 0 or self.bits >> distance & 1:\n            self._on_duplicate(packet, seq)\n            return 0\n", "        if distance < 0:\n            self._on_duplicate(packet, seq)\n            return 0\n", ("mrc_responder", "mrc_properties")),
+    Mutant("a duplicate is placed again", _RESP, "        if distance < 0 or self.bits >> distance & 1:\n            self._on_duplicate(packet, seq)\n            return 0\n", "        if distance < 0:\n            self._on_duplicate(packet, seq)\n            return 0\n", ("mrc_endpoint", "mrc_responder", "mrc_properties")),
     Mutant("the receive window has no end", _RESP, "        if distance >= self.window:\n", "        if distance >= 2 * self.window:\n", ("mrc_responder",)),
-    Mutant("a message is delivered before it is whole", _RESP, "while ends and ends[0][0] < self.base:", "while ends and ends[0][0] <= self.base + 1:", ("mrc_responder", "mrc_properties", "mrc_completions")),
+    Mutant("a message is delivered before it is whole", _RESP, "while ends and ends[0][0] < self.base:", "while ends and ends[0][0] <= self.base + 1:", ("mrc_completions", "mrc_endpoint", "mrc_responder", "mrc_properties")),
     Mutant("an immediate without a receive is taken", _RESP, "        if ahead > len(self.receives):\n", "        if ahead > len(self.receives) + 1:\n", ("mrc_endpoint", "mrc_verbs", "mrc_responder")),
     Mutant("trims at the last hop are told as core trims", _RESP, "h.Reason.TRIMMED_LASTHOP if packet.dscp == h.Dscp.TRIMMED_LASTHOP else h.Reason.TRIMMED", "h.Reason.TRIMMED", ("mrc_responder",)),
     Mutant("marks are not told", _RESP, "        mark = self._verdict(packet) if packet.ce and self._echo else _NO_MARK\n", "        mark = _NO_MARK\n", ("mrc_responder",)),
@@ -100,6 +104,28 @@ MUTANTS: Final = (
     Mutant("timers fire early", "hosts/rdma/timers.py", "        if deadline > now:\n            self.arm(deadline)\n            return False\n", "", ("mrc_probing",)),
     Mutant("a write reaches beyond its region", "hosts/rdma/memory.py", "            if offset >= 0 and end <= region.length:\n", "            if end <= region.length:\n", ("mrc_memory", "mrc_verbs", "roce_endpoint")),
     Mutant("a full completion queue loses silently", "hosts/rdma/completion.py", "            self.overflowed = True\n            return False", "            return True", ("mrc_completions", "mrc_verbs")),
+    # --- virtual time -------------------------------------------------------------------------------------------------
+    Mutant("a queue has no end", "sim/port.py", "        elif self._backlog + (frame.size if rate else 1) > self._depth:", "        elif False:", ("sim_bytes", "sim_nic")),
+    Mutant("the control queue has no end", "sim/port.py", "            if self._control_free - now >= self._control_longest:", "            if False:", ("sim_bytes",)),
+    Mutant("a small packet takes the link as long as a full one", "sim/port.py", "max(now, busy_until) + takes(frame.size, rate) if rate", "max(now, busy_until) + self._interval if rate", ("sim_bytes",)),
+    Mutant("marks begin with the first packet that waits", "sim/port.py", "        self._ecn_min = unit * queue.ecn_min\n", "        self._ecn_min = 0\n", ("sim_nic", "sim_lines", "sim_world")),
+    Mutant("a switch that stood still trims by the queue that it lost", "sim/port.py", "        self.waiting = self._backlog = self.register = 0\n", "        self.waiting = self._backlog = 0\n", ("sim_faults",)),
+    Mutant("a switch forwards what another uSID is for", "sim/switch.py", "        if usids[at] != self.usid:\n", "        if False:\n", ("sim_faults", "sim_world")),
+    Mutant("frames on a cable that is cut arrive", "sim/cable.py", "        if now - self.delay < self.clear_since:\n", "        if now < self.clear_since:\n", ("sim_faults",)),
+    Mutant("a cable's delay is counted twice", "sim/cable.py", "        self._clock.put(at + self.delay, frame)\n", "        self._clock.put(at + 2 * self.delay, frame)\n", ("sim_nic",)),
+    Mutant("a fault counts frames that it does not match", "sim/faults.py", "        if not (self._matches.always or self._matches(frame)):\n            return frame\n", "", ("sim_faults",)),
+    Mutant("what is due together happens the other way round", "sim/clock.py", "            if waiting[middle].due <= when:\n", "            if waiting[middle].due < when:\n", ("sim_clock",)),
+    Mutant("a NIC port sends faster than its link", "sim/nic.py", "        port.free_at = now + takes(size, self._bits_per_second)\n", "        port.free_at = now\n", ("sim_nic",)),
+    Mutant("a dead switch comes back with its counters", "sim/switch.py", "        self.erase()\n        self._clear_counters()\n", "        self.erase()\n", ("sim_world",)),
+    # --- RoCE ---------------------------------------------------------------------------------------------------------
+    Mutant("each packet of a gap draws a NAK", "hosts/roce/responder.py", "        if not self._nak_sent:\n            self._nak_sent = True\n            self.qp.stats.nacks_sent += 1", "        if True:\n            self.qp.stats.nacks_sent += 1", ("roce_endpoint",)),
+    Mutant("a duplicate is not acknowledged again", "hosts/roce/responder.py", "            self.qp.stats.duplicate_packets += 1\n            self.qp.acknowledge(packet.port)\n", "            self.qp.stats.duplicate_packets += 1\n", ("roce_endpoint",)),
+    Mutant("every mark draws a CNP", "hosts/roce/responder.py", "        if now - self._cnp_at >= self._cnp_interval:\n", "        if True:\n", ("roce_endpoint",)),
+    Mutant("an ACK that overtakes the resending is ignored", "hosts/roce/requestor.py", "        if self.next < until:  # sent again, and the first copy arrived after all\n            self.next = until\n", "        if False:\n            self.next = until\n", ("roce_endpoint",)),
+    Mutant("progress gives no retries back", "hosts/roce/requestor.py", "        self._retries = 0\n        if self._sample", "        if self._sample", ("roce_endpoint",)),
+    Mutant("the window of RoCE is one packet too large", "hosts/roce/requestor.py", "return self.next < self.end and self.next - self.una < self._window", "return self.next < self.end and self.next - self.una <= self._window", ("roce_endpoint",)),
+    Mutant("the last packet of a message asks for no ACK", "hosts/roce/requestor.py", "            last\n            or seq % self._ack_every == 0", "            seq % self._ack_every == 0", ("roce_endpoint",)),
+    Mutant("a QP is not paced", "hosts/roce/requestor.py", "            self.next_at = max(self.next_at, now - _PACING_CREDIT * cost) + cost\n", "            pass\n", ("roce_endpoint", "roce_dcqcn")),
     Mutant("DCQCN never recovers", "hosts/roce/cc/dcqcn.py", "    s.rate = (s.rate + s.target) / 2\n", "    s.target = s.rate\n", ("roce_dcqcn",)),
 )  # fmt: skip
 """All of them."""

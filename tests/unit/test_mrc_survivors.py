@@ -4,7 +4,8 @@ from mrc_sim import FULL_SIZE, Simulation, Transfer
 
 from mrclab.hosts.mrc.evs.ev import EvState
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.rdma.packets.psn import PSN_MASK
+from mrclab.hosts.mrc.recovery.sent import PacketState
+from mrclab.hosts.rdma.packets.psn import PSN_MASK, wrap
 
 
 def start(packets: int, **config) -> tuple[Simulation, Transfer]:
@@ -238,3 +239,59 @@ def test_what_an_ack_settled_is_not_taken_off_again_by_a_sack_that_comes_later()
     assert transfer.done()
     assert account.bytes == account.packets == 0
     assert max(missing) <= h.RCVD_UNIT
+
+
+def test_what_is_on_its_way_by_a_port_that_goes_down_is_lost_at_once():
+    sim, transfer = start(200)
+    transfer.write(0, len(transfer.source))
+    sim.run(0.02)
+    sender = requestor(sim, transfer)
+    flying = [one for one in sender.window.open_packets() if one.state is PacketState.FLIGHT and one.ev.plane == 2]
+    before = sender.account.packets
+    sim.hosts["h1"].port_event(2, False, sim.now)
+    assert len(flying) > 3
+    assert {(one.state, one.lost_by) for one in flying} == {(PacketState.LOST, "port")}
+    assert transfer.stats().lost_port == before - sender.account.packets == len(flying)
+
+
+def test_a_packet_that_a_sack_reflects_beside_its_bitmap_counts_once():
+    sim, transfer = start(20)
+    transfer.write(0, len(transfer.source))
+    sim.run(0.012)
+    sender = requestor(sim, transfer)
+    assert sender.window.next > 8
+    assert not transfer.stats().acked_packets
+    packet = sender.window.get(5)
+    for bitmap in (0, 1 << 5):
+        sack = h.Sack(
+            mark=h.Mark.NONE, probe_reply=False, offset=6, entropy=packet.ev.value, cack=wrap(sender.first_psn - 1),
+            mpr=0, bitmap_offset=1, bitmap=bitmap, timestamp=packet.ts, ooo_count=1, rcvd_units=5,
+        )  # fmt: skip
+        sender.feedback.on_sack(sack, sim.now, None)
+        assert transfer.stats().acked_packets == 1
+        assert packet.state is PacketState.ACKED
+
+
+def test_a_trimmed_packet_shrinks_the_window():
+    least = {}
+    for dscp in (h.Dscp.TRIMMED, None):
+        sim = Simulation(trimming=True)
+        transfer = Transfer(sim, "h1", "h3", 60 * FULL_SIZE)
+        state = sim.hosts["h1"].qps[transfer.qa].cc.state
+        most = state.cwnd
+        trimmed = []
+
+        def fate(transit, sim=sim, dscp=dscp, trimmed=trimmed):
+            if dscp is not None and transit.is_write and not trimmed:
+                trimmed.append(transit)
+                transit.trim()
+            return [sim.delay(transit)]
+
+        sim.fate = fate
+        transfer.write(0, len(transfer.source))
+        seen = []
+        while not transfer.done():
+            sim.run(sim.now + 0.001)
+            seen.append(state.cwnd)
+        least[dscp] = most - min(seen)
+    assert least[h.Dscp.TRIMMED] >= least[None] + FULL_SIZE
