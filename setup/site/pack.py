@@ -16,7 +16,8 @@ ENCODINGS = {"__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "punyco
              "unicode_escape", "utf_8", "utf_16", "utf_8_sig"}  # fmt: skip
 
 # Of the project, where what is reached begins: the tab, and modules that a registry imports by their folder.
-ROOTS = ("mrclab.compiled", "mrclab.lab.ui.tab", "mrclab.lab.faults", "mrclab.lab.expectations")
+ROOTS = ("mrclab.compiled", "mrclab.lab.ui.tab", "mrclab.lab.faults", "mrclab.lab.expectations", "mrclab.hosts.mrc.cc",
+         "mrclab.hosts.roce.cc", "mrclab.hosts.mrc.evs.selections")  # fmt: skip
 
 
 def reach(lab: Path) -> None:
