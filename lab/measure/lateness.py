@@ -7,6 +7,7 @@ a background sender, when it ends), and `process.stopped` with `process.resumed`
 stops on purpose is not late.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -136,12 +137,13 @@ class Lateness:
         found = [Late(late, switch, r.t) for r in self._between("depths") for switch, late in r.get("late", {}).items()]
         tell = {late.who for late in found}
         others = {switch for r in self._history.of("counters") for switch in r["switches"]} - tell
-        found += [
-            Late(waited, name, r.t)
-            for r in self._between("cpu")
-            for name, waited in r.get("waited", {}).items()
-            if name in others
-        ]
+        before = math.inf
+        for r in self._history.of("cpu"):
+            waits = r.get("waited", {})
+            if waits and self._start <= r.t <= self._end:
+                known = _within_a_look(r.t - before)
+                found += [Late(known * waited, name, r.t) for name, waited in waits.items() if name in others]
+            before = r.t if waits else before
         return [late for late in found if not self._stopped(late.who, late.at - late.seconds, late.at)]
 
     def _silent(self) -> list[Late]:
@@ -174,3 +176,12 @@ class Lateness:
             return True
         times = [strike.during(self._end) for strike in self._strikes if who in strike.stops]
         return any(begin <= until and since <= end + _RESTART_S for begin, end in times)
+
+
+def _within_a_look(seconds: float) -> float:
+    """Return the share of all waits of a stretch that some one look's time of it had at least.
+
+    Waits are known as their sum: of a stretch as long as a look should take all may be one wait. Of a longer one no
+    more is known than that some part of it had as much as the average.
+    """
+    return min(1.0, _LOOK_S / seconds) if seconds > 0 else 1.0

@@ -305,7 +305,8 @@ def _collected(
                 world.record("training.reference", **reference)
             show(world)
             try:
-                Run(world, loaded, say, progress).go()
+                with world.punctual():
+                    Run(world, loaded, say, progress).go()
             except NoResult as error:
                 world.record("machine.slow", why=str(error))
                 say(str(error))
@@ -317,6 +318,7 @@ def _collected(
                     world.pause(loaded.fabric.spec.quiet)
             except KeyboardInterrupt:
                 trouble, interrupted = "it was interrupted", True
+                say("interrupted; the lab goes down, and what was measured is kept")
                 with contextlib.suppress(RunError):
                     world.record("run.broken", why=trouble)
             began = time.monotonic()

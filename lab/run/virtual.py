@@ -7,7 +7,7 @@ is heard between two events and never within one.
 import tempfile
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -181,6 +181,10 @@ class VirtualWorld:
         if self._mirror is not None:
             self._mirror.close()
             self._mirror = None
+
+    def punctual(self) -> AbstractContextManager[None]:
+        """Nothing: virtual time waits."""
+        return nullcontext()
 
     def facts(self) -> dict[str, Any]:
         """Return the world's facts for a report."""

@@ -7,6 +7,7 @@ is the other (`mrclab.lab.run.virtual`). Time is seconds of the world's clock, w
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -95,6 +96,9 @@ class World(FaultContext, Protocol):
 
     def depths(self) -> Mapping[str, Mapping[str, int]]:
         """Packets in the data queues of switches, by port number, as last looked at; what is empty is left out."""
+
+    def punctual(self) -> AbstractContextManager[None]:
+        """Return a context in which this process gets a CPU when something is due, as the nodes do."""
 
     def stop(self) -> None:
         """End it; what it left behind can be collected."""

@@ -39,6 +39,19 @@ def test_a_switch_that_was_late_makes_the_run_invalid_whichever_way_it_is_told()
     assert invalid(before) == []
 
 
+def looks(*times, waited):
+    return [lab(START + t, "cpu", seconds={}, waited={"t0-p1-1": waited}) for t in times]
+
+
+def test_many_short_waits_between_two_looks_that_are_far_apart_are_not_told_as_one():
+    often = [0.25 * n for n in range(1, 5)]
+    assert invalid(*looks(*often, waited=0.0), *looks(4.0, waited=11 * RTT)) == []  # in three seconds
+    assert invalid(*looks(*often, 1.25, waited=0.9 * RTT)) == []
+    rare = invalid(*looks(*often, waited=0.0), *looks(4.0, waited=30 * RTT))
+    assert rare == [f"switch t0-p1-1 was {2.5 * RTT * 1000:.3g} ms late at 4.00 s"]
+    assert len(invalid(*looks(*often, waited=0.0), *looks(1.25, waited=2 * RTT))) == 1
+
+
 def silences(seconds, switch="t0-p1-1"):
     ticks = int(seconds / 0.25) + 1
     return [lab(START + 0.5 + 0.25 * n, "depths", switches={}, silent=[switch], late={}) for n in range(ticks)]

@@ -9,7 +9,8 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 TOKEN_VARIABLE = "MRCLAB_RUN_TOKEN"
@@ -96,6 +97,26 @@ def to_real_time(pid: int) -> None:
     for thread in _threads(pid):
         with contextlib.suppress(OSError):
             os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1))
+
+
+@contextmanager
+def as_real_time() -> Iterator[None]:
+    """Schedule all threads of this process ahead of ordinary ones inside the block, but nothing that they start.
+
+    All of them: one that the scheduler passes over would keep Python's lock from those that it does not.
+    """
+    changed = []
+    for thread in _threads(os.getpid()):
+        with contextlib.suppress(OSError):
+            if os.sched_getscheduler(thread) == os.SCHED_OTHER:
+                os.sched_setscheduler(thread, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+                changed.append(thread)
+    try:
+        yield
+    finally:
+        for thread in changed:
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
 
 
 def is_real_time(pid: int) -> bool:

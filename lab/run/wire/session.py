@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S
 from mrclab.topo import fabricfile
 from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux import processes
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.paths import RUN_DIR
@@ -222,6 +223,10 @@ class LabSession(Lab):
     def depths(self) -> dict[str, dict[str, int]]:
         """Packets in the data queues when the watch last looked, four times a second."""
         return self._watch.depths if self._watch is not None else {}
+
+    def punctual(self) -> AbstractContextManager[None]:
+        """Return a context in which this process is scheduled as the switches and NICs are, which else starve it."""
+        return processes.as_real_time()
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of what carried the run."""
