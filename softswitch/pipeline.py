@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import gc
 import random
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import CodeType
@@ -213,6 +214,9 @@ class Instance:
         """Return the names that the generated code uses."""
         names: dict[str, Any] = {
             "int_from": int.from_bytes,
+            "take_4": struct.Struct("!I").unpack_from,
+            "take_8": struct.Struct("!Q").unpack_from,
+            "take_16": struct.Struct("16s").unpack_from,
             "random": host.rng.random,
             "randint": host.rng.randint,
             "monotonic": host.clock.seconds,

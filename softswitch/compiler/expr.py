@@ -172,6 +172,10 @@ class Scope:
         elif first + 1 == last:
             code = f"d[{at(first)}] << 8 | d[{at(last)}]"
             code = code if not shift and width == 16 else f"({code})"
+        elif last + 1 - first in {4, 8}:
+            code = f"take_{last + 1 - first}(d, {at(first)})[0]"
+        elif last + 1 - first == 16:  # an address: a third less than from a slice, which would be copied twice
+            code = f"int_from(take_16(d, {at(first)})[0], 'big')"
         else:
             code = f"int_from(d[{at(first)}:{at(last + 1)}], 'big')"
         if shift:

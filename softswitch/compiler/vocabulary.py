@@ -29,7 +29,7 @@ _ _s d depth enq_depth enq_us instance length port pos queue rid state steps
 _WORDS = frozenset((*BUILTINS, *_WRITTEN.split()))
 
 _NUMBERED = re.compile(
-    r"(?:at|bytes|default|egress|f|find|hash|len|meter|next|packets|reg|select|text|valid|vset)_\d+|[kmt]\d+|0x[0-9a-f]+|\d+"
+    r"(?:at|bytes|default|egress|f|find|hash|len|meter|next|packets|reg|select|take|text|valid|vset)_\d+|[kmt]\d+|0x[0-9a-f]+|\d+"
 )
 _WORD = re.compile(r"\w+")
 _REST = re.compile(r"[ \n()\[\],.:=+*/%&|^~<>!-]*")
