@@ -60,6 +60,7 @@ class Round:
     reason: str = ""
     after: float | None = None  # seconds from the deed to the reason
     lasted: float = 0.0  # seconds from the deed to the end
+    stood: float = 0.0  # seconds from the deed to the end of the traffic, or of the run where that has none
     wrong: list[str] = field(default_factory=list)
 
 
@@ -110,6 +111,7 @@ class Drill:
             made.after = self._wait_reason(one, process, said, done)
             made.status = process.wait(max(1.0, done + _END_S - time.monotonic()))
             made.lasted = round(time.monotonic() - done, 2)
+            made.stood = round(self._traffic_end(time.monotonic()) - done, 2)
         except subprocess.TimeoutExpired:
             made.wrong.append(f"it did not end within {_END_S:.0f} s")
         finally:
@@ -159,6 +161,12 @@ class Drill:
         except OSError:
             return False
 
+    def _traffic_end(self, now: float) -> float:
+        """Return when the traffic of the newest result ended; `now` where no record says so."""
+        kept = sorted(self._results.glob("drill-*/history.jsonl"), key=lambda path: path.stat().st_mtime)
+        ends = [line for line in kept[-1].read_text().splitlines() if '"traffic.end"' in line] if kept else []
+        return float(json.loads(ends[-1])["t"]) if ends else now
+
     def _now(self, phase: str) -> str:
         """The phase that the run is in by now; one whose history is gone is being taken down, unless it is new."""
         if not (self._run_dir / "history").exists():
@@ -199,7 +207,7 @@ class Drill:
             made.wrong.append(f"the machine was blamed: {said[-800:]}")
         if made.status not in statuses:
             made.wrong.append(f"exit status {made.status}: {said[-800:]}")
-        stood = one.named and made.during != "tear-down" and made.lasted > REASON_S
+        stood = one.named and made.during != "tear-down" and made.stood > REASON_S
         if (ends or stood) and one.says and made.after is None:
             made.wrong.append(f"no reason was given: {said[-800:]}")
         if made.after is not None and made.after > REASON_S:
