@@ -78,6 +78,8 @@ def write(
         "seeds": sorted({run.seed for run in runs}),
         "machine": _plain(facts["machine"]),
         "versions": {name: version for name, version in facts["versions"].items() if name != "kernel"},
+        "few": sum(line.state == "open" and line.interval is None for c in chapters for line in c.lines),
+        "missing": sum(line.state == "missing" and line.row.accept is not None for c in chapters for line in c.lines),
         "parts": [(head, parts) for head, parts in ((_VARIED, varied), (_BEYOND, appendices)) if parts],
         "transport": {word: sum(c.count(state, False) for c in chapters) for state, word in _STATES.items()},
         "any_sender": {word: sum(c.count(state, True) for c in chapters) for state, word in _STATES.items()},
