@@ -15,9 +15,9 @@ from mrclab.topo import srv6
 from mrclab.topo.cables.cablefaults import (
     Action,
     Corrupt,
-    Cycle,
     EveryNth,
     Loss,
+    LossCycle,
     Match,
     Packets,
     RateLimit,
@@ -129,8 +129,8 @@ def decider(action: Action, seed: str, clock: Clock) -> Decider:
         listed = frozenset(number - 1 for number in action.numbers)
         return lambda number: number in listed
     if isinstance(action, SeededLoss) and action.probability < 1:
-        action = Cycle(*action.numbers())
-    if isinstance(action, Cycle):
+        action = LossCycle(*action.numbers())
+    if isinstance(action, LossCycle):
         cycle, numbers = action.packets, frozenset(action.lost)
         return lambda number: number % cycle in numbers
     return lambda _number: True

@@ -37,6 +37,7 @@ class UnknownName(TopoError, LookupError):  # noqa: N818 - the name others catch
         super().__init__(kind, text)
         self.kind, self.text = kind, text
         self._known = list(candidates)
+        self._whole = not isinstance(candidates, names.Guesses)
 
     @functools.cached_property
     def nearest(self) -> str | None:
@@ -49,7 +50,7 @@ class UnknownName(TopoError, LookupError):  # noqa: N818 - the name others catch
     def _hint(self) -> str:
         shape = _NUMBER.sub("0", self.text[:100].lower())
         alike = [name for name in self._known if _NUMBER.sub("0", name) == shape]
-        if len(alike) > 1:  # the number is wrong, and none of them was meant more than another
+        if self._whole and len(alike) > 1:  # the number is wrong, and none of them was meant more than another
             return f"there are {alike[0]!r} to {alike[-1]!r}"
         if near := self.nearest:
             return f"did you mean {near!r}?"

@@ -49,8 +49,16 @@ def of_switch(tier: Tier, plane: int, number: int) -> str:
     return f"{tier}-p{plane}-{number}"
 
 
-def guesses(text: str, spec: FabricSpec, kinds: Iterable[Kind]) -> Iterator[str]:
-    """Names of these kinds that exist, with the numbers that a text holds or those nearest to them."""
+class Guesses(list[str]):
+    """Some of the names of a fabric: those with numbers like the ones that were asked for."""
+
+
+def guesses(text: str, spec: FabricSpec, kinds: Iterable[Kind]) -> Guesses:
+    """Return names of these kinds that exist, with the numbers that a text holds or those nearest to them."""
+    return Guesses(_guesses(text, spec, kinds))
+
+
+def _guesses(text: str, spec: FabricSpec, kinds: Iterable[Kind]) -> Iterator[str]:
     numbers = [int(digits[:9]) for digits in _DIGITS.findall(text)] or [1]
     tiers = {"t0": spec.t0s, "t1": spec.t1s}
     hosts = spec.t0s * spec.hosts_per_t0

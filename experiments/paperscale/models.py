@@ -51,7 +51,7 @@ MODELS = (
 
 
 @dataclass(frozen=True)
-class Transport:
+class ComparedTransport:
     """A transport of the comparison, with the paper's Gb/s without loss, with 0.1 % and with 1 %."""
 
     name: str
@@ -66,9 +66,9 @@ class Transport:
 
 
 TRANSPORTS = (
-    Transport("MRC", 1, (24, 8, 4), (150, 51, 34)),
-    Transport("RoCE, 1 QP", 1, (23, 1, 0), (149, 5, 1)),
-    Transport("RoCE, 16 QPs", 16, (23, 1, 0), (138, 6, 2)),
+    ComparedTransport("MRC", 1, (24, 8, 4), (150, 51, 34)),
+    ComparedTransport("RoCE, 1 QP", 1, (23, 1, 0), (149, 5, 1)),
+    ComparedTransport("RoCE, 16 QPs", 16, (23, 1, 0), (138, 6, 2)),
 )
 SIZES = {8: (2, 4), 16: (4, 4), 64: (8, 8)}
 """NICs → T0s, and hosts of each."""
@@ -81,7 +81,7 @@ class Point:
     kind: str  # ring_all_reduce or all_to_all
     nics: int
     model: Model
-    transport: Transport
+    transport: ComparedTransport
     loss: str
 
     @property

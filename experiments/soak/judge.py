@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mrclab.experiments.soak.rig import Rig
-from mrclab.experiments.soak.transfers import Connection, Writes
+from mrclab.experiments.soak.transfers import SoakConnection, Writes
 from mrclab.hosts.mrc.recovery.sent import PacketState
 from mrclab.sim.clock import SECOND
 
@@ -101,7 +101,7 @@ def _prefix(writes: Writes) -> Iterator[str]:
         yield f"{name_of(writes)}: a write that completed is not in its place"
 
 
-def ended(connection: Connection) -> Iterator[str]:
+def ended(connection: SoakConnection) -> Iterator[str]:
     """Judge a connection that was ended: what completed is there, once and in order, and nothing elsewhere."""
     for writes in connection.writes:
         got = [c.wr_id for c in writes.completions]
@@ -183,7 +183,7 @@ def _ports(name: str, transport: Any) -> Iterator[str]:
             yield f"{name}: {waiting} control packets wait at port {port} for ever"
 
 
-def _qps(rig: Rig, connection: Connection) -> Iterator[str]:
+def _qps(rig: Rig, connection: SoakConnection) -> Iterator[str]:
     if connection.flow.fails:
         return
     pair = connection.qp_objects()

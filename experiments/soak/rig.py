@@ -14,7 +14,7 @@ from mrclab.controller.health.elements import element
 from mrclab.experiments.soak.faults import Blow
 from mrclab.experiments.soak.flows import NEVER, SoakFlow
 from mrclab.experiments.soak.plan import SoakPlan
-from mrclab.experiments.soak.transfers import Connection
+from mrclab.experiments.soak.transfers import SoakConnection
 from mrclab.hosts import transports
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
@@ -48,8 +48,8 @@ class Rig:
         self.denylist = Denylist(plan.fabric)
         self.transports: dict[str, Any] = {}
         self.nics: dict[str, SimNic] = {}
-        self.connections: list[Connection] = []
-        self.ended: list[Connection] = []
+        self.connections: list[SoakConnection] = []
+        self.ended: list[SoakConnection] = []
         self._choice = TransportSpec(kind=plan.transport, ev_profile=plan.ev_profile)
         self._configs: dict[str, NodeConfig] = {}
         self._lives = 0
@@ -90,12 +90,12 @@ class Rig:
 
     def _begin(self, flow: SoakFlow) -> None:
         for _ in range(flow.qps):
-            made = Connection(self, flow)
+            made = SoakConnection(self, flow)
             self.connections.append(made)
             if flow.ends != NEVER:
                 self.after(max(0.0, flow.ends - self.clock.seconds), functools.partial(self._remake, made))
 
-    def _remake(self, connection: Connection) -> None:
+    def _remake(self, connection: SoakConnection) -> None:
         """One end destroys its QP, the other when it hears of it, and both make others."""
         if connection not in self.connections:
             return  # a restart ended it
@@ -104,7 +104,7 @@ class Rig:
         again = replace(flow, qps=1, ends=NEVER)
         self.after(flow.tells, functools.partial(self._begin, again))
 
-    def _end(self, connection: Connection, first: str, notice: float) -> None:
+    def _end(self, connection: SoakConnection, first: str, notice: float) -> None:
         """The QP at the host `first` is gone now, and the other one after a notice."""
         for writes in connection.writes:
             writes.poll()

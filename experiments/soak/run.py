@@ -10,7 +10,7 @@ from mrclab.experiments.soak import judge
 from mrclab.experiments.soak.flows import NEVER
 from mrclab.experiments.soak.plan import SoakPlan, draw
 from mrclab.experiments.soak.rig import Rig
-from mrclab.experiments.soak.transfers import Connection
+from mrclab.experiments.soak.transfers import SoakConnection
 from mrclab.sim.clock import ticks
 
 LIMIT_S = 3600.0
@@ -82,7 +82,7 @@ def _last(rig: Rig) -> list[str]:
     """After some idle time, write once more on a QP of each pair: as fast as QPs of a world in which nothing was."""
     plan = rig.plan
     rig.clock.run(rig.clock.now + ticks(plan.idle))
-    pairs: dict[tuple[str, str], Connection] = {}
+    pairs: dict[tuple[str, str], SoakConnection] = {}
     for connection in rig.connections:
         if all(qp.state.value == "RTS" for qp in connection.qp_objects()):
             pairs.setdefault(connection.hosts, connection)
@@ -91,12 +91,12 @@ def _last(rig: Rig) -> list[str]:
         size = _last_size(plan)
         other = Rig(replace(plan, flows=(), blows=(), restarts=(), after=()))
         flow = replace(connection.flow, start=0.0, messages=(), back=(), receives=(), ends=NEVER)
-        expected, _ = _timed(other, Connection(other, flow), size)
+        expected, _ = _timed(other, SoakConnection(other, flow), size)
         trouble += _as_fast(rig, connection, size, expected)
     return trouble
 
 
-def _as_fast(rig: Rig, connection: Connection, size: int, expected: float) -> list[str]:
+def _as_fast(rig: Rig, connection: SoakConnection, size: int, expected: float) -> list[str]:
     """Write again and again until one write is fast enough: a window that faults have closed opens by data alone."""
     seconds = []
     for _ in range(_MOST_TRIES[rig.plan.transport]):
@@ -114,7 +114,7 @@ def _last_size(plan: SoakPlan) -> int:
     return round(min(max(packets, _LEAST_LAST), _MOST_LAST)) * spec.path_mtu
 
 
-def _timed(rig: Rig, connection: Connection, size: int) -> tuple[float, list[str]]:
+def _timed(rig: Rig, connection: SoakConnection, size: int) -> tuple[float, list[str]]:
     """Seconds that a write takes, and what does not hold then."""
     began = rig.clock.seconds
     made = []

@@ -31,7 +31,7 @@ class Hosts(Protocol):
 class Writes:
     """Writes of one way, and their receives."""
 
-    def __init__(self, connection: Connection, messages: tuple[Message, ...], back: bool, first: int = 0) -> None:
+    def __init__(self, connection: SoakConnection, messages: tuple[Message, ...], back: bool, first: int = 0) -> None:
         self.connection = connection
         self.messages = messages
         self.back = back
@@ -87,7 +87,7 @@ class Writes:
         return self._around[:GUARD] == _GUARDED == self._around[len(self._around) - GUARD :]
 
 
-class Connection:
+class SoakConnection:
     """Two QPs and the writes on them. `ends` are (transport, QP, send CQ, receive CQ), that of the source first."""
 
     def __init__(self, rig: Hosts, flow: SoakFlow) -> None:

@@ -41,7 +41,7 @@ _MOST_TOLD = 100  # mistakes of one file
 _MOST_LOOKED_AT = 10 * _MOST_TOLD  # of them: those that say again what another says are left out
 
 
-class Setting(Strict):
+class LabSetting(Strict):
     """The lab itself: what is there before anything happens."""
 
     seed: int = Field(
@@ -58,7 +58,7 @@ class Setting(Strict):
     mapper: MapperSpec | None = Field(default=None, description="Clustermapper; left out: none")
 
 
-class Scenario(Setting):
+class Scenario(LabSetting):
     """A whole scenario, every name resolved."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=80, description="names the result directory")
@@ -121,15 +121,15 @@ class Scenario(Setting):
 Mistakes = list[tuple[tuple[int | str, ...], str]]  # place in the file, what is wrong there
 
 
-def setting(options: Mapping[str, Any]) -> tuple[Setting, Fabric]:
+def setting(options: Mapping[str, Any]) -> tuple[LabSetting, Fabric]:
     """A lab from values rather than a file; ScenarioError lists every mistake."""
     try:
-        made = Setting.model_validate({**options, "fabric": _fabric_data(options)})
+        made = LabSetting.model_validate({**options, "fabric": _fabric_data(options)})
         return made, Fabric(made.fabric)
     except ValidationError as error:
         items = error.errors(include_url=False)
         raise ScenarioError(
-            [f"{'.'.join(map(str, item['loc']))}: {yamlfile.message(item, Setting)}" for item in items]
+            [f"{'.'.join(map(str, item['loc']))}: {yamlfile.message(item, LabSetting)}" for item in items]
         ) from None
     except SpecError as error:
         raise ScenarioError([f"fabric: {error}"]) from None

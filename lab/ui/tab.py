@@ -123,7 +123,7 @@ class Followed:
             self._publish(self, changes)
 
 
-class Packets:
+class DrawnPackets:
     """Packets on the cables of a world while its time is slow, for who draws them."""
 
     def __init__(self, world: VirtualWorld, tell: Publish) -> None:
@@ -158,7 +158,7 @@ class Tab:
         self.desk = self._stack.enter_context(Desk(world, pace, threaded=False).open())
         self._own = Followed(fabric, TITLE, self._frames)
         self._own.world = world
-        self._packets = Packets(world, publish)
+        self._packets = DrawnPackets(world, publish)
         self._shown: Source = self._own
         self._runs = 0  # how often another source was shown
         self._own.take_in()

@@ -137,7 +137,7 @@ def test_an_address_where_no_cluster_is_is_refused_at_once(tmp_path):
 
 def test_without_ray_its_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(Refused, match=r"mrclab\[ray\]"):
+    with pytest.raises(Refused, match=r"\[ray\]"):
         next(cluster.rows([], "auto", None))
 
 

@@ -37,8 +37,8 @@ def test_names_mean_elements(text: str, kind: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("t1-p1-3", "did you mean 't1-p1"),
-        ("plane 4", "did you mean 'plane 3'"),
+        ("t1-p1-3", "there are 't1-p1-1' to 't1"),
+        ("plane 4", "there are 'plane 1' to 'plane 3'"),
         ("h1>h3 p2", "no path is called 'h1>h3 p2'; did you mean 'h1>h3 p"),
         ("h1>h9 p2 u1", "no host is called 'h9'"),
         ("t0-p1-1/t1-p2-2", "no cable is called"),

@@ -162,7 +162,7 @@ def test_a_variant_that_does_not_exist_is_refused_with_the_nearest():
         ("80% of line", "80%", "x.yaml:6: traffic[2].rate: '80%' is no rate; write for example 80% of line"),
         ("duration: 2s", "size: 1, duration: 1s", "x.yaml:6: traffic[2]: s needs either a size or a duration"),
         ("permutation", "permuttion", "x.yaml:8: traffic[4]: kind 'permuttion' is unknown; did you mean 'permutation'"),
-        ("[h1, h2, h3]", "[h1, h9]", "x.yaml:10: traffic[6].hosts[2]: no host is called 'h9'; did you mean"),
+        ("[h1, h2, h3]", "[h1, h9]", "x.yaml:10: traffic[6].hosts[2]: no host is called 'h9'; there are"),
         ("[h1, h2, h3]", "[h1, h1]", "x.yaml:10: traffic[6].hosts: h1 is named twice"),
         ("until: cut", "until: cutt", "x.yaml:14: faults[1].until: no traffic or fault is named 'cutt'; did you"),
         ("name: inc", "name: perm", "two entries are named 'perm'"),

@@ -55,10 +55,10 @@ def test_an_unknown_key_is_named_with_line_and_nearest_valid_one():
     ("old", "new", "said"),
     [
         ("planes: 2", "planes: 0", "x.yaml:2: fabric.planes: this must be at least 1 (got 0)"),
-        ("from: h1", "from: h9", "x.yaml:4: traffic[1].from: no host is called 'h9'; did you mean 'h"),
+        ("from: h1", "from: h9", "x.yaml:4: traffic[1].from: no host is called 'h9'; there are 'h"),
         ("from: h1", "from: h2", "x.yaml:4: traffic[1]: file goes from h2 to itself; name two hosts"),
         ("1 MiB", "1 Mibble", "'1 Mibble' is no size; write for example 64MiB, 4 KiB or 1000"),
-        ("t0-p1-1", "t0-p9-1", "faults[1].link: no cable is called 'h1-p1/t0-p9-1'; did you mean 'h1-p1/t0-p1-1'?"),
+        ("t0-p1-1", "t0-p9-1", "faults[1].link: no cable is called 'h1-p1/t0-p9-1'; there are 'h1-p1/t0-p1-1' to '"),
         ("of file", "of fil", "faults[1].at: no traffic is named 'fil'; did you mean 'file'?"),
         ("50% of", "150% of", "never comes"),
         ("50% of file", "soon", "'soon' is no time"),

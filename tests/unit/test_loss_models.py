@@ -12,7 +12,7 @@ from mrclab.lab.errors import ScenarioError
 from mrclab.lab.faults.losses import LossModel, cycle
 from mrclab.sim.clock import Clock
 from mrclab.sim.faults import decider
-from mrclab.topo.cables.cablefaults import LONGEST_CYCLE, Cycle
+from mrclab.topo.cables.cablefaults import LONGEST_CYCLE, LossCycle
 
 FILE = {"name": "a", "kind": "write", "from": "h1", "to": "h3", "size": "64 KiB"}
 
@@ -47,7 +47,7 @@ def test_the_same_packets_are_lost_with_the_same_seed_and_in_both_worlds():
 
 def test_a_rare_loss_ends_with_the_longest_cycle():
     assert cycle(model(rate=1e-6, burst=1), "1", 4096).packets == LONGEST_CYCLE
-    assert Cycle(2, ()).rule("c") == "numgen inc mod 2 >= 2 c drop"
+    assert LossCycle(2, ()).rule("c") == "numgen inc mod 2 >= 2 c drop"
 
 
 @pytest.mark.parametrize(("fields", "words"), [

@@ -316,7 +316,7 @@ def test_up_takes_words_from_a_pipe_and_other_terminals_and_leaves_nothing(tmp_p
         assert "switches  16 of 16 ready" in mrclab("status", place=tmp_path).stdout
         assert "intact" in mrclab("send", "h1", "h3", __file__, place=tmp_path).stdout
         refused = mrclab("deny", "t1-p9-1", place=tmp_path)
-        assert (refused.returncode, "did you mean 't1-p4-1'?" in refused.stderr) == (1, True)
+        assert (refused.returncode, "there are 't1-p1-1' to 't1-p4-2'" in refused.stderr) == (1, True)
         for word, said in (("p4sh", "virtual time has no processes"), ("capture", "mrclab do capture FILE")):
             there = mrclab(word, "t1-p1-1", place=tmp_path)
             assert (there.returncode, said in there.stderr.replace("\n", " ")) == (2, True)

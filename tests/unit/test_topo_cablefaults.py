@@ -59,7 +59,7 @@ def test_seeded_losses_are_the_same_packets_for_the_same_seed():
     action = SeededLoss(0.01, "1/gray/h1-p1")
     cycle, lost = action.numbers()
     assert len(lost) == round(0.01 * cycle) == 2048
-    assert lost == sorted(set(lost))
+    assert list(lost) == sorted(set(lost))
     assert max(lost) < cycle
     assert SeededLoss(0.01, "1/gray/h1-p1").numbers() == (cycle, lost)
     assert SeededLoss(0.01, "2/gray/h1-p1").numbers() != (cycle, lost)

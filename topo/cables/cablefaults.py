@@ -127,11 +127,11 @@ class SeededLoss:
 
     def rule(self, counter: str) -> str:
         """The action as an nft rule."""
-        return f"{counter} drop" if self.probability >= 1 else Cycle(*self.numbers()).rule(counter)
+        return f"{counter} drop" if self.probability >= 1 else LossCycle(*self.numbers()).rule(counter)
 
 
 @dataclass(frozen=True)
-class Cycle:
+class LossCycle:
     """Lose the packets of these numbers in a cycle of so many, counted from 0: repeatable."""
 
     packets: int
@@ -217,7 +217,7 @@ class RateLimit:
         return f"limit rate over {self.packets_per_second}/second burst {self.burst} packets {counter} drop"
 
 
-Action = Drop | Loss | SeededLoss | Cycle | EveryNth | Packets | Corrupt | RateLimit
+Action = Drop | Loss | SeededLoss | LossCycle | EveryNth | Packets | Corrupt | RateLimit
 
 EVERY_PACKET = Match()
 

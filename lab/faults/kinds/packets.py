@@ -69,7 +69,7 @@ class LoseShare(LossyAction):
         if fault.rate is None:
             return cablefaults.EveryNth(fault.every or 1)
         if not fault.rate:
-            return cablefaults.Cycle(2, ())
+            return cablefaults.LossCycle(2, ())
         if fault.seeded and fault.rate < 1:
             return _seeded(fault.rate, self.seed(link), cables)
         return cablefaults.Loss(fault.rate)

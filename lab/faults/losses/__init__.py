@@ -13,7 +13,7 @@ from mrclab.lab.faults.losses.base import LOSS_MODELS, LossModelBase
 
 LOSS_MODELS.load("mrclab.lab.faults.losses")
 
-from mrclab.topo.cables.cablefaults import LONGEST_CYCLE, Cycle  # noqa: E402
+from mrclab.topo.cables.cablefaults import LONGEST_CYCLE, LossCycle  # noqa: E402
 
 if TYPE_CHECKING:
     LossModel: TypeAlias = LossModelBase
@@ -23,16 +23,16 @@ else:
 __all__ = ["LOSS_MODELS", "LossModel", "LossModelBase", "cycle"]
 
 
-def cycle(model: LossModelBase, seed: str, draws: int) -> Cycle:
+def cycle(model: LossModelBase, seed: str, draws: int) -> LossCycle:
     """Return the packets that a model loses on one cable: `draws` of them at most, in a cycle that then repeats."""
     lost: list[int] = []
     for number in _ascending(model, seed):
         if number >= LONGEST_CYCLE:
             break
         if len(lost) == draws:
-            return Cycle(number, tuple(lost))
+            return LossCycle(number, tuple(lost))
         lost.append(number)
-    return Cycle(LONGEST_CYCLE, tuple(lost))
+    return LossCycle(LONGEST_CYCLE, tuple(lost))
 
 
 def _ascending(model: LossModelBase, seed: str) -> Iterator[int]:
