@@ -1,5 +1,6 @@
 """Expectations of losses: how many, sent again or not, and how soon a fault was noticed and overcome."""
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -27,6 +28,9 @@ from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures, PacketLoss
 
+
+_STARTS = 10
+"""Begins of samples within the length of one, where the moment of a recovery is sought."""
 
 _LOST_LIMITS = ("at_least", "at_most", "within_rtts", "share_at_least", "share_at_most")
 
@@ -227,28 +231,34 @@ class Recover(Selected):
     within_rtts: float | None = Field(default=None, gt=0)
     within: Duration | None = Field(default=None, gt=0)
     after: Literal["strike", "heal"] = "strike"
-    sample: Duration = Field(default=0.1, gt=0, description="seconds; also the resolution of the answer")
+    sample: Duration = Field(default=0.1, gt=0, description="seconds over which goodput is averaged")
     keep: int = Field(default=3, ge=1, description="samples for which the level must be kept")
 
     _complete = model_validator(mode="after")(needs_one("within_rtts", "within", example="within_rtts: 5"))
 
     def judge(self, measures: "Measures") -> Verdict:
-        """The first sample from which on goodput keeps the level; 0 where it never fell below."""
+        """The first moment from which on each sample keeps the level; 0 where goodput never fell below.
+
+        Samples may begin at each tenth of their length: the answer is finer than they are.
+        """
         moment = measures.times[self.fault if self.after == "strike" else f"{self.fault}.end"]
         chosen = self.selection()
         level = self.to.share * (reference(self.to.of, measures, chosen, (moment, measures.end)) if self.to.of else 1.0)
         limit = self.within if self.within is not None else (self.within_rtts or 0.0) * measures.rtt
         what = "struck" if self.after == "strike" else "was healed"
         wanted = f"goodput{self.subject} ≥ {self.to} within {self._limit()} after {self.fault} {what}"
-        at = [t for t in edges(moment, measures.end, self.sample) if t <= measures.end + 1e-9]
-        rates = binned_total(measures.rates.counters(chosen), at) if len(at) > 1 else []
+        at = [t for t in edges(moment, measures.end, self.sample / _STARTS) if t <= measures.end + 1e-9]
+        fine = binned_total(measures.rates.counters(chosen), at) if len(at) > 1 else []
+        sums = [0.0, *accumulate(fine)]
+        rates = [(last - first) / _STARTS for first, last in zip(sums, sums[_STARTS:], strict=False)]
         good = [rate >= level * (1 - 1e-9) for rate in rates]
-        found = next((i for i in range(len(good)) if all(good[i : i + self.keep])), None)
+        found = next((i for i in range(len(good)) if all(good[i : i + self.keep * _STARTS : _STARTS])), None)
         if found is None:
             best = f"at best {show_rate(max(rates))}" if rates else "nothing was measured"
             return self.verdict(False, wanted, f"never; {best}", span(measures, moment, measures.end))
-        if len(good) - found < self.keep:
-            left = f"the traffic ended after {len(good) - found} of {self.keep} samples that should keep the level"
+        kept = len(good[found::_STARTS])
+        if kept < self.keep:
+            left = f"the traffic ended after {kept} of {self.keep} samples that should keep the level"
             raise NoEvidence(f"{left}; let it last longer, or lower keep", span(measures, moment, measures.end))
         seconds = at[found] - moment
         lowest = min(rates[: found + 1])

@@ -41,6 +41,8 @@ CASES = [
     ("kind: isolation, victim: victim, window: incast .. end, percentile: 0, at_least: 90%", False, "49.0%"),
     ("kind: recover, fault: freeze, traffic: victim, to: 97% of line, within: 150ms", True, "after 100 ms"),
     ("kind: recover, fault: freeze, traffic: victim, to: 97% of line, within_rtts: 3", False, "after 100 ms = 6."),
+    ("kind: recover, fault: freeze, traffic: victim, to: 97% of line, within: 150ms, sample: 400ms", True, "120 ms"),
+    ("kind: recover, fault: freeze, traffic: victim, to: 95% of line, within: 90ms, sample: 400ms", True, "after 80"),
     ("kind: recover, fault: freeze, traffic: victim, to: 99% of line, within: 9s", False, "never"),
     ("kind: detect, fault: freeze, within_rtts: 2.1", True, "2.0 RTT"),
     ("kind: detect, fault: freeze, within_rtts: 1.9", False, "3 EVs went out"),
