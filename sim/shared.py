@@ -107,13 +107,13 @@ class SwitchBuffer:
         if not self.pfc:
             if self.used + size > self.size or queued + size > self._alpha * (self.size - self.used):
                 return False
-            self._take(size)
+            self.used += size
             return True
         account = self.ingress(frame.way)
         limit = self._limit()
         if not account.spare and account.held + size <= limit and self.used + size <= self.size:
             account.held += size
-            self._take(size)
+            self.used += size
             if account.held + self._full > limit:
                 self._stop(account)
             return True
@@ -137,9 +137,6 @@ class SwitchBuffer:
         if account.paused and not account.spare and account.held <= self._resume():
             account.paused = False
             self._tell(account, False)
-
-    def _take(self, size: int) -> None:
-        self.used += size
 
     def _limit(self) -> float:
         return self._xoff or self._alpha * (self.size - self.used)

@@ -11,4 +11,4 @@ CONGESTION_CONTROLS: Final = {
 """By transport. MRC's are classes of `mrclab.hosts.mrc.cc.CongestionController`, RoCE's of `RateControl`."""
 
 PATH_SELECTIONS: Final = Registry("path selection", "mrc", "mrclab.path_selections", "mrclab.hosts.mrc.evs.selections")
-"""Of MRC: classes of `mrclab.hosts.mrc.evs.selection.PathSelection`."""
+"""Of MRC: classes of `mrclab.hosts.mrc.evs.selections.PathSelection`."""

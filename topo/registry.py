@@ -14,7 +14,7 @@ import math
 import pkgutil
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from mrclab.topo.sentences import nearest
 from mrclab.topo.spec import parse_duration
@@ -42,18 +42,12 @@ class Setting(NamedTuple):
         return "true or false" if self.switch else "duration" if self.seconds else "number"
 
 
-class Algorithm(Protocol):
-    """Attributes of a class that is registered; instances are made with its settings as keyword arguments."""
-
-    name: str  # in scenarios
-    profile: str  # in node configs, where it has another name there; else empty
-    settings: Mapping[str, Setting]
-
-
 class Registry:
     """Algorithms by name. `family` is the noun for messages, `owner` names who uses them, e.g. mrc.
 
-    `group` is the group of entry points, `package` that of the modules of this tree.
+    `group` is the group of entry points, `package` that of the modules of this tree. A registered class has a `name`
+    (in scenarios), a `profile` (its name in node configs; empty where it is the same) and `settings`, which it is given
+    as keyword arguments.
     """
 
     def __init__(self, family: str, owner: str, group: str, package: str) -> None:
@@ -85,6 +79,18 @@ class Registry:
             if found is not None:
                 return found
         return None
+
+    def get(self, name: str) -> Any:
+        """Return the class of a name; ValueError with all names where there is none."""
+        found = self.find(name)
+        if found is None:
+            raise ValueError(f"{self.owner} has no {self.family} {name!r}; it has {' and '.join(self.names)}")
+        return found
+
+    def choose(self, name: str, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return the class of a name, and these settings as it takes them; ValueError names what does not exist."""
+        found = self.get(name)
+        return found, checked(found, settings)
 
     def __getitem__(self, name: str) -> Any:
         found = self.find(name)

@@ -117,12 +117,9 @@ def _check(registry: Registry, name: str, default: str, field: str, settings: Ma
     """ValueError for an algorithm or a setting of it that does not exist."""
     if name == default and not settings:
         return  # so that the module of a spec may be loaded before those of the algorithms
-    found = registry.find(name)
-    if found is None:
-        known = " and ".join(registry.names)
-        raise ValueError(f"{registry.owner} has no {registry.family} {name!r}; it has {known}")
+    registry.get(name)
     try:
-        checked(found, settings)
+        registry.choose(name, settings)
     except ValueError as error:
         raise ValueError(f"{field}: {error}") from None
 

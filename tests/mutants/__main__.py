@@ -57,7 +57,7 @@ def mutated(mutant: Mutant) -> str:
 
 
 def node(name: str) -> str:
-    """What pytest calls a file or a test of the catalogue; empty where the file is missing."""
+    """Return the node ID of a file or a test of the catalogue; empty where the file is missing."""
     file, _, test = name.partition("::")
     path = ROOT / f"tests/unit/test_{file}.py"
     if not path.exists():

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from mypy_extensions import mypyc_attr
 
+from mrclab.hosts.rdma import algorithms
 from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
-from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo.algorithms import CONGESTION_CONTROLS
-from mrclab.topo.registry import Registry, Setting, checked
+from mrclab.topo.registry import Registry, Setting
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
@@ -111,12 +111,4 @@ def controller_config(name: str, config: dict[str, Any]) -> None:
 
 def controller(name: str, facts: PathFacts, now: float, **config: Any) -> CongestionController:
     """A new controller of the profile `name`; EINVAL for a name or field that does not exist."""
-    made = CONTROLS.find(name)
-    if made is None:
-        known = ", ".join(CONTROLS.profiles)
-        raise VerbsError("EINVAL", f"there is no congestion control profile {name!r}; there are {known}")
-    try:
-        chosen = checked(made, config)
-    except ValueError as error:
-        raise VerbsError("EINVAL", str(error)) from None
-    return cast(CongestionController, made(facts, now, **chosen))
+    return cast(CongestionController, algorithms.make(CONTROLS, name, config, facts, now))

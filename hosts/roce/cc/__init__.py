@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Final, cast
 
 from mypy_extensions import mypyc_attr
 
-from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma import algorithms
 from mrclab.topo.algorithms import CONGESTION_CONTROLS
 from mrclab.topo.nodeconfig import DcqcnSection
-from mrclab.topo.registry import Registry, Setting, checked
+from mrclab.topo.registry import Registry, Setting
 
 CONTROLS: Final[Registry] = CONGESTION_CONTROLS["roce"]
 
@@ -58,12 +58,4 @@ class RateControl:
 
 def rate_control(name: str, facts: RateFacts, now: float, config: Mapping[str, Any]) -> RateControl:
     """A new limiter of this name; EINVAL for a name or setting that does not exist."""
-    made = CONTROLS.find(name)
-    if made is None:
-        known = " and ".join(CONTROLS.profiles)
-        raise VerbsError("EINVAL", f"RoCE has no congestion control {name!r}; it has {known}")
-    try:
-        chosen = checked(made, config)
-    except ValueError as error:
-        raise VerbsError("EINVAL", str(error)) from None
-    return cast(RateControl, made(facts, now, **chosen))
+    return cast(RateControl, algorithms.make(CONTROLS, name, config, facts, now))

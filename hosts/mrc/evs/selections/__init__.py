@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from mypy_extensions import mypyc_attr
 
-from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma import algorithms
 from mrclab.topo.algorithms import PATH_SELECTIONS
-from mrclab.topo.registry import Setting, checked
+from mrclab.topo.registry import Setting
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.evs.ev import Ev
@@ -55,12 +55,4 @@ def path_selection(name: str, rng: random.Random, config: Mapping[str, Any]) -> 
     """
     if name == ROTATION and not config:
         return None
-    made = PATH_SELECTIONS.find(name)
-    if made is None:
-        known = " and ".join(PATH_SELECTIONS.names)
-        raise VerbsError("EINVAL", f"MRC has no path selection {name!r}; it has {known}")
-    try:
-        chosen = checked(made, config)
-    except ValueError as error:
-        raise VerbsError("EINVAL", str(error)) from None
-    return cast(PathSelection, made(rng, **chosen))
+    return cast(PathSelection, algorithms.make(PATH_SELECTIONS, name, config, rng))
