@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
-from mrclab.topo.sentences import nearest
+from mrclab.topo.sentences import listed, nearest
 from mrclab.topo.spec import parse_duration
 
 
@@ -84,7 +84,7 @@ class Registry:
         """Return the class of a name; ValueError with all names where there is none."""
         found = self.find(name)
         if found is None:
-            raise ValueError(f"{self.owner} has no {self.family} {name!r}; it has {' and '.join(self.names)}")
+            raise ValueError(f"{self.owner} has no {self.family} {name!r}; it has {listed(self.names)}")
         return found
 
     def choose(self, name: str, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

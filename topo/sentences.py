@@ -59,3 +59,8 @@ def nearest(word: str, known: Sequence[str]) -> str:
         return f"did you mean {found!r}?"
     more = len(known) - _SHOWN_NAMES
     return "known here: " + ", ".join(known if more <= _SHOWN_NAMES else [*known[:_SHOWN_NAMES], f"{more} more"])
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a sentence has them: `a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

@@ -75,6 +75,8 @@ class SimLoad:
     """Load of a simulation: senders and receivers on a number of hosts; `size` in bytes, of each transfer.
 
     `own`: with what the lab has by default in place of what both have: EV profile, queue thresholds, last hop unmarked.
+    `selection` and `control` are MRC's path selection and congestion control here; `htsim_balancing` is the word of
+    uet-htsim for its own.
     """
 
     hosts: int
@@ -82,6 +84,9 @@ class SimLoad:
     size: int
     seed: int = 1
     own: bool = False
+    selection: str = "rotation"
+    control: str = "nscc"
+    htsim_balancing: str = ""
 
     def matrix(self) -> Matrix:
         """All of it, beginning at 0."""
@@ -108,11 +113,15 @@ class SimLoad:
         )
 
     def transport(self) -> TransportSpec:
-        """MRC with NSCC, every uplink in use."""
+        """MRC with every uplink in use."""
         if self.own:
             return TransportSpec()
         group = hosts_per_t0(self.hosts)
-        return TransportSpec(ev_profile={"active_per_plane": group, "backup_per_plane": 0})
+        return TransportSpec(
+            congestion_control=self.control,
+            path_selection=self.selection,
+            ev_profile={"active_per_plane": group, "backup_per_plane": 0},
+        )
 
     # --- uet-htsim ----------------------------------------------------------------------------------------------------
 
@@ -134,4 +143,5 @@ class SimLoad:
             "-q", str(_BDP), "-ecn", str(_ECN_MIN), str(_ECN_MAX), "-paths", str(_PATHS),
             "-sender_cc_algo", "nscc", "-enable_accurate_base_rtt",
             "-end", str(max(_LEAST_END_US, 20 * most)), "-seed", str(self.seed),
+            *(["-load_balancing_algo", self.htsim_balancing] if self.htsim_balancing else []),
         ]  # fmt: skip

@@ -160,8 +160,13 @@ class MrcQueuePair(
 
     def _new_evs(self) -> EvSet:
         made = self._draw_evs()
-        made.selection = path_selection(self.settings.path_selection, self.host.rng, self.settings.path_config)
+        s = self.settings
+        made.selection = path_selection(s.path_selection, self.host.rng, s.path_config, self._time, s.base_rtt)
         return made
+
+    def _time(self) -> float:
+        """The host's time, seconds."""
+        return self.host.now
 
     def _draw_evs(self) -> EvSet:
         """The set of the EV profile where the QP has one, else paths drawn at random."""

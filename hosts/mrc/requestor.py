@@ -347,7 +347,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             sent=packet.sent_at,
             retx=packet.sends - 1,
         )
-        if qp.evs.selection is not None:
+        if reason in INFERRED and qp.evs.selection is not None:
             qp.evs.selection.on_loss(packet.ev)
         if reason in INFERRED and packet.sent_at >= self.feedback.answered_from:
             self.loss.true_loss(now)

@@ -33,7 +33,7 @@ def test_each_transport_has_its_congestion_control(given, kind, profile):
     ({"attributes": {"cc_profile": "none"}}, "attributes.cc_profile is set by congestion_control"),
     ({"congestion_settings": {"gama": 1}}, r"congestion_settings: nscc has no parameter 'gama'; did you mean 'gamma'"),
     ({"congestion_settings": {"gamma": 2}}, r"congestion_settings: gamma 2 is no number of 0…1"),
-    ({"path_selection": "rotat"}, "mrc has no path selection 'rotat'; it has rotation"),
+    ({"path_selection": "rotat"}, "no path selection 'rotat'; it has bitmap, flowlet, oblivious, reps, rotation and r"),
     ({"kind": "roce", "path_selection": "rotation"}, "roce has no EVs"),
     ({"qps": 4}, "Extra inputs"),
 ])  # fmt: skip

@@ -309,6 +309,8 @@ class EvSet:
         if ev.state is not EvState.SKIP:
             return ev
         self._set(ev, EvState.GOOD, "skipped")
+        if not selection.uses_skip:
+            return ev
         return selection.choose(active, ev if len(active) > 1 and avoid is None else avoid)
 
     def _search(self, plane: Plane, avoid: Ev | None) -> Ev | None:
@@ -345,6 +347,8 @@ class EvSet:
         Where it is the only one in rotation in its plane, leaving it out means that a backup takes its place.
         """
         if ev.state is not EvState.GOOD or now < ev.skip_until:
+            return
+        if self.selection is not None and not self.selection.uses_skip:
             return
         plane = self.planes[ev.plane]
         if not ev.active:  # it waits as backup: news of packets that it carried before

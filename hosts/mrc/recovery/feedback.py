@@ -122,11 +122,11 @@ class Feedback:
             size = self._r.declare_lost(packet, "nack", now)
         packet.ev.nacked += 1
         qp.cc.on_nack(size, trimmed, rtt, now)
-        if nack.reason == h.Reason.TRIMMED and qp.settings.ecn_skip:
+        if nack.reason == h.Reason.TRIMMED:
             reflected = qp.evs.by_value.get(nack.entropy)
-            if reflected is not None:
-                if qp.evs.selection is not None:
-                    qp.evs.selection.on_mark(reflected)
+            if reflected is not None and qp.evs.selection is not None:
+                qp.evs.selection.on_mark(reflected)
+            if reflected is not None and qp.settings.ecn_skip:
                 qp.evs.skip(reflected, now, self._loss.rtt_base, "trimmed")
         if self._r.retry_after_nack(now):
             self._r.after_feedback(now)

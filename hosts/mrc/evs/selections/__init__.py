@@ -8,7 +8,7 @@ themselves, and EVs that lost a packet have left the active ones.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from mypy_extensions import mypyc_attr
@@ -30,11 +30,16 @@ class PathSelection:
     name: ClassVar[str] = ""  # in scenarios
     profile: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, Setting]] = {}
+    uses_skip: ClassVar[bool] = True
+    """False where the state SKIP means nothing to it: neither marks nor trimmed packets set it then."""
+
+    now: Callable[[], float]  # the host's time in seconds, set once it is made
+    base_rtt: float  # to the destination, seconds; set once it is made
 
     def choose(self, active: list[Ev], avoid: Ev | None) -> Ev:
         """Return one of a plane's active EVs, of which there is at least one; `avoid` only where it is alone.
 
-        One in state SKIP is asked for again: what the second call returns is taken.
+        Where SKIP is used, one in that state is asked for again: what the second call returns is taken.
         """
         raise NotImplementedError
 
@@ -45,14 +50,19 @@ class PathSelection:
         """The peer saw a mark, or a trimmed packet, of this EV; called after `on_ack`."""
 
     def on_loss(self, ev: Ev) -> None:
-        """A packet of this EV was declared lost."""
+        """A packet of this EV was inferred lost; trimmed ones are marks."""
 
 
-def path_selection(name: str, rng: random.Random, config: Mapping[str, Any]) -> PathSelection | None:
+def path_selection(
+    name: str, rng: random.Random, config: Mapping[str, Any], now: Callable[[], float], base_rtt: float
+) -> PathSelection | None:
     """A new selection of this name; None for rotation, which an EvSet does by itself at the least cost.
 
     EINVAL for a name or setting that does not exist.
     """
     if name == ROTATION and not config:
         return None
-    return cast(PathSelection, algorithms.make(PATH_SELECTIONS, name, config, rng))
+    selection = cast(PathSelection, algorithms.make(PATH_SELECTIONS, name, config, rng))
+    selection.now = now
+    selection.base_rtt = base_rtt
+    return selection

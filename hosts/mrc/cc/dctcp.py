@@ -1,0 +1,83 @@
+"""DCTCP: a window cut by the share of marked bytes.
+
+Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010, and RFC 8257: alpha follows the share of marked bytes of each
+window, and a window with marks is cut by alpha / 2; else it grows by one packet per RTT. A SACK tells one mark for all
+that it acknowledges. What has no queue but the last hop's needs marks there: `fabric.last_hop_ecn: true`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from mypy_extensions import mypyc_attr
+
+from mrclab.hosts.mrc.cc import CONTROLS, PathFacts
+from mrclab.hosts.mrc.cc.windowed import Windowed
+from mrclab.topo.registry import Setting
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Dctcp(Windowed):
+    """DCTCP: once per RTT the window is cut by half the mean share of marked bytes, else it grows by a packet."""
+
+    name: ClassVar[str] = "dctcp"
+    settings: ClassVar[Mapping[str, Setting]] = {
+        "g": Setting("weight of one RTT's share in alpha", 0.0, 1.0),
+        "ai": Setting("packets added per RTT"),
+        "max_cwnd": Setting("bytes of the largest window; default 1.5 BDP", 1.0),
+    }
+
+    def __init__(self, facts: PathFacts, now: float, g: float = 1 / 16, ai: float = 1.0, max_cwnd: float = 0.0) -> None:
+        super().__init__(facts, max_cwnd)
+        self._g, self._ai = g, ai
+        self.alpha = 1.0  # as RFC 8257 begins
+        self.rtt = facts.base_rtt
+        self._acked = self._marked = 0.0  # bytes since the last look
+        self._looked = self._cut = now
+
+    def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
+        """Count marked bytes; cut at the first mark of an RTT, grow without."""
+        self.inflight -= newly
+        if rtt is not None:
+            self.rtt = rtt
+        self._acked += newly
+        if marked:
+            self._marked += newly
+        if now - self._looked >= self.rtt:
+            self._look(now)
+        if marked:
+            self._reduce(self.alpha / 2, now)
+        else:
+            self.set_window(self.cwnd + self._ai * self.mtu * newly / self.cwnd)
+
+    def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
+        """Halve after a trimmed packet, as after a loss."""
+        self.inflight -= size
+        if trimmed:
+            self._reduce(0.5, now)
+
+    def on_loss(self, size: int, now: float) -> None:
+        """Halve."""
+        self.inflight -= size
+        self._reduce(0.5, now)
+
+    def _look(self, now: float) -> None:
+        """An RTT is over: alpha takes its share of marked bytes in."""
+        if self._acked > 0:
+            self.alpha += self._g * (self._marked / self._acked - self.alpha)
+        self._acked = self._marked = 0.0
+        self._looked = now
+
+    def _reduce(self, share: float, now: float) -> None:
+        """Cut once per RTT."""
+        if now - self._cut >= self.rtt:
+            self.set_window(self.cwnd * (1 - share))
+            self._cut = now
+
+    def snapshot(self) -> dict[str, Any]:
+        """Window, bytes in flight and alpha."""
+        return {**super().snapshot(), "alpha": self.alpha}
+
+
+CONTROLS.register(Dctcp)

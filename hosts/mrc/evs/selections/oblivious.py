@@ -1,0 +1,63 @@
+"""Oblivious spraying: choices that no feedback moves, at random or in turn."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, ClassVar
+
+from mrclab.hosts.mrc.evs.selections import PathSelection
+from mrclab.topo.algorithms import PATH_SELECTIONS
+
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.evs.ev import Ev
+
+
+class Oblivious(PathSelection):
+    """An active EV at random for each packet; marks move nothing."""
+
+    name: ClassVar[str] = "oblivious"
+    uses_skip: ClassVar[bool] = False
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def choose(self, active: list[Ev], avoid: Ev | None) -> Ev:
+        """Draw one."""
+        return drawn(self._rng, active, avoid)
+
+
+class RoundRobin(PathSelection):
+    """The active EVs in one order, again and again; marks move nothing."""
+
+    name: ClassVar[str] = "round_robin"
+    uses_skip: ClassVar[bool] = False
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._at: dict[int, int] = {}  # by plane
+
+    def choose(self, active: list[Ev], avoid: Ev | None) -> Ev:
+        """Take the next; QPs begin at random places."""
+        plane = active[0].plane
+        at = self._at.get(plane)
+        if at is None:
+            at = self._rng.randrange(len(active))
+        ev = active[at % len(active)]
+        if ev is avoid and len(active) > 1:
+            at += 1
+            ev = active[at % len(active)]
+        self._at[plane] = (at + 1) % len(active)
+        return ev
+
+
+def drawn(rng: random.Random, active: list[Ev], avoid: Ev | None) -> Ev:
+    """Return an EV at random, other than `avoid` where there is another."""
+    count = len(active)
+    at = rng.randrange(count)
+    if active[at] is avoid and count > 1:
+        at = (at + 1 + rng.randrange(count - 1)) % count
+    return active[at]
+
+
+PATH_SELECTIONS.register(Oblivious)
+PATH_SELECTIONS.register(RoundRobin)
