@@ -1,7 +1,7 @@
 """Registry of kinds: classes told apart by the value of their `kind` field, from this tree and from installed packages.
 
-A family (faults, expectations) is a package whose modules register their classes as they are imported. Unions, schema,
-references, completion and error messages are derived from the registry; a new kind is one class in one file.
+A family (faults, traffic, expectations) is a package whose modules register their classes as they are imported. Unions,
+schema, references, completion and error messages are derived from the registry; a new kind is one class in one file.
 A package outside this tree adds kinds by an entry point of the family's group, whose value names a module:
 
     [project.entry-points."mrclab.faults"]
@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 
 from mrclab.topo.registry import KindError, import_entry_points, import_modules
 
+WorldName = Literal["wire", "sim"]
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -25,6 +26,13 @@ def kind_of(model: type[BaseModel]) -> str | None:
         return None
     values = get_args(field.annotation)
     return str(values[0]) if len(values) == 1 else None
+
+
+def unsupported(kind: str, worlds: frozenset[WorldName], world: WorldName) -> str:
+    """Return one phrase: a kind that means something in `worlds` is not supported in another one."""
+    names = {"wire": "on the wire", "sim": "in virtual time"}
+    supported = " and ".join(names[each] for each in sorted(worlds))
+    return f"{kind} is not supported {names[world]}, only {supported}"
 
 
 class Kinds(Generic[M]):

@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mrclab.lab.scenario import matrix
-from mrclab.lab.scenario.matrix import Matrix
+from mrclab.lab.traffic import matrix
+from mrclab.lab.traffic.matrix import Matrix
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec

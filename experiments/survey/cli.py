@@ -11,6 +11,7 @@ from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import naming
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import worlds
 
 app = typer.Typer()
@@ -40,7 +41,7 @@ def survey(
         if as_json:
             answer.give("survey", 0, page=str(write), records=sum(map(len, surveys)))
         return
-    where: worlds.WorldName = "sim" if world == "sim" else "wire"
+    where: WorldName = "sim" if world == "sim" else "wire"
     worlds.check_machine_for(where)
     folder = out / _name(where, target)
     work = Survey(folder, seed, singles, doubles, target, context.obj, lambda *_: None, where)
@@ -53,7 +54,7 @@ def survey(
         raise typer.Exit(status)
 
 
-def _name(world: worlds.WorldName, target: str | None) -> str:
+def _name(world: WorldName, target: str | None) -> str:
     """Of the folder in which the records of a world, or a target, stand."""
     if world == "sim":
         return world

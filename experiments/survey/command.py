@@ -8,8 +8,9 @@ from typing import Any
 
 from mrclab.experiments.survey import cases, healing, record, startup
 from mrclab.experiments.survey.localise import Surveyor
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.world import Progress, World
-from mrclab.lab.run.worlds import WorldName, world_up
+from mrclab.lab.run.worlds import world_up
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, load

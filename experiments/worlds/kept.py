@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import LabError, ScenarioError
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.report.differences import values_of
 from mrclab.lab.report.summary import state_of
-from mrclab.lab.run.worlds import WorldName
 from mrclab.lab.scenario.scenario import Loaded, loads
 from mrclab.topo import files
 

@@ -7,9 +7,9 @@ from typing import get_args
 
 from mrclab.experiments.worlds.kept import Store, label
 from mrclab.lab.errors import Interrupted, RunError
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.world import Progress
-from mrclab.lab.run.worlds import WorldName
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError

@@ -3,7 +3,8 @@
 Where time ends it, hosts cannot each decide alone: one that ends an iteration just before the time begins another, and
 would wait for ever for one that ended it just after. So a host whose time is over rests: it tells so with its record of
 the iteration, and goes on when something of the next iteration arrives, which shows that a peer has begun it. Once all
-hosts rest after the same iteration nobody has, and whoever watches them all (`mrclab.lab.run.flows`) stops them.
+hosts rest after the same iteration nobody has, and whoever watches them all stops them
+(`mrclab.lab.traffic.running.flows`).
 """
 
 from __future__ import annotations

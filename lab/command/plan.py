@@ -1,6 +1,6 @@
 """The resolved plan of a fabric or scenario: what would be built and done. Needs no root, starts nothing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from rich import box
@@ -10,10 +10,7 @@ from rich.table import Table
 
 from mrclab.controller.provisioning import intent
 from mrclab.lab.faults.base import FaultBase, LastingFault
-from mrclab.lab.scenario.jobtraffic import JobTraffic
-from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
 from mrclab.lab.scenario.scenario import Scenario
-from mrclab.lab.scenario.traffic import TrafficBase
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
@@ -208,42 +205,10 @@ def _traffic(fabric: Fabric, scenario: Scenario) -> Table:
     table = _table("Traffic", "name", "kind", "what", "begins", "QPs")
     for entry in scenario.traffic:
         qps = entry.qps_of(scenario.transport.qps)
-        table.add_row(entry.name, entry.kind_name, escape(_what(fabric, entry, qps)), str(entry.start), str(qps))
+        table.add_row(entry.name, entry.kind_name, escape(entry.text(fabric, qps)), str(entry.start), str(qps))
         for name, value in entry.attributes.items():
             table.add_row("", "", f"{name} {value}", "", "")
     return table
-
-
-def _what(fabric: Fabric, entry: TrafficBase, qps: int) -> str:
-    """Describe the work of the agents of a traffic."""
-    done = entry.workload(fabric, entry.hosts_in(fabric, 0)[0], qps)
-    if done["kind"] == "program":
-        return "; ".join(done["commands"])
-    if done["kind"] == "write":
-        return f"{show_bytes(done['size'])} as one RDMA write"
-    if done["kind"] == "pingpong":
-        return f"{done['size'] // done['message']} messages of {show_bytes(done['message'])}, one at a time"
-    if isinstance(entry, ConnectionMatrix | JobTraffic):
-        return _graph(entry, done)
-    if done["kind"] == "stream":
-        bound = f"for {show_seconds(done['duration'])}" if done["duration"] else show_bytes(done["size"])
-        rate = f", at {show_rate(done['rate'])}" if done["rate"] else ""
-        return f"{bound} in messages of {show_bytes(done['message'])}, {done['depth']} outstanding{rate}"
-    count = done["iterations"]
-    times = f"for {show_seconds(done['duration'])}" if count is None else f"{count} times" if count > 1 else "once"
-    return f"{show_bytes(done['size'])} per host, {times}" + (
-        f", {2 * (done['ranks'] - 1)} steps each" if done["kind"] == "ring" else ""
-    )
-
-
-def _graph(entry: ConnectionMatrix | JobTraffic, done: Mapping[str, Any]) -> str:
-    """Return the graph of a file or of a plan of its own."""
-    if isinstance(entry, ConnectionMatrix):
-        count, size = len(entry.matrix.connections), sum(one.size for one in entry.matrix.connections)
-        return f"{count} connections of {entry.file}, {show_bytes(size)} in all"
-    often = f"{entry.steps} steps" if entry.steps > 1 else "one step"
-    ranks, nodes = len(entry.placed), len(done["program"].schedule.ops)
-    return f"{often} of {ranks} ranks; {entry.placed[0]} is rank 0, with {nodes} nodes in each"
 
 
 def _flows(fabric: Fabric, scenario: Scenario) -> Table:

@@ -17,6 +17,7 @@ from mrclab.lab.command.display import answer
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import LabError, RunError
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.prompt import remote
 from mrclab.lab.run import worlds
 from mrclab.lab.run.interrupts import guarded
@@ -65,7 +66,7 @@ def send(
         else:
             sys.stdout.write(told["text"])
         return
-    where: worlds.WorldName = "sim" if world == "sim" else "wire"
+    where: WorldName = "sim" if world == "sim" else "wire"
     worlds.check_machine_for(where)
     running = attach(context.obj) if where == "wire" else None
     fabric = running.fabric if running else Fabric(FabricSpec())

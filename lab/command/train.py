@@ -18,7 +18,7 @@ from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded
-from mrclab.lab.scenario.traffic import Programs
+from mrclab.lab.traffic.kinds.programs import Programs
 
 app = typer.Typer()
 err = console.console(stderr=True)

@@ -4,7 +4,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from mrclab.lab.run.worlds import WorldName
+from mrclab.lab.kinds import WorldName
 
 
 def _world(text: str) -> str:

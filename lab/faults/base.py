@@ -8,21 +8,19 @@ plans, logs and the history.
 
 import random
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field
 from typing_extensions import override
 
 from mrclab.lab.faults.action import FaultAction, FaultContext
 from mrclab.lab.faults.probe import FaultProbe
-from mrclab.lab.kinds import Kinds, kind_of
+from mrclab.lab.kinds import Kinds, WorldName, kind_of, unsupported
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.names import KnownTrigger, NewName
 from mrclab.topo.cables.cablefaults import Direction
 from mrclab.topo.model import Fabric
-
-WorldName = Literal["wire", "sim"]
 
 T = TypeVar("T")
 _ARROWS = {"both": "", "up": " upwards", "down": " downwards"}
@@ -124,9 +122,7 @@ class LastingFault(FaultBase):
 
 def no_kind_of(fault: FaultBase, world: WorldName) -> str:
     """Return one phrase: the fault's kind is not supported in a world."""
-    names = {"wire": "on the wire", "sim": "in virtual time"}
-    supported = " and ".join(names[each] for each in sorted(fault.worlds))
-    return f"{fault.kind_name} is not supported {names[world]}, only {supported}"
+    return unsupported(fault.kind_name, fault.worlds, world)
 
 
 def at_least_one(entries: tuple[T, ...]) -> tuple[T, ...]:

@@ -5,22 +5,16 @@ The QPs of a host's last traffic stay until it sends again, so that the EVs of w
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.flows import Running
-from mrclab.lab.run.runningprograms import running as made_running
 from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, EventQueue, World
-from mrclab.lab.scenario.traffic import TrafficBase
-from mrclab.lab.scenario.traffics import Traffic
+from mrclab.lab.traffic.models import TRAFFIC, TrafficBase
+from mrclab.lab.traffic.running.flows import Running
 from mrclab.topo.sentences import nearest
 from mrclab.topo.spec import explain
-
-MODELS: dict[str, type[TrafficBase]] = {
-    get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(get_args(Traffic)[0])
-}
 
 
 @dataclass
@@ -53,7 +47,7 @@ class RunningTraffics:
         """Start a traffic given as in a scenario; its name may be left out. ValueError says what is wrong."""
         entry = self._entry(fields)
         self._release(entry)
-        running = made_running(self._world, entry, entry.qps or 1, self._world.seed)
+        running = entry.running(self._world, entry.qps or 1, self._world.seed)
         background = RunningTraffic(running, self._world.subscribe(running.hosts, (*KINDS, *PROGRESS_KINDS)))
         try:
             running.prepare()
@@ -101,13 +95,13 @@ class RunningTraffics:
         name = fields.get("name") or next(free)
         if name in self.all and self.all[name].running.ended is None:
             raise ValueError(f"{name} runs already; give another name=")
-        kind = fields.get("kind")
-        if kind not in MODELS:
-            raise ValueError(f"no kind of traffic is called {kind!r}; {nearest(str(kind), list(MODELS))}")
+        kind = str(fields.get("kind", ""))
+        if kind not in TRAFFIC:
+            raise ValueError(f"no kind of traffic is called {kind!r}; {nearest(str(kind), TRAFFIC.names)}")
         try:
-            return MODELS[kind].model_validate({**fields, "name": name}, context={"fabric": self._world.fabric})
+            return TRAFFIC[kind].model_validate({**fields, "name": name}, context={"fabric": self._world.fabric})
         except ValidationError as error:
-            raise ValueError("; ".join(explain(error, MODELS[kind], kind))) from None
+            raise ValueError("; ".join(explain(error, TRAFFIC[kind], kind))) from None
 
     def _release(self, entry: TrafficBase) -> None:
         """Let go of what is over and shares a host with what comes."""

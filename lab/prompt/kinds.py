@@ -6,14 +6,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from mrclab.lab.faults.models import FAULTS
-from mrclab.lab.prompt.flows import MODELS as TRAFFICS
+from mrclab.lab.traffic.models import TRAFFIC
 
 UNTYPED = frozenset({"kind", "at", "until", "start"})
 """Fields that a scenario has and a prompt does not: what is typed happens now."""
 
 KINDS: Mapping[str, Mapping[str, type[BaseModel]]] = {
     "fault": {kind: FAULTS[kind] for kind in FAULTS.names},
-    "traffic": TRAFFICS,
+    "traffic": {kind: TRAFFIC[kind] for kind in TRAFFIC.names},
 }
 
 

@@ -15,7 +15,7 @@ from mrclab.lab.run import runner
 from mrclab.lab.run.world import record_counters
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded
-from mrclab.lab.scenario.traffic import TrafficBase
+from mrclab.lab.traffic.base import TrafficBase
 
 NAME = "prompt"
 _OVER = [{"kind": "integrity"}, {"kind": "qp_errors"}, {"kind": "health"}]

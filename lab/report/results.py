@@ -28,7 +28,7 @@ from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import junit, summary
 from mrclab.lab.run.world import World
-from mrclab.lab.scenario.scenario import Loaded, kept_name, loads, with_files, with_names
+from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
 from mrclab.topo import files
 
 _LEAST_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
@@ -138,10 +138,11 @@ def _fill(directory: Path, world: World, loaded: Loaded, trouble: str, take: Cal
 
 def _write_scenario(directory: Path, loaded: Loaded) -> None:
     """The scenario with all that it is made of: matrices and traces stand beside it, by the names of their traffics."""
-    entries = with_files(loaded)
-    for entry in entries:
-        (directory / kept_name(entry)).write_text(entry.file.text, encoding="utf-8")
-    text = with_names(loaded, {entry.name: kept_name(entry) for entry in entries})
+    files = source_files(loaded)
+    kept = {name: f"{name}{file.suffix}" for name, file in files.items()}
+    for name, file in files.items():
+        (directory / kept[name]).write_text(file.text, encoding="utf-8")
+    text = with_names(loaded, kept)
     (directory / "scenario.yaml").write_text(text, encoding="utf-8")
 
 

@@ -18,13 +18,12 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.measure.training import TrainingSteps
 from mrclab.lab.report import results
 from mrclab.lab.report.summary import Facts, state
-from mrclab.lab.run.flows import Running
 from mrclab.lab.run.interrupts import guarded
-from mrclab.lab.run.runningprograms import running
 from mrclab.lab.run.transfer import GOOD_STATES
 from mrclab.lab.run.world import GONE, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
 from mrclab.lab.scenario.scenario import Loaded
+from mrclab.lab.traffic.running.flows import Running
 from mrclab.topo.errors import TopoError
 from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.linux.paths import RUN_DIR
@@ -66,7 +65,7 @@ class Run:
         self._say = say
         self._progress = progress
         qps, seed = loaded.scenario.transport.qps, loaded.scenario.seed
-        self._traffics = [running(world, entry, qps, seed) for entry in loaded.scenario.traffic]
+        self._traffics = [entry.running(world, qps, seed) for entry in loaded.scenario.traffic]
         self._time_line = TimeLine(world, loaded.scenario.faults)
         self._hearing = world.subscribe(sorted({host for traffic in self._traffics for host in traffic.hosts}))
         self._mortal = {name for fault in loaded.scenario.faults for name in fault.processes(world.fabric)}

@@ -15,7 +15,7 @@ from mrclab.lab import history
 from mrclab.lab.capture.virtual import VirtualTaps
 from mrclab.lab.errors import Interrupted, RunError
 from mrclab.lab.faults.action import FaultInjector
-from mrclab.lab.faults.base import WorldName
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.place import Mirror
 from mrclab.lab.run.world import GONE, KINDS, Event

@@ -18,7 +18,7 @@ from mrclab.sim.fleet import MOST_TOLD
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
-    from mrclab.lab.scenario.traffic import Flow, TrafficBase
+    from mrclab.lab.traffic.base import Flow, TrafficBase
 
 _BASE = 150 << 20  # the interpreter, with all that is imported
 _HOST, _HOST_PLANE = 12_000, 3_400  # with the NIC's port and the cable in each plane

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mrclab.lab.faults.action import FaultContext
-from mrclab.lab.faults.base import WorldName
+from mrclab.lab.kinds import WorldName
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 Event = tuple[str, Mapping[str, Any]]  # node, what it told

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from mrclab.lab.errors import Refused, ScenarioError
 from mrclab.lab.faults.base import no_kind_of
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import size, virtualsize
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.scenario.mapper import MapperSpec
@@ -22,17 +23,14 @@ from mrclab.topo.transport import TransportSpec
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
-    from mrclab.lab.scenario.traffic import TrafficBase
+    from mrclab.lab.traffic.base import TrafficBase
 
-WorldName = Literal["wire", "sim"]
 WIRE_LEAST_CYCLE = 0.05
 """Seconds of a probe cycle, at least, on the wire."""
 
 WIRE_MOST_PPS = 100_000
 """Packets per second of one cable on the wire, measured at 4 KiB with nothing else to do."""
 
-_BULK = {"write", "stream", "permutation", "incast", "all_to_all"}  # kinds that wait for nobody between messages
-_JOBS = {"training", "trace"}
 _WIRE_PACKAGES = ("finsy", "grpc")
 
 
@@ -57,7 +55,7 @@ def check_size(*runs: Loaded, force: bool = False) -> list[str]:
 def load(loaded: Loaded) -> size.Load:
     """Return a scenario's load at once; certain to coincide is only what one traffic sends as fast as it can."""
     scenario, fabric = loaded.scenario, loaded.fabric
-    each = [_lines([entry], fabric, scenario.seed) for entry in scenario.traffic if entry.kind_name in _BULK]
+    each = [_lines([entry], fabric, scenario.seed) for entry in scenario.traffic if entry.bulk]
     return size.Load(_lines(scenario.traffic, fabric, scenario.seed), max(each, default=0.0))
 
 
@@ -99,8 +97,8 @@ def check(*runs: Loaded) -> None:
 
 def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
     for entry in loaded.scenario.traffic:
-        if entry.kind_name == "program":
-            yield f"{loaded.source}: traffic {entry.name}: programs need real hosts; run it with --world wire"
+        for why in entry.refusals("sim"):
+            yield f"{loaded.source}: traffic {entry.name}: {why}"
     for fault in loaded.scenario.faults:
         if "sim" not in fault.worlds:
             yield f"{loaded.source}: fault {fault.name}: {no_kind_of(fault, 'sim')}; run it with --world wire"
@@ -120,15 +118,8 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
             " leave it out, or run with --world sim"
         )
     for entry in loaded.scenario.traffic:
-        if getattr(entry, "content", "random") == "counted":
-            what = f"{loaded.source}: traffic {entry.name}: content: counted"
-            yield f"{what} is for virtual time; leave it out, or run it with --world sim"
-        if entry.kind_name in _JOBS:
-            what = f"{loaded.source}: traffic {entry.name}: {entry.kind_name} needs virtual time"
-            yield f"{what}; run it with --world sim"
-        if entry.transport is not None:
-            what = f"{loaded.source}: traffic {entry.name}: transport: hosts of the wire all have that of the scenario"
-            yield f"{what}; leave it out, or run it with --world sim"
+        for why in entry.refusals("wire"):
+            yield f"{loaded.source}: traffic {entry.name}: {why}"
     if spec.beyond_p4:
         yield f"{loaded.source}: fabric: {spec.beyond_p4}"
     if spec.queue.buffer:

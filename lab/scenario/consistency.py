@@ -20,11 +20,11 @@ from mrclab.topo.sentences import nearest
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Scenario
+    from mrclab.lab.traffic.base import TrafficBase
 
 _REASONS = [*DROP_REASONS.values(), "queue"]
 _BY_CABLE = frozenset({"lost", "detect", "ev_state", "ev_affected", "ev_swaps"})  # judged by a fault's cables
 _OF_THE_MAPPER = frozenset({"verdict", "false_alarms"})
-_COLLECTIVES = frozenset({"all_to_all", "ring_all_reduce", "send_recv_ring"})
 
 
 def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
@@ -32,7 +32,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     found = [*timeorder.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_parts(scenario)]
     found += _transports(scenario, fabric)
     faults = {fault.name: fault for fault in scenario.faults}
-    kinds = {entry.name: entry.kind_name for entry in scenario.traffic}
+    traffics = {entry.name: entry for entry in scenario.traffic}
     flows = dict.fromkeys(flow.name for flow in scenario.flows(fabric))
     named = {other.name: other for other in scenario.expect if other.name}
     for index, entry in enumerate(scenario.expect):
@@ -43,7 +43,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
             *_reasons(entry),
             *_levels(entry, named),
             *_cables(entry, faults, fabric),
-            *_timed(entry, kinds),
+            *_timed(entry, traffics),
             *_sampled(entry, fabric),
         ]
         if entry.kind_name in _OF_THE_MAPPER and scenario.mapper is None:
@@ -171,13 +171,14 @@ def _cables(entry: Any, faults: Mapping[str, FaultBase], fabric: Fabric) -> Rows
             yield "fault", f"{name} concerns no cable of its own, by which this is judged; {remedy}"
 
 
-def _timed(entry: Any, kinds: dict[str, str]) -> Rows:
+def _timed(entry: Any, traffics: "Mapping[str, TrafficBase]") -> Rows:
     if entry.kind == "latency":
         for field in ("traffic", "minus"):
             name = getattr(entry, field)
-            if name is not None and kinds.get(name) != "pingpong":
+            if name is not None and (name not in traffics or traffics[name].kind_name != "pingpong"):
                 yield field, f"{name} is no ping-pong, whose round trips are timed; name one of kind pingpong"
-    if entry.kind == "completion" and entry.of == "iterations" and kinds.get(entry.traffic) not in _COLLECTIVES:
+    named = traffics.get(entry.traffic) if entry.kind == "completion" and entry.of == "iterations" else None
+    if named is not None and not named.iterates:
         yield "of", f"{entry.traffic} has no iterations; write of: messages or of: flows"
 
 

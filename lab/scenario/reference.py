@@ -18,9 +18,9 @@ from mrclab.lab.faults.losses import LossModel
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
-from mrclab.lab.scenario.traffics import Traffic
 from mrclab.lab.scenario.transport import SET_ELSEWHERE, Overrides, ScenarioTransport
 from mrclab.lab.scenario.variants import Variant
+from mrclab.lab.traffic.models import Traffic
 from mrclab.topo.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.registry import OneOf, Registry

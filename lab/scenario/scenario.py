@@ -19,15 +19,12 @@ from mrclab.lab.expectations import Expectation
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario import consistency, variants, yamlfile
 from mrclab.lab.scenario.base import Strict
-from mrclab.lab.scenario.jobtraffic import Trace
 from mrclab.lab.scenario.mapper import MapperSpec
-from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
-from mrclab.lab.scenario.tracefiles import KEPT_SUFFIX
-from mrclab.lab.scenario.traffic import Flow, all_flows
-from mrclab.lab.scenario.traffics import Traffic
 from mrclab.lab.scenario.transport import ScenarioTransport
 from mrclab.lab.scenario.units import Duration
 from mrclab.lab.scenario.variants import Variant
+from mrclab.lab.traffic.base import Flow, SourceFile, all_flows
+from mrclab.lab.traffic.models import Traffic
 from mrclab.topo import sentences
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
@@ -246,19 +243,15 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     return replace(loaded, scenario=scenario, fabric=fabric, text=_text(data), named=(*loaded.named, *values))
 
 
-def with_files(loaded: Loaded) -> list[ConnectionMatrix | Trace]:
-    """The traffics that are made of files: matrices and traces."""
-    return [entry for entry in loaded.scenario.traffic if isinstance(entry, (ConnectionMatrix, Trace))]
-
-
-def kept_name(entry: ConnectionMatrix | Trace) -> str:
-    """The name under which a traffic's files are kept beside a scenario."""
-    return f"{entry.name}{KEPT_SUFFIX}" if isinstance(entry, Trace) else f"{entry.name}.cm"
+def source_files(loaded: Loaded) -> dict[str, SourceFile]:
+    """Files of which traffics are made, by the traffics' names."""
+    found = ((entry.name, entry.source_file) for entry in loaded.scenario.traffic)
+    return {name: file for name, file in found if file is not None}
 
 
 def files_of(loaded: Loaded) -> dict[str, str]:
     """The texts of the files that a scenario names, by the names that it gives them."""
-    return {entry.file.name: entry.file.text for entry in with_files(loaded)}
+    return {file.name: file.text for file in source_files(loaded).values()}
 
 
 def with_names(loaded: Loaded, files: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ ends. Times are seconds after the run began.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrclab.lab.faults.base import FaultBase, LastingFault
@@ -14,6 +14,7 @@ from mrclab.lab.scenario.units import show_seconds
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Scenario
+    from mrclab.lab.traffic.base import TrafficBase
 
 Mistake = tuple[tuple[int | str, ...], str]
 
@@ -131,7 +132,11 @@ def _all_ends(scenario: "Scenario") -> set[str]:
 
 def _timeout(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:
     last = {name: time for name, time in times.items() if time >= scenario.timeout}
-    for section, entries, field in (("traffic", scenario.traffic, "start"), ("faults", scenario.faults, "at")):
+    sections: list[tuple[str, Sequence[TrafficBase | FaultBase], str]] = [
+        ("traffic", scenario.traffic, "start"),
+        ("faults", scenario.faults, "at"),
+    ]
+    for section, entries, field in sections:
         for index, entry in enumerate(entries):
             name = next((name for name in (entry.name, f"{entry.name}.end") if name in last), None)
             if name is not None:

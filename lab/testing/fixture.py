@@ -15,11 +15,11 @@ from pydantic import ValidationError
 from mrclab.lab.errors import RunError
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.faults.timeline import scoped
-from mrclab.lab.run.flows import Running
 from mrclab.lab.run.world import GONE, World
 from mrclab.lab.scenario import yamlfile
 from mrclab.lab.scenario.base import Strict
-from mrclab.lab.scenario.traffics import Traffic
+from mrclab.lab.traffic.models import Traffic
+from mrclab.lab.traffic.running.flows import Running
 from mrclab.topo.spec import parse_duration
 
 TIMEOUT = 60.0  # seconds that a transfer may take where the test does not say
@@ -226,7 +226,7 @@ class LabFixture:
         """Any traffic of a scenario, started; ValueError names a field at fault."""
         entry = {"name": self._name(kind.replace("_", "-")), "kind": kind, **fields}
         model = _checked(_OneTraffic, {"traffic": entry}, {"fabric": self.fabric})
-        return Flowing(self.session, Running(self.session, model.traffic, self._qps, self.session.seed))
+        return Flowing(self.session, model.traffic.running(self.session, self._qps, self.session.seed))
 
     # --- state ------------------------------------------------------------------------------------------------------
 

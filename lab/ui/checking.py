@@ -32,7 +32,7 @@ def checked(text: str, folder: Path | None = None) -> dict[str, Any]:
         found = scenario.loads(text, NAME, within=folder or Path())
     except LabError as error:
         return {"ok": False, "mistakes": [_mistake(line) for line in str(error).splitlines()]}
-    programs = any(entry.kind_name == "program" for run in found.runs for entry in run.scenario.traffic)
+    programs = any("sim" not in entry.worlds for run in found.runs for entry in run.scenario.traffic)
     told = {"name": found.scenario.name, "world": found.scenario.world, "programs": programs}
     return {"ok": True, **told, "mistakes": []}
 

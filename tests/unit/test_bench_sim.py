@@ -10,7 +10,7 @@ from mrclab.bench.sim import __main__ as command
 from mrclab.bench.sim import common, htsim, load, table
 from mrclab.bench.sim.common import SimLoad
 from mrclab.bench.sim.turns import here_and_there
-from mrclab.lab.scenario import matrix
+from mrclab.lab.traffic import matrix
 
 pytestmark = pytest.mark.once
 

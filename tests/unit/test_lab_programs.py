@@ -6,7 +6,7 @@ import re
 import pytest
 
 from mrclab.lab.errors import ScenarioError
-from mrclab.lab.run import runningprograms, worlds
+from mrclab.lab.run import worlds
 from mrclab.lab.run.wire import programs
 from mrclab.lab.run.wire.attach import Lab
 from mrclab.lab.scenario import scenario
@@ -54,7 +54,7 @@ def driven(tmp_path, monkeypatch, status):
     world = World(tmp_path)
     monkeypatch.setattr(programs, "join", lambda *_: None)
     monkeypatch.setattr(programs, "prepare", lambda _lab, _host, argv: (list(argv), dict(os.environ)))
-    made = runningprograms.running(world, entry, 1, 1)
+    made = entry.running(world, 1, 1)
     made.prepare()
     os.mkfifo(world.files / "theirs" / "pipe")
     made.start(world.now)

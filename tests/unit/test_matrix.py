@@ -6,8 +6,9 @@ from mrclab.lab import history
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.report import results
 from mrclab.lab.run import runner
-from mrclab.lab.scenario import matrix, scenario
-from mrclab.lab.scenario.matrix import Connection, MatrixError, TriggerLine, Triggers
+from mrclab.lab.scenario import scenario
+from mrclab.lab.traffic import matrix
+from mrclab.lab.traffic.matrix import Connection, MatrixError, TriggerLine, Triggers
 
 CHAIN = """\
 # a comment

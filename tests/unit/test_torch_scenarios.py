@@ -9,9 +9,9 @@ from mrclab.hosts.collectives import steps
 from mrclab.lab.command import train
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.history import Record
-from mrclab.lab.run.runningprograms import _reason
 from mrclab.lab.run.wire import programs
 from mrclab.lab.scenario import scenario as scenarios
+from mrclab.lab.traffic.running.programs import _reason
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "train" / "gpt.py"
 RANKS = "name: job\ntraffic:\n  - {{name: gpt, kind: program, {}}}\n"

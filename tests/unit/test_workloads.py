@@ -9,7 +9,7 @@ from mrclab.hosts.memory.memory import Plain
 from mrclab.hosts.workloads import ring
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.hosts.workloads.channel import content, pieces
-from mrclab.lab.scenario.traffic import Write
+from mrclab.lab.traffic.kinds.pairs import Write
 
 
 class Hosts:

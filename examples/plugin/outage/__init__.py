@@ -1,1 +1,1 @@
-"""A fault and an expectation for MRC Lab, which finds them by the entry points in pyproject.toml."""
+"""A kind of each thing that MRC Lab takes from outside, which finds them by the entry points in pyproject.toml."""

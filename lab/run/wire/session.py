@@ -18,7 +18,7 @@ from typing import Any
 
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error, exhausted
-from mrclab.lab.faults.base import WorldName
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.wire.attach import Lab
 from mrclab.lab.run.wire.listener import Listener

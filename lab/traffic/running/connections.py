@@ -7,11 +7,11 @@ host it is. In virtual time that happens in the same moment, on the wire after t
 from collections.abc import Mapping
 from typing import Any
 
-from mrclab.lab.run.flows import Running
 from mrclab.lab.run.world import World
-from mrclab.lab.scenario.matrix import Connection, Triggers
-from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
-from mrclab.lab.scenario.traffic import Flow
+from mrclab.lab.traffic.base import Flow
+from mrclab.lab.traffic.kinds.connections import ConnectionMatrix
+from mrclab.lab.traffic.matrix import Connection, Triggers
+from mrclab.lab.traffic.running.flows import Running
 
 
 class RunningMatrix(Running):

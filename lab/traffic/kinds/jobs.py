@@ -2,17 +2,23 @@
 
 import functools
 import itertools
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from mrclab.lab.scenario.tracefiles import TraceField
-from mrclab.lab.scenario.traffic import Flow, HostList, TrafficBase
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.units import Duration, Percent, Size
+from mrclab.lab.traffic.base import TRAFFIC, Flow, SourceFile, TrafficBase
+from mrclab.lab.traffic.families import HostList
+from mrclab.lab.traffic.tracefiles import KEPT_SUFFIX, TraceField
 from mrclab.lab.training import parallel
 from mrclab.lab.training.job import JobError, TrainingJob
 from mrclab.lab.training.parallel import ParallelPlan
 from mrclab.topo.model import Fabric
+
+if TYPE_CHECKING:
+    from mrclab.lab.run.world import World
+    from mrclab.lab.traffic.running.flows import Running
 
 Degree = Annotated[int, Field(ge=1, le=65_536)]
 Algorithm = Literal["ring", "tree", "halving_doubling", "hierarchical"]
@@ -21,6 +27,8 @@ _LEAST_MESSAGE = 64  # bytes: one for each QP that a flow can have
 
 class JobTraffic(TrafficBase):
     """Common part of both kinds: ranks on hosts, and steps."""
+
+    worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})
 
     placement: Literal["packed", "spread"] = Field(
         default="packed", description="ranks on the hosts in their order, or by turns on those of each T0 group"
@@ -86,7 +94,21 @@ class JobTraffic(TrafficBase):
         """A rank that fails leaves the others waiting."""
         return True
 
+    def text(self, fabric: Fabric, qps: int) -> str:
+        """Steps, ranks and nodes of the graph."""
+        often = f"{self.steps} steps" if self.steps > 1 else "one step"
+        first = self.placed[0]
+        nodes = len(self.workload(fabric, first, qps)["program"].schedule.ops)
+        return f"{often} of {len(self.placed)} ranks; {first} is rank 0, with {nodes} nodes in each"
 
+    def running(self, world: "World", qps: int, seed: int) -> "Running":
+        """Driver that ends with the last step."""
+        from mrclab.lab.traffic.running.jobs import RunningJob  # noqa: PLC0415
+
+        return RunningJob(world, self, qps, seed)
+
+
+@TRAFFIC.register
 class Training(JobTraffic):
     """Training a model in parallel: compute, collectives and pipeline of every step. Virtual time only.
 
@@ -194,6 +216,7 @@ class Training(JobTraffic):
         return parallel.job(self.plan)
 
 
+@TRAFFIC.register
 class Trace(JobTraffic):
     """A recorded job: Chakra execution traces, one file per rank, or a schedule in GOAL. Virtual time only."""
 
@@ -228,3 +251,8 @@ class Trace(JobTraffic):
     def placed(self) -> list[str]:
         """The host of every rank."""
         return self.hosts[: self.file.ranks]
+
+    @property
+    def source_file(self) -> SourceFile:
+        """All files of the trace as one."""
+        return SourceFile(self.file.name, self.file.text, KEPT_SUFFIX)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mrclab.lab.run.flows import FlowState, Running
 from mrclab.lab.run.world import World
-from mrclab.lab.scenario.jobtraffic import JobTraffic
-from mrclab.lab.scenario.traffic import Flow
+from mrclab.lab.traffic.base import Flow
+from mrclab.lab.traffic.kinds.jobs import JobTraffic
+from mrclab.lab.traffic.running.flows import FlowState, Running
 
 
 class RunningJob(Running):

@@ -8,18 +8,13 @@ import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from mrclab.hosts.workloads import ring
-from mrclab.hosts.workloads.channel import content
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.transfer import random_file, sha256
 from mrclab.lab.run.world import World
-from mrclab.lab.scenario.traffic import Flow, RingAllReduce, TrafficBase, Write
+from mrclab.lab.traffic.base import Flow, TrafficBase
 from mrclab.topo import srv6
 
-_CHECKED_ITERATIONS = 4  # of a ring, compared with what must come out; all are compared between the hosts
 _Iteration = dict[str, tuple[float, float, str]]  # host → began, ended, digest of the result
 
 
@@ -106,8 +101,6 @@ class Running:
             flow = state.flow
             sends = host == flow.source
             end = {"name": flow.name, "role": "send" if sends else "recv", "peer": _peer(flow, host), "qps": self._qps}
-            if isinstance(self.entry, Write):
-                end["path"] = str(self._file(flow, sends))
             own = {"attributes": dict(attributes if sends else self.entry.attributes), **self._own(flow, sends)}
             found.append(end | own)
         return found
@@ -115,16 +108,6 @@ class Running:
     def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
         """Return the part of one end in its traffic."""
         return {}
-
-    def _file(self, flow: Flow, source: bool) -> Path:
-        """Return the file that a write comes from, made when first needed, or goes to."""
-        files = self._world.files.absolute()
-        if not source:
-            path = files / flow.destination / f"{self.name}-from-{flow.source}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            return path
-        path = files / flow.source / self.name
-        return path if path.exists() else random_file(path, flow.size or 0, self._content(flow.source))
 
     def _content(self, host: str) -> str:
         """The seed of what a host sends."""
@@ -285,9 +268,6 @@ class Running:
     def _digests(self, state: FlowState, answers: Mapping[str, Any]) -> tuple[str, str]:
         """Of what was sent, and of what was received; empty where nobody can say."""
         flow = state.flow
-        if isinstance(self.entry, Write):
-            target = self._file(flow, False)
-            return sha256(self._file(flow, True)), sha256(target) if target.exists() else ""
         sent = answers[flow.source].get(flow.name, {}).get("sha256", "")
         return sent, answers[flow.destination].get(flow.name, {}).get("sha256", "")
 
@@ -335,21 +315,8 @@ class Running:
         ]
 
     def _reduced(self) -> tuple[list[str], list[str]]:
-        """Digests of what a ring's iterations must give, and of what they gave every host."""
-        if not isinstance(self.entry, RingAllReduce):
-            return [], []
-        size = self.entry.size
-        wanted, got = [], []
-        sources: list[bytearray] = []
-        for number, parts in sorted(self._iterations.items()):
-            digests = [digest for _, _, digest in parts.values()]
-            expected = digests[0]
-            if number < _CHECKED_ITERATIONS:
-                sources = sources or [content(self._content(host), size) for host in self.entry.hosts]
-                expected = ring.expected(sources, size, number)
-            wanted += [expected] * len(self.hosts)
-            got += digests + [""] * (len(self.hosts) - len(digests))
-        return wanted, got
+        """Return digests of what iterations must give every host, and of what they gave; of a collective that adds."""
+        return [], []
 
     def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]], good: frozenset[str]) -> int:
         """Return the number of paths of its senders' QPs that are not in one of these states, given `stats` by host."""

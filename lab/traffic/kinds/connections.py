@@ -4,16 +4,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 
-from mrclab.lab.scenario import matrix
-from mrclab.lab.scenario.matrix import Connection, Matrix
-from mrclab.lab.scenario.traffic import MESSAGE, Flow, TrafficBase, outstanding
-from mrclab.lab.scenario.units import Size
+from mrclab.lab.scenario.units import Size, show_bytes
+from mrclab.lab.traffic import matrix
+from mrclab.lab.traffic.base import TRAFFIC, Flow, SourceFile, TrafficBase
+from mrclab.lab.traffic.families import MESSAGE, outstanding
+from mrclab.lab.traffic.matrix import Connection, Matrix
 from mrclab.topo import files, sentences
 from mrclab.topo.model import Fabric
+
+if TYPE_CHECKING:
+    from mrclab.lab.run.world import World
+    from mrclab.lab.traffic.running.flows import Running
 
 _SECONDS = {"ps": 1e-12, "us": 1e-6}
 
@@ -70,6 +75,7 @@ MatrixField = Annotated[
 ]
 
 
+@TRAFFIC.register
 class ConnectionMatrix(TrafficBase):
     """The connections of a uet-htsim connection matrix (`.cm`): node 0 is h1, and so on; each is a stream of its own.
 
@@ -119,3 +125,19 @@ class ConnectionMatrix(TrafficBase):
     def together(self) -> bool:
         """With triggers: what waits for a connection that failed never begins."""
         return bool(self.matrix.triggers)
+
+    @property
+    def source_file(self) -> SourceFile:
+        """The matrix."""
+        return SourceFile(self.file.name, self.file.text, ".cm")
+
+    def text(self, fabric: Fabric, qps: int) -> str:
+        """Count of connections and their bytes."""
+        count, size = len(self.matrix.connections), sum(one.size for one in self.matrix.connections)
+        return f"{count} connections of {self.file}, {show_bytes(size)} in all"
+
+    def running(self, world: "World", qps: int, seed: int) -> "Running":
+        """Driver of the triggers."""
+        from mrclab.lab.traffic.running.connections import RunningMatrix  # noqa: PLC0415
+
+        return RunningMatrix(world, self, qps, seed)

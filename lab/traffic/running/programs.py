@@ -14,15 +14,11 @@ from typing import Any
 
 from mrclab.hosts.collectives import steps
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.flows import Running
-from mrclab.lab.run.runningjob import RunningJob
-from mrclab.lab.run.runningmatrix import RunningMatrix
 from mrclab.lab.run.wire import programs
 from mrclab.lab.run.wire.attach import Lab
 from mrclab.lab.run.world import World
-from mrclab.lab.scenario.jobtraffic import JobTraffic
-from mrclab.lab.scenario.matrixtraffic import ConnectionMatrix
-from mrclab.lab.scenario.traffic import Programs, ProgramSpec, TrafficBase
+from mrclab.lab.traffic.kinds.programs import Programs, ProgramSpec
+from mrclab.lab.traffic.running.flows import Running
 
 _READY_LIMIT = 30.0  # seconds until a program has said that it is ready
 _GRACE = 2.0  # seconds that programs get to end by themselves when one has failed
@@ -40,17 +36,6 @@ class _Process:
 
     def said(self) -> str:
         return self.output.read_text(errors="replace")
-
-
-def running(world: World, entry: TrafficBase, qps: int, seed: int) -> Running:
-    """A traffic as the runner drives it."""
-    if isinstance(entry, Programs):
-        return RunningPrograms(world, entry, seed)
-    if isinstance(entry, ConnectionMatrix):
-        return RunningMatrix(world, entry, qps, seed)
-    if isinstance(entry, JobTraffic):
-        return RunningJob(world, entry, qps, seed)
-    return Running(world, entry, qps, seed)
 
 
 class RunningPrograms(Running):

@@ -1,0 +1,1 @@
+"""Traffic: its models by kind, and the drivers that run it in a world."""

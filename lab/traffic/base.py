@@ -1,0 +1,151 @@
+"""Base class of traffic: fields of every kind, and what a kind may say of itself.
+
+A kind is one class in one module of `mrclab.lab.traffic.kinds` (or of another package, by the entry point group
+`mrclab.traffic`), registered with `@TRAFFIC.register`. Its `flows` are what one host sends another, over one or several
+QPs; its `workload` is what the agent of a host does for them. Sizes are bytes of payload.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+
+from pydantic import AfterValidator, Field, ValidationInfo
+
+from mrclab.lab.kinds import Kinds, WorldName, kind_of, unsupported
+from mrclab.lab.scenario.base import Strict
+from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.names import KnownTrigger, NewName, PathName
+from mrclab.lab.scenario.transport import MAX_QPS, QpAttributes, ScenarioTransport
+from mrclab.topo.model import Fabric
+
+if TYPE_CHECKING:
+    from mrclab.lab.run.world import World
+    from mrclab.lab.traffic.running.flows import Running
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Flow from `source` to `destination` of one traffic; `size` bytes, or None where time ends it."""
+
+    traffic: str
+    source: str
+    destination: str
+    size: int | None
+    again: str = ""  # what tells it from another flow between the same two
+
+    @property
+    def name(self) -> str:
+        """`NAME/h1>h3`, as history records name it."""
+        return f"{self.traffic}/{self.source}>{self.destination}{self.again}"
+
+
+class SourceFile(NamedTuple):
+    """File of which a traffic is made: its name in the scenario, its text, and the suffix that results keep it by."""
+
+    name: str
+    text: str
+    suffix: str
+
+
+def _known_paths(paths: list[PathName], info: ValidationInfo) -> list[PathName]:
+    fabric = (info.context or {}).get("fabric")
+    if isinstance(fabric, Fabric):
+        for path in paths:
+            if path.uplink > fabric.uplinks:
+                raise ValueError(f"there is no uplink {path.uplink}; a T0 has uplinks 1 to {fabric.uplinks}, 0 is none")
+    return paths
+
+
+class TrafficBase(Strict):
+    """Fields of every kind.
+
+    `worlds` names the worlds in which the kind means something; `bulk` is True where its hosts send as fast as they can
+    and wait for nobody between messages, `iterates` where its hosts record iterations.
+    """
+
+    worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire", "sim"})
+    bulk: ClassVar[bool] = False
+    iterates: ClassVar[bool] = False
+
+    name: NewName
+    start: KnownTrigger = Field(default=Trigger(), description="when it begins; 0s: with the run")
+    qps: Annotated[int, Field(ge=1, le=MAX_QPS)] | None = Field(
+        default=None, description="QPs of each flow, used in turn; else what transport.qps says"
+    )
+    paths: Annotated[list[PathName], AfterValidator(_known_paths)] = Field(
+        default=[], description="MRC: its senders use these paths alone, e.g. [{plane: 1, uplink: 2}]"
+    )
+    attributes: QpAttributes = Field(
+        default={}, description="attributes of its QPs that differ from the transport's, e.g. timeout_exponent"
+    )
+    transport: ScenarioTransport | None = Field(
+        default=None,
+        description="of its hosts, in place of the scenario's: they take part in no traffic with another one. Virtual"
+        " time only",
+    )
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """All flows, in order."""
+        raise NotImplementedError
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """Return the workload of a host's agent, `qps` QPs per flow: fields of WorkloadSpec."""
+        raise NotImplementedError
+
+    def hosts_in(self, fabric: Fabric, seed: int) -> list[str]:
+        """Hosts that send or receive, each once, in order."""
+        ends = [name for flow in self.flows(fabric, seed) for name in (flow.source, flow.destination)]
+        return list(dict.fromkeys(ends))
+
+    def qps_of(self, common: int) -> int:
+        """QPs of each flow, where all traffics have so many unless they say otherwise."""
+        return self.qps or (self.transport.qps if self.transport is not None else common)
+
+    @property
+    def kind_name(self) -> str:
+        """The value of `kind`."""
+        return kind_of(type(self)) or ""
+
+    @property
+    def together(self) -> bool:
+        """True if all flows wait for each other, so that one that fails ends them all."""
+        return False
+
+    @property
+    def seconds(self) -> float | None:
+        """Duration where time ends it, seconds."""
+        return getattr(self, "duration", None)
+
+    @property
+    def source_file(self) -> SourceFile | None:
+        """File of which it is made, its field `file`; None for kinds without one."""
+        return None
+
+    def text(self, fabric: Fabric, qps: int) -> str:
+        """Describe what its hosts do, in one phrase, for plans."""
+        return " ".join((type(self).__doc__ or self.kind_name).split()).rstrip(".")
+
+    def refusals(self, world: WorldName) -> Iterator[str]:
+        """Yield, in one phrase each with its remedy, why it cannot run in a world."""
+        if world not in self.worlds:
+            (other,) = self.worlds
+            yield f"{unsupported(self.kind_name, self.worlds, world)}; run it with --world {other}"
+        if world == "wire" and self.transport is not None:
+            yield (
+                "transport: hosts of the wire all have that of the scenario; leave it out, or run it with --world sim"
+            )
+
+    def running(self, world: "World", qps: int, seed: int) -> "Running":
+        """Return the driver of this traffic in a world that is up; nothing begins yet."""
+        from mrclab.lab.traffic.running.flows import Running  # noqa: PLC0415 - models load where nothing runs
+
+        return Running(world, self, qps, seed)
+
+
+TRAFFIC: Kinds[TrafficBase] = Kinds("traffic", "mrclab.traffic")
+"""All kinds of traffic; complete once `mrclab.lab.traffic.models` is imported."""
+
+
+def all_flows(traffic: Sequence[TrafficBase], fabric: Fabric, seed: int) -> list[Flow]:
+    """The flows of several traffics."""
+    return [flow for entry in traffic for flow in entry.flows(fabric, seed)]

@@ -1,0 +1,185 @@
+"""Base classes and field types that several kinds of traffic share."""
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+
+from mrclab.lab.kinds import WorldName
+from mrclab.lab.scenario.names import HostName
+from mrclab.lab.scenario.units import Duration, LineShare, Size, show_bytes, show_rate, show_seconds
+from mrclab.lab.traffic.base import Flow, TrafficBase
+from mrclab.topo.model import Fabric
+
+IMMEDIATES_PER_QP = 128  # outstanding at most, as node configs have it
+MESSAGE = 64 * 1024  # bytes of a message where the scenario does not say
+_DEPTH_BDPS = (
+    6  # messages complete in order: one lost packet holds up what was sent in 4 RTT, which must not end the sending
+)
+
+
+def _some_hosts(value: object) -> object:
+    return ["all"] if value == "all" else value
+
+
+def _host_or_all(names: list[str], info: ValidationInfo) -> list[str]:
+    fabric = (info.context or {}).get("fabric")
+    if names == ["all"] and isinstance(fabric, Fabric):
+        return list(fabric.host_names)
+    known: set[str] = set()
+    for name in names:
+        if name in known:
+            raise ValueError(f"{name} is named twice; name every host once")
+        known.add(name)
+    return names
+
+
+def _named(name: str, info: ValidationInfo) -> str:
+    fabric = (info.context or {}).get("fabric")
+    return fabric.host(name).name if isinstance(fabric, Fabric) and name != "all" else name
+
+
+def _valid_name(name: str, info: ValidationInfo) -> str:
+    try:
+        return _named(name, info)
+    except LookupError as error:
+        raise ValueError(str(error)) from None
+
+
+HostList = Annotated[
+    list[Annotated[str, AfterValidator(_valid_name)]], BeforeValidator(_some_hosts), AfterValidator(_host_or_all)
+]
+
+
+class PairTraffic(TrafficBase):
+    """From one host to another."""
+
+    source: HostName = Field(alias="from")
+    destination: HostName = Field(alias="to")
+
+    @model_validator(mode="after")
+    def _two_hosts(self) -> "PairTraffic":
+        if self.source == self.destination:
+            raise ValueError(f"{self.name} goes from {self.source} to itself; name two hosts")
+        return self
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """The one flow."""
+        return [Flow(self.name, self.source, self.destination, getattr(self, "size", None))]
+
+
+class BoundedTraffic(TrafficBase):
+    """Either so many bytes, or for so long."""
+
+    bulk: ClassVar[bool] = True
+
+    size: Annotated[Size, Field(ge=1)] | None = Field(default=None, description="bytes of each flow")
+    duration: Annotated[Duration, Field(gt=0)] | None = Field(default=None, description="seconds, in place of a size")
+    message: Annotated[Size, Field(ge=1, le=2**30)] = Field(default=MESSAGE, description="bytes of each message")
+    depth: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+        default=None, description="messages outstanding per flow; else six bandwidth-delay products"
+    )
+    rate: LineShare | None = Field(default=None, description="of each flow, e.g. 80% of line; else as fast as it goes")
+    content: Literal["random", "counted"] = Field(
+        default="random",
+        description="counted: bytes are counted and not kept, so that a great many flows need no memory for them, and"
+        " nothing says whether they arrived intact. Virtual time only",
+    )
+
+    @model_validator(mode="after")
+    def _size_or_duration(self) -> "BoundedTraffic":
+        if (self.size is None) == (self.duration is None):
+            raise ValueError(f"{self.name} needs either a size or a duration, such as duration: 10s")
+        return self
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """Messages by all QPs in turn."""
+        bounds = {"size": self.size, "duration": self.duration, "rate": self.rate and self.rate * line_rate(fabric)}
+        if self.content == "counted":
+            bounds["counted"] = True
+        depth = outstanding(fabric, qps, self.message, self.depth)
+        return {"kind": "stream", "message": self.message, "depth": depth, **bounds}
+
+    def text(self, fabric: Fabric, qps: int) -> str:
+        """Size or duration, messages and rate."""
+        done = BoundedTraffic.workload(self, fabric, "", qps)
+        bound = f"for {show_seconds(self.duration)}" if self.duration else show_bytes(self.size or 0)
+        rate = f", at {show_rate(done['rate'])}" if done["rate"] else ""
+        return f"{bound} in messages of {show_bytes(self.message)}, {done['depth']} outstanding{rate}"
+
+    def refusals(self, world: WorldName) -> Iterator[str]:
+        """Counted content, too, on the wire."""
+        yield from super().refusals(world)
+        if world == "wire" and self.content == "counted":
+            yield "content: counted is for virtual time; leave it out, or run it with --world sim"
+
+
+class CollectiveTraffic(TrafficBase):
+    """All hosts work together, so often or for so long; a host begins anew when it has sent and received all before."""
+
+    iterates: ClassVar[bool] = True
+
+    hosts: HostList = Field(default=["all"], validate_default=True, description="all, or a list in the ring's order")
+    size: Annotated[Size, Field(ge=1, le=2**30)]
+    iterations: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None, description="how often; once where neither this nor a duration is given"
+    )
+    duration: Annotated[Duration, Field(gt=0)] | None = Field(
+        default=None, description="in place of iterations: they begin until then, and the last one begun ends"
+    )
+
+    @model_validator(mode="after")
+    def _enough(self) -> "CollectiveTraffic":
+        if len(self.hosts) < 2 and self.hosts != ["all"]:
+            raise ValueError(f"{self.name} needs at least two hosts")
+        if self.iterations is not None and self.duration is not None:
+            raise ValueError(f"{self.name} has both iterations and a duration; leave one of them out")
+        return self
+
+    @property
+    def together(self) -> bool:
+        """They do."""
+        return True
+
+    @property
+    def rounds(self) -> int | None:
+        """Number of rounds; None where time ends it."""
+        return None if self.duration is not None else self.iterations or 1
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """Rounds."""
+        return {"kind": "rounds", "size": self.size, "iterations": self.rounds, "duration": self.duration}
+
+    def in_all(self, once: int) -> int | None:
+        """Bytes of all iterations given those of one; None where time ends them."""
+        return None if self.rounds is None else once * self.rounds
+
+    def ring(self) -> Iterator[tuple[str, str]]:
+        """Yield every host with its right neighbour."""
+        return zip(self.hosts, [*self.hosts[1:], self.hosts[0]], strict=True)
+
+    def text(self, fabric: Fabric, qps: int) -> str:
+        """Size, and how often."""
+        times = f"for {show_seconds(self.duration)}" if self.duration is not None else "once"
+        if (self.rounds or 0) > 1:
+            times = f"{self.rounds} times"
+        return f"{show_bytes(self.size)} per host, {times}"
+
+
+def outstanding(fabric: Fabric, qps: int, message: int, depth: int | None) -> int:
+    """Messages outstanding in one flow: at least two for every QP, never more than receivers take."""
+    enough = max(2 * qps, math.ceil(_DEPTH_BDPS * bdp(fabric) / message) + 1)
+    return min(IMMEDIATES_PER_QP * qps, depth or enough)
+
+
+def line_rate(fabric: Fabric) -> float:
+    """Payload that a host can send with all its NIC ports, bytes per second."""
+    spec = fabric.spec
+    return float(spec.planes * spec.link.rate_pps * spec.path_mtu)
+
+
+def bdp(fabric: Fabric) -> float:
+    """Payload that a host has on the longest way and back at that rate, bytes."""
+    first, last = fabric.hosts[0].name, fabric.hosts[-1].name
+    return line_rate(fabric) * (fabric.base_rtt(first, last) if first != last else 0.0)

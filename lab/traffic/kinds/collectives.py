@@ -1,0 +1,82 @@
+"""Traffic of kinds `all_to_all`, `ring_all_reduce` and `send_recv_ring`: all hosts work together."""
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from mrclab.lab.traffic.base import TRAFFIC, Flow
+from mrclab.lab.traffic.families import CollectiveTraffic
+from mrclab.topo.model import Fabric
+
+if TYPE_CHECKING:
+    from mrclab.lab.run.world import World
+    from mrclab.lab.traffic.running.flows import Running
+
+
+@TRAFFIC.register
+class AllToAll(CollectiveTraffic):
+    """Every host sends `size` bytes to every other."""
+
+    bulk: ClassVar[bool] = True
+
+    kind: Literal["all_to_all"]
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """Each sender's flows begin with its right neighbour."""
+        count = len(self.hosts)
+        return [
+            Flow(self.name, source, self.hosts[(place + step) % count], self.in_all(self.size))
+            for place, source in enumerate(self.hosts)
+            for step in range(1, count)
+        ]
+
+
+@TRAFFIC.register
+class RingAllReduce(CollectiveTraffic):
+    """All hosts reduce buffers of `size` bytes in 2(N−1) steps; each waits for the left neighbour's chunk."""
+
+    kind: Literal["ring_all_reduce"]
+    ahead: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=4, description="steps of a host that may be without acknowledgement at once; 1: each waits for its ACK"
+    )
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """One flow per host, to its right neighbour."""
+        return [Flow(self.name, a, b, self.in_all(self.sent_by(place))) for place, (a, b) in enumerate(self.ring())]
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """The steps of one rank."""
+        ranks = {"rank": self.hosts.index(host), "ranks": len(self.hosts), "ahead": self.ahead}
+        return {**super().workload(fabric, host, qps), "kind": "ring", **ranks}
+
+    def sent_by(self, rank: int) -> int:
+        """Bytes that a host sends in an iteration: all chunks but one in each of the two phases."""
+        chunks = _chunk_sizes(self.size, len(self.hosts))
+        count = len(chunks)
+        return sum(chunks[(rank - step) % count] for step in range(2 * (count - 1)))
+
+    def text(self, fabric: Fabric, qps: int) -> str:
+        """The same, and the steps."""
+        return f"{super().text(fabric, qps)}, {2 * (len(self.hosts) - 1)} steps each"
+
+    def running(self, world: "World", qps: int, seed: int) -> "Running":
+        """Driver that checks the reduced buffers."""
+        from mrclab.lab.traffic.running.rings import RunningRing  # noqa: PLC0415
+
+        return RunningRing(world, self, qps, seed)
+
+
+@TRAFFIC.register
+class SendRecvRing(CollectiveTraffic):
+    """Every host sends `size` bytes to its right neighbour and receives as many from the left."""
+
+    kind: Literal["send_recv_ring"]
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """One flow per host, to its right neighbour."""
+        return [Flow(self.name, a, b, self.in_all(self.size)) for a, b in self.ring()]
+
+
+def _chunk_sizes(size: int, count: int) -> list[int]:
+    """A buffer in `count` chunks that differ by one byte at most."""
+    return [(size * (i + 1)) // count - (size * i) // count for i in range(count)]

@@ -1,0 +1,134 @@
+"""Traffic of kind `program`: programs of other people, written to OCP's MRC headers, or ranks of a job."""
+
+import itertools
+import re
+import shlex
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from mrclab.lab.kinds import WorldName
+from mrclab.lab.scenario.base import Strict
+from mrclab.lab.scenario.names import HostName
+from mrclab.lab.traffic.base import TRAFFIC, Flow, TrafficBase
+from mrclab.lab.traffic.families import HostList
+from mrclab.topo.model import Fabric
+
+if TYPE_CHECKING:
+    from mrclab.lab.run.world import World
+    from mrclab.lab.traffic.running.flows import Running
+
+
+class ProgramSpec(Strict):
+    """One program of somebody else, written to OCP's MRC headers, on one host."""
+
+    host: HostName
+    command: Annotated[str, Field(min_length=1)] = Field(
+        description="as a shell would split it; {h3} is h3's address for TCP, e.g. ./mrc_example -d mrc0 {h3}"
+    )
+    ready: str | None = Field(default=None, description="what it says before the next one starts, a regular expression")
+
+    @field_validator("command")
+    @classmethod
+    def _can_be_split(cls, command: str) -> str:
+        if not shlex.split(command):  # ValueError where a quote is not closed
+            raise ValueError("the command has no words")
+        return command
+
+    @field_validator("ready")
+    @classmethod
+    def _is_a_pattern(cls, ready: str | None) -> str | None:
+        try:
+            re.compile(ready or "")
+        except re.error as error:
+            raise ValueError(f"{ready!r} is no regular expression: {error}") from None
+        return ready
+
+
+class RanksSpec(Strict):
+    """The ranks of one job, a host each, with the environment that torchrun sets."""
+
+    command: Annotated[str, Field(min_length=1)] = Field(
+        description="what every rank runs, as a shell would split it, e.g. python examples/train/gpt.py --steps 20;"
+        " python is the one that runs the lab"
+    )
+    hosts: HostList = Field(default=["all"], validate_default=True, description="all, or a list in the order of ranks")
+    steps: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="steps that the job reports, so that a fault can begin at 50% of it"
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _can_be_split(cls, command: str) -> str:
+        if not shlex.split(command):
+            raise ValueError("the command has no words")
+        return command
+
+
+@TRAFFIC.register
+class Programs(TrafficBase):
+    """Programs of other people on lib_mrc.so: `programs`, each started when the one before is ready, of which the first
+    receives; or the `ranks` of a job, such as training, which start together."""
+
+    worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire"})
+
+    kind: Literal["program"]
+    programs: list[ProgramSpec] = Field(default=[], description="programs, in the order of their start")
+    ranks: RanksSpec | None = Field(default=None, description="one job with a rank on every host")
+    files: list[str] = Field(
+        default=[], description="patterns of what they leave in $MRCLAB_FILES, taken into the results, e.g. ['*.csv']"
+    )
+
+    @model_validator(mode="after")
+    def _own_qps(self) -> "Programs":
+        if self.qps is not None or self.paths or self.attributes:
+            raise ValueError(f"{self.name} makes its QPs by itself; leave qps, paths and attributes out")
+        if bool(self.programs) == (self.ranks is not None):
+            raise ValueError(f"{self.name} needs either programs or ranks")
+        if len(set(self.places)) < 2 and self.places != ["all"]:
+            raise ValueError(f"{self.name} has programs on one host alone; a flow needs two hosts")
+        return self
+
+    @property
+    def steps(self) -> int | None:
+        """Steps that the ranks report, where that is said."""
+        return self.ranks.steps if self.ranks is not None else None
+
+    @property
+    def places(self) -> list[str]:
+        """The host of each program, in their order."""
+        return list(self.ranks.hosts) if self.ranks is not None else [one.host for one in self.programs]
+
+    @property
+    def commands(self) -> list[ProgramSpec]:
+        """Each program with its host."""
+        if self.ranks is None:
+            return self.programs
+        return [ProgramSpec(host=host, command=self.ranks.command) for host in self.ranks.hosts]
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """From each host to that of the first program; between ranks, from each host to every other."""
+        if self.ranks is not None:
+            return [Flow(self.name, a, b, None) for a, b in itertools.permutations(self.places, 2)]
+        first = self.programs[0].host
+        senders = dict.fromkeys(one.host for one in self.programs if one.host != first)
+        return [Flow(self.name, source, first, None) for source in senders]
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """Nothing that an agent does by itself."""
+        return {"kind": "program", "commands": [f"{one.host}: {one.command}" for one in self.commands]}
+
+    @property
+    def together(self) -> bool:
+        """One that fails leaves the others waiting."""
+        return True
+
+    def text(self, fabric: Fabric, qps: int) -> str:
+        """Commands, each with its host."""
+        return "; ".join(f"{one.host}: {one.command}" for one in self.commands)
+
+    def running(self, world: "World", qps: int, seed: int) -> "Running":
+        """Driver of the processes."""
+        from mrclab.lab.traffic.running.programs import RunningPrograms  # noqa: PLC0415
+
+        return RunningPrograms(world, self, seed)

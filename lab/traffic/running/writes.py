@@ -1,0 +1,34 @@
+"""A write while it runs: a file of random bytes at the sender, and one at the receiver in which they arrive."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from mrclab.lab.run.transfer import random_file, sha256
+from mrclab.lab.traffic.base import Flow
+from mrclab.lab.traffic.running.flows import FlowState, Running
+
+
+class RunningWrite(Running):
+    """One RDMA write from file to file."""
+
+    @override
+    def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
+        return {"path": str(self._file(flow, sends))}
+
+    @override
+    def _digests(self, state: FlowState, answers: Mapping[str, Any]) -> tuple[str, str]:
+        target = self._file(state.flow, False)
+        return sha256(self._file(state.flow, True)), sha256(target) if target.exists() else ""
+
+    def _file(self, flow: Flow, source: bool) -> Path:
+        """Return the file that a write comes from, made when first needed, or goes to."""
+        files = self._world.files.absolute()
+        if not source:
+            path = files / flow.destination / f"{self.name}-from-{flow.source}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return path
+        path = files / flow.source / self.name
+        return path if path.exists() else random_file(path, flow.size or 0, self._content(flow.source))
