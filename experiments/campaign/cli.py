@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mrclab.experiments.campaign import cluster, journal, page, plan, processes, work
+from mrclab.experiments.campaign import campaignfile, cluster, journal, page, plan, processes, work
 from mrclab.experiments.campaign.plan import CampaignPlan, Job
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
@@ -29,12 +29,15 @@ _LISTED = 20  # failing runs on the terminal; the page has all
 
 @app.command()
 def campaign(
-    path: Annotated[Path, typer.Argument(metavar="SCENARIO", help="a scenario file, or a name below scenarios/")],
-    seeds: Annotated[str, typer.Option(help="e.g. 1..1000, or 1,2,7")] = "1..10",
+    path: Annotated[
+        Path, typer.Argument(metavar="SCENARIO", help="a scenario file, a name below scenarios/, or a campaign file")
+    ],
+    seeds: Annotated[str, typer.Option(help="e.g. 1..1000, or 1,2,7; default: the campaign file's, or 1..10")] = "",
     sets: Annotated[
         list[str] | None, typer.Option("--set", help="sweep a field, e.g. fabric.t1s=2,4,8; may be given several times")
     ] = None,
     variant: Annotated[str, typer.Option(help="only this variant of the scenario")] = "",
+    flows: Annotated[bool, typer.Option("--flows", help="keep a table of all flows: flows.parquet")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="worker processes; default: one per core")] = None,
     ray: Annotated[
         str, typer.Option(metavar="ADDRESS", help="run on this Ray cluster (host:port, or auto), on all of its CPUs")
@@ -47,8 +50,15 @@ def campaign(
 
     Exit status 0: all passed, 1: some did not.
     """
-    loaded = scenario.load(suite.find_one(path))
-    planned = plan.make(loaded, plan.parse_seeds(seeds), plan.parse_sweeps(sets or []), variant)
+    given = campaignfile.read(path) or campaignfile.CampaignFile(scenario=suite.find_one(path))
+    planned = plan.make(
+        scenario.load(given.scenario),
+        plan.parse_seeds(seeds or given.seeds),
+        {**given.sweep, **plan.parse_sweeps(sets or [])},
+        variant,
+        of_variants=given.variants,
+        flows=flows or given.flows,
+    )
     worlds.check(*(setting.loaded() for setting in planned.settings))
     if len(planned) >= ASK_FROM and not yes:
         _ask(len(planned))

@@ -8,7 +8,7 @@ grow so; `runs.parquet` is made of the finished lines.
 import importlib.util
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from mrclab.lab.errors import LabError, naming
 from mrclab.lab.report.summary import state_of
 from mrclab.topo import files
 
-ROWS, ABOUT, PARQUET = "runs.jsonl", "campaign.json", "runs.parquet"
+ROWS, ABOUT, PARQUET, FLOWS = "runs.jsonl", "campaign.json", "runs.parquet", "flows.parquet"
 
 Row = dict[str, Any]
 
@@ -142,18 +142,38 @@ def write_parquet(directory: Path) -> Path | None:
     """Write all rows as one Parquet file, in the order of what they ran; None where pyarrow, an extra, is missing."""
     if importlib.util.find_spec("pyarrow") is None:
         return None
-    import pyarrow  # noqa: PLC0415 - an extra
-    from pyarrow import parquet  # noqa: PLC0415
-
     # Rows stand in the journal as they came, which is another order every time.
     ordered = sorted(read(directory), key=lambda row: (row["variant"], json.dumps(row["values"]), row["seed"]))
     rows = [flat(row) for row in ordered]
+    units = {f"value.{name}": v["unit"] for row in ordered for name, v in row["verdicts"].items() if v["unit"]}
+    if any("flows" in row for row in ordered):
+        _store(list(flow_rows(ordered)), directory / FLOWS, {"bytes": "B", "began": "s", "ended": "s"})
+    return _store(rows, directory / PARQUET, {"seconds": "s", **units})
+
+
+def flow_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """One row for each flow of each run: variant, seed, swept values, traffic, bytes, began, ended; None: it failed."""
+    for row in rows:
+        same = {name: value for name, value in flat(row).items() if name in {"variant", "seed"} or name[:4] == "set."}
+        for traffic, size, began, ended in row.get("flows", ()):
+            yield {**same, "traffic": traffic, "bytes": size, "began": began, "ended": ended}
+
+
+def _store(rows: list[Row], path: Path, units: Mapping[str, str]) -> Path:
+    """Write rows as a Parquet file, with the units of columns in its schema (field metadata `unit`)."""
+    import pyarrow  # noqa: PLC0415 - an extra
+    from pyarrow import parquet  # noqa: PLC0415
+
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: _column([row.get(name) for row in rows]) for name in names}
-    part = directory / f".{PARQUET}.part"
+    table = pyarrow.table(columns)
+    schema = pyarrow.schema(
+        [field.with_metadata({"unit": units[field.name]}) if field.name in units else field for field in table.schema]
+    )
+    part = path.with_name(f".{path.name}.part")
     with naming(part):
-        parquet.write_table(pyarrow.table(columns), part)
-    return part.replace(directory / PARQUET)
+        parquet.write_table(table.cast(schema), part)
+    return part.replace(path)
 
 
 def _column(values: list[Any]) -> list[Any]:

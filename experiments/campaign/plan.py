@@ -27,6 +27,7 @@ class SweptScenario:
     text: str  # of the scenario with them, in virtual time
     files: Mapping[str, str]  # name → text of those that it names
     source: str
+    flows: bool = False  # rows have a table of flows
 
     def loaded(self) -> Loaded:
         """The scenario, read; LabError where it is none."""
@@ -90,19 +91,36 @@ class CampaignPlan:
                 yield Job(setting, seed)
 
 
-def make(loaded: Loaded, seeds: Sequence[int], swept: Mapping[str, Sequence[Any]], variant: str = "") -> CampaignPlan:
-    """Check every combination; ScenarioError names those that the scenario's models refuse."""
+def make(
+    loaded: Loaded,
+    seeds: Sequence[int],
+    swept: Mapping[str, Sequence[Any]],
+    variant: str = "",
+    *,
+    of_variants: Mapping[str, Mapping[str, Sequence[Any]]] | None = None,
+    flows: bool = False,
+) -> CampaignPlan:
+    """Check every combination; ScenarioError names those that the scenario's models refuse.
+
+    `of_variants`: the variants that run, in place of all, each with what is swept of it alone. `flows`: keep a table of
+    flows.
+    """
     virtual = scenario.in_world(loaded, "sim")
-    chosen = (virtual.pick(variant),) if variant else virtual.runs
+    names = [variant] if variant else list(of_variants or ())
+    chosen = tuple(virtual.pick(name) for name in names) if names else virtual.runs
     settings = []
+    fields = dict.fromkeys(swept)
     for one in chosen:
-        for drawn in itertools.product(*swept.values()):
-            values = dict(zip(swept, drawn, strict=True))
+        own = {**swept, **(of_variants or {}).get(one.variant, {})}
+        fields |= dict.fromkeys(own)
+        for drawn in itertools.product(*own.values()):
+            values = dict(zip(own, drawn, strict=True))
             made = scenario.with_values(one, values)
-            settings.append(SweptScenario(one.variant, values, made.text, scenario.files_of(made), loaded.source))
+            files = scenario.files_of(made)
+            settings.append(SweptScenario(one.variant, values, made.text, files, loaded.source, flows))
     files = {name: _digest(text) for setting in settings for name, text in setting.files.items()}
     digest = _digest("\n".join(one.text for one in chosen))
-    return CampaignPlan(tuple(settings), seeds, tuple(swept), loaded.source, digest, files)
+    return CampaignPlan(tuple(settings), seeds, tuple(fields), loaded.source, digest, files)
 
 
 def _digest(text: str) -> str:

@@ -7,10 +7,12 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from mrclab.experiments.campaign.journal import Row
 from mrclab.experiments.campaign.plan import Job
 from mrclab.lab.errors import Interrupted, LabError, NoRoom
+from mrclab.lab.measure import Measures
 from mrclab.lab.report import results
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
@@ -61,8 +63,16 @@ def _ran(job: Job) -> Row:
             value = verdict.value if verdict.value is not None and math.isfinite(verdict.value) else None
             told = {"ok": verdict.ok, "value": value, "unit": verdict.unit, "wanted": verdict.wanted}
             row["verdicts"][_free(verdict.kind, row["verdicts"])] = {**told, "saw": verdict.saw}
+        if job.setting.flows:
+            row["flows"] = _flows(outcome.measures)
     row["seconds"] = round(time.monotonic() - began, 3)
     return row
+
+
+def _flows(measures: Measures) -> list[list[Any]]:
+    """Return [traffic, bytes, began, ended] of each flow, seconds; `ended` None where it did not end well."""
+    done = {flow.flow: flow.done for flow in measures.completions.flows}
+    return [[one.traffic, one.size, one.begin, done.get(one.name)] for one in measures.flows]
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

@@ -57,6 +57,7 @@ PANELS: dict[str, dict[str, str]] = {
     "Commands of its prompt": dict.fromkeys(secondterminal.NAMES, _HERE + "secondterminal"),
     "Experiments": {
         "campaign": _EXPERIMENTS + "campaign.cli",
+        "figure": _EXPERIMENTS + "campaign.figure",
         "worlds": _EXPERIMENTS + "worlds.cli",
         "survey": _EXPERIMENTS + "survey.cli",
         "soak": _EXPERIMENTS + "soak.cli",

@@ -1,0 +1,38 @@
+"""Campaign file: scenario, seeds and swept fields of a campaign in one YAML file, so that one command repeats it."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.scenario import yamlfile
+from mrclab.topo.spec import explain
+
+Sweep = dict[str, list[Any]]
+
+
+class CampaignFile(BaseModel):
+    """Fields of a campaign file; `scenario` is relative to its folder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    scenario: Path
+    seeds: str = "1..10"
+    sweep: Sweep = {}  # dotted path → values, of every variant
+    variants: dict[str, Sweep] = Field(default={}, description="those that run, each with what is swept of it alone")
+    flows: bool = False  # keep a table of flows
+
+
+def read(path: Path) -> CampaignFile | None:
+    """Return what a campaign file says; None where it is none; LabError where it is wrong."""
+    if path.suffix not in {".yaml", ".yml"} or not path.is_file():
+        return None
+    data = yamlfile.read(path).data
+    if not isinstance(data, dict) or "scenario" not in data:
+        return None
+    try:
+        made = CampaignFile.model_validate(data)
+    except ValidationError as error:
+        raise LabError(f"{path}: " + "; ".join(explain(error, CampaignFile, "campaign"))) from None
+    return made.model_copy(update={"scenario": path.parent / made.scenario})

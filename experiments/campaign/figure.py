@@ -1,0 +1,247 @@
+"""The command `mrclab figure`: a campaign's figures against one swept field, with intervals over seeds.
+
+Percentiles of flows are pooled over seeds; their interval is Student's t of the seeds' own percentiles (95 %).
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mrclab.experiments.campaign import journal
+from mrclab.experiments.campaign.journal import Row
+from mrclab.lab import console
+from mrclab.lab.errors import LabError, naming
+from mrclab.lab.measure.intervals import summary
+from mrclab.lab.measure.series import quantile
+from mrclab.topo.sentences import nearest
+
+app = typer.Typer()
+out = console.console()
+
+_MICRO = 1e6
+
+
+@dataclass(frozen=True)
+class PlottedPoint:
+    """One point: its place, the runs behind it, and its figure with a 95 % interval (None of fewer than two seeds)."""
+
+    by: str
+    column: str
+    x: Any
+    count: int
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure of a group of runs: a percentile of flows in µs, or an expectation's figure."""
+
+    label: str
+    pooled: Callable[[Sequence[Row]], tuple[int, float | None]]
+    single: Callable[[Row], float | None]
+
+
+@app.command()
+def figure(
+    directory: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="the directory of a campaign")],
+    x: Annotated[str, typer.Option(help="the field on the x axis, e.g. fabric.t1s")],
+    y: Annotated[
+        list[str], typer.Option(help="pN: percentile N of flows; slowdown.pN; or an expectation's name; several times")
+    ],
+    by: Annotated[str, typer.Option(help="a line for each value of this field")] = "variant",
+    columns: Annotated[str, typer.Option(help="a column of plots for each value of this field")] = "",
+    scale: Annotated[float, typer.Option(help="what x is multiplied by, e.g. planes")] = 1.0,
+    x_label: Annotated[str, typer.Option(help="title of the x axis; default: the field")] = "",
+    to: Annotated[Path, typer.Option("--out", help="a picture (.png, .svg or .pdf)")] = Path("figure.png"),
+    table: Annotated[Path | None, typer.Option(help="also write the numbers as a Markdown table")] = None,
+) -> None:
+    """Draw figures of a campaign against a swept field, with 95 % intervals over seeds."""
+    rows = [row for row in journal.read(directory) if row["state"] in {"passed", "failed"}]
+    if not rows:
+        raise LabError(f"{directory} holds no finished run; run the campaign first")
+    for name in filter(None, (x, by, columns)):
+        _known(rows, name)
+    measures = [measure(rows, name) for name in y]
+    points = [points_of(rows, one, x, by, columns, scale) for one in measures]
+    with naming(to):
+        _draw(measures, points, x_label or x, columns, to)
+    if table is not None:
+        with naming(table):
+            table.write_text(markdown(measures, points, x_label or x, columns, by), encoding="utf-8")
+    out.print(f"Figure: {to}" + (f"\nTable: {table}" if table else ""), highlight=False, soft_wrap=True, markup=False)
+
+
+def _known(rows: Sequence[Row], name: str) -> None:
+    fields = list(dict.fromkeys(["variant", *(field for row in rows for field in row["values"])]))
+    if name not in fields:
+        raise LabError(f"{name} is no swept field of this campaign; {nearest(name, fields)}")
+
+
+def _of(row: Row, name: str) -> Any:
+    return row["variant"] if name == "variant" else row["values"].get(name)
+
+
+def measure(rows: Sequence[Row], name: str) -> Measure:
+    """Return the measure of a word; LabError where the campaign has none such."""
+    kind, _, rest = name.rpartition("p")
+    if kind in {"", "slowdown."} and rest.replace(".", "", 1).isdigit() and float(rest) <= 100:
+        if not any(row.get("flows") for row in rows):
+            raise LabError(
+                f"{name}: this campaign keeps no flows; run it with --flows, or with flows: true in its file"
+            )
+        return _percentile(float(rest) / 100, bool(kind))
+    names = list(dict.fromkeys(verdict for row in rows for verdict in row["verdicts"]))
+    if name not in names:
+        raise LabError(f"--y {name}: write p99, or the name of an expectation; {nearest(name, names)}")
+
+    def single(row: Row) -> float | None:
+        verdict = row["verdicts"].get(name)
+        return None if verdict is None or verdict["value"] is None else float(verdict["value"])
+
+    def mean(group: Sequence[Row]) -> tuple[int, float | None]:
+        found = [value for row in group if (value := single(row)) is not None]
+        return len(found), summary(found).mean if found else None
+
+    unit = next((row["verdicts"][name]["unit"] for row in rows if name in row["verdicts"]), "")
+    return Measure(f"{name}, {unit}" if unit else name, mean, single)
+
+
+def _percentile(share: float, slow: bool) -> Measure:
+    def times(group: Sequence[Row]) -> list[float]:
+        flows = [flow for row in group for flow in row.get("flows", ())]
+        if slow:
+            return [flow[4] if flow[3] is not None else math.inf for flow in flows if len(flow) > 4]
+        return [(flow[3] - flow[2]) * _MICRO if flow[3] is not None else math.inf for flow in flows]
+
+    def pooled(group: Sequence[Row]) -> tuple[int, float | None]:
+        found = times(group)
+        value = quantile(found, share) if found else math.inf
+        return len(found), value if math.isfinite(value) else None  # a flow that failed is slower than any
+
+    def single(row: Row) -> float | None:
+        return pooled([row])[1]
+
+    return Measure(
+        f"{'slowdown' if slow else 'completion'} p{100 * share:g}" + ("" if slow else ", µs"), pooled, single
+    )
+
+
+def points_of(
+    rows: Sequence[Row], chosen: Measure, x: str, by: str, columns: str, scale: float = 1.0
+) -> list[PlottedPoint]:
+    """Return a point for each group of runs that differ in their seed and nothing that is shown."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(json.dumps([_of(row, by), _of(row, columns) if columns else "", _of(row, x)]), []).append(row)
+    found = []
+    for key, group in groups.items():
+        line, column, at = json.loads(key)
+        count, value = chosen.pooled(group)
+        each = [one for row in group if (one := chosen.single(row)) is not None]
+        if value is None or not each:
+            continue
+        spread = summary(each)
+        place = at * scale if isinstance(at, int | float) and not isinstance(at, bool) else at
+        found.append(PlottedPoint(str(line), str(column), place, count, value, spread.low, spread.high))
+    return found
+
+
+def _ordered(points: Sequence[Sequence[PlottedPoint]], part: str) -> list[str]:
+    return list(dict.fromkeys(str(getattr(one, part)) for some in points for one in some))
+
+
+def markdown(
+    measures: Sequence[Measure], points: Sequence[Sequence[PlottedPoint]], x: str, columns: str, by: str
+) -> str:
+    """The numbers as a table: a row for each place, the interval behind each figure."""
+    head = [by, *([columns] if columns else []), x, "samples", *(one.label for one in measures)]
+    cells: dict[tuple[str, str, str], list[str]] = {}
+    for at, some in enumerate(points):
+        for one in some:
+            key = one.by, one.column, "–" if one.x is None else f"{one.x:g}" if not isinstance(one.x, str) else one.x
+            line = cells.setdefault(key, [f"{one.count:,}", *["–"] * len(measures)])
+            line[1 + at] = _shown(one)
+    lines = [[key[0], *([key[1]] if columns else []), key[2], *line] for key, line in cells.items()]
+    rule = "|" + "---|" * len(head)
+    return "\n".join([f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+
+
+def _shown(one: PlottedPoint) -> str:
+    if one.low is None or one.high is None:
+        return f"{one.value:.4g}"
+    return f"{one.value:.4g} ({one.low:.4g} … {one.high:.4g})"
+
+
+def _draw(
+    measures: Sequence[Measure], points: Sequence[Sequence[PlottedPoint]], x: str, columns: str, path: Path
+) -> None:
+    import matplotlib as mpl  # noqa: PLC0415 - it takes a second to load
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    names, lines = _ordered(points, "column") or [""], _ordered(points, "by")
+    size = (2.2 + 2.6 * len(names), 0.8 + 2.2 * len(measures))
+    figure, axes = plt.subplots(
+        len(measures), len(names), figsize=size, layout="constrained", sharex=True, sharey="row", squeeze=False
+    )
+    for row, (chosen, some) in enumerate(zip(measures, points, strict=True)):
+        for column, name in enumerate(names):
+            axis = axes[row][column]
+            for place, line in enumerate(lines):
+                _line(axis, [one for one in some if one.column == name and one.by == line], f"C{place}", line, some)
+            axis.grid(alpha=0.3)
+            if _spans(some):
+                axis.set_yscale("log")
+            if not row and columns:
+                axis.set_title(f"{columns.rpartition('.')[2]} {name}", fontsize=9)
+            if not column:
+                axis.set_ylabel(chosen.label, fontsize=9)
+            if row == len(measures) - 1:
+                axis.set_xlabel(x, fontsize=9)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), fontsize=9)
+    figure.savefig(path, dpi=130, metadata=_NO_DATE.get(path.suffix, {}))
+    plt.close(figure)
+
+
+_NO_DATE: Mapping[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+
+
+def _spans(points: Sequence[PlottedPoint]) -> bool:
+    values = [one.value for one in points]
+    return bool(values) and min(values) > 0 and max(values) > 5 * min(values)
+
+
+def _line(axis: Any, mine: list[PlottedPoint], colour: str, label: str, every: Sequence[PlottedPoint]) -> None:
+    """A line with error bars; of what x means nothing to, one line across."""
+    across = [one for one in mine if one.x is None]
+    if across:
+        one = across[0]
+        axis.axhline(one.value, color=colour, label=label, linestyle="--", linewidth=1.2)
+        if one.low is not None:
+            axis.axhspan(one.low, one.high, color=colour, alpha=0.12, linewidth=0)
+        return
+    if not mine:
+        axis.plot([], [], color=colour, label=label)
+        return
+    text = any(isinstance(one.x, str) for one in mine)
+    mine = mine if text else sorted(mine, key=lambda one: one.x)
+    values = [one.value for one in mine]
+    below = [max(0.0, one.value - one.low) if one.low is not None else 0.0 for one in mine]
+    above = [max(0.0, one.high - one.value) if one.high is not None else 0.0 for one in mine]
+    axis.errorbar(
+        [one.x for one in mine], values, [below, above], color=colour, label=label, marker="o", ms=3, capsize=2
+    )
+    numbers = [one.x for one in every if isinstance(one.x, int | float)]
+    if not text and numbers and min(numbers) > 0 and max(numbers) >= 8 * min(numbers):
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(sorted(set(numbers)), [f"{number:g}" for number in sorted(set(numbers))])
+        axis.minorticks_off()
