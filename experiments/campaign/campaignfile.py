@@ -36,3 +36,13 @@ def read(path: Path) -> CampaignFile | None:
     except ValidationError as error:
         raise LabError(f"{path}: " + "; ".join(explain(error, CampaignFile, "campaign"))) from None
     return made.model_copy(update={"scenario": path.parent / made.scenario})
+
+
+def with_sets(given: CampaignFile, sets: Sweep) -> CampaignFile:
+    """The same with other values of fields: where variants sweep a field of their own, theirs; else of all variants."""
+    own = {path for sweep in given.variants.values() for path in sweep}
+    variants = {
+        name: {path: sets.get(path, values) for path, values in sweep.items()} for name, sweep in given.variants.items()
+    }
+    common = {**given.sweep, **{path: values for path, values in sets.items() if path not in own}}
+    return given.model_copy(update={"sweep": common, "variants": variants})

@@ -51,10 +51,11 @@ def campaign(
     Exit status 0: all passed, 1: some did not.
     """
     given = campaignfile.read(path) or campaignfile.CampaignFile(scenario=suite.find_one(path))
+    given = campaignfile.with_sets(given, plan.parse_sweeps(sets or []))
     planned = plan.make(
         scenario.load(given.scenario),
         plan.parse_seeds(seeds or given.seeds),
-        {**given.sweep, **plan.parse_sweeps(sets or [])},
+        given.sweep,
         variant,
         of_variants=given.variants,
         flows=flows or given.flows,

@@ -1,6 +1,7 @@
 """Base classes and field types that several kinds of traffic share."""
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -19,8 +20,26 @@ _DEPTH_BDPS = (
 )
 
 
+_HOST_RANGE = re.compile(r"h(\d{1,6})\.\.h(\d{1,6})")
+_MOST_NAMED = 131_072  # hosts of a range
+
+
 def _some_hosts(value: object) -> object:
-    return ["all"] if value == "all" else value
+    """Take `all` as a list, and h1..h64 in a list as the names that it stands for."""
+    if value == "all":
+        return ["all"]
+    if not isinstance(value, list):
+        return value
+    found: list[object] = []
+    for one in value:
+        match = _HOST_RANGE.fullmatch(one) if isinstance(one, str) else None
+        if match is None:
+            found.append(one)
+        elif int(match[2]) - int(match[1]) not in range(_MOST_NAMED):
+            raise ValueError(f"{one} is no range of hosts: write the smaller number first, as in h1..h64")
+        else:
+            found += [f"h{number}" for number in range(int(match[1]), int(match[2]) + 1)]
+    return found
 
 
 def _host_or_all(names: list[str], info: ValidationInfo) -> list[str]:

@@ -1,0 +1,91 @@
+"""The study of completion times in a reduced form: its campaign file, its tables, its figure."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mrclab.experiments.campaign import campaignfile, figure, journal, processes, work
+from mrclab.lab.command.cli import app
+from mrclab.lab.errors import LabError
+
+STUDY = Path(__file__).parents[2] / "experiments" / "study" / "completion-campaign.yaml"
+SMALL = {
+    "fabric.t1s": 4, "fabric.hosts_per_t0": 2, "traffic.one.size": "32 KiB", "traffic.other.size": "32 KiB",
+    "faults.lossy.rate": "2%", "transport.ev_profile.active_per_plane": "1,4",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Path:
+    """The directory of a campaign of 16 runs."""
+    directory = tmp_path_factory.mktemp("study")
+    sets = [word for path, value in SMALL.items() for word in ("--set", f"{path}={value}")]
+    words = ["campaign", str(STUDY), "--seeds", "1,2", *sets, "--workers", "1", "--out", str(directory)]
+    with pytest.MonkeyPatch.context() as patch:  # no process of its own: what a worker is, test_campaign.py tests
+        patch.setattr(processes, "rows", lambda jobs, _workers: ((job, work.run(job)) for job in jobs))
+        done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    return directory
+
+
+def test_each_variant_sweeps_its_own_fields(study):
+    rows = list(journal.read(study))
+    assert len(rows) == 2 * (3 * 2 + 2)
+    field = "transport.ev_profile.active_per_plane"
+    assert all((field in row["values"]) == (row["variant"][:4] != "roce") for row in rows)
+    assert {len(row["flows"]) for row in rows} == {8}
+    assert all(began < ended for row in rows for _, _, began, ended in row["flows"])
+
+
+def test_the_table_of_flows_has_a_row_for_each_and_units(study):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(study / journal.FLOWS)
+    assert table.num_rows == 16 * 8
+    assert table.schema.field("ended").metadata == {b"unit": b"s"}
+    assert set(table.column("bytes").to_pylist()) == {32 * 1024}
+
+
+def test_percentiles_are_pooled_over_seeds(study):
+    rows = list(journal.read(study))
+    field = "transport.ev_profile.active_per_plane"
+    points = figure.points_of(rows, figure.measure(rows, "p50"), field, "variant", "faults.lossy.rate", 4)
+    assert len(points) == 3 * 2 + 2
+    one = next(point for point in points if (point.by, point.column, point.x) == ("reps", "2%", 16))
+    assert one.count == 16
+    mine = sorted(
+        (ended - began) * 1e6
+        for row in rows
+        if row["variant"] == "reps" and row["values"][field] == 4
+        for _, _, began, ended in row["flows"]
+    )
+    assert mine[7] <= one.value <= mine[8]
+    assert one.low <= one.high
+    assert {point.x for point in points if point.by == "roce-1"} == {None}
+
+
+def test_the_figure_and_its_table(study, tmp_path):
+    pytest.importorskip("matplotlib")
+    words = ["figure", str(study), "--x", "transport.ev_profile.active_per_plane", "--columns", "faults.lossy.rate"]
+    words += ["--y", "p50", "--y", "p99", "--out", str(tmp_path / "f.svg"), "--table", str(tmp_path / "f.md")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "<svg" in (tmp_path / "f.svg").read_text(encoding="utf-8")
+    lines = (tmp_path / "f.md").read_text(encoding="utf-8").splitlines()
+    assert "completion p99, µs" in lines[0]
+    assert len(lines) == 2 + 8
+
+
+def test_a_field_that_nobody_swept_is_named(study):
+    rows = list(journal.read(study))
+    with pytest.raises(LabError, match="write p99, or the name of an expectation"):
+        figure.measure(rows, "p101")
+    done = CliRunner().invoke(app, ["figure", str(study), "--x", "fabric.t0s", "--y", "p50"])
+    assert done.exit_code != 0
+
+
+def test_a_wrong_field_of_a_campaign_file_is_named(tmp_path):
+    path = tmp_path / "wrong.yaml"
+    path.write_text("scenario: a.yaml\nseed: 1\n", encoding="utf-8")
+    with pytest.raises(LabError, match=r"campaign.seed is no known field; did you mean 'seeds'"):
+        campaignfile.read(path)
