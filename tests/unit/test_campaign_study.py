@@ -10,15 +10,18 @@ from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError
 
 STUDY = Path(__file__).parents[2] / "experiments" / "study" / "completion-campaign.yaml"
-SMALL = {
-    "fabric.t1s": 4, "fabric.hosts_per_t0": 2, "traffic.one.size": "32 KiB", "traffic.other.size": "32 KiB",
-    "faults.lossy.rate": "2%", "transport.ev_profile.active_per_plane": "1,4",
+NAMES = ("there", "back", "there2", "back2")
+SMALL = {  # four hosts, 32 KiB, four uplinks
+    "fabric.t1s": "4", "fabric.hosts_per_t0": "2", "faults.lossy.rate": "2%",
+    "transport.ev_profile.active_per_plane": "4", **{f"traffic.{name}.size": "32 KiB" for name in NAMES},
+    **{f"traffic.{name}.hosts": "[h1..h2]" if name[0] == "t" else "[h3, h4]" for name in NAMES},
+    **{f"traffic.{name}.to": "[h3..h4]" if name[0] == "t" else "[h1, h2]" for name in NAMES},
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory) -> Path:
-    """The directory of a campaign of 16 runs."""
+    """The directory of a campaign of ten runs."""
     directory = tmp_path_factory.mktemp("study")
     sets = [word for path, value in SMALL.items() for word in ("--set", f"{path}={value}")]
     words = ["campaign", str(STUDY), "--seeds", "1,2", *sets, "--workers", "1", "--out", str(directory)]
@@ -31,7 +34,7 @@ def study(tmp_path_factory) -> Path:
 
 def test_each_variant_sweeps_its_own_fields(study):
     rows = list(journal.read(study))
-    assert len(rows) == 2 * (3 * 2 + 2)
+    assert len(rows) == 2 * (3 + 2)
     field = "transport.ev_profile.active_per_plane"
     assert all((field in row["values"]) == (row["variant"][:4] != "roce") for row in rows)
     assert {len(row["flows"]) for row in rows} == {8}
@@ -41,7 +44,7 @@ def test_each_variant_sweeps_its_own_fields(study):
 def test_the_table_of_flows_has_a_row_for_each_and_units(study):
     parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(study / journal.FLOWS)
-    assert table.num_rows == 16 * 8
+    assert table.num_rows == 10 * 8
     assert table.schema.field("ended").metadata == {b"unit": b"s"}
     assert set(table.column("bytes").to_pylist()) == {32 * 1024}
 
@@ -50,7 +53,7 @@ def test_percentiles_are_pooled_over_seeds(study):
     rows = list(journal.read(study))
     field = "transport.ev_profile.active_per_plane"
     points = figure.points_of(rows, figure.measure(rows, "p50"), field, "variant", "faults.lossy.rate", 4)
-    assert len(points) == 3 * 2 + 2
+    assert len(points) == 3 + 2
     one = next(point for point in points if (point.by, point.column, point.x) == ("reps", "2%", 16))
     assert one.count == 16
     mine = sorted(
@@ -73,7 +76,7 @@ def test_the_figure_and_its_table(study, tmp_path):
     assert "<svg" in (tmp_path / "f.svg").read_text(encoding="utf-8")
     lines = (tmp_path / "f.md").read_text(encoding="utf-8").splitlines()
     assert "completion p99, µs" in lines[0]
-    assert len(lines) == 2 + 8
+    assert len(lines) == 2 + 5
 
 
 def test_a_field_that_nobody_swept_is_named(study):
