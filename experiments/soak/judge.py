@@ -138,6 +138,8 @@ def effort(rig: Rig) -> Iterator[str]:
 def quiet(rig: Rig) -> Iterator[str]:
     """Nothing is left: EVs are back, nothing is in flight or waits, no QP is in ERROR that need not be."""
     given_up = _given_up(rig)
+    # the last update of an agent that is gone may be believed until something is posted, and then the peer is asked
+    stale_news = bool(rig.plan.restarts)
     for name, transport in rig.transports.items():
         deadline = transport.next_deadline()
         if deadline is not None and not given_up:
@@ -145,8 +147,10 @@ def quiet(rig: Rig) -> Iterator[str]:
         if rig.plan.transport == "mrc":
             for number, qp in transport.qps.items():
                 if id(qp) not in given_up:
-                    yield from _evs(f"{name} QP {number}", qp, rig.clock.seconds)
-            yield from _ports(name, transport)
+                    yield from _evs(f"{name} QP {number}", qp, rig.clock.seconds, stale_news)
+            if not stale_news:
+                yield from ports(name, transport)
+            yield from _control(name, transport)
     for connection in rig.connections:
         yield from _qps(rig, connection)
     if rig.clock.next_due() is not None and not given_up:
@@ -163,9 +167,9 @@ def _given_up(rig: Rig) -> set[int]:
     return found
 
 
-def _evs(name: str, qp: Any, now: float) -> Iterator[str]:
+def _evs(name: str, qp: Any, now: float, stale_news: bool) -> Iterator[str]:
     for path in qp.path_snapshots():
-        if path["state"] not in _GOOD:
+        if path["state"] not in _GOOD and not (stale_news and path["state"] == "PORT_DOWN"):
             yield f"{name}: EV {path['ev']:08x} is still {path['state']} at {now:.1f} s"
     for plane in qp.evs.planes.values():
         if len(plane.active) + plane.unmade < plane.target:
@@ -173,11 +177,15 @@ def _evs(name: str, qp: Any, now: float) -> Iterator[str]:
             yield f"{name}: {count} are in rotation in plane {plane.number} at {now:.1f} s"
 
 
-def _ports(name: str, transport: Any) -> Iterator[str]:
+def ports(name: str, transport: Any, to: str = "") -> Iterator[str]:
+    """Judge what a host believes of the ports of its peers, or of the peer with one address."""
     every = transport.own.planes
     for peer in transport.peers.values():
-        if peer.port_mask != every:
+        if peer.port_mask != every and to in {"", peer.text}:
             yield f"{name}: all ports are up, and it takes some of {peer.text} for down: mask {peer.port_mask:b}"
+
+
+def _control(name: str, transport: Any) -> Iterator[str]:
     for port, waiting in transport.outbox.waiting().items():
         if waiting:
             yield f"{name}: {waiting} control packets wait at port {port} for ever"

@@ -107,8 +107,6 @@ class MrcQueuePair(
         self.host.drop_control(self)
 
     def _halt(self) -> None:
-        if self.settings.tell_siblings:
-            siblings.hand_over(self)
         self.prober.stop()
         self.responder.stop()
 
@@ -263,8 +261,8 @@ class MrcQueuePair(
         return evs
 
     def _ev_changed(self, ev: Ev, old: str, new: str, reason: str) -> None:
-        if new == "ASSUMED_BAD" and reason != siblings.TOLD:
-            self.prober.watch(ev, self.host.now)
+        if new == "ASSUMED_BAD":
+            self.prober.watch(ev, self.host.now, reason == siblings.TOLD)
         elif old == "ASSUMED_BAD":
             self.prober.unwatch(ev)
         if self.settings.tell_siblings:

@@ -48,22 +48,38 @@ def test_a_path_that_one_qp_found_dead_costs_the_others_nothing_where_they_are_t
 
 
 def test_one_probes_for_all_and_all_return_with_it():
-    sim, transfers = a_path_dies(told=True, heals_at=1.0)
+    sim, transfers = a_path_dies(told=True, heals_at=30 * RTT)
     qps = qps_of(sim, transfers)
     assert [len(bad(qp)) for qp in qps] == [1, 1, 1]
-    sim.run(until=1.0 + 5 * 48 * RTT)
+    sim.run(until=90 * RTT)
     assert [bad(qp) for qp in qps] == [[], [], []]
     assert qps[0].stats.path_probes > 0
     assert [qp.stats.path_probes for qp in qps[1:]] == [0, 0]
 
 
-def test_where_the_one_that_probed_is_gone_another_takes_over():
+def test_where_the_one_that_probed_is_gone_the_others_do():
     sim, transfers = a_path_dies(told=True, heals_at=1.0)
     sim.hosts["h1"].destroy_qp(transfers[0].qa)
     sim.run(until=1.0 + 5 * 48 * RTT)
     qps = qps_of(sim, transfers[1:])
     assert [bad(qp) for qp in qps] == [[], []]
-    assert sorted(qp.stats.path_probes > 0 for qp in qps) == [False, True]
+    assert sum(qp.stats.path_probes for qp in qps) > 0
+
+
+def test_where_the_one_that_probed_has_lost_its_peer_the_others_do():
+    sim, transfers = a_path_dies(told=True, heals_at=1.0)
+    sim.hosts["h3"].destroy_qp(transfers[0].qb)
+    sim.run(until=1.0 + 5 * 48 * RTT)
+    assert [len(bad(qp)) for qp in qps_of(sim, transfers)] == [1, 0, 0]
+
+
+def test_a_path_given_back_as_the_last_resort_of_one_returns_to_the_others_by_their_own_probes():
+    sim, transfers = a_path_dies(told=True, heals_at=1.0)
+    first, *others = qps_of(sim, transfers)
+    first.evs.restore(bad(first)[0], "last resort")
+    assert [len(bad(qp)) for qp in others] == [1, 1]
+    sim.run(until=1.0 + 5 * 48 * RTT)
+    assert [bad(qp) for qp in others] == [[], []]
 
 
 def test_retiring_a_path_may_draw_a_backup_of_a_sibling_whose_set_is_made_as_it_is_needed():

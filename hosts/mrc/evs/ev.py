@@ -40,9 +40,9 @@ _GOOD: Final = EvState.GOOD
 
 
 class ProbeState:
-    """Progress of the recovery of an ASSUMED_BAD EV. `failed_at` is the last time it was retired."""
+    """Progress of the recovery of an ASSUMED_BAD EV: `failed_at` when it was last retired, `told` by a sibling."""
 
-    __slots__ = ("failed_at", "interval", "needed", "probe_id", "successes", "timer")
+    __slots__ = ("failed_at", "interval", "needed", "probe_id", "successes", "timer", "told")
 
     def __init__(self, timer: Timer) -> None:
         self.timer = timer
@@ -51,6 +51,7 @@ class ProbeState:
         self.interval = 0.0
         self.failed_at = float("-inf")
         self.probe_id: int | None = None  # on its way
+        self.told = False
 
 
 class PathSource(Protocol):

@@ -22,6 +22,7 @@ _TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 _ID_MASK: Final = 0xFFFF
 _JITTER: Final = 0.25  # of an interval, by which a probe after a failed one is late at most
 _LATE_MARGIN: Final = 1.5  # of the time that a late answer took, until the next probe has failed
+_PATIENCE: Final = 2  # longest intervals between probes that a sibling has to bring a path back
 _KEPT: Final = 1024  # outstanding probes at most; the oldest are forgotten
 
 
@@ -54,8 +55,8 @@ class Prober:
 
     # --- what to probe ----------------------------------------------------------------------------
 
-    def watch(self, ev: Ev, now: float) -> None:
-        """This EV was retired: plan its recovery."""
+    def watch(self, ev: Ev, now: float, told: bool = False) -> None:
+        """Plan the recovery of an EV that was retired; where a sibling told of its path, that one probes first."""
         state = ev.probing
         if state is None:
             state = ev.probing = ProbeState(self._qp.timers.timer(lambda at: self._due(ev, at)))
@@ -65,12 +66,14 @@ class Prober:
         state.failed_at = now
         state.successes = 0
         state.probe_id = None
+        state.told = told
         state.interval = policy.probe_interval_rtts * self._rtt
-        state.timer.arm(now + max(state.interval, policy.hold_down))
+        first = _PATIENCE * policy.probe_backoff_cap * state.interval if told else state.interval
+        state.timer.arm(now + max(first, policy.hold_down))
 
-    def watches(self, ev: Ev) -> bool:
-        """Return True if this QP probes this EV."""
-        return ev.probing is not None and ev.probing.timer.armed
+    def was_told(self, ev: Ev) -> bool:
+        """Return True if this EV was retired on a sibling's word."""
+        return ev.probing is not None and ev.probing.told
 
     def unwatch(self, ev: Ev) -> None:
         """This EV needs no probing any more."""

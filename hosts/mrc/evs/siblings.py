@@ -1,7 +1,8 @@
 """QPs to the same host tell each other of dead paths, as one NIC would that keeps path state per destination.
 
 Off by default (`tell_siblings`), as the record speaks of QPs; docs/mrc-protocol.md §3.7 has the choice and its worth.
-A QP that is told retires its EV of that path and leaves the probing to the one that knows.
+A QP that is told retires its EV of that path and leaves the probing to the one that knows, for as long as two of the
+longest intervals between probes: that one may end, give its EV up as its last resort, or have lost its peer's QP.
 """
 
 from __future__ import annotations
@@ -29,18 +30,8 @@ def changed(qp: MrcQueuePair, ev: Ev, old: str, new: str, reason: str) -> None:
                 sibling.evs.lost(other, qp.host.now, TOLD)
     elif reason in _PROOF:
         for sibling, other in _same_path(qp, ev):
-            if other.state is EvState.ASSUMED_BAD and not sibling.prober.watches(other):
+            if other.state is EvState.ASSUMED_BAD and sibling.prober.was_told(other):
                 sibling.evs.restore(other, TOLD)
-
-
-def hand_over(qp: MrcQueuePair) -> None:
-    """A QP ends: of each path that it probed, one of those that rely on it takes the probing over."""
-    for ev in list(qp.evs.by_value.values()):
-        if ev.state is EvState.ASSUMED_BAD and qp.prober.watches(ev):
-            told = [pair for pair in _same_path(qp, ev) if pair[1].state is EvState.ASSUMED_BAD]
-            if told and not any(sibling.prober.watches(other) for sibling, other in told):
-                sibling, other = told[0]
-                sibling.prober.watch(other, qp.host.now)
 
 
 def _same_path(qp: MrcQueuePair, ev: Ev) -> Iterator[tuple[MrcQueuePair, Ev]]:
