@@ -303,10 +303,10 @@ class MrcQueuePair(
         self.host.urgent = True
         self.host.wake(self)
 
-    def send_control(self, item: ControlItem) -> None:
-        """Queue SACK, NACK or ACK."""
+    def send_control(self, item: ControlItem, port: int | None = None) -> None:
+        """Queue SACK, NACK or ACK for this port; for the next one if none is named."""
         if not self.orphaned:
-            self.host.send_control(item, self.peer)
+            self.host.send_control(item, self.peer, port)
 
     def refuse(self, packet: MrcPacket, refusal: Refusal) -> None:
         """A write cannot be placed: tell the peer, and stop."""

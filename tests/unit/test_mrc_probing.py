@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mrc_sim import HOP, RATE, Simulation, Transfer
+from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
 from mrclab.hosts.mrc.evs.ev import EvState
 from mrclab.hosts.mrc.packets import headers as h
@@ -230,3 +230,16 @@ def test_a_timer_that_moves_a_thousand_times_leaves_little_behind():
         timer.arm(1.0 + n)
     assert len(wheel._heap) == 1
     assert wheel.next_deadline() == 1000.0
+
+
+def test_answers_do_not_all_go_back_by_the_plane_that_is_dead():
+    sim = Simulation(planes=2, uplinks=2)
+    transfer = Transfer(sim, "h1", "h3", 400 * FULL_SIZE)
+    transfer.write(0, 400 * FULL_SIZE)
+    sim.run(until=5 * RTT)
+    evs = sim.hosts["h1"].qps[transfer.qa].evs
+    sim.fate = lambda t: [] if t.plane == 1 else sim.clean(t)
+    for ev in list(evs.planes[2].evs):
+        evs.lost(ev, sim.now, "time")
+    sim.run(done=transfer.done, until=1000 * RTT)
+    assert transfer.done()
