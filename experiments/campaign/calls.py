@@ -1,15 +1,13 @@
 """Campaigns from Python: `mrclab.campaign`."""
 
-import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.campaign import journal, plan, processes, work
-from mrclab.experiments.campaign.journal import Row
+from mrclab.experiments.campaign import journal, plan, work
+from mrclab.experiments.runs.store import Row
 from mrclab.lab.api import Scenario
-from mrclab.lab.errors import RunError
 from mrclab.lab.run import worlds
 
 
@@ -30,14 +28,6 @@ def campaign(
     """
     planned = plan.make(scenario.loaded, list(seeds), sweep or {})
     worlds.check(*(setting.loaded() for setting in planned.settings))
-    table = journal.Journal(Path(directory))
-    table.open(planned)
-    done = table.done()
-    left = (job for job in planned if job.key not in done)
-    with contextlib.closing(processes.rows(left, workers or os.cpu_count() or 1)) as rows:
-        for job, row in rows:
-            if row["state"] == work.UNWELL:
-                raise RunError(f"{row['trouble']}; {job.replay} is no row, and the same call goes on with it")
-            table.append(row)
-    found = {journal.key_of(row): row for row in table.rows}
-    return [found[job.key] for job in planned]
+    table = journal.Journal(Path(directory)).begin(planned)
+    work.do(table, planned, workers or os.cpu_count() or 1)
+    return table.of(planned)

@@ -4,18 +4,18 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from mrclab.experiments.campaign import campaignfile, cluster, journal, page, plan, processes, work
-from mrclab.experiments.campaign.plan import CampaignPlan, Job
+from mrclab.experiments.campaign import campaignfile, journal, page, plan, work
+from mrclab.experiments.campaign.plan import CampaignPlan
+from mrclab.experiments.runs import batch, cluster, processes
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.errors import Interrupted, Refused, RunError, naming
+from mrclab.lab.errors import Interrupted, Refused, naming
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
 
@@ -64,7 +64,7 @@ def campaign(
     if len(planned) >= ASK_FROM and not yes:
         _ask(len(planned))
     table = journal.Journal(out_dir)
-    table.open(planned)
+    table.begin(planned)
     try:
         _work(planned, table, workers, ray)
     except KeyboardInterrupt:
@@ -80,21 +80,20 @@ def _ask(runs: int) -> None:
 
 def _work(planned: CampaignPlan, table: journal.Journal, workers: int | None, ray: str) -> None:
     """Do what has no row yet, on this machine or on a cluster."""
-    done = table.done()
     total = len(planned)
-    begun, there, failed = time.monotonic(), sum(job.key in done for job in planned), 0
+    begun, there, failed = time.monotonic(), len(table.of(planned)), 0
     if there:
         err.print(f"{there} of {total} runs are done already", highlight=False)
     if there == total:
         return
-    left = _left(planned, done)
-    rows = cluster.rows(left, ray, workers) if ray else processes.rows(left, workers or os.cpu_count() or 1)
-    with progress.shown(err) as bar, contextlib.closing(rows):
+    left = batch.missing(table, planned)
+    if ray:
+        rows = cluster.rows(left, ray, workers, work.run, work.killed)
+    else:
+        rows = processes.rows(left, workers or os.cpu_count() or 1, work.run, work.killed)
+    with progress.shown(err) as bar, contextlib.closing(batch.keep(table, rows)) as kept:
         say = progress.teller(bar)
-        for number, (job, row) in enumerate(rows, 1):
-            if row["state"] == work.UNWELL:
-                raise RunError(f"{row['trouble']}; {job.replay} is no row, and the same command goes on with it")
-            table.append(row)
+        for number, (job, row) in enumerate(kept, 1):
             if row["state"] != "passed":
                 failed += 1
                 if failed <= _LISTED:
@@ -103,15 +102,10 @@ def _work(planned: CampaignPlan, table: journal.Journal, workers: int | None, ra
             bar(f"{there + number} of {total}, {failed} not passed, {progress.left(more)}", there + number, total)
 
 
-def _left(planned: CampaignPlan, done: set[str]) -> Iterator[Job]:
-    return (job for job in planned if job.key not in done)
-
-
 def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int:
     """Write page and Parquet file, say what there is; returns the exit status."""
     people = err if as_json else out
-    rows = {journal.key_of(row): row for row in table.rows}
-    mine = [(rows[job.key], job.replay) for job in planned]
+    mine = [(table.rows[job.key], job.replay) for job in planned]
     failing = [(row, replay) for row, replay in mine if row["state"] != "passed"]
     written = table.directory / "index.html"
     title = f"{planned.source}: {len(planned)} runs"

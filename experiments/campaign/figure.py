@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from mrclab.experiments.campaign import journal
-from mrclab.experiments.campaign.journal import Row
+from mrclab.experiments.runs.store import Row
 from mrclab.lab import console
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.measure.intervals import summary

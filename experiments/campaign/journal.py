@@ -1,39 +1,34 @@
 """The table of a campaign: one row per finished run, a JSON line each in `runs.jsonl`.
 
-A line is appended in one write and on the disk before the run counts as done, so that a campaign can be killed at any
-moment: a line that was torn is not there, and its run is done again. A Parquet file has its index at its end and cannot
-grow so; `runs.parquet` is made of the finished lines.
+A Parquet file has its index at its end and cannot grow line by line; `runs.parquet` is made of the finished lines.
 """
 
 import importlib.util
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.campaign.plan import CampaignPlan, key
+from mrclab.experiments.campaign.plan import CampaignPlan, Job, key
+from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.report.summary import state_of
 from mrclab.topo import files
 
 ROWS, ABOUT, PARQUET, FLOWS = "runs.jsonl", "campaign.json", "runs.parquet", "flows.parquet"
 
-Row = dict[str, Any]
-
 _KINDS = {"variant": str, "values": dict, "seed": int, "state": str, "trouble": str, "seconds": float | int}
 _VERDICT = {"ok", "value", "unit", "wanted", "saw"}
 
 
-class Journal:
+class Journal(RunStore):
     """The rows of one directory, to read and to append to."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__(directory / ROWS, _checked_key, "a campaign")
         self.directory = directory
-        self._path = directory / ROWS
-        self.rows: list[Row] = []
 
-    def open(self, plan: CampaignPlan) -> None:
+    def begin(self, plan: CampaignPlan) -> "Journal":
         """Read what is there; LabError where it is of another scenario, other fields or other files."""
         self.directory.mkdir(parents=True, exist_ok=True)
         about = {"scenario": plan.source, "digest": plan.digest, "fields": sorted(plan.fields), "files": {**plan.files}}
@@ -47,12 +42,16 @@ class Journal:
                     " name another directory with --out"
                 )
             about["files"] = self._files(known.get("files") or {}, plan.files)
-        elif self._path.exists():
+        elif self.path.exists():
             raise LabError(f"{self.directory} holds a {ROWS} and no {ABOUT}; name another directory with --out")
         with naming(path):
             files.replace_file(path, json.dumps(about) + "\n")
-        self._drop_torn_line()
-        self.rows = list(read(self.directory))
+        self.open()
+        return self
+
+    def of(self, planned: Iterable[Job]) -> list[Row]:
+        """Return the rows of a plan's jobs, in its order, without those that are not done."""
+        return [self.rows[job.key] for job in planned if job.key in self.rows]
 
     def _files(self, known: Mapping[str, str], files: Mapping[str, str]) -> dict[str, str]:
         """Digests of the files of all runs here, and of those to come; LabError where one is another than it was."""
@@ -62,24 +61,6 @@ class Journal:
                     f"{self.directory} holds runs with {name} as it was then; name another directory with --out"
                 )
         return {**known, **files}
-
-    def done(self) -> set[str]:
-        """Keys of the runs that have their row."""
-        return {key_of(row) for row in self.rows}
-
-    def append(self, row: Row) -> None:
-        """Add a finished run; it is on the disk when this returns."""
-        with naming(self._path), self._path.open("ab") as file:
-            file.write(json.dumps(row).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self.rows.append(row)
-
-    def _drop_torn_line(self) -> None:
-        if self._path.exists():
-            data = self._path.read_bytes()
-            if data and not data.endswith(b"\n"):
-                os.truncate(self._path, data.rfind(b"\n") + 1)
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -93,23 +74,17 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def read(directory: Path) -> Iterator[Row]:
-    """The rows of a campaign, each run once; LabError where a line is no row."""
-    path = directory / ROWS
-    seen = set()
-    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
-        try:
-            row = json.loads(line)
-            name = key_of(row)
-            if not _is_whole(row):
-                raise ValueError
-            row["state"] = state_of(row["state"])
-        except (ValueError, KeyError, TypeError):
-            raise LabError(
-                f"{path}, line {number} is no row of a campaign; remove it, and its run is done again"
-            ) from None
-        if name not in seen:
-            seen.add(name)
-            yield row
+    """Yield the rows of a campaign, each run once; LabError where a line is no row."""
+    return Journal(directory).read()
+
+
+def _checked_key(row: Row) -> str:
+    """Return the key of a row that has all that the page and the table need; ValueError where it has not."""
+    name = key_of(row)
+    if not _is_whole(row):
+        raise ValueError(name)
+    row["state"] = state_of(row["state"])
+    return name
 
 
 def _is_whole(row: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mrclab.experiments.campaign.journal import Row
+from mrclab.experiments.runs.store import Row
 from mrclab.lab.measure.intervals import Figure, summary
 
 _BINS = 24

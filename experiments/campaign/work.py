@@ -1,16 +1,19 @@
-"""A run, and the rows of many: where they are run, a worker that dies costs no row."""
+"""A run of a campaign, and its row."""
 
+import contextlib
 import errno
 import math
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.campaign.journal import Row
+from mrclab.experiments.campaign.journal import Journal
 from mrclab.experiments.campaign.plan import Job
+from mrclab.experiments.runs import batch, processes
+from mrclab.experiments.runs.batch import UNWELL
+from mrclab.experiments.runs.store import Row
 from mrclab.lab.errors import Interrupted, LabError, NoRoom
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import results
@@ -18,15 +21,7 @@ from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.topo.errors import TopoError
 
-Do = Callable[[Job], Row]
-
-UNWELL = "unwell"
-"""The state of a row that the machine, not the network, kept from being one: it is not kept, and nor does it go on."""
-
 _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-
-Once = Callable[[Iterable[Job], int], Iterator[tuple[Job, Row | None]]]
-"""Workers: does every job, at most so many at a time; gives each with its row, or without one where its worker died."""
 
 
 def run(job: Job) -> Row:
@@ -89,23 +84,18 @@ def _unheard(_: str) -> None:
     """Nor hears what it says."""
 
 
-def rows(jobs: Iterable[Job], once: Once) -> Generator[tuple[Job, Row], None, None]:
-    """Rows of all jobs as they come. No more jobs are drawn than workers can take.
+def do(table: Journal, jobs: Iterable[Job], workers: int, on_row: Callable[[Job, Row], None] = lambda *_: None) -> None:
+    """Do the jobs that have no row, on worker processes; `on_row` is called with each that is kept.
 
-    A job whose worker died is run once more when all others are through, with no other beside it; one that kills its
-    worker again gets a row that says so.
+    Raises RunError where the machine kept a run from its end.
     """
-    suspects: list[Job] = []
-    for job, row in once(jobs, sys.maxsize):
-        if row is None:
-            suspects.append(job)
-        else:
-            yield job, row
-    if suspects:
-        for job, row in once(suspects, 1):
-            yield job, row or _killed(job)
+    left = batch.missing(table, jobs)
+    with contextlib.closing(batch.keep(table, processes.rows(left, workers, run, killed))) as kept:
+        for job, row in kept:
+            on_row(job, row)
 
 
-def _killed(job: Job) -> Row:
+def killed(job: Job) -> Row:
+    """Return the row of a run that ended its worker twice."""
     row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "aborted"}
     return {**row, "trouble": "its worker process died", "verdicts": {}, "seconds": 0.0}

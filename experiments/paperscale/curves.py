@@ -3,7 +3,6 @@
 Runs are those of `mrclab campaign`: a row is kept when its run is done, and no run is done twice.
 """
 
-import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +10,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from mrclab.experiments.campaign import journal, plan, processes
+from mrclab.experiments.campaign import journal, plan, work
 from mrclab.experiments.paper.book import number
 from mrclab.experiments.paper.page import Appendix
 from mrclab.experiments.paperscale import memory
 from mrclab.experiments.paperscale.table import SCENARIOS
+from mrclab.experiments.runs.store import Row
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded
 
-Rows = Sequence[journal.Row]
+Rows = Sequence[Row]
 _SEEDS = (1, 2)
 
 
@@ -38,7 +38,7 @@ class Measured:
         """Label and unit."""
         return f"{self.label}, {self.unit}" if self.unit else self.label
 
-    def of(self, row: journal.Row) -> float | None:
+    def of(self, row: Row) -> float | None:
         """The figure, or None where the run gave none."""
         values = [row["verdicts"].get(name, {}).get("value") for name in (self.expectation, self.minus) if name]
         return None if None in values else float(self.factor * (values[0] - sum(values[1:])))
@@ -195,16 +195,14 @@ def _scenario(sweep: Sweep) -> Loaded:
 def run(sweep: Sweep, directory: Path, workers: int, say: Callable[[str], None]) -> Rows:
     """Do what has no row yet; all rows."""
     planned = plan.make(_scenario(sweep), sweep.seeds, sweep.swept)
-    table = journal.Journal(directory / sweep.name)
-    table.open(planned)
-    done = table.done()
-    left = [job for job in planned if job.key not in done]
-    with contextlib.closing(processes.rows(left, workers)) as found:
-        for count, (job, row) in enumerate(found, 1):
-            table.append(row)
-            say(f"{sweep.name}, {count} of {len(left)}: seed {job.seed}, {row['state']} {row['trouble']}".rstrip())
-    wanted = {job.key for job in planned}
-    return [row for row in table.rows if journal.key_of(row) in wanted]
+    table = journal.Journal(directory / sweep.name).begin(planned)
+
+    def told(job: plan.Job, row: Row) -> None:
+        done = f"{sweep.name}, {len(table.of(planned))} of {len(planned)}"
+        say(f"{done}: seed {job.seed}, {row['state']} {row['trouble']}".rstrip())
+
+    work.do(table, planned, workers, told)
+    return table.of(planned)
 
 
 def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
@@ -242,9 +240,9 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
     return Appendix(sweep.title, sweep.said, path, columns, table)
 
 
-def _groups(sweep: Sweep, rows: Rows) -> dict[tuple[str, float], list[journal.Row]]:
+def _groups(sweep: Sweep, rows: Rows) -> dict[tuple[str, float], list[Row]]:
     """Runs by curve and place on it, whatever their seed."""
-    found: dict[tuple[str, float], list[journal.Row]] = {}
+    found: dict[tuple[str, float], list[Row]] = {}
     for row in rows:
         found.setdefault((sweep.lines(row["values"]), sweep.x(row["values"])), []).append(row)
     return dict(sorted(found.items()))

@@ -1,17 +1,16 @@
 """The runs of the page's table: each once, with its history; a run is done when its line is there.
 
-`entries.jsonl` has a line per finished run, under a digest of its scenario: an end at any moment
-costs the run under way, and a scenario that was changed is run again.
+`entries.jsonl` has a line per finished run, under a digest of its scenario: a scenario that was changed is run again.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mrclab.experiments.runs.store import RunStore
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.report import suitereport
 from mrclab.lab.report.differences import values_of
@@ -36,26 +35,24 @@ def planned(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> list[Loa
 
 def run(runs: Sequence[Loaded], directory: Path, say: Callable[[str], None]) -> list[SuiteEntry]:
     """Do the runs that have no line; all of them that went to their end."""
-    directory.mkdir(parents=True, exist_ok=True)
-    done = _read(directory)
+    store = _store(directory)
     made = Suite(directory, lambda *_: None, say, report=False)
     for number, loaded in enumerate(runs, 1):
-        if digest(loaded) in done:
+        if digest(loaded) in store:
             continue
         say(f"{number} of {len(runs)}: {loaded.scenario.name}")
         entry = made.one(loaded, directory / _RUNS)
         say(f"{loaded.scenario.name}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
         if entry.state != "aborted":
-            append(directory, loaded, entry)
-            done[digest(loaded)] = entry
-    return [done[digest(loaded)] for loaded in runs if digest(loaded) in done]
+            assert entry.directory is not None
+            place = entry.directory.absolute().relative_to(directory.absolute())
+            store.append({"digest": digest(loaded), "entry": {**asdict(entry), "directory": str(place)}})
+    return _entries(store, directory, runs)
 
 
 def write(directory: Path) -> None:
     """Write suite.json of all runs of the table that have a line."""
-    done = _read(directory)
-    found = [done[digest(loaded)] for loaded in planned() if digest(loaded) in done]
-    suitereport.write_json(SuiteResult(directory, found))
+    suitereport.write_json(SuiteResult(directory, _entries(_store(directory), directory, planned())))
 
 
 def digest(loaded: Loaded) -> str:
@@ -64,26 +61,14 @@ def digest(loaded: Loaded) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def append(directory: Path, loaded: Loaded, entry: SuiteEntry) -> None:
-    """Keep a finished run; it is on the disk when this returns."""
-    assert entry.directory is not None
-    told = {**asdict(entry), "directory": str(entry.directory.absolute().relative_to(directory.absolute()))}
-    with (directory / _ENTRIES).open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"digest": digest(loaded), "entry": told}) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+def _store(directory: Path) -> RunStore:
+    return RunStore(directory / _ENTRIES, lambda row: str(row["digest"]), "a table of runs").open()
 
 
-def _read(directory: Path) -> dict[str, SuiteEntry]:
-    """Runs that are done, by digest; a line that was torn is none."""
-    path, found = directory / _ENTRIES, {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            told = json.loads(line)
-        except ValueError:
-            continue
-        found[str(told["digest"])] = _entry(told["entry"], directory)
-    return found
+def _entries(store: RunStore, directory: Path, runs: Sequence[Loaded]) -> list[SuiteEntry]:
+    """Return the entries of these runs, without those that are not done."""
+    found = (store.rows.get(digest(loaded)) for loaded in runs)
+    return [_entry(row["entry"], directory) for row in found if row is not None]
 
 
 def _entry(told: dict[str, Any], directory: Path) -> SuiteEntry:

@@ -3,13 +3,13 @@
 import time
 import traceback
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from mrclab.experiments.runs import processes
 from mrclab.experiments.soak.flows import NEVER, SoakFlow
 from mrclab.experiments.soak.plan import draw
 from mrclab.experiments.soak.run import run_plan
@@ -36,8 +36,11 @@ def _results(seeds: Iterable[int], jobs: int) -> Iterator[tuple[int, list[str]]]
     if jobs == 1:
         yield from map(judged, seeds)
         return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(judged, seeds, chunksize=4)
+    yield from (row for _, row in processes.rows(seeds, jobs, judged, _killed))
+
+
+def _killed(seed: int) -> tuple[int, list[str]]:
+    return seed, ["its worker process died"]
 
 
 def _again(seed: int) -> str:

@@ -35,7 +35,7 @@ def survey(
 ) -> None:
     """Try Clustermapper on many seeded faults and say what it found; exit status 3 while a part is left to do."""
     if write is not None:
-        surveys = [record.read(folder) for folder in sorted(out.iterdir())] if out.is_dir() else []
+        surveys = [list(record.store(folder).rows.values()) for folder in sorted(out.iterdir())] if out.is_dir() else []
         with naming(write):
             write.write_text(page.render(surveys, str(write)), encoding="utf-8")
         if as_json:
@@ -48,7 +48,8 @@ def survey(
     done = work.work(seconds, lambda text: err.print(text, markup=False, soft_wrap=True))
     status = 0 if done else 3
     if as_json:
-        answer.give("survey", status, done=done, directory=str(folder), **page.as_json(record.read(folder)))
+        records = list(record.store(folder).rows.values())
+        answer.give("survey", status, done=done, directory=str(folder), **page.as_json(records))
     if not done:
         err.print("there is more to do; the same command goes on where this one ended")
         raise typer.Exit(status)

@@ -47,7 +47,7 @@ class Survey:
         world: WorldName = "wire",
     ) -> None:
         self._world: WorldName = world
-        self._directory = directory
+        self._store = record.store(directory)
         self._seed = seed
         self._fabric = Fabric(FabricSpec())
         self._cases = cases.draw(self._fabric, seed, singles, doubles)
@@ -70,20 +70,16 @@ class Survey:
 
     def _is_done(self, name: str) -> bool:
         if name == "case":
-            return self._cases_done() >= {case.number for case in self._cases}
-        return any(known["kind"] == name for known in record.read(self._directory))
-
-    def _cases_done(self) -> set[int]:
-        return {known["case"] for known in record.read(self._directory) if known["kind"] == "case"}
+            return all(f"case {case.number}" in self._store for case in self._cases)
+        return name in self._store
 
     def _localise(self, deadline: float, say: Say) -> None:
-        done = self._cases_done()
         with (
             self._lab(self._fabric, MapperSpec(cycle=CYCLE, deny=False)) as world,
             closing(Surveyor(world, CYCLE)) as surveyor,
         ):
             busy = _controller_cpu(world)
-            for case in (case for case in self._cases if case.number not in done):
+            for case in (case for case in self._cases if f"case {case.number}" not in self._store):
                 if time.monotonic() >= deadline:
                     return
                 busy()
@@ -119,7 +115,7 @@ class Survey:
 
     def _write(self, world: World, kind: str, found: dict[str, Any]) -> None:
         known = record.circumstances(str(world.facts()["target"]))
-        record.append(self._directory, {"kind": kind, "seed": self._seed, **known, **found})
+        self._store.append({"kind": kind, "seed": self._seed, **known, **found})
 
 
 def _controller_cpu(world: World) -> Callable[[], float]:

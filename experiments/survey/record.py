@@ -1,48 +1,31 @@
-"""The records of a survey: one JSON object per line, so that a survey can end at any moment and go on later."""
+"""The records of a survey: one row per experiment."""
 
 import importlib.metadata
-import json
 import os
 import platform
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
-from mrclab.lab.errors import LabError, naming
+from mrclab.experiments.runs.store import Row, RunStore
 
 FILE = "survey.jsonl"
 
-Record = dict[str, Any]
+Record = Row
 
 
-def read(directory: Path) -> list[Record]:
-    """All records so far, oldest first; LabError where a line is no record."""
-    path = directory / FILE
-    if not path.exists():
-        return []
-    try:
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except ValueError as error:
-        raise LabError(f"{path} is damaged ({error}); name another directory with --out") from None
-    for number, record in enumerate(records, 1):
-        if not isinstance(record, dict) or not _fields(record) <= record.keys():
-            raise LabError(f"{path}, line {number} is no record of a survey; name another directory with --out")
-    return records
+def store(directory: Path) -> RunStore:
+    """Return the records of a directory, opened: by `case NUMBER`, or by the kind of another experiment."""
+    return RunStore(directory / FILE, _key, "a survey").open()
 
 
-def _fields(record: Record) -> set[str]:
-    """Return the fields of a record of its kind."""
+def _key(record: Record) -> str:
+    """Return the name of a record's experiment; ValueError where it is none."""
     own = {"case", "injuries", "verdicts", "alarms", "named", "complete", "cycle", "controller_cpu"}
-    return {"kind", "seed", "target", "versions", "machine"} | (own if record.get("kind") == "case" else set())
-
-
-def append(directory: Path, record: Record) -> None:
-    """Add one record."""
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / FILE
-    with naming(path), path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
+    case = record["kind"] == "case"
+    if not {"seed", "target", "versions", "machine"} | (own if case else set()) <= record.keys():
+        raise ValueError(record["kind"])
+    return f"case {record['case']}" if case else str(record["kind"])
 
 
 def circumstances(target: str) -> Record:

@@ -49,8 +49,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for size in sizes.SIZES:
         journal = Journal(asked.results / f"{size.nics}-{digest}")
         if journal.directory.is_dir():
-            journal.open(size.plan([1]))
-            rows[size.nics] = journal.rows
+            rows[size.nics] = list(journal.begin(size.plan([1])).rows.values())
     page.write(asked.page, rows, digest)
     _say(f"Page: {asked.page}")
     return 0

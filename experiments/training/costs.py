@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from mrclab.experiments.campaign.journal import Row
+from mrclab.experiments.runs.store import Row
 from mrclab.experiments.training.sizes import STEPS
 from mrclab.lab.measure.intervals import summary
 

@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from mrclab import HOME
-from mrclab.experiments.campaign import plan, processes
-from mrclab.experiments.campaign.journal import Journal, Row
-from mrclab.experiments.campaign.plan import CampaignPlan
+from mrclab.experiments.campaign import plan, work
+from mrclab.experiments.campaign.journal import Journal
+from mrclab.experiments.campaign.plan import CampaignPlan, Job
+from mrclab.experiments.runs import batch
+from mrclab.experiments.runs.store import Row
 from mrclab.lab.scenario import scenario
 
 SCENARIO = Path(__file__).with_name("jobs.yaml")
 NAMED = "experiments/training/jobs.yaml"
 STEPS = 4
 
-_DECIDING = ("controller", "hosts", "sim", "topo", "lab/faults", "lab/training", "lab/run")
+_DECIDING = ("controller", "hosts", "sim", "topo", "lab/faults", "lab/run", "lab/traffic", "lab/training")
 FEW_EVS = {"active_per_plane": 24, "backup_per_plane": 8}
 """The EVs of a QP in the largest jobs, half of what others have: they are most of the memory."""
 
@@ -120,14 +122,15 @@ def run(
     Returns the rows of all that were ever done of this size and program.
     """
     asked = size.plan(seeds)
-    journal = Journal(directory / f"{size.nics}-{digest()}")
-    journal.open(asked)
-    done = journal.done()
-    missing = [job for job in asked if plan.key(job.variant, job.values, job.seed) not in done]
-    missing = [job for job in missing if not only or job.variant in only]
+    journal = Journal(directory / f"{size.nics}-{digest()}").begin(asked)
+    left = [job for job in batch.missing(journal, asked) if not only or job.variant in only]
     faults = len(size.faults)
-    missing.sort(key=lambda job: size.variants.index(job.variant) // faults)  # all seeds of a transport, then another
-    for number, (job, row) in enumerate(processes.rows(missing, workers), 1):
-        journal.append(row)
-        say(f"{size.nics} NICs, {number} of {len(missing)}: {job.variant}, seed {job.seed}: {row['seconds']:.0f} s")
-    return journal.rows
+    left.sort(key=lambda job: size.variants.index(job.variant) // faults)  # all seeds of a transport, then another
+    begun = len(journal)
+
+    def told(job: Job, row: Row) -> None:
+        number = f"{size.nics} NICs, {len(journal) - begun} of {len(left)}"
+        say(f"{number}: {job.variant}, seed {job.seed}: {row['seconds']:.0f} s")
+
+    work.do(journal, left, workers, told)
+    return list(journal.rows.values())

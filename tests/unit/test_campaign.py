@@ -18,7 +18,8 @@ from collections import Counter
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.experiments.campaign import cli, journal, page, plan, processes, work
+from mrclab.experiments.campaign import cli, journal, page, plan, work
+from mrclab.experiments.runs import processes
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError, Refused, RunError, ScenarioError
 from mrclab.lab.run import runner
@@ -110,10 +111,10 @@ def test_files_that_a_scenario_names_travel_with_its_runs_and_are_part_of_the_ca
     text = SCENARIO.replace("kind: permutation, duration: 500ms", "kind: matrix, file: pairs.cm")
     file.write_text(text[: text.index("  - {kind: goodput")], encoding="utf-8")
     first = planned(file, "1", [])
-    journal.Journal(tmp_path / "out").open(first)
+    journal.Journal(tmp_path / "out").begin(first)
     (tmp_path / "pairs.cm").write_text("Nodes 2\nConnections 1\n0->1 start 0 size 30000\n", encoding="utf-8")
     with pytest.raises(LabError, match=r"pairs.cm as it was then; .*--out"):
-        journal.Journal(tmp_path / "out").open(planned(file, "1", []))
+        journal.Journal(tmp_path / "out").begin(planned(file, "1", []))
     (tmp_path / "pairs.cm").unlink()
     monkeypatch.chdir("/")
     (job,) = first
@@ -162,7 +163,7 @@ def test_killed_at_any_moment_it_goes_on_and_neither_loses_nor_repeats_a_run(fil
 
 def test_a_worker_that_dies_costs_no_row(file):
     jobs = list(planned(file))
-    rows = processes.rows(jobs, 2)
+    rows = processes.rows(jobs, 2, work.run, work.killed)
     found = [next(rows)]
     os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
     found += rows
@@ -171,7 +172,7 @@ def test_a_worker_that_dies_costs_no_row(file):
 
 
 def test_workers_that_nobody_asks_any_more_end_in_the_middle_of_a_run(file):
-    rows = processes.rows(planned(file), 2, never_ends_but_seed_1)
+    rows = processes.rows(planned(file), 2, never_ends_but_seed_1, work.killed)
     next(rows)
     rows.close()
     assert not multiprocessing.active_children()
@@ -190,7 +191,7 @@ def dies_of_seed_2(job):
 
 
 def test_a_run_that_kills_its_worker_is_named_and_no_other_is(file):
-    found = list(processes.rows(planned(file, "1..5", []), 3, dies_of_seed_2))
+    found = list(processes.rows(planned(file, "1..5", []), 3, dies_of_seed_2, work.killed))
     assert {job.seed: row["state"] for job, row in found} == {
         1: "passed",
         2: "aborted",
@@ -202,12 +203,12 @@ def test_a_run_that_kills_its_worker_is_named_and_no_other_is(file):
 
 
 def test_a_directory_of_another_campaign_is_refused(file, tmp_path):
-    journal.Journal(tmp_path / "out").open(planned(file))
+    journal.Journal(tmp_path / "out").begin(planned(file))
     with pytest.raises(LabError, match="--out"):
-        journal.Journal(tmp_path / "out").open(planned(file, swept=SWEPT[:1]))
+        journal.Journal(tmp_path / "out").begin(planned(file, swept=SWEPT[:1]))
     file.write_text(file.read_text(encoding="utf-8").replace("500ms", "600ms"), encoding="utf-8")
     with pytest.raises(LabError, match="--out"):
-        journal.Journal(tmp_path / "out").open(planned(file))
+        journal.Journal(tmp_path / "out").begin(planned(file))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_a_directory_of_something_else_is_refused(file, tmp_path, name, content,
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_bytes(content)
     with pytest.raises(LabError, match=f"{said}.*--out"):
-        journal.Journal(tmp_path / "out").open(planned(file))
+        journal.Journal(tmp_path / "out").begin(planned(file))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +243,7 @@ def test_a_run_that_the_machine_kept_from_its_end_is_no_row(file, tmp_path, monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(runner, "run_scenario", full)
-    monkeypatch.setattr(processes, "rows", lambda left, _: ((job, work.run(job)) for job in left))
+    monkeypatch.setattr(processes, "rows", lambda left, *_: ((job, work.run(job)) for job in left))
     told = CliRunner().invoke(app, arguments(file, tmp_path / "out"))
     assert isinstance(told.exception, RunError)
     assert "No space left on device" in str(told.exception)

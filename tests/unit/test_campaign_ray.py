@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from mrclab import HOME
-from mrclab.experiments.campaign import cluster, journal, remote
+from mrclab.experiments.campaign import journal, work
+from mrclab.experiments.runs import cluster, remote
 from mrclab.lab.errors import Refused
 
 needs_ray = pytest.mark.skipif(
@@ -138,7 +139,7 @@ def test_an_address_where_no_cluster_is_is_refused_at_once(tmp_path):
 def test_without_ray_its_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(Refused, match=r"\[ray\]"):
-        next(cluster.rows([], "auto", None))
+        next(cluster.rows([], "auto", None, work.run, work.killed))
 
 
 def test_sources_are_other_ones_when_a_line_or_a_name_is(tmp_path):

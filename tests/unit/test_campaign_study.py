@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.experiments.campaign import campaignfile, figure, journal, processes, work
+from mrclab.experiments.campaign import campaignfile, figure, journal, work
+from mrclab.experiments.runs import processes
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError
 
@@ -26,7 +27,7 @@ def study(tmp_path_factory) -> Path:
     sets = [word for path, value in SMALL.items() for word in ("--set", f"{path}={value}")]
     words = ["campaign", str(STUDY), "--seeds", "1,2", *sets, "--workers", "1", "--out", str(directory)]
     with pytest.MonkeyPatch.context() as patch:  # no process of its own: what a worker is, test_campaign.py tests
-        patch.setattr(processes, "rows", lambda jobs, _workers: ((job, work.run(job)) for job in jobs))
+        patch.setattr(processes, "rows", lambda jobs, *_: ((job, work.run(job)) for job in jobs))
         done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     return directory

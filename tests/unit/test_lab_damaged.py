@@ -87,8 +87,8 @@ def test_a_file_that_is_no_suites_is_named(tmp_path, text):
 @pytest.mark.parametrize("line", ["{}", "[]", "3", '{"kind": "case", "seed": 1}'])
 def test_a_line_that_is_no_record_of_a_survey_is_named(tmp_path, line):
     (tmp_path / record.FILE).write_text(line + "\n", encoding="utf-8")
-    with pytest.raises(LabError, match=r"line 1 is no record of a survey; .*--out"):
-        record.read(tmp_path)
+    with pytest.raises(LabError, match=r"line 1 is no row of a survey; .*--out"):
+        record.store(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["result.json", "run.json"])

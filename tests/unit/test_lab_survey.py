@@ -76,12 +76,14 @@ def test_the_page_counts_verdicts_false_alarms_and_what_was_never_named():
 
 
 def test_records_survive_the_process_and_a_damaged_file_is_one_sentence(tmp_path):
-    assert record.read(tmp_path) == []
+    assert not record.store(tmp_path).rows
     known = {"seed": 1, "target": "soft", "versions": {}, "machine": "", "injuries": [], "verdicts": [], "alarms": []}
     known |= {"named": {}, "complete": True, "cycle": 0.2, "controller_cpu": 0.0}
     for number in (1, 2):
-        record.append(tmp_path, {"kind": "case", "case": number, **known})
-    assert [known["case"] for known in record.read(tmp_path)] == [1, 2]
-    (tmp_path / record.FILE).write_text("{")
-    with pytest.raises(LabError, match="is damaged"):
-        record.read(tmp_path)
+        record.store(tmp_path).append({"kind": "case", "case": number, **known})
+    with (tmp_path / record.FILE).open("a") as file:
+        file.write('{"kind": "ca')  # torn: it is not there
+    assert list(record.store(tmp_path).rows) == ["case 1", "case 2"]
+    (tmp_path / record.FILE).write_text("{\n")
+    with pytest.raises(LabError, match=r"survey\.jsonl, line 1 is no row of a survey; remove it, .*--out"):
+        record.store(tmp_path)

@@ -1,4 +1,4 @@
-"""Worker processes of this machine: each takes a run at a time through a pipe of its own."""
+"""Worker processes of this machine: each takes a job at a time through a pipe of its own."""
 
 import contextlib
 import multiprocessing
@@ -6,28 +6,29 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as any_ready
+from typing import Any, Generic
 
-from mrclab.experiments.campaign import work
-from mrclab.experiments.campaign.journal import Row
-from mrclab.experiments.campaign.plan import Job
-from mrclab.experiments.campaign.work import Do
+from mrclab.experiments.runs import batch
+from mrclab.experiments.runs.batch import J, R
 
 END_WITHIN = 5.0  # seconds that a worker has to remove what its run wrote
 
 
-def rows(jobs: Iterable[Job], workers: int, do: Do = work.run) -> Generator[tuple[Job, Row], None, None]:
-    """Rows of all jobs as they come, from so many processes at most."""
-    return work.rows(jobs, lambda some, most: _once(some, min(workers, most), do))
+def rows(
+    jobs: Iterable[J], workers: int, do: Callable[[J], R], killed: Callable[[J], R]
+) -> Generator[tuple[J, R], None, None]:
+    """Yield rows of all jobs as they come, from so many processes at most; `do` is a function of a module."""
+    return batch.rows(jobs, lambda some, most: _once(some, min(workers, most), do), killed)
 
 
-def _once(jobs: Iterable[Job], workers: int, do: Do) -> Iterator[tuple[Job, Row | None]]:
+def _once(jobs: Iterable[J], workers: int, do: Callable[[J], R]) -> Iterator[tuple[J, R | None]]:
     """Every job with its row, or without one where its worker died."""
     waiting = iter(jobs)
-    idle: list[_Worker] = []
-    busy: dict[Connection, _Worker] = {}
+    idle: list[_Worker[J, R]] = []
+    busy: dict[Connection, _Worker[J, R]] = {}
     try:
         while True:
             while len(busy) < workers and (job := next(waiting, None)) is not None:
@@ -50,28 +51,28 @@ def _once(jobs: Iterable[Job], workers: int, do: Do) -> Iterator[tuple[Job, Row 
             worker.end()
 
 
-class _Worker:
+class _Worker(Generic[J, R]):
     """A process that takes a job at a time through a pipe: whose job is lost when one dies is never in doubt."""
 
-    job: Job
+    job: J
 
-    def __init__(self, do: Do) -> None:
+    def __init__(self, do: Callable[[J], R]) -> None:
         context = multiprocessing.get_context("spawn")
         self.line, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, do), daemon=True)
         self._process.start()
         theirs.close()  # so that the pipe ends with the process
 
-    def take(self, job: Job) -> None:
+    def take(self, job: J) -> None:
         """Begin a job; where the process is dead already, `row` says so."""
         self.job = job
         with contextlib.suppress(OSError):
             self.line.send(job)
 
-    def row(self) -> Row | None:
+    def row(self) -> R | None:
         """The row of the job, waited for; None when the process died of it."""
         try:
-            row: Row = self.line.recv()
+            row: R = self.line.recv()
         except (EOFError, OSError):
             return None
         return row
@@ -85,7 +86,7 @@ class _Worker:
         self._process.join()
 
 
-def _serve(line: Connection, do: Do) -> None:
+def _serve(line: Connection, do: Callable[[Any], Any]) -> None:
     """A worker's life: jobs in, rows out, until the pipe or the parent ends. Ctrl-C is for the parent to hear."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())

@@ -5,14 +5,12 @@ import importlib.util
 import logging
 import re
 import socket
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
-from mrclab.experiments.campaign import work
-from mrclab.experiments.campaign.journal import Row
-from mrclab.experiments.campaign.plan import Job
-from mrclab.experiments.campaign.work import Do
+from mrclab.experiments.runs import batch
+from mrclab.experiments.runs.batch import J, R
 from mrclab.lab.errors import Refused
 
 _AHEAD = 2  # tasks under way for each CPU of the cluster, so that none waits for its next one
@@ -21,12 +19,12 @@ _HOST_PORT = re.compile(r"(?:ray://)?\[?(?P<host>[^\[\]/]+?)\]?:(?P<port>\d+)")
 
 
 def rows(
-    jobs: Iterable[Job], address: str, workers: int | None, do: Do = work.run
-) -> Generator[tuple[Job, Row], None, None]:
+    jobs: Iterable[J], address: str, workers: int | None, do: Callable[[J], R], killed: Callable[[J], R]
+) -> Generator[tuple[J, R], None, None]:
     """Rows of all jobs as they come, `workers` at a time at most; Refused where a worker's mrclab is not this one."""
     ray = _connected(address)
     try:
-        yield from work.rows(jobs, lambda some, most: _once(ray, some, min(workers or most, most), do))
+        yield from batch.rows(jobs, lambda some, most: _once(ray, some, min(workers or most, most), do), killed)
     finally:
         ray.shutdown()
 
@@ -48,15 +46,15 @@ def _connected(address: str) -> ModuleType:
     return ray
 
 
-def _once(ray: ModuleType, jobs: Iterable[Job], most: int, do: Do) -> Iterator[tuple[Job, Row | None]]:
+def _once(ray: ModuleType, jobs: Iterable[J], most: int, do: Callable[[J], R]) -> Iterator[tuple[J, R | None]]:
     """Every job with its row, or without one where its worker or node died."""
-    from mrclab.experiments.campaign import remote  # noqa: PLC0415 - needs Ray
+    from mrclab.experiments.runs import remote  # noqa: PLC0415 - needs Ray
 
     ray.cloudpickle.register_pickle_by_value(remote)
     task = ray.remote(num_cpus=1, max_retries=0)(remote.run)
     wanted = remote.identity()
     waiting = iter(jobs)
-    under_way: dict[Any, Job] = {}
+    under_way: dict[Any, J] = {}
     while True:
         room = min(most, _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 0))))
         while len(under_way) < room and (job := next(waiting, None)) is not None:
@@ -66,10 +64,11 @@ def _once(ray: ModuleType, jobs: Iterable[Job], most: int, do: Do) -> Iterator[t
         ray.wait(list(under_way))
         for result in ray.wait(list(under_way), num_returns=len(under_way), timeout=0)[0]:
             job = under_way.pop(result)
-            yield job, _row(ray, result, wanted)
+            row: R | None = _row(ray, result, wanted)
+            yield job, row
 
 
-def _row(ray: ModuleType, result: Any, wanted: str) -> Row | None:
+def _row(ray: ModuleType, result: Any, wanted: str) -> Any:
     """Return the row of a task; None where its worker died."""
     try:
         row, refusal = ray.get(result)
@@ -79,5 +78,4 @@ def _row(ray: ModuleType, result: Any, wanted: str) -> Row | None:
         return None
     if refusal:
         raise Refused(f"a worker on {refusal}, this is {wanted}; install the same on every node of the cluster")
-    made: Row = row
-    return made
+    return row

@@ -1,0 +1,64 @@
+"""Batch engine: does the jobs that have no row, and keeps each row as it comes. A worker that dies costs no row."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Protocol, TypeVar
+
+from mrclab.experiments.runs.store import Row, RunStore
+from mrclab.lab.errors import RunError
+
+UNWELL = "unwell"
+"""State of a row that the machine, not the network, kept from being one: it is not kept, and the batch ends."""
+
+
+class BatchJob(Protocol):
+    """One run that is to be done."""
+
+    @property
+    def key(self) -> str:
+        """The same for the same run, in every process."""
+
+    @property
+    def replay(self) -> str:
+        """Command that does it again."""
+
+
+J = TypeVar("J")
+R = TypeVar("R")
+B = TypeVar("B", bound=BatchJob)
+
+Once = Callable[[Iterable[J], int], Iterator[tuple[J, R | None]]]
+"""Workers: does every job, at most so many at a time; gives each with its row, or without one where its worker died."""
+
+
+def missing(store: RunStore, jobs: Iterable[B]) -> Iterator[B]:
+    """Yield the jobs that have no row."""
+    return (job for job in jobs if job.key not in store)
+
+
+def keep(store: RunStore, rows: Generator[tuple[B, Row], None, None]) -> Generator[tuple[B, Row], None, None]:
+    """Yield rows as they come, each once it is on the disk; RunError where the machine kept a run from its end."""
+    with contextlib.closing(rows):
+        for job, row in rows:
+            if row["state"] == UNWELL:
+                raise RunError(f"{row['trouble']}; {job.replay} is no row, and the same command goes on with it")
+            store.append(row)
+            yield job, row
+
+
+def rows(jobs: Iterable[J], once: "Once[J, R]", killed: Callable[[J], R]) -> Generator[tuple[J, R], None, None]:
+    """Yield rows of all jobs as they come. No more jobs are drawn than workers can take.
+
+    A job whose worker died is run once more when all others are through, with no other beside it; one that kills its
+    worker again gets the row that `killed` makes.
+    """
+    suspects: list[J] = []
+    for job, row in once(jobs, sys.maxsize):
+        if row is None:
+            suspects.append(job)
+        else:
+            yield job, row
+    if suspects:
+        for job, row in once(suspects, 1):
+            yield job, killed(job) if row is None else row

@@ -1,0 +1,69 @@
+"""Store of finished runs: a JSON line each, so that a batch can end at any moment and go on later.
+
+A line is appended in one write and on the disk before its run counts as done. A line that was torn is not there, and
+its run is done again.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab.errors import LabError, naming
+
+Row = dict[str, Any]
+
+
+class RunStore:
+    """Rows of one file, to read and to append to.
+
+    `key` names a row's run, and raises ValueError, KeyError or TypeError where it is no row; `what` is said of it then.
+    """
+
+    def __init__(self, path: Path, key: Callable[[Row], str], what: str) -> None:
+        self.path = path
+        self.rows: dict[str, Row] = {}  # by key, in the order in which they were done
+        self._key = key
+        self._what = what
+
+    def open(self) -> "RunStore":
+        """Read what is there, without a last line that was torn; returns itself."""
+        if self.path.exists():
+            data = self.path.read_bytes()
+            if data and not data.endswith(b"\n"):
+                os.truncate(self.path, data.rfind(b"\n") + 1)
+        self.rows = {self._key(row): row for row in self.read()}
+        return self
+
+    def read(self) -> Iterator[Row]:
+        """Yield the rows that are on the disk, each run once; LabError where a line is no row."""
+        seen = set()
+        data = self.path.read_bytes() if self.path.exists() else b""
+        for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+            try:
+                row = json.loads(line)
+                name = self._key(row)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                raise LabError(
+                    f"{self.path}, line {number} is no row of {self._what}; remove it, and its run is done again,"
+                    " or name another directory with --out"
+                ) from None
+            if name not in seen:
+                seen.add(name)
+                yield row
+
+    def append(self, row: Row) -> None:
+        """Add a finished run; it is on the disk when this returns."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with naming(self.path), self.path.open("ab") as file:
+            file.write(json.dumps(row).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.rows[self._key(row)] = row
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
