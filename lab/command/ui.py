@@ -57,7 +57,8 @@ def ui(
     checker = Checker(folder)
     editor = Editor(text or EXAMPLE, results, context.obj, folder)
     try:
-        page = LivePage(source, operate, editor=editor, shelf=RunIndex(results), check=checker.check)
+        packets = (lambda since: operate("packets", since=since)) if operate else None
+        page = LivePage(source, operate, editor=editor, shelf=RunIndex(results), check=checker.check, packets=packets)
         serve(page, port, _say, browser=browser, attended=attended)
     finally:
         checker.close()

@@ -58,6 +58,7 @@ class Desk:
         self.capture = CaptureCommand(world, self.lock)
         self.setting = dict(setting or {})
         self.trouble: list[str] = []  # what went wrong while nobody asked
+        self.looks: list[Callable[[], None]] = []  # called after each step, beside the mirror
         self._struck: dict[str, FaultBase] = {}
         self._line = TimeLine(world, [])
         self._began = world.now
@@ -226,6 +227,8 @@ class Desk:
             except (LabError, TopoError) as error:
                 self.trouble.append(str(error))
             self._mirror()
+            for look in self.looks:
+                look()
 
     def _pass(self) -> None:
         if self._pace is None:

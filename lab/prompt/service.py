@@ -14,6 +14,7 @@ from mrclab.lab import console
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import words
 from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.packetwatch import PacketWatch, set_pace, slow_down
 from mrclab.lab.prompt.remote import SOCKET
 from mrclab.lab.prompt.turns import Caller, called_by
 from mrclab.rpc.aserver import AsyncServer
@@ -30,6 +31,8 @@ def served(desk: Desk, run_dir: Path) -> Iterator[None]:
 
     A command whose client hangs up is ended.
     """
+    packets = PacketWatch(desk)
+    desk.looks.append(packets.rest)
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="command")
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         "word": lambda line, width=_WIDTH: _word(desk, str(line), int(width)),
@@ -37,6 +40,9 @@ def served(desk: Desk, run_dir: Path) -> Iterator[None]:
         "controller": lambda request, seconds, arguments: desk.ask(str(request), float(seconds), **dict(arguments)),
         "heal": lambda name="": {"said": "\n".join(desk.heal(str(name))) or "nothing to heal"},
         "traffic": lambda traffic: {"said": _start(desk, dict(traffic))},
+        "pace": lambda value: {"said": set_pace(desk, value), "now": packets.look()["now"]},
+        "slow": lambda pace, seconds: {"said": slow_down(desk, pace, seconds), "now": packets.look()["now"]},
+        "packets": lambda since=None: packets.look(None if since is None else int(since)),
     }
     server = AsyncServer(
         run_dir / SOCKET, {name: _beside(desk, pool, work) for name, work in commands.items()}, cancel=True
@@ -62,6 +68,8 @@ def served(desk: Desk, run_dir: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        desk.looks.remove(packets.rest)
+        packets.close()
         loop.call_soon_threadsafe(ended.set)
         thread.join()
         pool.shutdown(cancel_futures=True)

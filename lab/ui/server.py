@@ -4,7 +4,8 @@ GET  /                   the page; needs ?token=…, as everything but its own s
 GET  /api/layout         fabric, title, whether it is live
 GET  /api/frames?since=N all frames so far (replay: all there are): the first whole, of others what changed
 GET  /api/live?run=R&since=N  the same as they come, as server-sent events, to who has all before; `outcome` at the end;
-                         `source` where another run is shown from now on, or too much is missing: ask for all anew
+                         `source` where another run is shown from now on, or too much is missing: ask for all anew;
+                         `packets` on cables while virtual time is slow
 POST /api/operation      {"operation": …, "arguments": {…}} for the lab that runs
 GET  /api/schema         the JSON schema of scenarios
 POST /api/check          a scenario's text: its mistakes, each with its line
@@ -42,10 +43,14 @@ from mrclab.lab.ui.sources import Source
 
 Operate = Callable[..., dict[str, Any]]  # (operation, **arguments)
 Check = Callable[[str], dict[str, Any]]
+Packets = Callable[[int | None], dict[str, Any]]
+"""Asks what crossed cables since a number; LabError where single packets cannot be seen, with the reason."""
+
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 STATIC = Path(__file__).parent / "static"
 _BEAT = 0.1  # seconds between two looks for new frames
+_FAST = 5  # beats between two looks for packets where time is not slow
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MOST_BYTES = 1 << 20  # of a request
 _UNREADABLE = (LabError, ValueError, KeyError, TypeError, RecursionError)
@@ -68,6 +73,7 @@ class LivePage:
         editor: Editor | None = None,
         shelf: RunIndex | None = None,
         check: Check = checked,
+        packets: Packets | None = None,
     ) -> None:
         self.source = self._own = source
         self.token = token or secrets.token_urlsafe(16)
@@ -76,6 +82,7 @@ class LivePage:
         self._editor = editor
         self._shelf = shelf
         self._check_text = check
+        self._packets = packets
         self._workers = Workers()
         self._shown = 0  # how often another run was shown: numbers them
         guarded: dict[str, tuple[str, Endpoint]] = {
@@ -143,7 +150,16 @@ class LivePage:
             "replays": self._shelf is not None,
             "text": self._editor.text if self._editor else "",
         }
+        if told["operable"]:
+            told |= await self._workers.run(self._pace)
         return JSONResponse({**source.layout(), **told, "outcome": source.outcome()})
+
+    def _pace(self) -> dict[str, Any]:
+        """The pace of virtual time, or why single packets are not drawn."""
+        try:
+            return {"paced": True, "pace": self._packets(None)["pace"]} if self._packets else {}
+        except LabError as error:
+            return {"packets": str(error)}
 
     async def _frames(self, request: Request) -> Response:
         first, changes = self.source.film.told(_number(request, "since"))
@@ -159,7 +175,7 @@ class LivePage:
         last = request.headers.get("last-event-id", "").split("-")
         if len(last) == 2 and all(word.isdecimal() for word in last):
             run, number = map(int, last)
-        over = False
+        over, watched = False, Watched(self._packets, self._workers)
         while not await request.is_disconnected():
             ending, source = self.ending, self.source
             outcome = source.outcome()
@@ -170,6 +186,8 @@ class LivePage:
             for text in changes:
                 number += 1
                 yield f"id: {run}-{number}\ndata: {text}\n\n"
+            if source is self._own and outcome is None and (drawn := await watched.next()):
+                yield f"event: packets\ndata: {drawn}\n\n"
             if outcome is not None and not over:
                 over = True
                 yield f"event: outcome\ndata: {json.dumps(outcome)}\n\n"
@@ -250,6 +268,29 @@ class LivePage:
         self._shown += 1
         if former is not self._own and former is not source:
             former.stop()
+
+
+class Watched:
+    """Words of single packets for one browser: often while time is slow, and now and then whether it is."""
+
+    def __init__(self, packets: Packets | None, workers: Workers) -> None:
+        self._packets, self._workers = packets, workers
+        self._number: int | None = None
+        self._slow, self._rest = False, 0
+
+    async def next(self) -> str:
+        """Return the packets since the last time as JSON; empty where there is nothing to draw."""
+        if self._packets is None or self._rest > 0:
+            self._rest -= 1
+            return ""
+        try:
+            told = await self._workers.run(self._packets, self._number)
+        except LabError:  # the wire's, or gone
+            self._packets = None
+            return ""
+        was, self._slow, self._number = self._slow, told["slow"], told["next"]
+        self._rest = 0 if self._slow else _FAST
+        return json.dumps(told) if self._slow or was else ""
 
 
 @cache

@@ -16,7 +16,9 @@ from typing import Any
 
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
+from mrclab.lab.prompt import packetwatch
 from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.packetwatch import PacketWatch
 from mrclab.lab.report import results
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.virtual import VirtualWorld, virtual_world
@@ -29,7 +31,6 @@ from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.runindex import RunIndex
 from mrclab.lab.ui.sources import Source
-from mrclab.sim.crossings import Crossings
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -38,9 +39,7 @@ Publish = Callable[[str], None]
 
 TITLE = "the lab in this tab"
 _OFTEN = 0.1  # seconds between two looks at the history of a run
-_SEEN = 0.2  # seconds of virtual time per second, at most: single packets can be followed
-_LONGEST_SLOW = 120.0  # seconds
-_LIGHT = 4000  # crossings told at once, at most
+_SLOW = 0.2  # seconds of virtual time per second, at most: there are frames between two samples
 _MOMENT = 1e-6  # seconds of virtual time within which more may be recorded
 
 
@@ -96,7 +95,7 @@ class Followed:
                 self._model.run = self._judge.title
         self._model.expectations = self._judge.look() or self._model.expectations
         self._add(self._reel.until(self.world.now - _MOMENT))
-        if pace < _SEEN and time.monotonic() >= self._due and self.world.now > self.film.last.get("t", -math.inf):
+        if pace < _SLOW and time.monotonic() >= self._due and self.world.now > self.film.last.get("t", -math.inf):
             self._add([self._model.frame(self.world.now)])
             self._due = time.monotonic() + _OFTEN
         self._push()
@@ -123,27 +122,6 @@ class Followed:
             self._publish(self, changes)
 
 
-class DrawnPackets:
-    """Packets on the cables of a world while its time is slow, for who draws them."""
-
-    def __init__(self, world: VirtualWorld, tell: Publish) -> None:
-        self._world, self._tell = world, tell
-        self._watch: Crossings | None = None
-
-    def look(self, pace: float) -> None:
-        """Publish what crossed cables since the last look: entered, left, way, kind, whether it arrived."""
-        if self._watch is not None:
-            seen = self._watch.taken()[-_LIGHT:]
-            told = [[round(c.entered, 6), round(c.left, 6), c.way, c.kind, int(c.arrived)] for c in seen]
-            whole = {"kind": "packets", "now": self._world.now, "pace": pace, "slow": pace <= _SEEN, "seen": told}
-            self._tell(json.dumps(whole))
-        if pace <= _SEEN and self._watch is None:
-            self._watch = self._world.watch()
-        elif pace > _SEEN and self._watch is not None:
-            self._watch.close()
-            self._watch = None
-
-
 class Tab:
     """A lab in virtual time, and runs of scenarios beside it; their results go below `folder`."""
 
@@ -158,7 +136,8 @@ class Tab:
         self.desk = self._stack.enter_context(Desk(world, pace, threaded=False).open())
         self._own = Followed(fabric, TITLE, self._frames)
         self._own.world = world
-        self._packets = DrawnPackets(world, publish)
+        self._packets, self._drawn = PacketWatch(self.desk), 0  # packets that were told
+        self._was_slow = False
         self._shown: Source = self._own
         self._runs = 0  # how often another source was shown
         self._own.take_in()
@@ -166,7 +145,7 @@ class Tab:
             "strike": lambda kind, fields: self.desk.strike(str(kind), dict(fields)),
             "heal": lambda name="": "\n".join(self.desk.heal(str(name))) or "nothing to heal",
             "traffic": lambda traffic: f"{self.desk.flows.start(dict(traffic)).running.name} runs",
-            "pace": self._pace,
+            "pace": lambda value: packetwatch.set_pace(self.desk, value),
             "slow": self._slow,
         }
         self._requests: Mapping[str, Callable[[str], Any]] = {
@@ -202,7 +181,13 @@ class Tab:
         elif self._shown is self._own:
             self.desk.step()
             self._own.take_in(self.desk.pace or 1.0)
-            self._packets.look(self.desk.pace or 1.0)
+            self._tell_packets()
+
+    def _tell_packets(self) -> None:
+        told = self._packets.look(self._drawn)
+        if told["slow"] or told["next"] > self._drawn or self._was_slow:
+            self._tell(json.dumps({"kind": "packets", **told}))
+        self._drawn, self._was_slow = told["next"], told["slow"]
 
     def source(self) -> None:
         """Publish all of what is shown now."""
@@ -212,7 +197,8 @@ class Tab:
 
     def _layout(self) -> dict[str, Any]:
         shown, own = self._shown, self._shown is self._own
-        told = {"title": shown.title, "live": shown.live, "operable": own, "own": own, "paced": own}
+        told = {"title": shown.title, "live": shown.live, "operable": own, "own": own}
+        told |= {"paced": True, "pace": self.desk.pace} if own else {}
         more = {"runs": True, "replays": True, "text": self._text, "worlds": ["sim"], "run": self._runs}
         return {**shown.layout(), **told, **more, "outcome": shown.outcome()}
 
@@ -235,18 +221,10 @@ class Tab:
         self._own.take_in()
         return {"said": said}
 
-    def _pace(self, value: float) -> str:
-        if not 0 < value <= 1000:
-            raise ValueError(f"invalid pace {value}: expected virtual seconds per second, above 0 and at most 1000")
-        self.desk.pace = float(value)
-        return f"{value:g} s of virtual time per second"
-
     def _slow(self, pace: float, seconds: float) -> str:
-        if not (0 < pace <= 1 and 0 < seconds <= _LONGEST_SLOW):
-            raise ValueError(f"slow takes a pace above 0 and at most 1, for at most {_LONGEST_SLOW:g} s")
-        self.desk.slow(float(pace), float(seconds))
-        self._packets.look(self.desk.pace or 1.0)
-        return f"{pace:g} s of virtual time per second, for {seconds:g} s"
+        said = packetwatch.slow_down(self.desk, pace, seconds)
+        self._tell_packets()
+        return said
 
     def _replay(self, name: str) -> dict[str, str]:
         return self._show(self._shelf.take(name))

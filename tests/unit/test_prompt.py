@@ -240,6 +240,26 @@ def test_words_work_over_the_socket_beside_the_prompt(desk, tmp_path):
         remote.ask(tmp_path, "word", line="nodes")
 
 
+def test_who_draws_packets_is_told_of_each_while_time_is_slow_and_the_watch_ends_when_nobody_asks(desk, tmp_path):
+    with service.served(desk, tmp_path):
+        words.run(desk, "traffic stream from=h1 to=h2 size=1MiB")
+        begin = remote.ask(tmp_path, "packets")
+        assert (begin["slow"], begin["seen"]) == (True, [])
+        words.run(desk, f"down {CABLE}")
+        words.run(desk, "wait 30ms")
+        told = remote.ask(tmp_path, "packets", since=begin["next"])
+        assert len(told["seen"]) == told["next"] - begin["next"] > 0
+        assert {way // 2 for _, _, way, _, arrived in told["seen"] if not arrived} == {
+            desk.world.fabric.link(CABLE).index
+        }
+        assert remote.ask(tmp_path, "packets", since=told["next"])["seen"] == []
+        assert remote.ask(tmp_path, "slow", pace=1e-9, seconds=5)["said"]
+        with pytest.raises(LabError, match="above 0 and at most 1000"):
+            remote.ask(tmp_path, "pace", value=0)
+        remote.ask(tmp_path, "pace", value=1)
+        assert not remote.ask(tmp_path, "packets")["slow"]
+
+
 def test_a_command_that_waits_holds_up_nobody_and_ends_with_its_client(desk, tmp_path):
     with service.served(desk, tmp_path):
         with Client(tmp_path / remote.SOCKET, 60.0) as waits, Client(tmp_path / remote.SOCKET, 60.0) as sends:

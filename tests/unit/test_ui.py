@@ -1,5 +1,6 @@
 """The page's model and server: frames from histories, replay and live alike; what is refused. No browser, no lab."""
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -17,9 +18,10 @@ from mrclab.lab.ui.editor import EXAMPLE, Editor
 from mrclab.lab.ui.framestream import Film, merge, patch
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
+from mrclab.lab.ui.offloop import Workers
 from mrclab.lab.ui.phrases import phrase
 from mrclab.lab.ui.runindex import RunIndex
-from mrclab.lab.ui.server import LivePage
+from mrclab.lab.ui.server import LivePage, Watched
 from mrclab.lab.ui.sources import Blank, Live, Replay
 from mrclab.topo import fabricfile
 from mrclab.topo.model import Fabric
@@ -343,6 +345,35 @@ def test_operations_reach_the_lab_and_its_refusals_the_page(tmp_path):
     assert web.post("/api/operation", content=b"[", headers=headers).status_code == 400
     assert web.post("/api/operation", json=wanted).status_code == 403
     assert web.post("/api/operation", content=b"x" * (2 << 20), headers=headers).status_code == 400
+
+
+def test_the_page_says_at_what_pace_time_passes_or_why_no_single_packet_is_drawn(tmp_path):
+    source = Replay(finished(tmp_path))
+    source.outcome = lambda: None  # type: ignore[method-assign] - as of a lab that goes on
+
+    def wire(_since: int | None) -> dict:
+        raise RunError("a host counts them")
+
+    def virtual(since: int | None) -> dict:
+        return {"next": 3, "now": 1.0, "pace": 0.01, "slow": True, "seen": [] if since is None else [[0, 1, 2, 0, 1]]}
+
+    def layout(packets):
+        return client(LivePage(source, lambda *_: {}, token="secret", packets=packets)).get(
+            "/api/layout", headers={"x-token": "secret"}
+        ).json()  # fmt: skip
+
+    assert layout(wire)["packets"] == "a host counts them"
+    assert "paced" not in layout(wire)
+    assert (layout(virtual)["paced"], layout(virtual)["pace"]) == (True, 0.01)
+
+    async def told(packets) -> list[str]:
+        watched = Watched(packets, Workers())
+        return [await watched.next() for _ in range(2)]
+
+    first, second = asyncio.run(told(virtual))
+    assert not json.loads(first)["seen"]
+    assert json.loads(second)["seen"]
+    assert asyncio.run(told(wire)) == ["", ""]
 
 
 def test_a_finished_run_takes_no_operations_and_a_scenario_is_checked(page):

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,3 +111,37 @@ def test_a_mistake_is_named_with_its_line(lab):
     assert told["mistakes"][0]["line"] == 3
     assert not tab.waits()
     assert Path(tab._shelf.results).exists()
+
+
+ALONE = """
+import json, sys
+allowed = set(sys.argv[1].split())
+
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        known = top == "mrclab" or top.startswith("_") or "mypyc" in top or top in allowed | sys.stdlib_module_names
+        if path is None and not known:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Nothing())
+from mrclab.lab.ui.tab import Tab
+tab = Tab(lambda text: None)
+tab.source()
+assert "said" in json.loads(tab.request("api/operation", json.dumps(
+    {"operation": "strike", "arguments": {"kind": "link_down", "fields": {"link": "h1-p1"}}})))
+assert "properties" in json.loads(tab.request("api/schema"))
+tab.step()
+tab.close()
+"""
+
+
+def test_the_tab_needs_no_package_that_the_site_does_not_bring(tmp_path):
+    wanted = (Path(__file__).parents[2] / "setup/site/requirements.txt").read_text(encoding="utf-8")
+    names = {
+        line.partition("==")[0].partition(".")[0].replace("-", "_") for line in wanted.splitlines() if "==" in line
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", ALONE, " ".join(names)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr

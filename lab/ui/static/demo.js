@@ -3,17 +3,35 @@
 import { operate } from "./server.js";
 
 export const SLOW = { pace: 0.02, seconds: 7 };
-const STEPS = [
-  // seconds to wait before, line of the narrator (none: its own), operation
-  [0, "h1 sends to h3. Every packet takes its own path: four planes, two uplinks each.", "traffic", { traffic: { kind: "stream", from: "h1", to: "h3", size: "256 MiB" } }],
-  [3, "Watch plane 1: one of its cables is about to be cut. Time runs fifty times slower.", "slow", { ...SLOW, seconds: 11 }],
-  [3, "", "strike", { kind: "link_down", fields: { link: "t0-p1-1/t1-p1-2", name: "demo-cut" } }],
-  [12, "", "heal", { name: "demo-cut" }],
-  [5, "Now h1's own cable into plane 2.", "slow", { ...SLOW, seconds: 8 }],
-  [2, "", "strike", { kind: "nic_port_down", fields: { port: "h1-p2", name: "demo-port" } }],
-  [10, "", "heal", { name: "demo-port" }],
-  [5, "One transfer, two failures, no timeout and no broken connection. Click any cable to cut it yourself.", null, null],
-];
+const LASTS = "60s"; // of traffic
+
+// Steps: seconds to wait before, line of the narrator (none: its own), operation. Real time cannot be slowed down.
+function steps(layout) {
+  const { from, to, core, port } = places(layout), slow = layout.paced ? "slow" : null, plane = (name) => /-p(\d+)/.exec(name)[1];
+  const all = new Set(layout.links.map((link) => link.plane)).size;
+  return [
+    [0, `${from} sends to ${to}. Every packet takes its own path, over ${all} plane${all > 1 ? "s" : ""}.`, "traffic", { traffic: { kind: "stream", from, to, duration: LASTS } }],
+    ...(core ? [
+      [3, `Watch plane ${plane(core)}: one of its cables is about to be cut.${slow ? " Time runs fifty times slower." : ""}`, slow, { ...SLOW, seconds: 11 }],
+      [3, "", "strike", { kind: "link_down", fields: { link: core, name: "demo-cut" } }],
+      [slow ? 12 : 8, "", "heal", { name: "demo-cut" }],
+    ] : []),
+    [5, `Now ${from}'s own cable into plane ${plane(port)}.`, slow, { ...SLOW, seconds: 8 }],
+    [2, "", "strike", { kind: "nic_port_down", fields: { port, name: "demo-port" } }],
+    [slow ? 10 : 6, "", "heal", { name: "demo-port" }],
+    [5, "One transfer, two failures, no timeout and no broken connection. Click any cable to cut it yourself.", null, null],
+  ];
+}
+
+// Two hosts under different T0s if there are such, a cable between the first one's T0 and a T1, and a NIC port of it.
+function places(layout) {
+  const from = layout.hosts[0].name, ports = layout.links.filter((link) => link.ends.includes(from));
+  const other = (link, name) => link.ends.find((end) => end !== name);
+  const t0 = other(ports[0], from), near = new Set(layout.links.filter((link) => link.ends.includes(t0)).map((link) => other(link, t0)));
+  const to = (layout.hosts.find(({ name }) => name !== from && !near.has(name)) ?? layout.hosts[1]).name;
+  const core = near.has(to) ? undefined : layout.links.filter((link) => link.name.startsWith(`${t0}/`));
+  return { from, to, core: core?.at(-1)?.name, port: ports[ports.length > 1 ? 1 : 0].name };
+}
 
 export class Demo {
   // `say` gets a line for the narrator, or "" for its own; `done` is called at the end.
@@ -21,8 +39,9 @@ export class Demo {
 
   get runs() { return this.timer !== undefined; }
 
-  async start() {
+  async start(layout) {
     this.stop();
+    this.steps = steps(layout);
     await operate("heal", {});
     this.number = 0;
     this.#next();
@@ -31,7 +50,7 @@ export class Demo {
   stop() { clearTimeout(this.timer); this.timer = undefined; this.say(""); }
 
   #next() {
-    const step = STEPS[this.number];
+    const step = this.steps[this.number];
     if (!step) { this.timer = undefined; this.done(); return; }
     this.timer = setTimeout(async () => {
       this.number++;

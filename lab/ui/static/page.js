@@ -281,10 +281,16 @@ function play() {
   if (demo.runs) { demo.stop(); over(); return; }
   toLive();
   at("demo").textContent = "Stop the demo";
-  demo.start();
+  demo.start(layout);
 }
 
 function over() { at("demo").textContent = "Start the demo"; }
+
+function paced() {
+  const wanted = layout.paced ? layout.pace : 1, choice = at("speed");
+  if (![...choice.options].some((each) => Number(each.value) === wanted)) choice.add(new Option(`×${Number(wanted.toPrecision(2))}`, wanted));
+  choice.value = String([...choice.options].find((each) => Number(each.value) === wanted).value);
+}
 
 // The pace of a lab that is followed; of frames that are played.
 function speed() { if (layout.paced && following) operate("pace", { value: Number(at("speed").value) }); }
@@ -367,7 +373,10 @@ async function open() {
   drawFabric();
   if (chosen) selection.choose(chosen);
   selection.slowly = at("slowly").querySelector("input").checked;
-  at("slowly").hidden = at("demo").hidden = !layout.paced;
+  at("slowly").hidden = !layout.paced;
+  at("demo").hidden = !layout.operable;
+  at("unseen").textContent = layout.packets ?? "";
+  paced();
   at("live").hidden = !layout.live;
   at("back").hidden = layout.own;
   at("runs").hidden = !layout.replays;

@@ -1,0 +1,87 @@
+"""Packets on the cables of a lab in virtual time while it is slow, for who draws them."""
+
+import time
+from collections import deque
+from typing import Any
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.run.virtual import VirtualWorld
+from mrclab.sim.crossings import Crossings
+
+ON_THE_WIRE = "Single packets are drawn in virtual time alone: a host on the wire counts them, and notes none."
+LONGEST_SLOW = 120.0  # seconds
+_SEEN = 0.2  # seconds of virtual time per second, at most: single packets can be followed
+_LIGHT = 4000  # crossings told at once, at most
+_FORGOTTEN = 2.0  # seconds of the machine's clock after which nobody watches any more
+
+
+class PacketWatch:
+    """Watches the cables of a desk's world from the first look at slow time to the first at fast time."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._watch: Crossings | None = None
+        self._seen: deque[list[float]] = deque(maxlen=_LIGHT)
+        self._count = 0  # of all crossings so far
+        self._asked = 0.0
+
+    def look(self, since: int | None = None) -> dict[str, Any]:
+        """Tell what crossed cables: {"next", "now", "pace", "slow", "seen"}, times in seconds of virtual time.
+
+        `seen` has lists of entered, left, way, kind and 1 where it arrived, from number `since` on, which `next` told
+        before; none without it. LabError on the wire.
+        """
+        with self._desk.lock:
+            world, pace = self._desk.world, self._desk.pace
+            if pace is None or not isinstance(world, VirtualWorld):
+                raise LabError(ON_THE_WIRE)
+            self._asked = time.monotonic()
+            self._take()
+            if pace <= _SEEN and self._watch is None:
+                self._watch = world.watch()
+            elif pace > _SEEN:
+                self.close()
+            begin = self._count if since is None else max(since, self._count - len(self._seen))
+            seen = list(self._seen)[len(self._seen) - max(0, self._count - begin) :]
+            return {"next": self._count, "now": world.now, "pace": pace, "slow": pace <= _SEEN, "seen": seen}
+
+    def rest(self) -> None:
+        """Watch no longer where nobody has looked for a while."""
+        if self._watch is not None and time.monotonic() - self._asked > _FORGOTTEN:
+            self.close()
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _take(self) -> None:
+        for each in self._watch.taken() if self._watch is not None else ():
+            self._seen.append([round(each.entered, 6), round(each.left, 6), each.way, each.kind, int(each.arrived)])
+            self._count += 1
+
+
+def set_pace(desk: Desk, value: object) -> str:
+    """Set the pace of virtual time, in its seconds per second; returns a phrase. ValueError says what is wrong."""
+    _virtual(desk)
+    if not isinstance(value, (int, float)) or not 0 < value <= 1000:
+        raise ValueError(f"invalid pace {value}: expected virtual seconds per second, above 0 and at most 1000")
+    desk.pace = float(value)
+    return f"{value:g} s of virtual time per second"
+
+
+def slow_down(desk: Desk, pace: object, seconds: object) -> str:
+    """Slow virtual time for some seconds of the machine's clock; returns a phrase. ValueError says what is wrong."""
+    _virtual(desk)
+    numbers = isinstance(pace, (int, float)) and isinstance(seconds, (int, float))
+    if not (numbers and 0 < pace <= 1 and 0 < seconds <= LONGEST_SLOW):  # type: ignore[operator]
+        raise ValueError(f"slow takes a pace above 0 and at most 1, for at most {LONGEST_SLOW:g} s")
+    desk.slow(float(pace), float(seconds))  # type: ignore[arg-type]
+    return f"{pace:g} s of virtual time per second, for {seconds:g} s"
+
+
+def _virtual(desk: Desk) -> None:
+    if desk.pace is None:
+        raise LabError("this lab runs in real time; only mrclab up --world sim has a pace")
