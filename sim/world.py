@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from mrclab.sim.fleet import MOST_TOLD
 from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.lines import Lines
 from mrclab.sim.nic import SimNic
+from mrclab.sim.openloop import Arrival, OpenFlow, OpenLoop
 from mrclab.sim.operations import operations
 from mrclab.topo import fabricfile, nodeconfig
 from mrclab.topo.model import Fabric
@@ -49,6 +50,11 @@ TOO_MANY: Final = frozenset(
 )
 """Kinds of records that every host writes for every QP, port or cycle: the history of a large fabric leaves them out,
 QPs that went to ERROR apart."""
+
+OF_QPS: Final = frozenset({"qp.state", "wr.done"})
+"""Those of them that come with each QP: traffic whose flows are too many leaves them out."""
+
+NONE: Final[frozenset[str]] = frozenset()
 
 DEPTHS_S: Final = 0.25
 MOST_CONFIGS: Final = 64
@@ -79,6 +85,7 @@ class SimWorld:
         self._depths_every = ticks(DEPTHS_S * fabric.spec.looks)
         self._clock = Clock()
         self._is_large = len(fabric.links) > MOST_TOLD
+        self._counts_flows = False
         self._lines = Lines()
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
         self._told: list[tuple[str, dict[str, Any]]] = []
@@ -146,6 +153,20 @@ class SimWorld:
         if found is None:
             raise RpcError("EINVAL", f"the controller has no operation {op!r} in virtual time")
         return dict(found(**arguments))
+
+    def open_loop(
+        self,
+        arrivals: Iterator[Arrival],
+        attributes: dict[str, Any],
+        done: Callable[[OpenFlow, float, str], None],
+    ) -> OpenLoop:
+        """Make a driver of flows that arrive by themselves. From now on the history leaves out QPs that come and go."""
+        self._counts_flows = True
+        return OpenLoop(self._clock, self._host_of, arrivals, attributes, done)
+
+    def _host_of(self, name: str) -> RunningHost | None:
+        self._start_if_new(name)
+        return self.hosts.get(name)
 
     def _start_if_new(self, name: str) -> None:
         """A host that nobody needed yet: it has been there all the time, with nothing to do."""
@@ -278,7 +299,8 @@ class SimWorld:
         return whole
 
     def _host_record(self, name: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
-        if self._is_large and record["kind"] in TOO_MANY and record.get("state") != "ERROR":
+        many = TOO_MANY if self._is_large else OF_QPS if self._counts_flows else NONE
+        if record["kind"] in many and record.get("state") != "ERROR":
             whole = {"t": round(t, _DIGITS), "node": name, **record}
         else:
             if self._is_large and record["kind"] == "sample":

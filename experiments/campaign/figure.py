@@ -117,7 +117,7 @@ def _percentile(share: float, slow: bool) -> Measure:
     def times(group: Sequence[Row]) -> list[float]:
         flows = [flow for row in group for flow in row.get("flows", ())]
         if slow:
-            return [flow[4] if flow[3] is not None else math.inf for flow in flows if len(flow) > 4]
+            return [flow[4] if flow[3] is not None else math.inf for flow in flows]
         return [(flow[3] - flow[2]) * _MICRO if flow[3] is not None else math.inf for flow in flows]
 
     def pooled(group: Sequence[Row]) -> tuple[int, float | None]:

@@ -127,11 +127,12 @@ def write_parquet(directory: Path) -> Path | None:
 
 
 def flow_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """One row for each flow of each run: variant, seed, swept values, traffic, bytes, began, ended; None: it failed."""
+    """One row for each flow of each run: variant, seed, and all of the flow; ended None: it failed."""
     for row in rows:
         same = {name: value for name, value in flat(row).items() if name in {"variant", "seed"} or name[:4] == "set."}
-        for traffic, size, began, ended in row.get("flows", ()):
-            yield {**same, "traffic": traffic, "bytes": size, "began": began, "ended": ended}
+        for traffic, size, began, ended, *more in row.get("flows", ()):
+            told = {"traffic": traffic, "bytes": size, "began": began, "ended": ended}
+            yield {**same, **told, "slowdown": more[0] if more else None}
 
 
 def _store(rows: list[Row], path: Path, units: Mapping[str, str]) -> Path:

@@ -15,7 +15,7 @@ from mrclab.experiments.runs import batch, processes
 from mrclab.experiments.runs.batch import UNWELL
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.errors import Interrupted, LabError, NoRoom
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure import Measures, slowdown
 from mrclab.lab.report import results
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
@@ -65,9 +65,17 @@ def _ran(job: Job) -> Row:
 
 
 def _flows(measures: Measures) -> list[list[Any]]:
-    """Return [traffic, bytes, began, ended] of each flow, seconds; `ended` None where it did not end well."""
-    done = {flow.flow: flow.done for flow in measures.completions.flows}
-    return [[one.traffic, one.size, one.begin, done.get(one.name)] for one in measures.flows]
+    """Return [traffic, bytes, began, ended, slowdown] of each flow, in seconds; the last two None where it failed."""
+    ended = measures.completions.flows
+    found: list[list[Any]] = [
+        [one.traffic, one.size, one.posted, one.done, round(slowdown.of(measures.fabric, one), 6)] for one in ended
+    ]
+    well = {one.flow for one in ended}
+    failed = {r["flow"]: r for r in measures.history.of("flow.end") if r.get("error")}
+    missing = [[one.traffic, one.size, one.begin, None, None] for one in measures.flows if one.name not in well]
+    known = {one.name for one in measures.flows}
+    gone = [[r["traffic"], 0, r.t, None, None] for name, r in failed.items() if name not in known]
+    return [*found, *missing, *gone]
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

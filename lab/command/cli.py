@@ -44,6 +44,7 @@ PANELS: dict[str, dict[str, str]] = {
         "report": _HERE + "scenarios",
         "compare": _HERE + "suitecli",
         "schema": _HERE + "suitecli",
+        "slowdown": _HERE + "slowdown",
     },
     "Operate the lab that runs": {
         **dict.fromkeys(

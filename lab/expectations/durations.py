@@ -1,4 +1,4 @@
-"""Expectations of time: completion of messages, iterations and flows, latency of a ping-pong, measured RTT."""
+"""Expectations of time: completion and slowdown, latency of a ping-pong, measured RTT."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -8,11 +8,12 @@ from pydantic import Field, model_validator
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, FlowName, Selected, Verdict, needs_one
 from mrclab.lab.expectations.limits import LimitField
+from mrclab.lab.measure import slowdown
 from mrclab.lab.measure.evidence import NoEvidence, span, went_well
 from mrclab.lab.measure.flows import Selection
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
-from mrclab.lab.scenario.units import Percent, show_seconds
+from mrclab.lab.scenario.units import Percent, Size, show_seconds
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
@@ -84,6 +85,36 @@ class CompletionExpectation(DurationExpectation):
         of_which = "mean" if self.percentile == "mean" else f"percentile {self.percentile:g}"
         figure = f"{of_which} of {self.of} of {self.flow or self.traffic}"
         return self.answer(measures, figure, self.measured_seconds(measures), f"over {count}")
+
+
+@EXPECTATIONS.register
+class Slowdown(BaseExpectation):
+    """A percentile of flows' slowdown: completion time over that of the same flow on an idle fabric."""
+
+    kind: Literal["slowdown"]
+    traffic: TrafficName
+    percentile: Annotated[float, Field(ge=0, le=100)] = 99.0
+    least: Annotated[Size, Field(ge=0)] = Field(default=0, description="flows of so many bytes or more")
+    below: Annotated[Size, Field(ge=1)] | None = Field(default=None, description="flows of less than so many bytes")
+    at_least: float | None = Field(default=None, ge=0)
+    at_most: float | None = Field(default=None, ge=0)
+
+    _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_most: 10"))
+
+    def judge(self, measures: "Measures") -> Verdict:
+        """The percentile over flows of these sizes that ended; KeyError where none did."""
+        went_well(measures, Selection(self.traffic))
+        found = [
+            slowdown.of(measures.fabric, flow)
+            for flow in measures.completions.flows
+            if flow.traffic == self.traffic and flow.size >= self.least and (not self.below or flow.size < self.below)
+        ]
+        if not found:
+            raise KeyError(f"slowdown of flows of {self.traffic}")
+        value = quantile(found, self.percentile / 100)
+        held = Bounds(self.at_least, self.at_most)
+        wanted = f"percentile {self.percentile:g} of the slowdown of {self.traffic} {held.say()}"
+        return self.verdict(held.hold(value), wanted, f"{value:.2f} over {len(found)}", "", value, "times")
 
 
 @EXPECTATIONS.register

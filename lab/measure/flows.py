@@ -61,6 +61,8 @@ class MeasuredFlows:
                 begin = max(record.t, begins.get(flow.name, record.t))  # a trigger may have let it begin later
                 found[flow.name] = replace(flow, begin=begin, end=end)
         self.all: tuple[MeasuredFlow, ...] = tuple(found.values())
+        self.come_and_go = any(record.get("flows") == [] for record in history.of("traffic.start"))
+        """True where flows of an open loop ran, which are known by their ends alone."""
         self._by_name: dict[str, list[MeasuredFlow]] = {}
         for each in self.all:
             for name in dict.fromkeys((each.name, f"{each.traffic}/{each.source}>{each.destination}")):
@@ -105,7 +107,7 @@ class MeasuredFlows:
 def _flows(record: Record) -> Iterator[MeasuredFlow]:
     kind = str(record.get("traffic_kind", ""))
     rows = record.get("flows")
-    if rows:
+    if rows is not None:  # none where flows come and go: each has its `flow.end`
         for row in rows:
             source, destination = row["source"], row["destination"]
             name = str(row.get("flow") or f"{record['traffic']}/{source}>{destination}")

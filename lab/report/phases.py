@@ -26,9 +26,12 @@ def moment(measures: Measures, t: float) -> float:
 def phases(measures: Measures) -> list[dict[str, Any]]:
     """Goodput between every two moments at which something happened.
 
-    None where more seems to have arrived than links carry: hosts that are sampled seldom cannot tell phases apart.
+    None of flows that come and go, and where more seems to have arrived than links carry: hosts that are sampled
+    seldom cannot tell phases apart.
     """
     rows: list[dict[str, Any]] = []
+    if measures.flows.come_and_go:
+        return rows  # no sample tells what QPs carried that had gone by then
     for before, after in itertools.pairwise(_moments(measures)):
         begin, end = before.last, after.first
         if end - begin < _SHORTEST * measures.rtt or end > measures.end or begin < measures.start:

@@ -22,6 +22,7 @@ from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.crossings import Crossings
+from mrclab.sim.openloop import OpenFlow, OpenLoop
 from mrclab.sim.world import SimWorld
 from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.model import Fabric, Link
@@ -133,6 +134,15 @@ class VirtualWorld:
     def watch(self) -> Crossings:
         """Watch every frame that crosses a cable from now on, until the watch is closed."""
         return Crossings(self._sim.sim, range(len(self.fabric.links)))
+
+    def open_loop(
+        self,
+        arrivals: Iterator[tuple[float, str, str, int]],
+        attributes: dict[str, Any],
+        done: Callable[[OpenFlow, float, str], None],
+    ) -> OpenLoop:
+        """Make a driver of flows that arrive by themselves; nothing begins yet."""
+        return self._sim.open_loop(arrivals, attributes, done)
 
     def history_since(self, number: int) -> list[str]:
         """The records that were written after the first `number`, as JSON lines, in the order of writing."""

@@ -51,6 +51,7 @@ def need(loaded: Loaded) -> VirtualNeed:
     spec = fabric.spec
     flows = [(entry, entry.flows(fabric, scenario.seed)) for entry in scenario.traffic]
     names = {name for _, found in flows for flow in found for name in (flow.source, flow.destination)}
+    names.update(name for entry, found in flows if not found for name in entry.hosts_in(fabric, scenario.seed))
     hosts, probes = len(names), 0
     if scenario.mapper is not None:
         agents = spec.t0s * min(scenario.mapper.agents or spec.hosts_per_t0, spec.hosts_per_t0)

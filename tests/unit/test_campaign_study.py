@@ -39,7 +39,8 @@ def test_each_variant_sweeps_its_own_fields(study):
     field = "transport.ev_profile.active_per_plane"
     assert all((field in row["values"]) == (row["variant"][:4] != "roce") for row in rows)
     assert {len(row["flows"]) for row in rows} == {8}
-    assert all(began < ended for row in rows for _, _, began, ended in row["flows"])
+    assert all(slow >= 1 for row in rows for *_, slow in row["flows"])
+    assert all(began < ended for row in rows for _, _, began, ended, _ in row["flows"])
 
 
 def test_the_table_of_flows_has_a_row_for_each_and_units(study):
@@ -61,7 +62,7 @@ def test_percentiles_are_pooled_over_seeds(study):
         (ended - began) * 1e6
         for row in rows
         if row["variant"] == "reps" and row["values"][field] == 4
-        for _, _, began, ended in row["flows"]
+        for _, _, began, ended, _ in row["flows"]
     )
     assert mine[7] <= one.value <= mine[8]
     assert one.low <= one.high

@@ -1,0 +1,63 @@
+"""The command `mrclab slowdown`: completion times and slowdowns of a run's flows by size."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from mrclab.lab import console
+from mrclab.lab.command.display import answer
+from mrclab.lab.errors import LabError
+from mrclab.lab.measure import slowdown as measured
+from mrclab.lab.report import results
+from mrclab.lab.scenario.units import show_bytes, show_seconds
+
+app = typer.Typer()
+out = console.console()
+
+
+@app.command()
+def slowdown(
+    directory: Annotated[Path, typer.Argument(metavar="RESULT", help="the directory of a run")],
+    traffic: Annotated[str, typer.Option(help="only this traffic")] = "",
+    as_json: answer.AsJson = False,
+) -> None:
+    """Show completion times and slowdowns of a run's flows by size: p50, p99 and p99.9.
+
+    Slowdown is the time that a flow took over that of the same flow on an idle fabric.
+    """
+    run = results.load(directory)
+    done = [flow for flow in run.measures.completions.flows if traffic in {"", flow.traffic}]
+    if not done:
+        raise LabError(f"{directory}: no flow{f' of {traffic}' if traffic else ''} ended")
+    rows = measured.table(run.measures.fabric, done)
+    if as_json:
+        told = [
+            {
+                "least": row.least,
+                "most": row.most,
+                "flows": row.count,
+                "seconds": row.seconds,
+                "slowdown": row.slowdowns,
+            }
+            for row in rows
+        ]
+        answer.give("slowdown", 0, rows=told)
+        return
+    table = Table("size", "flows", *(f"{what} {name}" for what in ("time", "slowdown") for name in _NAMES), box=_BOX)
+    for row in rows:
+        times, slow = map(show_seconds, row.seconds), (f"{value:.2f}" for value in row.slowdowns)
+        table.add_row(_sizes(row), f"{row.count:,}", *times, *slow)
+    out.print(table)
+
+
+_NAMES = tuple(f"p{100 * share:g}" for share in measured.SHARES)
+_BOX = box.SIMPLE_HEAD
+
+
+def _sizes(row: measured.SizeRow) -> str:
+    if row.most is None:
+        return "all" if not row.least else f"{show_bytes(row.least)} and more"
+    return f"below {show_bytes(row.most)}" if not row.least else f"{show_bytes(row.least)} to {show_bytes(row.most)}"

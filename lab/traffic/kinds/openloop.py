@@ -1,0 +1,113 @@
+"""Traffic of kind `open_loop`: flows of drawn sizes between drawn hosts, which begin whatever became of the others."""
+
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from mrclab.lab.kinds import WorldName
+from mrclab.lab.scenario.units import Percent, show_bytes
+from mrclab.lab.traffic.base import TRAFFIC, Flow, SourceFile, TrafficBase
+from mrclab.lab.traffic.families import HostList, line_rate
+from mrclab.lab.traffic.flowsizes import FlowSizes, SizesField, published
+from mrclab.topo.model import Fabric
+
+if TYPE_CHECKING:
+    from mrclab.lab.run.world import World
+    from mrclab.lab.traffic.running.flows import Running
+
+
+@TRAFFIC.register
+class OpenLoop(TrafficBase):
+    """Poisson arrivals: each flow has a size drawn from a distribution, and QPs of its own while it runs."""
+
+    worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})
+
+    kind: Literal["open_loop"]
+    sizes: Literal["ai", "data_mining", "hadoop", "web_search"] | None = Field(
+        default=None, description="a distribution of flow sizes, in place of a file"
+    )
+    file: SizesField | None = Field(
+        default=None, description="another distribution: a file of lines `bytes percent`, from the scenario's folder"
+    )
+    load: Annotated[Percent, Field(gt=0, le=2)] = Field(
+        description="payload that arrives, of what the hosts can send across the fabric, e.g. 60%"
+    )
+    count: Annotated[int, Field(ge=1, le=100_000_000, alias="flows", description="how many begin")]
+    hosts: HostList = Field(default=["all"], validate_default=True, description="all, or a list: senders and receivers")
+    cross_group: bool = Field(default=False, description="no flow stays within a T0 group")
+
+    @model_validator(mode="after")
+    def _two_hosts(self) -> "OpenLoop":
+        if (self.sizes is None) == (self.file is None):
+            raise ValueError(f"{self.name} needs either sizes, such as web_search, or a file")
+        if len(self.hosts) < 2 and self.hosts != ["all"]:
+            raise ValueError(f"{self.name} needs at least two hosts")
+        if self.qps not in {None, 1} or self.paths:
+            raise ValueError(f"each flow of {self.name} has one QP that draws its paths; leave qps and paths out")
+        return self
+
+    def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
+        """None that exists all the time."""
+        return []
+
+    def hosts_in(self, fabric: Fabric, seed: int) -> list[str]:
+        """All of them."""
+        return list(self.hosts)
+
+    def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
+        """Nothing that an agent does by itself."""
+        return {"kind": "open_loop"}
+
+    @property
+    def distribution(self) -> FlowSizes:
+        """Distribution of the flows' sizes."""
+        if self.file is not None:
+            return self.file
+        assert self.sizes is not None
+        return published(self.sizes)
+
+    def rate(self, fabric: Fabric) -> float:
+        """Flows per second of all hosts together."""
+        return self.load * len(self.hosts) * host_share(fabric) / self.distribution.mean
+
+    def arrivals(self, fabric: Fabric, seed: int) -> Iterator[tuple[float, str, str, int]]:
+        """Yield (seconds after the begin, source, destination, bytes) in order, drawn from the seed."""
+        draw = random.Random(f"{seed}/{self.name}/open loop")
+        hosts, rate, sizes = self.hosts, self.rate(fabric), self.distribution
+        group = [fabric.group(name) for name in hosts] if self.cross_group else []
+        if group and len(set(group)) < 2:
+            group = []
+        at = 0.0
+        for _ in range(self.count):
+            at += draw.expovariate(rate)
+            source = draw.randrange(len(hosts))
+            destination = source
+            while destination == source or (group and group[source] == group[destination]):
+                destination = draw.randrange(len(hosts))
+            yield at, hosts[source], hosts[destination], sizes.at(draw.random())
+
+    @property
+    def source_file(self) -> SourceFile | None:
+        """The distribution, where it is a file."""
+        return None if self.file is None else SourceFile(self.file.name, self.file.text, ".cdf")
+
+    def text(self, fabric: Fabric, qps: int) -> str:
+        """Count, sizes and load."""
+        sizes = self.distribution
+        mean = show_bytes(round(sizes.mean))
+        return f"{self.count:,} flows of {sizes} (mean {mean}) between {len(self.hosts)} hosts at {self.load:.0%}"
+
+    def running(self, world: "World", qps: int, seed: int) -> "Running":
+        """Driver of the arrivals."""
+        from mrclab.lab.traffic.running.openloop import RunningOpenLoop  # noqa: PLC0415 - models load without a world
+
+        return RunningOpenLoop(world, self, seed)
+
+
+def host_share(fabric: Fabric) -> float:
+    """Bytes of payload per second that each host can send across the fabric when all do: 100 % of load."""
+    spec = fabric.spec
+    uplinks = spec.t1s / spec.hosts_per_t0 if spec.t0s > 1 else 1.0
+    return line_rate(fabric) * min(1.0, uplinks)

@@ -1,0 +1,86 @@
+"""Open-loop traffic while it runs: what the world's driver says of each flow goes into the history."""
+
+from typing import Any
+
+from mrclab.lab.errors import RunError
+from mrclab.lab.run.world import World
+from mrclab.lab.traffic.kinds.openloop import OpenLoop
+from mrclab.lab.traffic.running.flows import Running
+
+_SAID = 3  # errors in the traffic's own record
+
+
+class RunningOpenLoop(Running):
+    """Arrivals from the first to the end of the last."""
+
+    entry: OpenLoop
+
+    def __init__(self, world: World, entry: OpenLoop, seed: int) -> None:
+        super().__init__(world, entry, 1, seed)
+        self._driver: Any = None
+        self._carried = 0
+        self._done = 0
+        self._last = 0.0
+        self._errors: list[str] = []
+
+    def prepare(self) -> None:
+        """Nothing exists before it begins."""
+        self.ready = True
+
+    def start(self, at: float) -> None:
+        """Let flows arrive from a time on."""
+        open_loop = getattr(self._world, "open_loop", None)
+        if open_loop is None:
+            raise RunError(f"{self.name}: open_loop needs virtual time; run it with --world sim")
+        self.began = self._last = at
+        self._world.record(
+            "traffic.start", at, traffic=self.name, traffic_kind=self.entry.kind_name, source="", destination="",
+            size=0, qps={}, flows=[],
+        )  # fmt: skip
+        arrivals = self.entry.arrivals(self._world.fabric, self._seed)
+        self._driver = open_loop(arrivals, dict(self.entry.attributes), self._ended)
+        self._driver.start(at)
+
+    def _ended(self, flow: Any, at: float, error: str) -> None:
+        """A flow is over."""
+        self._done += 1
+        self._last = max(self._last, at)
+        if error:
+            self._errors.append(f"{flow.source}>{flow.destination}: {error}")
+        else:
+            self._carried += flow.size
+        self._world.record(
+            "flow.end", at, traffic=self.name, flow=f"{self.name}/{flow.source}>{flow.destination}#{flow.number}",
+            bytes=0 if error else flow.size, seconds=round(at - flow.began, 9), error=error,
+        )  # fmt: skip
+
+    @property
+    def over(self) -> bool:
+        """True if all flows began, and none is under way."""
+        return self._driver is not None and bool(self._driver.over)
+
+    def share(self, now: float) -> float:
+        """Return the share of flows that are over; 1 only at its end."""
+        return 1.0 if self.ended is not None else min(self._done / self.entry.count, 0.9999)
+
+    @property
+    def acked(self) -> int:
+        """Bytes of the flows that are over."""
+        return self._carried
+
+    def finish(self, error: str = "") -> None:
+        """Have it stop where it still runs, and write how it ended."""
+        if self._driver is not None and not self.over:
+            self._driver.stop()
+        self.ended = self._last
+        errors = [error] if error else self._errors
+        self.outcome = {
+            "bytes": self._carried,
+            "flows": self._done,
+            "sent_sha256": "",
+            "received_sha256": "",
+            "iterations": [],
+            "iteration_ends": [],
+            **({"error": "; ".join(errors[:_SAID])} if errors else {}),
+        }
+        self._world.record("traffic.end", self.ended, traffic=self.name, **self.outcome)

@@ -1,0 +1,179 @@
+"""Open-loop traffic in virtual time: flows that begin at given times, whatever became of those before.
+
+A flow exists while it runs: its two QPs are made as it begins and destroyed when it is over, and its bytes are counted
+and not kept. So memory grows with the flows under way, and with a record for each that is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mrclab.hosts.agent.host import RunningHost
+from mrclab.hosts.rdma.resources import FULL_ACCESS
+from mrclab.hosts.workloads.channel import REASONS, shared
+from mrclab.sim.clock import Clock, ticks
+
+CHUNK: Final = 4 << 20
+"""Bytes of one write at most."""
+
+_CQ_DEPTH: Final = 1 << 17
+_REST_RTTS: Final = 8.0  # base RTTs for which the QPs of a flow that is over answer what is still under way
+
+Arrival = tuple[float, str, str, int]
+"""Seconds after the traffic's begin, source, destination, bytes."""
+
+
+@dataclass
+class OpenFlow:
+    """Flow under way."""
+
+    number: int
+    source: str
+    destination: str
+    size: int
+    began: float
+    qp: int
+    far: int
+    left: int  # writes without completion
+
+
+class _End:
+    """A host's part: its queue of completions, its memory, and its flows by QP."""
+
+    def __init__(self, host: RunningHost) -> None:
+        self.host = host
+        self.transport: Any = host.transport
+        self.cq: int = self.transport.create_cq(_CQ_DEPTH)
+        self.region = self.transport.reg_mr(shared(CHUNK), FULL_ACCESS)
+        self.flows: dict[int, OpenFlow] = {}
+        self.waits = False
+
+
+class OpenLoop:
+    """Driver of one traffic. `host` gives a host that is there, or None; `done` takes each flow with its end."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        host: Callable[[str], RunningHost | None],
+        arrivals: Iterator[Arrival],
+        attributes: dict[str, Any],
+        done: Callable[[OpenFlow, float, str], None],
+    ) -> None:
+        self._clock = clock
+        self._host = host
+        self._arrivals = arrivals
+        self._attributes = attributes
+        self._done = done
+        self._ends: dict[str, _End] = {}
+        self._began = 0
+        self._next: Arrival | None = None
+        self.begun = 0  # flows that began
+        self.open = 0  # of them under way
+        self.over = False  # no more will begin, and none is under way
+
+    def start(self, at: float) -> None:
+        """Let the first flows come."""
+        self._began = self._clock.not_before(at)
+        self._schedule()
+
+    def stop(self) -> None:
+        """Let no more begin; those under way are broken off."""
+        self._next = None
+        self._arrivals = iter(())
+        for end in self._ends.values():
+            for flow in list(end.flows.values()):
+                self._finish(end, flow, self._clock.seconds, "it was broken off")
+        self.over = True
+
+    def _schedule(self) -> None:
+        self._next = next(self._arrivals, None)
+        if self._next is None:
+            self.over = not self.open
+            return
+        self._clock.at(max(self._clock.now, self._began + ticks(self._next[0])), self._arrive)
+
+    def _arrive(self, _about: object) -> None:
+        arrival = self._next
+        if arrival is None:
+            return  # it was stopped
+        self._begin(arrival[1], arrival[2], arrival[3])
+        self._schedule()
+
+    def _end(self, name: str) -> _End | None:
+        host = self._host(name)
+        if host is None:
+            return None
+        end = self._ends.get(name)
+        if end is None or end.host is not host:
+            end = self._ends[name] = _End(host)
+            made = end
+            end.transport.notify_cq(end.cq, lambda: self._note(made))
+        end.transport.advance(self._clock.seconds)
+        return end
+
+    def _begin(self, source: str, destination: str, size: int) -> None:
+        self.begun += 1
+        self.open += 1
+        now = self._clock.seconds
+        flow = OpenFlow(self.begun, source, destination, size, now, 0, 0, max(1, -(-size // CHUNK)))
+        here, there = self._end(source), self._end(destination)
+        if here is None or there is None:
+            self.open -= 1
+            self._done(flow, now, f"{source if here is None else destination} is not there")
+            return
+        one, other = here.transport, there.transport
+        flow.qp = one.create_qp(other.config.host.address, None, here.cq, here.cq, **self._attributes)
+        flow.far = other.create_qp(one.config.host.address, None, there.cq, there.cq, **self._attributes)
+        mine, theirs = one.local_info(flow.qp), other.local_info(flow.far)
+        one.connect(flow.qp, theirs)
+        other.connect(flow.far, mine)
+        here.flows[flow.qp] = flow
+        sent = 0
+        for number in range(flow.left):
+            length = min(CHUNK, size - sent)
+            one.post_send(
+                flow.qp, number, "RDMA_WRITE", here.region.lkey, 0, length, there.region.va, there.region.rkey
+            )
+            sent += length
+        self._serve(here)
+
+    def _serve(self, end: _End) -> None:
+        nic: Any = end.host.nic
+        nic.serve()
+
+    def _note(self, end: _End) -> None:
+        """Completions came: take them once whoever told has finished."""
+        if not end.waits:
+            end.waits = True
+            self._clock.at(self._clock.now, self._take, end)
+
+    def _take(self, end: _End) -> None:
+        end.waits = False
+        for completion in end.transport.poll_cq(end.cq, _CQ_DEPTH):
+            flow = end.flows.get(completion.qp)
+            if flow is None:
+                continue
+            flow.left -= 1
+            if completion.status != "SUCCESS":
+                self._finish(end, flow, completion.t, REASONS.get(completion.status, completion.status))
+            elif not flow.left:
+                self._finish(end, flow, completion.t, "")
+
+    def _finish(self, end: _End, flow: OpenFlow, at: float, error: str) -> None:
+        del end.flows[flow.qp]
+        self.open -= 1
+        self._done(flow, at, error)
+        rest = _REST_RTTS * end.transport.qp(flow.qp).settings.base_rtt
+        self._clock.at(self._clock.now + ticks(rest), self._close, flow)
+        if self._next is None and not self.open:
+            self.over = True
+
+    def _close(self, flow: OpenFlow) -> None:
+        for name, number in ((flow.source, flow.qp), (flow.destination, flow.far)):
+            end = self._ends[name]
+            if end.host is self._host(name) and number in end.transport.qps:
+                end.transport.advance(self._clock.seconds)
+                end.transport.destroy_qp(number)

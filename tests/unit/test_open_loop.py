@@ -1,0 +1,146 @@
+"""Open-loop traffic: flow sizes, arrivals, a run in virtual time, slowdowns."""
+
+import itertools
+import json
+import random
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mrclab.lab.command.cli import app
+from mrclab.lab.errors import ScenarioError
+from mrclab.lab.measure import slowdown
+from mrclab.lab.measure.completions import CompletedWork
+from mrclab.lab.run import runner
+from mrclab.lab.scenario import scenario
+from mrclab.lab.traffic import flowsizes
+from mrclab.lab.traffic.kinds.openloop import OpenLoop, host_share
+
+SCENARIO = """
+name: small
+world: sim
+fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 2, link: {rate: 100 Gb/s, delay: 600ns}}
+traffic:
+  - {name: search, kind: open_loop, SIZES, load: 40%, flows: 60}
+timeout: 10s
+expect:
+  - {kind: qp_errors, at_most: 0}
+  - {kind: completion, traffic: search, of: flows, percentile: 99, at_most: 1s}
+  - {kind: slowdown, traffic: search, percentile: 50, at_least: 1, at_most: 20}
+"""
+SIZES = "0 0\n1000 50 # half of them\n200000 100\n"
+
+
+def loaded(tmp_path, sizes="file: small.cdf") -> scenario.Loaded:
+    (tmp_path / "small.cdf").write_text(SIZES, encoding="utf-8")
+    path = tmp_path / "small.yaml"
+    path.write_text(SCENARIO.replace("SIZES", sizes), encoding="utf-8")
+    return scenario.load(path)
+
+
+@pytest.mark.parametrize(("name", "mean"), [("web_search", 1.7e6), ("data_mining", 7.4e6), ("hadoop", 1.2e5)])
+def test_sizes_are_drawn_as_published(name, mean):
+    sizes = flowsizes.published(name)
+    assert sizes.mean == pytest.approx(mean, rel=0.1)
+    draw = random.Random(1)
+    drawn = [sizes.at(draw.random()) for _ in range(20_000)]
+    assert sum(drawn) / len(drawn) == pytest.approx(sizes.mean, rel=0.1)
+    for size, share in flowsizes.PUBLISHED[name][1:-1]:
+        assert sum(one <= size for one in drawn) / len(drawn) == pytest.approx(share / 100, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("10 50\n5 100\n", "f:2: sizes and shares must rise"),
+        ("10 50\n", "f: the last line must have 100 percent"),
+        ("ten 50\n", "f:1: write bytes and a share"),
+        ("10 120\n", "f:1: sizes and shares must rise"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_line(text, said):
+    with pytest.raises(ValueError, match=said):
+        flowsizes.parse(text, "f")
+
+
+def test_arrivals_are_poisson_at_the_load(tmp_path):
+    found = loaded(tmp_path)
+    entry = found.scenario.traffic[0]
+    assert isinstance(entry, OpenLoop)
+    many = entry.model_copy(update={"count": 20_000})
+    arrivals = list(many.arrivals(found.fabric, 1))
+    gaps = [after[0] - before[0] for before, after in itertools.pairwise(arrivals)]
+    mean = sum(gaps) / len(gaps)
+    assert sum((gap - mean) ** 2 for gap in gaps) / len(gaps) == pytest.approx(mean**2, rel=0.1)  # exponential
+    offered = sum(size for *_, size in arrivals) / arrivals[-1][0]
+    assert offered == pytest.approx(0.4 * 4 * host_share(found.fabric), rel=0.05)
+    assert all(source != destination for _, source, destination, _ in arrivals)
+    assert arrivals == list(many.arrivals(found.fabric, 1))
+    crossing = many.model_copy(update={"cross_group": True, "count": 500})
+    group = found.fabric.group
+    assert all(group(a) != group(b) for _, a, b, _ in crossing.arrivals(found.fabric, 1))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ("sizes: websearch", "web_search"),
+        ("file: none.cdf", "none.cdf cannot be read"),
+        ("sizes: ai, file: small.cdf", "needs either sizes, such as web_search, or a file"),
+    ],
+)
+def test_an_unknown_distribution_is_refused(tmp_path, sizes, said):
+    with pytest.raises(ScenarioError, match=said):
+        loaded(tmp_path, sizes)
+
+
+def test_every_flow_that_arrives_is_carried_and_its_qps_are_gone(tmp_path, monkeypatch):
+    worlds = []
+    begin = runner.Run.go
+    monkeypatch.setattr(runner.Run, "go", lambda self: (worlds.append(self._world), begin(self))[1])
+    left = {}
+    rest = runner.Run._linger
+
+    def linger(self):
+        rest(self)
+        self._world.pause(1e-3)
+        hosts = self._world._sim.hosts
+        left.update({name: len(host.transport.qps) for name, host in hosts.items()})
+
+    monkeypatch.setattr(runner.Run, "_linger", linger)
+    outcome = runner.run_scenario(loaded(tmp_path), tmp_path / "r", lambda *_: None, lambda _: None, report=False)
+    assert outcome.state == "passed", [str(verdict) for verdict in outcome.verdicts]
+    assert set(left.values()) == {0}
+    done = outcome.measures.completions.flows
+    assert len(done) == 60
+    entry = loaded(tmp_path).scenario.traffic[0]
+    wanted = sorted(size for *_, size in entry.arrivals(outcome.measures.fabric, 1))
+    assert sorted(flow.size for flow in done) == wanted
+    assert all(slowdown.of(outcome.measures.fabric, flow) >= 0.99 for flow in done)
+    assert not list(outcome.measures.history.of("wr.done"))
+
+    said = CliRunner().invoke(app, ["slowdown", str(outcome.directory), "--json"])
+    assert said.exit_code == 0, said.output
+    rows = json.loads(said.output)["rows"]
+    assert rows[-1]["flows"] == 60
+    assert sum(row["flows"] for row in rows[:-1]) == 60
+
+
+def test_the_slowdown_of_an_idle_fabric_is_one(tmp_path):
+    fabric = loaded(tmp_path).fabric
+    flow = CompletedWork("a", "a/h1>h3#7", 0.0, fabric.base_rtt("h1", "h3"), 4096)
+    assert slowdown.of(fabric, flow) == pytest.approx(1)
+    size = 10_000_000
+    line = 2 * fabric.spec.link.rate_pps * fabric.spec.path_mtu
+    long = CompletedWork("a", "a/h1>h3", 0.0, 2 * size / line, size)
+    assert slowdown.of(fabric, long) == pytest.approx(2, rel=0.03)
+
+
+def test_the_wire_refuses_it(tmp_path):
+    path = Path(tmp_path / "w.yaml")
+    path.write_text(
+        SCENARIO.replace("SIZES", "sizes: web_search").replace("world: sim", "world: wire"), encoding="utf-8"
+    )
+    done = CliRunner().invoke(app, ["plan", str(path)])
+    assert "open_loop is not supported on the wire" in done.output + str(done.exception or "")
