@@ -13,6 +13,7 @@ from mrclab.bench.sim import table
 from mrclab.bench.sim.common import SimLoad
 from mrclab.bench.sim.table import SimRow
 from mrclab.bench.sim.turns import here_and_there, only_there
+from mrclab.lab.report.grid import markdown
 
 _SPREAD_LOADS = (SimLoad(128, "permutation", 2_000_000), SimLoad(128, "incast", 500_000))
 _ALGORITHMS = ("bitmap", "reps", "oblivious")
@@ -52,7 +53,7 @@ def text(
         completions=_completions(both),
         others=_others(others) if others else "",
         form=compiled.state().text,
-        costs=table.markdown(_some(table.COLUMNS), [_some(row.cells()) for row in rows]),
+        costs=markdown(_some(table.COLUMNS), [_some(row.cells()) for row in rows]),
     )
     return page
 
@@ -75,7 +76,7 @@ def _completions(both: Sequence[tuple[SimRow, SimRow]]) -> str:
             cells += [_micro(here, share), _micro(there, share), f"{table.difference(here, there, share):+.1%}"]
         cells += [_micro(here, 1.0), _micro(there, 1.0)]
         lines.append([*cells, *(f"{row.cost.again / row.cost.packets:.1%}" for row in (here, there))])
-    return table.markdown([*head, "sent again here", "there"], lines)
+    return markdown([*head, "sent again here", "there"], lines)
 
 
 def _others(others: Sequence[tuple[str, SimRow]]) -> str:
@@ -83,4 +84,4 @@ def _others(others: Sequence[tuple[str, SimRow]]) -> str:
         [row.load.traffic, row.cost.simulator, name, _micro(row, _MEDIAN), _micro(row, _MOST_OF_ALL)]
         for name, row in others
     ]
-    return table.markdown(["128 hosts", "simulator", "with", "median", "99 %"], lines)
+    return markdown(["128 hosts", "simulator", "with", "median", "99 %"], lines)

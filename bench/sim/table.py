@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from rich import box
 from rich.table import Table
 
 from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import SimLoad
+from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario.units import show_bytes
 
 SHARES = {"least": 0.0, "median": 0.5, "99 %": 0.99, "most": 1.0}
@@ -55,15 +55,10 @@ class SimRow:
 
 def terminal(rows: Sequence[SimRow]) -> Table:
     """All rows."""
-    table = Table(*COLUMNS, box=box.SIMPLE_HEAD)
+    table = grid(*COLUMNS)
     for row in rows:
         table.add_row(*row.cells())
     return table
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of a page."""
-    return "\n".join([f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def pairs(rows: Sequence[SimRow]) -> list[tuple[SimRow, SimRow]]:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from mrclab.bench.switch.measure import INSERTS, Speed, SwitchResult
 
-EMPTY_QUEUE = "–"
+NO_VALUE = "–"
 
 
 def show(results: list[SwitchResult], console: Console) -> None:
@@ -43,7 +43,7 @@ def _speed(speed: Speed) -> list[str]:
         f"{more}{speed.loss_free / 1e3:.1f} k/s",
         f"{speed.saturated / 1e3:.1f} k/s",
         f"{speed.cpu_per_packet * 1e6:.1f} µs",
-        EMPTY_QUEUE if speed.program is None else f"{speed.program * 1e6:.1f} µs",
+        NO_VALUE if speed.program is None else f"{speed.program * 1e6:.1f} µs",
         f"{speed.latency_median * 1e6:.0f} µs",
         f"{speed.latency_p99 * 1e6:.0f} µs",
     ]
@@ -63,7 +63,7 @@ def _processes(results: list[SwitchResult]) -> Table:
         ("an empty RPC of grpc in Python", lambda r: _microseconds(r.rpc_floor_seconds)),
         ("resident", lambda r: _megabytes(r.resident_bytes)),
         ("of it private", lambda r: _megabytes(r.private_bytes)),
-        ("many switches ready", lambda r: f"{r.fleet}: {r.fleet_seconds:.2f} s" if r.fleet_seconds else EMPTY_QUEUE),
+        ("many switches ready", lambda r: f"{r.fleet}: {r.fleet_seconds:.2f} s" if r.fleet_seconds else NO_VALUE),
     ]
     for title, cell in rows:
         table.add_row(title, *(cell(result) for result in results))
@@ -71,12 +71,12 @@ def _processes(results: list[SwitchResult]) -> Table:
 
 
 def _milliseconds(seconds: float | None) -> str:
-    return EMPTY_QUEUE if seconds is None else f"{seconds * 1e3:.0f} ms"
+    return NO_VALUE if seconds is None else f"{seconds * 1e3:.0f} ms"
 
 
 def _microseconds(seconds: float | None) -> str:
-    return EMPTY_QUEUE if seconds is None else f"{seconds * 1e6:.0f} µs"
+    return NO_VALUE if seconds is None else f"{seconds * 1e6:.0f} µs"
 
 
 def _megabytes(size: int | None) -> str:
-    return EMPTY_QUEUE if size is None else f"{size / 1e6:.1f} MB"
+    return NO_VALUE if size is None else f"{size / 1e6:.1f} MB"

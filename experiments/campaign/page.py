@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.measure.intervals import Figure, summary
+from mrclab.lab.report import template
 
 _BINS = 24
 SHOWN = 1000  # runs that did not pass; a page of more would be no page
@@ -197,9 +196,6 @@ def _figure_json(figure: Figure | None) -> dict[str, Any] | None:
 
 def render(title: str, rows: Sequence[Row], fields: Sequence[str], failing: Sequence[tuple[Row, str]], of: int) -> str:
     """One self-contained page; `failing` are rows with the command that replays each, `of` all runs of the plan."""
-    folder = Path(__file__).parent
-    env = Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, autoescape=True, trim_blocks=True)
-    env.filters["figure"], env.filters["percent"] = _shown, _percent
     states: dict[str, int] = defaultdict(int)
     for row in rows:
         states[row["state"]] += 1
@@ -208,7 +204,7 @@ def render(title: str, rows: Sequence[Row], fields: Sequence[str], failing: Sequ
     context: dict[str, Any] = {"title": title, "rows": len(rows), "of": of, "states": dict(states), "same": same}
     context["broken"] = any(state not in _RESULTS for state in states)
     context |= {"summaries": summaries(rows, fields), "failing": failing[:SHOWN], "failed": len(failing)}
-    return env.get_template("campaign.html.j2").render(context)
+    return template.fill(Path(__file__).with_name("campaign.html.j2"), context, figure=_shown, percent=_percent)
 
 
 def _shown(value: float | None) -> str:

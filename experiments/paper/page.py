@@ -1,20 +1,17 @@
 """The page of the comparison: HTML with everything in it for a browser, Markdown and pictures for a repository."""
 
-import base64
 import datetime
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from mrclab import HOME
 from mrclab.experiments.paper.book import Chapter, Line, hold, number, read_runs
 from mrclab.experiments.paper.figures import AT_SPEED, FILE, load
+from mrclab.lab.report import template
 
-_TEMPLATES = HOME / "experiments" / "paper"
+_TEMPLATES = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -84,15 +81,13 @@ def write(
         "transport": {word: sum(c.count(state, False) for c in chapters) for state, word in _STATES.items()},
         "any_sender": {word: sum(c.count(state, True) for c in chapters) for state, word in _STATES.items()},
     }
-    text = _environment(autoescape=False).get_template(book.text).render(**words)
+    filters: dict[str, Callable[..., str]] = {"number": number, "spread": spread, "interval": interval}
+    text = template.fill(_TEMPLATES / book.text, words, **filters)
     (place / "README.md").write_text(text, encoding="utf-8")
     if not book.html:
         return place / "README.md", chapters
-    inlined = [
-        (chapter, [(caption, base64.b64encode(path.read_bytes()).decode()) for caption, path in found.items()])
-        for chapter, found in drawn
-    ]
-    html = _environment(autoescape=True).get_template(book.html).render(**{**words, "chapters": inlined})
+    inlined = [(chapter, template.inlined(found)) for chapter, found in drawn]
+    html = template.fill(_TEMPLATES / book.html, {**words, "chapters": inlined}, **filters)
     (place / "paper.html").write_text(html, encoding="utf-8")
     return place / "paper.html", chapters
 
@@ -124,17 +119,3 @@ def _counts(chapters: Sequence[Chapter]) -> dict[str, int]:
     for chapter in chapters:
         found[chapter.state] += 1
     return {state: count for state, count in found.items() if count}
-
-
-def _environment(autoescape: bool) -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=autoescape,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["number"] = number
-    made.filters["spread"] = spread
-    made.filters["interval"] = interval
-    return made

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from statistics import mean, median, quantiles
 from typing import Any
 
+from mrclab.lab.report.grid import markdown
+
 Record = dict[str, Any]
 
 _NAMES = {
@@ -75,7 +77,7 @@ def _circumstances(surveys: Sequence[Sequence[Record]]) -> str:
         first = records[0]
         versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
         rows.append([first["target"], str(first["seed"]), versions, first["machine"]])
-    return _table(["switches", "seed", "versions", "machine"], rows)
+    return markdown(["switches", "seed", "versions", "machine"], rows) + "\n"
 
 
 def _localisation(surveys: Sequence[Sequence[Record]]) -> str:
@@ -93,7 +95,8 @@ def _localisation(surveys: Sequence[Sequence[Record]]) -> str:
         return ""
     return (
         _LOCALISATION.replace("CYCLE", f"{1000 * cycle:.0f} ms")
-        + _table(_LOCALISATION_COLUMNS, rows)
+        + markdown(_LOCALISATION_COLUMNS, rows)
+        + "\n"
         + f"\nCPU of the controller process meanwhile, of one core: {', '.join(cpu)}.\n"
     )
 
@@ -143,7 +146,7 @@ def _healing(surveys: Sequence[Sequence[Record]]) -> str:
     return (
         "## A lossy NIC–T0 cable\n\nOne QP at full rate; one of the two hosts' cables loses 5 % of one direction and"
         " keeps its carrier. MRC cannot heal that\nby itself; Clustermapper has the cable's plane denied. Goodput as a"
-        " share of that before.\n\n" + _table(columns, rows)
+        " share of that before.\n\n" + markdown(columns, rows) + "\n"
     )
 
 
@@ -166,7 +169,7 @@ def _startup(surveys: Sequence[Sequence[Record]]) -> str:
     return (
         "## Start-up with bad paths\n\nSome T0–T1 cables are silent, carrier up, before any QP is there; then all QPs"
         " start at once and send for 30 s. Without a\ndenylist a QP learns of each bad EV by losing a packet on it;"
-        " Clustermapper knows them before.\n\n" + _table(columns, rows)
+        " Clustermapper knows them before.\n\n" + markdown(columns, rows) + "\n"
     )
 
 
@@ -180,8 +183,3 @@ def _of(records: Sequence[Record], kind: str) -> list[Record]:
 
 def _ninetieth(values: Sequence[float]) -> float:
     return quantiles(values, n=10, method="inclusive")[8] if len(values) > 1 else values[0]
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

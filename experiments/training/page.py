@@ -10,6 +10,7 @@ from mrclab.experiments.training import costs
 from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
 from mrclab.experiments.training.sizes import SIZES, STEPS, JobSize
 from mrclab.lab.report import results
+from mrclab.lab.report.grid import markdown
 
 TRANSPORTS = {
     "mrc": "MRC",
@@ -100,13 +101,13 @@ def _chapter(size: JobSize, rows: Sequence[Row]) -> str:
         f"{size.t0s} T0s of {size.hosts_per_t0} NICs and {size.t1s} T1s in each plane; pipeline of {size.pipeline},"
         f" data parallelism of {size.data}. Seeds {seeds[0]} to {seeds[-1]}; ms."
     )
-    words += ["", "| | " + " | ".join(TRANSPORTS[name] for name in shown) + " |", "|---" * (len(shown) + 1) + "|"]
     usual = [costs.step(rows, name) for name in shown]
-    words.append("| *a step without a fault* | " + " | ".join(f"{ms:.3f}" if ms else "–" for ms in usual) + " |")
+    lines = [["*a step without a fault*", *(f"{ms:.3f}" if ms else "–" for ms in usual)]]
     for fault, text in FAULTS.items():
         cells = [costs.cost(rows, name, fault) for name in shown]
         if any(cells):
-            words.append(f"| {text} | " + " | ".join(told(cell) for cell in cells) + " |")
+            lines.append([text, *map(told, cells)])
+    words += ["", markdown(["", *(TRANSPORTS[name] for name in shown)], lines)]
     words += ["", "Each figure's run, here the first: `" + size.command(f"{shown[0]}-flap", seeds[0]) + "`.", ""]
     return "\n".join(words)
 
@@ -126,7 +127,7 @@ def told(cost: FaultCost | None) -> str:
 
 
 def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
-    words = ["| | job | ms per flap | GPU-hours per flap | GPU-hours per day |", "|---|---|---|---|---|"]
+    lines: list[list[str]] = []
     for name, text in TRANSPORTS.items():
         found = [(size, costs.cost(rows[size.nics], name, "flap")) for size in reversed(sizes)]
         known = next(((size, cost) for size, cost in found if cost is not None), None)
@@ -134,14 +135,14 @@ def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
             continue
         size, cost = known
         if not cost.lost:
-            words.append(f"| {text} | {size.nics:,} NICs | ends | – | – |")
+            lines.append([text, f"{size.nics:,} NICs", "ends", "–", "–"])
             continue
         half = cost.half or 0.0
         day, spread = cost.gpu_hours * FLAPS_PER_DAY, half * 1e-3 * GPUS / 3600 * FLAPS_PER_DAY
-        words.append(
-            f"| {text} | {size.nics:,} NICs | {told(cost)} | {cost.gpu_hours:.3f} | {day:,.0f} ± {spread:,.0f} |"
-        )
-    return _RATES.format(flaps=FLAPS_PER_DAY, gpus=GPUS) + "\n".join(words) + "\n"
+        hours = [f"{cost.gpu_hours:.3f}", f"{day:,.0f} ± {spread:,.0f}"]
+        lines.append([text, f"{size.nics:,} NICs", told(cost), *hours])
+    columns = ["", "job", "ms per flap", "GPU-hours per flap", "GPU-hours per day"]
+    return _RATES.format(flaps=FLAPS_PER_DAY, gpus=GPUS) + markdown(columns, lines) + "\n"
 
 
 def _missing(rows: Mapping[int, Sequence[Row]]) -> str:

@@ -4,18 +4,17 @@ import datetime
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from mrclab import HOME
 from mrclab.experiments.worlds import hold
 from mrclab.experiments.worlds.figures import LEAST_RTTS, figures
 from mrclab.experiments.worlds.hold import Row, Side
 from mrclab.experiments.worlds.kept import Kept, Store, label
+from mrclab.lab.report import template
 from mrclab.lab.scenario.scenario import Loaded
 
-_TEMPLATES = HOME / "experiments" / "worlds"
+_TEMPLATE = Path(__file__).with_name("worlds.md.j2")
 _WORLDS = {"wire": "the wire", "sim": "virtual time"}
 _FAR = 20.0  # times: beyond that a difference in per cent says nothing
 
@@ -66,23 +65,22 @@ def chapters(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list
 
 def render(made: Sequence[BothWorlds], command: str, note: str = "") -> str:
     """The page as text."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(side=side, both=both, difference=difference, verdicts=verdicts, seeds=_seeds)
     counts: Counter[str] = sum((chapter.counts for chapter in made), Counter())
-    return environment.get_template("worlds.md.j2").render(
-        chapters=made,
-        unexplained=[(chapter, row) for chapter in made for row in chapter.rows if row.state == "beyond"],
-        explained=_by_reason(made),
-        counts={state: counts[state] for state in ("within", "spread", "explained", "beyond")},
-        figures=sum(counts.values()),
-        command=command,
-        note=note,
-        date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        machines=_machines(kept for chapter in made for kept in chapter.wire),
-        within=f"{hold.WITHIN:.0%}".replace("%", " %"),
-        least_rtts=LEAST_RTTS,
+    context = {
+        "chapters": made,
+        "unexplained": [(chapter, row) for chapter in made for row in chapter.rows if row.state == "beyond"],
+        "explained": _by_reason(made),
+        "counts": {state: counts[state] for state in ("within", "spread", "explained", "beyond")},
+        "figures": sum(counts.values()),
+        "command": command,
+        "note": note,
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "machines": _machines(kept for chapter in made for kept in chapter.wire),
+        "within": f"{hold.WITHIN:.0%}".replace("%", " %"),
+        "least_rtts": LEAST_RTTS,
+    }
+    return template.fill(
+        _TEMPLATE, context, side=side, both=both, difference=difference, verdicts=verdicts, seeds=_seeds
     )
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from mrclab.controller.provisioning import intent
 from mrclab.lab.faults.base import FaultBase, LastingFault
+from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.topo import srv6
@@ -100,13 +100,6 @@ def _numbers(fabric: Fabric) -> Iterator[str]:
     )
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 def _some(items: Sequence[T]) -> Iterator[T | None]:
     """All of a few items; of many the first and the last, None between them."""
     if len(items) <= MOST_ROWS:
@@ -126,7 +119,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _hosts(fabric: Fabric) -> Table:
-    table = _table("Hosts", "host", "T0 group", "downlink", "address", "NIC ports")
+    table = grid("host", "T0 group", "downlink", "address", "NIC ports", title="Hosts", fold=True)
     for host in _some(fabric.hosts):
         if host is None:
             _skipped(table, fabric.hosts)
@@ -137,7 +130,7 @@ def _hosts(fabric: Fabric) -> Table:
 
 
 def _switches(fabric: Fabric) -> Table:
-    table = _table("Switches", "switch", "device id", "uSID", "ports", "table entries")
+    table = grid("switch", "device id", "uSID", "ports", "table entries", title="Switches", fold=True)
     for switch in _some(fabric.switches):
         if switch is None:
             _skipped(table, fabric.switches)
@@ -149,7 +142,7 @@ def _switches(fabric: Fabric) -> Table:
 
 
 def _cables(fabric: Fabric) -> Table:
-    table = _table("Cables", "plane", "NIC–T0", "T0–T1")
+    table = grid("plane", "NIC–T0", "T0–T1", title="Cables", fold=True)
     for plane in range(1, fabric.planes + 1):
         nics = range(
             fabric.nic_link_index(1, plane), fabric.nic_link_index(len(fabric.hosts), plane) + 1, fabric.planes
@@ -165,7 +158,7 @@ def _link_names(fabric: Fabric, indexes: Sequence[int]) -> Iterator[str]:
 
 
 def _entries(fabric: Fabric) -> Table:
-    table = _table("Table entries", "switch", "table", "entry")
+    table = grid("switch", "table", "entry", title="Table entries", fold=True)
     for switch in _some(fabric.switches):
         if switch is None:
             _skipped(table, fabric.switches)
@@ -202,7 +195,7 @@ def _transport(fabric: Fabric, scenario: Scenario) -> Iterator[str]:
 
 
 def _traffic(fabric: Fabric, scenario: Scenario) -> Table:
-    table = _table("Traffic", "name", "kind", "what", "begins", "QPs")
+    table = grid("name", "kind", "what", "begins", "QPs", title="Traffic", fold=True)
     for entry in scenario.traffic:
         qps = entry.qps_of(scenario.transport.qps)
         table.add_row(entry.name, entry.kind_name, escape(entry.text(fabric, qps)), str(entry.start), str(qps))
@@ -214,7 +207,7 @@ def _traffic(fabric: Fabric, scenario: Scenario) -> Table:
 def _flows(fabric: Fabric, scenario: Scenario) -> Table:
     roce = scenario.transport.kind == "roce"
     address_title = "address" if roce else "address of the first path"
-    table = _table("Flows", "flow", "bytes", "paths", "base RTT", address_title)
+    table = grid("flow", "bytes", "paths", "base RTT", address_title, title="Flows", fold=True)
     flows = scenario.flows(fabric)
     for flow in _some(flows):
         if flow is None:
@@ -230,7 +223,7 @@ def _flows(fabric: Fabric, scenario: Scenario) -> Table:
 
 
 def _time_line(fabric: Fabric, scenario: Scenario) -> Table:
-    table = _table("Faults", "name", "kind", "what", "strikes", "is healed")
+    table = grid("name", "kind", "what", "strikes", "is healed", title="Faults", fold=True)
     for fault in scenario.faults:
         table.add_row(fault.name, fault.kind_name, escape(fault.text(fabric)), str(fault.at), _healed(fault))
         if fault.prefix is not None:

@@ -12,7 +12,8 @@ from mrclab.lab.command.display import views
 from mrclab.lab.errors import RunError
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.kinds import KINDS, UNTYPED
-from mrclab.lab.prompt.words import LOCAL, WORDS, Answer, rows, table, unknown, word, wrong
+from mrclab.lab.prompt.words import LOCAL, WORDS, Answer, rows, unknown, word, wrong
+from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario import reference
 from mrclab.lab.scenario.units import show_bytes, show_rate
 from mrclab.topo import srv6
@@ -28,7 +29,7 @@ PROBE_TIMEOUT = 1.0  # seconds, or as many of virtual time
 def help_(_desk: Desk, arguments: Sequence[str]) -> Answer:
     """All words, one, or one kind."""
     if not arguments:
-        made = table("word", "does")
+        made = grid("word", "does", fold=True)
         for each in WORDS.values():
             made.add_row(escape(each.usage), escape(each.meaning))
         for usage, meaning in LOCAL.items():
@@ -56,7 +57,7 @@ def _kind(name: str, kind: str) -> Answer:
         raise ValueError(f"no kind of {name} is called {kind!r}; {nearest(kind, list(models))}")
     about = " ".join((models[kind].__doc__ or "").split())
     entries = [each._asdict() for each in reference.fields(models[kind]) if each.name not in UNTYPED | {"name"}]
-    made = table("field", "value", "default", "")
+    made = grid("field", "value", "default", "", fold=True)
     for each in entries:
         field = f"[bold]{each['name']}[/]" if each["needed"] else str(each["name"])
         made.add_row(field, *(escape(str(each[key]).replace("`", "")) for key in ("value", "default", "meaning")))
@@ -132,7 +133,7 @@ def paths(desk: Desk, arguments: Sequence[str]) -> Answer:
             "faults": [name for link in crossed for name in spoilt.get(link.name, [])],
         }
         entries.append(entry)
-    made = table("plane", "uplink", "destination address", "hop by hop", "state", "faults")
+    made = grid("plane", "uplink", "destination address", "hop by hop", "state", "faults", fold=True)
     for entry in entries:
         made.add_row(
             str(entry["plane"]), str(entry["uplink"] or "–"), str(entry["address"]), " → ".join(entry["hops"]),

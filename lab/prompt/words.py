@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from rich import box
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
 from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario import yamlfile
 from mrclab.topo.model import Host, Switch
 
@@ -126,17 +126,9 @@ def fields(words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """An empty table."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return made
-
-
 def rows(columns: Sequence[str], entries: Sequence[Mapping[str, Any]], right: tuple[str, ...] = ()) -> Table:
     """A table of some fields of dicts."""
-    made = table(*columns, right=right)
+    made = grid(*columns, right=right, fold=True)
     for entry in entries:
         made.add_row(*(escape(str(entry[column])) for column in columns))
     return made

@@ -4,27 +4,22 @@
 and completion times in one picture each. Runs that are no result are named and left out of the figures.
 """
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from mrclab.lab.errors import LabError, no_result
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.intervals import Figure, summary
-from mrclab.lab.report import differences, results
+from mrclab.lab.report import differences, results, template
 from mrclab.lab.report.summary import state_of
 from mrclab.topo import files
 
 if TYPE_CHECKING:
     from mrclab.lab.report.plots.compare import Bar
-
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
@@ -96,20 +91,12 @@ def compare(members: Sequence[Member], directory: Path, title: str, name: str = 
     first = {member.label: member for member in reversed(valid)}
     runs = {label: results.load(first[label].directory).measures for label in labels if label in first}
     pictures = _draw(runs, valid, table, directory / name)
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     invalid = [(member.label, member.directory.name, member.invalid) for member in members if member.invalid]
-    inlined = [(caption, base64.b64encode(path.read_bytes()).decode()) for caption, path in pictures.items()]
-    text = environment.get_template("compare.html.j2").render(
-        title=title,
-        rows=table,
-        labels=labels,
-        pictures=inlined,
-        invalid=invalid,
-        unnamed=unnamed(members),
-        show=show,
-    )
+    context = {
+        "title": title, "rows": table, "labels": labels, "pictures": template.inlined(pictures), "invalid": invalid,
+        "unnamed": unnamed(members), "show": show,
+    }  # fmt: skip
+    text = template.fill(template.TEMPLATES / "compare.html.j2", context)
     page = directory / f"{name}.html"
     files.replace_file(page, text)
     return page

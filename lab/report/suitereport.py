@@ -6,20 +6,17 @@ from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from mrclab.lab.report import compare, junit
+from mrclab.lab.report import compare, junit, template
+from mrclab.lab.report.grid import grid
 from mrclab.lab.report.results import machine, versions
 from mrclab.lab.run.suite import Repeated, Suite, SuiteEntry, SuiteResult
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.units import show_seconds
 from mrclab.topo import files
 
-_TEMPLATES = Path(__file__).parent / "templates"
 _COLOURS = {"passed": "green", "failed": "red", "aborted": "red", "invalid": "yellow"}
 
 
@@ -39,20 +36,13 @@ def write(result: SuiteResult) -> Path:
     """Write index.html, junit.xml and suite.json into the suite's directory; returns the page."""
     write_json(result)
     files.replace_file(result.directory / "junit.xml", _junit(result))
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     rows = [(entry, _link(entry, result.directory)) for entry in result.entries]
-    text = environment.get_template("suite.html.j2").render(
-        name=result.directory.name,
-        rows=rows,
-        figures=[(row, _numbers(row)) for row in result.repeated()],
-        comparisons=_comparisons(result),
-        counts=_counts(result),
-        versions=versions(),
-        machine=machine(),
-        show_seconds=show_seconds,
-    )
+    context = {
+        "name": result.directory.name, "rows": rows, "comparisons": _comparisons(result), "counts": _counts(result),
+        "figures": [(row, _numbers(row)) for row in result.repeated()], "versions": versions(), "machine": machine(),
+        "show_seconds": show_seconds,
+    }  # fmt: skip
+    text = template.fill(template.TEMPLATES / "suite.html.j2", context)
     page = result.directory / "index.html"
     files.replace_file(page, text)
     return page
@@ -101,7 +91,7 @@ def as_json(result: SuiteResult) -> dict[str, object]:
 
 def show(result: SuiteResult, console: Console) -> None:
     """Print all runs, and where runs were repeated the figures over them."""
-    table = _table("Runs", "scenario", "seed", "", "expectations passed", "took", "why")
+    table = grid("scenario", "seed", "", "expectations passed", "took", "why", title="Runs", fold=True)
     for entry in result.entries:
         state = f"[{_COLOURS[entry.state]}]{entry.state}[/]"
         held = f"{sum(verdict.ok for verdict in entry.verdicts)} of {len(entry.verdicts)}" if entry.verdicts else "–"
@@ -111,9 +101,8 @@ def show(result: SuiteResult, console: Console) -> None:
     console.print(table)
     figures = [row for row in result.repeated() if row.figure is not None and row.figure.count > 1]
     if figures:
-        table = _table(
-            "Figures over repeated runs", "scenario", "expectation", "expected", "passed", "median", "95 % of mean"
-        )
+        columns = ("scenario", "expectation", "expected", "passed", "median", "95 % of mean")
+        table = grid(*columns, title="Figures over repeated runs", fold=True)
         for row in figures:
             median, interval = _numbers(row)
             held = f"{row.held} of {row.runs}"
@@ -128,13 +117,6 @@ def why(entry: SuiteEntry) -> str:
         return entry.trouble
     missed = [verdict for verdict in entry.verdicts if not verdict.ok]
     return f"{missed[0].wanted}: {missed[0].saw}" if missed else ""
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 def _numbers(row: Repeated) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from mrclab import HOME
 from mrclab.lab.expectations import Expectation
 from mrclab.lab.faults.losses import LossModel
 from mrclab.lab.faults.models import Fault
+from mrclab.lab.report.grid import markdown
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.transport import SET_ELSEWHERE, Overrides, ScenarioTransport
@@ -127,12 +128,11 @@ def fields(model: type[BaseModel]) -> list[Described]:
 def _described(model: type[BaseModel]) -> Iterator[str]:
     yield " ".join((model.__doc__ or "").split())
     rows = [
-        f"| {'**' * each.needed}`{each.name}`{'**' * each.needed} | {each.value} | {each.default} | {each.meaning} |"
+        (f"{'**' * each.needed}`{each.name}`{'**' * each.needed}", each.value, each.default, each.meaning)
         for each in fields(model)
     ]
     if rows:
-        yield "\n| Field | Value | Default | |\n|---|---|---|---|"
-        yield from rows
+        yield "\n" + markdown(("Field", "Value", "Default", ""), rows)
 
 
 def _tag(info: FieldInfo) -> bool:
@@ -154,8 +154,8 @@ def _algorithms(title: str, *registries: Registry) -> Iterator[str]:
             yield f"\n### {title}: {made.name} ({registry.owner})\n"
             yield " ".join((made.__doc__ or "").split())
             if made.settings:
-                yield "\n| Setting | Value | |\n|---|---|---|"
-                yield from (f"| `{name}` | {each.word} | {each.meaning} |" for name, each in made.settings.items())
+                rows = [(f"`{name}`", each.word, each.meaning) for name, each in made.settings.items()]
+                yield "\n" + markdown(("Setting", "Value", ""), rows)
 
 
 def _field(name: str, info: FieldInfo) -> Described:

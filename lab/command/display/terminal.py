@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mrclab.lab.report.grid import grid
 from mrclab.lab.report.summary import Facts
 from mrclab.lab.scenario.units import show_seconds
 
@@ -43,18 +43,11 @@ def show(facts: Facts, directory: Path, console: Console) -> None:
     console.print(f"Report: {escape(str(directory / 'report.html'))}", soft_wrap=True)
 
 
-def _table(title: str, *columns: str, left: int = 1) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place < left else "right")
-    return table
-
-
 def _phases(facts: Facts) -> Table:
     planes = list(facts.phases[0]["planes"]) if facts.phases else []
     units = facts.units
     columns = ["between", units.time, units.rate, "of line", *(f"plane {plane}" for plane in planes)]
-    table = _table("Goodput at the receiver", *columns)
+    table = grid(*columns, title="Goodput at the receiver", left=1)
     for row in facts.phases:
         rates = [units.flow(rate) for rate in row["planes"].values()]
         span = f"{units.clock(row['begin'])}–{units.clock(row['end'])}"
@@ -63,7 +56,7 @@ def _phases(facts: Facts) -> Table:
 
 
 def _flows(facts: Facts) -> Table:
-    table = _table("Flows", "flow", "QPs", facts.units.rate, "of line", "packets", "lost")
+    table = grid("flow", "QPs", facts.units.rate, "of line", "packets", "lost", title="Flows", left=1)
     for row in facts.flows[:_MAX_FLOWS]:
         rate = facts.units.flow(row["goodput"])
         share = f"{row['of_line'] * 100:.1f}%"
@@ -74,7 +67,7 @@ def _flows(facts: Facts) -> Table:
 
 
 def _completions(facts: Facts) -> Table:
-    table = _table("Time until done", "of", "count", "p50", "p99", "max")
+    table = grid("of", "count", "p50", "p99", "max", title="Time until done", left=1)
     for row in facts.completions:
         times = [show_seconds(row[name]) for name in ("p50", "p99", "max")]
         table.add_row(row["what"], str(row["count"]), *times)
@@ -82,7 +75,7 @@ def _completions(facts: Facts) -> Table:
 
 
 def _faults(facts: Facts) -> Table:
-    table = _table("Faults", "fault", "cable", "struck", "healed", "packets lost", "last loss after", left=2)
+    table = grid("fault", "cable", "struck", "healed", "packets lost", "last loss after", title="Faults", left=2)
     for row in facts.faults:
         if row["begin"] is None:
             table.add_row(row["fault"], row["link"], "never", "", "", "")
@@ -96,7 +89,7 @@ def _faults(facts: Facts) -> Table:
 
 
 def _paths(facts: Facts) -> Table:
-    table = _table("Data packets by path", "path", "packets", "share", "lost")
+    table = grid("path", "packets", "share", "lost", title="Data packets by path", left=1)
     for row in facts.paths:
         path = f"plane {row['plane']}" + (f", T1 {row['uplink']}" if row["uplink"] else "")
         table.add_row(path, str(row["packets"]), f"{row['share'] * 100:.1f}%", str(row["lost"]))
@@ -104,7 +97,7 @@ def _paths(facts: Facts) -> Table:
 
 
 def _changes(facts: Facts) -> Table:
-    table = _table("EV transitions", "at", "QP", "EV", "path", "from", "to", "because of", left=7)
+    table = grid("at", "QP", "EV", "path", "from", "to", "because of", title="EV transitions", left=7)
     for row in facts.ev_changes[:_MAX_CHANGES]:
         path = f"plane {row['plane']}" + (f", T1 {row['uplink']}" if row["uplink"] else "")
         cells = (row["old"], row["new"], row["reason"])
@@ -116,7 +109,7 @@ def _changes(facts: Facts) -> Table:
 
 
 def _stalls(facts: Facts) -> Table:
-    table = _table("QPs without progress", "since", "QP", "because of", "for", left=3)
+    table = grid("since", "QP", "because of", "for", title="QPs without progress", left=3)
     for row in facts.stalls[:_MAX_CHANGES]:
         since = f"{facts.units.clock(row['t'], 3)} {facts.units.time}"
         lasted = "the rest" if row["seconds"] is None else show_seconds(row["seconds"])
@@ -125,14 +118,14 @@ def _stalls(facts: Facts) -> Table:
 
 
 def _drops(facts: Facts) -> Table:
-    table = _table("Packets dropped by switches", "reason", "packets")
+    table = grid("reason", "packets", title="Packets dropped by switches", left=1)
     for row in facts.drops:
         table.add_row(row["reason"], str(row["packets"]))
     return table
 
 
 def _verdicts(facts: Facts) -> Table:
-    table = _table("Expectations", "", "wanted", "saw", "when", left=4)
+    table = grid("", "wanted", "saw", "when", title="Expectations", left=4)
     for row in facts.verdicts:
         mark = "[green]passed[/]" if row["ok"] else "[red]failed[/]"
         table.add_row(mark, *(escape(row[name]) for name in ("wanted", "saw", "when")))

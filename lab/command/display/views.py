@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from mrclab.lab.report.grid import grid
 
 _COLOURS = {"ready": "green", "verified": "green", "up": "green", "backup": "cyan", "unknown": "dim", "lossy": "yellow"}
 _BAD = "red"
@@ -34,7 +35,7 @@ def status(told: Answer) -> RenderableType:
 def link_map(told: Answer) -> RenderableType:
     """Answer of `map`: what is at fault, and the state of every cable by the hosts' probes."""
     verdicts = [_verdict(verdict) for verdict in told["verdicts"]] or ["[green]nothing is at fault[/]"]
-    table = _table("cable", "state", "loss", "RTT", right=("loss", "RTT"))
+    table = grid("cable", "state", "loss", "RTT", right=("loss", "RTT"))
     for name, link in told["links"].items():
         loss = "–" if link["loss"] is None else f"{link['loss']:.1%}"
         rtt = "–" if link["rtt"] is None else f"{1000 * link['rtt']:.1f} ms"
@@ -117,7 +118,7 @@ def _agents(agents: Mapping[str, int], version: int, silent: Mapping[str, str]) 
 
 
 def _denials(denials: list[Answer]) -> Table:
-    table = _table("denied", "what", "by", "because")
+    table = grid("denied", "what", "by", "because")
     for denial in denials:
         table.add_row(denial["element"], denial["kind"], denial["source"], escape(denial["reason"]) or "–")
     return table
@@ -132,10 +133,3 @@ def _verdict(verdict: Answer) -> str:
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left")
-    return table

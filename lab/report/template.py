@@ -1,0 +1,28 @@
+"""Page writer: a template of a folder filled in, as HTML or Markdown by its name."""
+
+import base64
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def fill(template: Path, context: Mapping[str, Any], **filters: Callable[..., str]) -> str:
+    """Return the text of a page; `filters` may be used in the template. In HTML every value is escaped."""
+    environment = Environment(
+        loader=FileSystemLoader(template.parent),
+        autoescape=template.name.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(filters)
+    return environment.get_template(template.name).render(context)
+
+
+def inlined(pictures: Mapping[str, Path]) -> list[tuple[str, str]]:
+    """Return captions with their PNG files in base64, so that a page fetches nothing."""
+    return [(caption, base64.b64encode(path.read_bytes()).decode()) for caption, path in pictures.items()]
