@@ -1,29 +1,19 @@
 """The controller's operations on its Unix socket, one JSON line per request (package `rpc`)."""
 
-import functools
-import inspect
 import time
-from collections.abc import Callable
-from typing import Any
 
 from mrclab.controller.app import Controller
-from mrclab.controller.arguments import DEFAULT_TIMEOUT, OPERATOR, REFUSALS, EvNumber, Seconds, checked, refusal
-from mrclab.controller.health.elements import Element, element
-from mrclab.controller.health.mapper import Clustermapper
-from mrclab.rpc.errors import RpcError
-
-Result = dict[str, Any]
+from mrclab.controller.arguments import DEFAULT_TIMEOUT, OPERATOR, EvNumber, Seconds
+from mrclab.controller.health.elements import Element
+from mrclab.controller.operations import Operation, Operations, Result, by_name
 
 
-class ControllerApi:
-    """Serves one controller. Methods without underscore are operations; what they return travels as JSON."""
+class ControllerApi(Operations):
+    """Serves one controller."""
 
     def __init__(self, controller: Controller) -> None:
+        super().__init__(controller.fabric, lambda: controller.mapper)
         self._controller = controller
-
-    def _operations(self) -> dict[str, Callable[..., Any]]:
-        methods = inspect.getmembers(self, inspect.ismethod)
-        return {name: _refusals(name, method) for name, method in methods if not name.startswith("_")}
 
     def hello(self) -> Result:
         """Say who serves here."""
@@ -106,47 +96,13 @@ class ControllerApi:
         counts = await self._controller.ev_watch.counts()
         return {"t": time.monotonic(), "evs": {str(ev): by_switch for ev, by_switch in counts.items()}}
 
-    def map(self) -> Result:
-        """Health of every link by Clustermapper's probes, and what is at fault."""
-        return self._mapper().map()
-
-    def forget(self) -> Result:
-        """Have Clustermapper forget what it has seen so far: after a repair, or between two experiments."""
-        self._mapper().begin()
-        return {}
-
-    def _mapper(self) -> Clustermapper:
-        if self._controller.mapper is None:
-            raise RpcError(
-                "ENOTSUP", "Clustermapper is off; give the scenario a mapper section, or write mrclab up --mapper"
-            )
-        return self._controller.mapper
-
     def _told(self, found: Element, changed: bool) -> Result:
         """Return the outcome of a denial; `untold` are hosts whose agents do not know of it, with the reason."""
         nodes = self._controller.nodes
         told = {"element": str(found), "kind": found.kind, "changed": changed, "version": nodes.version}
         return {**told, "untold": nodes.silences}
 
-    def _element(self, text: str) -> Element:
-        return element(self._controller.fabric, text)
 
-
-def operations(controller: Controller) -> dict[str, Callable[..., Any]]:
-    """Name → operation, for an rpc server."""
-    return ControllerApi(controller)._operations()  # noqa: SLF001 - underscored only because other methods are operations
-
-
-def _refusals(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method with its arguments' types checked and what it refuses turned into answers."""
-    validated = checked(method)
-
-    @functools.wraps(method)
-    async def operation(**arguments: Any) -> Any:
-        try:
-            result = validated(**arguments)
-            return await result if inspect.isawaitable(result) else result
-        except REFUSALS as error:
-            raise refusal(name, error) from None
-
-    return operation
+def operations(controller: Controller) -> dict[str, Operation]:
+    """Return name → operation, for an rpc server."""
+    return by_name(ControllerApi(controller), waits=True)

@@ -18,7 +18,7 @@ from mrclab.sim.port import SimSwitchPort
 from mrclab.sim.shared import Pausable, PausablePort, SwitchBuffer
 from mrclab.sim.switch import SimSwitch
 from mrclab.topo.made import Made
-from mrclab.topo.model import Fabric, Link, PortRef
+from mrclab.topo.model import Fabric, Link
 from mrclab.topo.nodeconfig import NicPortConfig
 
 if TYPE_CHECKING:
@@ -124,11 +124,6 @@ class SimFabric:
             return [(self._plug(lower), plane), (self.switches.at(t0), (lower - 1) % down + 1)]
         t0, t1 = model.switch_index("t0", plane, lower), model.switch_index("t1", plane, upper)
         return [(self.switches.at(t0), down + upper), (self.switches.at(t1), lower)]
-
-    def way_from(self, end: PortRef) -> HalfLink:
-        """The direction that begins at a port."""
-        link = self.model.link(end.interface)
-        return self.cable_at(link.index).ways[0 if link.a.node == end.node else 1]
 
     # --- switches ---------------------------------------------------------------------------------------------------
 

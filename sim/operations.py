@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Any
-
-from mrclab.controller.arguments import DEFAULT_TIMEOUT, OPERATOR, REFUSALS, EvNumber, Seconds, checked, refusal
+from mrclab.controller.arguments import DEFAULT_TIMEOUT, OPERATOR, EvNumber, Seconds
 from mrclab.controller.health import checks
 from mrclab.controller.health.checks import PreCheck
-from mrclab.controller.health.elements import Element, element
-from mrclab.controller.health.mapper import Clustermapper
-from mrclab.rpc.errors import RpcError
+from mrclab.controller.health.elements import Element
+from mrclab.controller.operations import Operation, Operations, Result, by_name
 from mrclab.sim.clock import Clock
 from mrclab.sim.controller import SimController
 from mrclab.sim.nic import SimNic
 
-Result = dict[str, Any]
 
-
-class ControllerOperations:
-    """Methods without underscore are operations."""
+class ControllerOperations(Operations):
+    """Serves one controller of virtual time."""
 
     def __init__(self, controller: SimController, clock: Clock) -> None:
+        super().__init__(controller.model, lambda: controller.mapper)
         self._controller = controller
         self._fleet = controller.fleet
         self._clock = clock
@@ -138,44 +131,11 @@ class ControllerOperations:
         """Return the URL of the Prometheus page; it is served from now on until the controller ends."""
         return {"url": self._controller.metrics_url()}
 
-    def map(self) -> Result:
-        """Health of every link by Clustermapper's probes, and what is at fault."""
-        return self._mapper().map()
-
-    def forget(self) -> Result:
-        """Have Clustermapper forget what it has seen so far."""
-        self._mapper().begin()
-        return {}
-
-    def _mapper(self) -> Clustermapper:
-        if self._controller.mapper is None:
-            raise RpcError(
-                "ENOTSUP", "Clustermapper is off; give the scenario a mapper section, or write mrclab up --mapper"
-            )
-        return self._controller.mapper
-
-    def _element(self, text: str) -> Element:
-        return element(self._controller.model, text)
-
     def _answer(self, found: Element, changed: bool) -> Result:
         version = self._controller.denylist.version
         return {"element": str(found), "kind": found.kind, "changed": changed, "version": version, "untold": {}}
 
 
-def operations(controller: SimController, clock: Clock) -> dict[str, Callable[..., Any]]:
-    """Name → operation, with arguments' types checked and refusals turned into RpcError."""
-    methods = inspect.getmembers(ControllerOperations(controller, clock), inspect.ismethod)
-    return {name: _checked(name, method) for name, method in methods if not name.startswith("_")}
-
-
-def _checked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    validated = checked(method)
-
-    @functools.wraps(method)
-    def operation(**arguments: Any) -> Any:
-        try:
-            return validated(**arguments)
-        except REFUSALS as error:
-            raise refusal(name, error) from None
-
-    return operation
+def operations(controller: SimController, clock: Clock) -> dict[str, Operation]:
+    """Return name → operation."""
+    return by_name(ControllerOperations(controller, clock), waits=False)

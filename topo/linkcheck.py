@@ -81,11 +81,6 @@ def answer(frame: bytes | memoryview, name: str, port: int, mac: bytes) -> bytes
     ).encode()
 
 
-def is_link_check(frame: bytes | memoryview) -> bool:
-    """Return True if the EtherType says link check: cheap, for a receive path."""
-    return frame[12:14] == b"\x88\xb5"
-
-
 def parse(frame: bytes | memoryview) -> LinkCheck:
     """Take a frame apart; LinkCheckError where it is too short, foreign or damaged."""
     if len(frame) < FRAME_LENGTH:

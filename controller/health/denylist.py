@@ -95,10 +95,6 @@ class Denylist:
             self._advance()
         return len(gone)
 
-    def is_denied(self, what: Element) -> bool:
-        """Return True if anybody denies `what`."""
-        return any(denied == what for denied, _source in self._denials)
-
     def by_host(self) -> dict[str, tuple[DenyRule, ...]]:
         """Return what each host must be sent; hosts that nothing concerns are left out."""
         return self._rules(self._denials.values())

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import Any, Final, Generic, TypeVar
 
 from mrclab.hosts.rdma.qp import AnyQueuePair
-from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.verbs import Verbs
 
 _DISCARDS: Final = ("icrc_errors", "malformed", "foreign", "misdelivered", "no_qp")
@@ -124,7 +123,3 @@ class Hosted(Verbs[Qp], Generic[P, Qp]):
     def _paths_of(self, qp: Qp) -> list[dict[str, Any]]:
         """One entry per path that a QP uses."""
         raise NotImplementedError
-
-    def in_error(self) -> list[int]:
-        """QPs in ERROR."""
-        return [qp.qpn for qp in self.qps.values() if qp.state is QpState.ERROR]

@@ -16,12 +16,5 @@ class VerbsError(Exception):
         return int(getattr(errno, self.code))
 
 
-class ConfigError(VerbsError):
-    """A node config that the transport cannot work with."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__("EINVAL", message)
-
-
 class DiscardError(Exception):
     """A frame that is not taken; the text is the counter it goes to."""

@@ -55,12 +55,6 @@ class ImmutableError(RuntimeApiError):
     code = "PERMISSION_DENIED"
 
 
-class UnsupportedError(RuntimeApiError):
-    """The program or the request uses something this target does not have."""
-
-    code = "UNIMPLEMENTED"
-
-
 class PreconditionError(RuntimeApiError):
     """Not in this state: no pipeline yet, a member still in use."""
 

@@ -365,7 +365,7 @@ def test_a_dead_port_stops_its_qps_and_no_other():
     assert alive.done()
     assert alive.target == alive.source
     assert dead.stats().timeouts == 8
-    assert sim.hosts["h1"].in_error() == [dead.qa]
+    assert [qp.qpn for qp in sim.hosts["h1"].qps.values() if qp.state is QpState.ERROR] == [dead.qa]
 
 
 def test_a_port_that_returns_in_time_goes_on_where_it_stopped():

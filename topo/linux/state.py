@@ -103,12 +103,6 @@ class RunState:
                 self._record.processes[str(pid)] = [began]
         self._save()
 
-    def drop_process(self, *pids: int) -> None:
-        """Forget processes that have ended and been reaped."""
-        for pid in pids:
-            self._record.processes.pop(str(pid), None)
-        self._note()
-
     def add_namespace(self, name: str) -> None:
         """Write down a named namespace before it is made; one that exists is refused, so that it is never removed."""
         if (kernel.NETNS_DIR / name).exists():
