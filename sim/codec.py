@@ -273,7 +273,7 @@ def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.RocePacke
     packet.ack_request = bool(flags_psn >> 31)
     packet.ce = frame.ecn == wire.ECN_CE
     if packet.op not in rh.WRITES:
-        packet.view, packet.body_at = memoryview(body), _BTH_LEN
+        packet.view, packet.body_at, packet.end = memoryview(body), _BTH_LEN, len(body)
         return packet
     at = _BTH_LEN
     if packet.op in rh.STARTS_MESSAGE:

@@ -196,6 +196,8 @@ class TransportSection(_Part):
     drop_threshold: Positive  # packets queued at which a port drops
     retry_count: Annotated[int, Field(ge=0, le=7)] = 7  # RoCE: timeouts in a row after which a QP is in error
     ack_packets: Positive = 4  # RoCE: every so many packets one asks for an ACK
+    recovery: Literal["go_back_n", "selective_repeat"] = "go_back_n"  # RoCE: what is sent again after a gap
+    window_bdps: Annotated[float, Field(ge=0, le=1000)] = 0.0  # RoCE: in flight at most, in BDPs of a port; 0: the MPR
     dcqcn: DcqcnSection = DcqcnSection()  # RoCE: the defaults of congestion control dcqcn
 
     @property

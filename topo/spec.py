@@ -134,6 +134,15 @@ class PfcSpec(_Strict):
     )
 
 
+def _chosen(value: object) -> object:
+    """`true` → all defaults, `false` → none."""
+    return {} if value is True else None if value is False else value
+
+
+_CHIP_BUFFER = 35e-6
+"""Seconds of all its ports' rate that a switch chip's buffer holds: 113 MB at 25.6 Tb/s, a Tomahawk 4."""
+
+
 class QueueSpec(_Strict):
     """Queues of a switch port, in packets. 0 stands for: computed from the bandwidth-delay product.
 
@@ -158,7 +167,11 @@ class QueueSpec(_Strict):
     alpha: float = Field(
         default=1.0, gt=0, le=1024, exclude_if=_one, description="a queue may hold this many times what is free of it"
     )
-    pfc: PfcSpec | None = Field(default=None, exclude_if=_not, description="pause senders, not drop; needs buffer")
+    pfc: Annotated[PfcSpec | None, BeforeValidator(_chosen)] = Field(
+        default=None,
+        exclude_if=_not,
+        description="pause senders, not drop: true, or what differs from the defaults; buffer then is that of a chip",
+    )
 
     def resolved(self, bdp: float) -> "QueueSpec":
         """The same with every 0 replaced by its default for a bandwidth-delay product of `bdp` packets.
@@ -222,15 +235,17 @@ class FabricSpec(_Strict):
 
     def _check_buffer(self) -> None:
         queue = self.queue
-        if queue.pfc is not None and not queue.buffer:
-            raise ValueError("queue.pfc needs queue.buffer, the bytes of a switch: write for example buffer: 64000000")
-        if not queue.buffer:
+        if not queue.buffer and queue.pfc is None:
             return
         if self.link.rate is None:
             raise ValueError("queue.buffer is bytes, and links count packets: give link.rate, for example 400 Gb/s")
         full = self.path_mtu + FULL_HEADER_BYTES
         ports = max(self.hosts_per_t0 + self.t1s, self.t0s)
         least = ports * self.headroom + 4 * full
+        if not queue.buffer:
+            chip = round(_CHIP_BUFFER * ports * self.link.rate / 8)
+            object.__setattr__(self, "queue", queue.model_copy(update={"buffer": max(chip, 2 * least)}))
+            return
         if queue.buffer < least:
             raise ValueError(
                 f"queue.buffer {queue.buffer} is too little for {ports} ports with {self.headroom} bytes of headroom"

@@ -104,10 +104,12 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
 
     # --- control packets: they leave by the port that their cause came in by ------------------------
 
-    def reply(self, port: int, syndrome: int, psn: int, msn: int) -> None:
-        """Queue an ACK or NAK as it is now."""
+    def reply(self, port: int, syndrome: int, psn: int, msn: int, came: int | None = None) -> None:
+        """Queue an ACK or NAK as it is now; `came` is the PSN that drew it, where it names one."""
         body = wire.BTH.pack(h.RoceOpcode.ACK, wire.MIGRATED, wire.P_KEY, self.remote_qpn, psn)
         body += wire.AETH.pack(syndrome << 24 | msn & 0xFFFFFF)
+        if came is not None:
+            body += wire.AETH.pack(came)
         self.host.send_control(port, lambda: self._paths[port].frame(h.TC_CONTROL, body))
 
     def acknowledge(self, port: int) -> None:
@@ -151,7 +153,10 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
         elif self.state is not QpState.RTS:
             return
         elif op == h.RoceOpcode.ACK:
-            self.requestor.on_ack(packet.psn, wire.AETH.unpack_from(packet.view, packet.body_at)[0] >> 24, now)
+            syndrome = wire.AETH.unpack_from(packet.view, packet.body_at)[0] >> 24
+            more = packet.body_at + wire.AETH.size
+            came = wire.AETH.unpack_from(packet.view, more)[0] if packet.end >= more + wire.AETH.size else None
+            self.requestor.on_ack(packet.psn, syndrome, now, came)
             self.wake()
         elif op == h.RoceOpcode.CNP:
             self.stats.cnps_received += 1

@@ -1,8 +1,9 @@
 """The sending half of a RoCEv2 QP: messages to packets, go-back-N, the retry timer, completion.
 
 InfiniBand RC: PSNs in order, ACKs cumulative, a NAK names the PSN that the responder expects, and everything from
-there on is sent again. Counts in unwrapped PSNs ("seq") from 0; the wire adds the QP's first PSN. Nothing is kept per
-packet: what a seq carries follows from its message.
+there on is sent again; with selective repeat only what did not come (`hosts.roce.selective`). Counts in unwrapped PSNs
+("seq") from 0; the wire adds the QP's first PSN. Nothing is kept per packet: what a seq carries follows from its
+message.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mrclab.hosts.rdma.packets.psn import PSN_MASK, unwrap, wrap
 from mrclab.hosts.rdma.qp import SendHalf
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
+from mrclab.hosts.roce.selective import Recovery
 
 if TYPE_CHECKING:
     from mrclab.hosts.roce.qp import RoceQueuePair
@@ -47,6 +49,10 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         s = qp.settings
         self._mtu = s.path_mtu
         self._window = s.mpr_psns
+        if s.window_bdps:
+            bdp = s.line_rate * s.base_rtt / (s.path_mtu + h.HEADER_BYTES)
+            self._window = max(1, min(self._window, round(s.window_bdps * bdp)))
+        self._recovery = Recovery() if s.recovery == "selective_repeat" else None
         self._ack_every = s.ack_packets
         self.first_psn = 0  # of the wire, set at RTS
         self.una = 0  # oldest seq that is not acknowledged
@@ -85,32 +91,48 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
 
     def sendable(self) -> bool:
         """Return True if there is a packet that may go as soon as the rate limiter lets it."""
+        if self._recovery is not None and self._recovery.lost() is not None:
+            return True
         return self.next < self.end and self.next - self.una < self._window
 
     def frame(self, now: float) -> Frame | None:
         """The next packet; None where its bytes are gone. Only when `sendable`."""
         qp = self.qp
-        message = self._cursor
+        message, seq = self._cursor, self.next
+        lost = None if self._recovery is None else self._recovery.lost()
+        if lost is not None:
+            message, seq = self._message_of(lost), lost
         assert message is not None
-        seq = self.next
         offset = (seq - message.first_seq) * self._mtu
         size = min(self._mtu, message.length - offset)
         last = seq == message.last_seq
+        asks = self._wants_ack(seq, last or lost is not None, now)
         frame = qp.path.frame(
             h.TC_DATA,
-            self._headers(message, seq, offset, size, self._wants_ack(seq, last, now)),
+            self._headers(message, seq, offset, size, asks),
             message.view[offset : offset + size] if size else None,
         )
         if self.region_gone(message):
             return None
-        self.next = seq + 1
-        if last:
-            self._cursor = message.successor
+        if self._recovery is not None and lost is not None:
+            self._recovery.sent()
+            self._resending = True
+        else:
+            self.next = seq + 1
+            if last:
+                self._cursor = message.successor
         self._count(seq, size, now)
         self._pace(frame.wire_len, now)
         if not self._timer.armed:
             self._timer.arm(now + qp.settings.ack_timeout)
         return frame
+
+    def _message_of(self, seq: int) -> RoceMessage | None:
+        """The message that carries a seq that is not acknowledged."""
+        for message in self.incomplete:
+            if seq <= message.last_seq:
+                return message
+        return None
 
     def _wants_ack(self, seq: int, last: bool, now: float) -> bool:
         """The last of a message, every n-th, the last that the window allows, and the first after a round trip."""
@@ -153,7 +175,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self._resending = False
             ev = self.qp.ev
             psn = wrap(seq + self.first_psn)
-            self.qp.log("packet.retx", psn=psn, ev=ev, old_ev=ev, count=self.high - seq)
+            count = 1 if self._recovery is not None else self.high - seq
+            self.qp.log("packet.retx", psn=psn, ev=ev, old_ev=ev, count=count)
 
     def _pace(self, size: int, now: float) -> None:
         """Account for a packet with the rate limiter, which may let a late QP catch up a little."""
@@ -166,8 +189,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
 
     # --- feedback ---------------------------------------------------------------------------------
 
-    def on_ack(self, psn: int, syndrome: int, now: float) -> None:
-        """An ACK, RNR NAK or NAK."""
+    def on_ack(self, psn: int, syndrome: int, now: float, came: int | None = None) -> None:
+        """An ACK, RNR NAK or NAK; `came` is the PSN that drew a NAK, where it names one."""
         seq = unwrap(psn - self.first_psn, self.una)
         kind = syndrome >> 5
         stats = self.qp.stats
@@ -184,7 +207,10 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             return
         if syndrome == wire.Syndrome.NAK_SEQUENCE:
             self._acknowledge(seq, now)
-            self._go_back("nack", now)
+            if self._recovery is None:
+                self._go_back("nack", now)
+            elif came is not None:
+                self._note(self._recovery, unwrap(came - self.first_psn, seq), now)
         elif kind == _RNR:
             self._acknowledge(seq, now)
             self._go_back("rnr", now)
@@ -200,6 +226,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         stats.acked_packets += until - self.una
         self.una = until
         self._retries = 0
+        if self._recovery is not None:
+            self._recovery.acknowledged(until, self.high)
         if self._sample is not None and until > self._sample[0]:
             sample = now - self._sample[1]
             self.rtt = sample if self.rtt is None else self.rtt + _RTT_GAIN * (sample - self.rtt)
@@ -221,19 +249,40 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         else:
             self._timer.cancel()
 
+    def _note(self, recovery: Recovery, came: int, now: float) -> None:
+        """A NAK of selective repeat: a packet beyond the oldest one has come."""
+        if self.qp.state is not QpState.RTS or not self.una < came < self.high:
+            return
+        if recovery.came(came, self.una, self.high):
+            self._lost("nack", 1)
+            self._sample = None
+            self._timer.arm(now + self.qp.settings.ack_timeout)
+        self.qp.wake()
+
+    def _lost(self, reason: str, count: int) -> None:
+        """Say that the oldest packet was lost, and how many are to be sent again."""
+        stats = self.qp.stats
+        stats.lost_packets += 1
+        stats.lost_nack += reason == "nack"
+        stats.lost_timeout += reason == "timeout"
+        psn = wrap(self.una + self.first_psn)
+        self.qp.log("packet.lost", psn=psn, ev=self.qp.ev, reason=reason, sent=self.last_sent, count=count)
+
     def _go_back(self, reason: str, now: float) -> None:
         """Send everything from the oldest unacknowledged packet on once more."""
         if self.qp.state is not QpState.RTS:
             return  # a full completion queue ended it while it was told what had arrived
-        stats = self.qp.stats
+        if reason == "timeout" and self._recovery is not None:
+            self._lost(reason, 1)
+            self._recovery.timed_out(self.una, self.high)
+            self._sample = None
+            self._timer.arm(now + self.qp.settings.ack_timeout)
+            self.qp.wake()
+            return
         if reason != "rnr":
-            stats.lost_packets += 1
-            stats.lost_nack += reason == "nack"
-            stats.lost_timeout += reason == "timeout"
-            psn = wrap(self.una + self.first_psn)
-            self.qp.log(
-                "packet.lost", psn=psn, ev=self.qp.ev, reason=reason, sent=self.last_sent, count=self.high - self.una
-            )
+            self._lost(reason, self.high - self.una)
+        if self._recovery is not None:
+            self._recovery.clear()
         self.next = self.una
         self._cursor = self.incomplete[0] if self.incomplete else None
         self._resending = True
@@ -257,6 +306,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self._timer.cancel()
         self.una = self.next = self.high = self.end
         self._cursor = None
+        if self._recovery is not None:
+            self._recovery.clear()
         incomplete, self.incomplete = self.incomplete, deque()
         return incomplete
 

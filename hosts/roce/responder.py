@@ -25,6 +25,8 @@ class RoceResponder(ReceiveHalf):
         self.qp = qp
         self.expected = 0  # seq
         self._nak_sent = False  # for the gap at `expected`
+        self._early: dict[int, RocePacket] = {}  # with selective repeat: what came before its turn, by seq
+        self._keeps = qp.settings.recovery == "selective_repeat"
         self._in_message = False
         self._va = self._rkey = self._left = self._length = 0  # of the message that is coming in
         self._cnp_interval = qp.settings.dcqcn.cnp_interval_rtts * qp.settings.base_rtt
@@ -41,9 +43,19 @@ class RoceResponder(ReceiveHalf):
         if seq != self.expected:
             self._out_of_turn(packet, seq)
             return
+        self._in_turn(packet, seq, now)
+        while self._early and self.expected in self._early and self.expected > seq:
+            seq = self.expected
+            self._in_turn(self._early.pop(seq), seq, now)
+
+    def _in_turn(self, packet: RocePacket, seq: int, now: float) -> None:
+        """The packet that is expected."""
+        qp = self.qp
+        stats = qp.stats
         if packet.op in h.WITH_IMM and not self.receives:
             stats.no_resource += 1
             self._nak_sent = True  # one NAK of either kind per gap
+            self._early.clear()
             qp.reply(packet.port, wire.Syndrome.RNR_NAK | _RNR_CODE, packet.psn, self.msn)
             return
         if not self._begin(packet) or not self._place(packet):
@@ -70,10 +82,23 @@ class RoceResponder(ReceiveHalf):
             self.qp.acknowledge(packet.port)
             return
         self.qp.stats.out_of_order += 1
-        if not self._nak_sent:
+        if self._keeps and not self._nak_sent:
+            self._keep(packet, seq)
+        elif not self._nak_sent:
             self._nak_sent = True
             self.qp.stats.nacks_sent += 1
             self.qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn)
+
+    def _keep(self, packet: RocePacket, seq: int) -> None:
+        """Keep a packet that came early, and name it in a NAK."""
+        qp = self.qp
+        if seq - self.expected < qp.settings.mpr_psns and seq not in self._early:
+            packet.view = memoryview(bytes(packet.view))  # the frame's own memory may be used again
+            self._early[seq] = packet
+        qp.stats.nacks_sent += 1
+        qp.reply(
+            packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn, came=packet.psn
+        )
 
     def _begin(self, packet: RocePacket) -> bool:
         """Check that opcode and length fit the message so far; take up what a first packet says."""

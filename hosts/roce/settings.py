@@ -10,7 +10,9 @@ from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.roce import headers as h
 from mrclab.topo.nodeconfig import DcqcnSection, NodeConfig, Template
 
+RECOVERIES = ("go_back_n", "selective_repeat")
 _DEFAULT_CONTROL = "dcqcn"
+_MOST_BDPS = 1000
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class RoceQpSettings(rc.QpSettings):
     retry_count: int
     ack_packets: int  # every so many packets one asks for an ACK
     dcqcn: DcqcnSection
+    recovery: str = "go_back_n"  # or selective_repeat
+    window_bdps: float = 0.0  # packets in flight at most, in BDPs of a port; 0: no such limit
     port: int | None = None  # NIC port; None: by QP number
     udp_sport: int | None = None  # None: drawn
 
@@ -45,6 +49,11 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Roc
         value = overrides.get(name, low)
         if not isinstance(value, int) or not low <= value <= high:
             raise VerbsError("EINVAL", f"{name} {value!r} is outside {low}…{high}")
+    if overrides.get("recovery", "go_back_n") not in RECOVERIES:
+        raise VerbsError("EINVAL", f"recovery {overrides['recovery']!r} is neither {' nor '.join(RECOVERIES)}")
+    bdps = overrides.get("window_bdps", 0.0)
+    if not isinstance(bdps, int | float) or not 0 <= bdps <= _MOST_BDPS:
+        raise VerbsError("EINVAL", f"window_bdps {bdps!r} is outside 0…{_MOST_BDPS}")
     port = overrides.get("port")
     if port is not None and all(port != known.number for known in config.ports):
         raise VerbsError("EINVAL", f"this host has no port {port}; it has {[p.number for p in config.ports]}")
@@ -61,5 +70,7 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Roc
         cc_profile=t.cc_profile if t.kind == "roce" else _DEFAULT_CONTROL,
         cc_config=t.cc_config if overrides.get("cc_profile", t.cc_profile) == t.cc_profile else {},  # they are its own
         dcqcn=t.dcqcn,
+        recovery=t.recovery,
+        window_bdps=t.window_bdps,
     )
     return replace(settings, **overrides)

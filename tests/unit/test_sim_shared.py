@@ -221,7 +221,7 @@ def test_a_scenario_with_pauses_counts_them_and_loses_nothing(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"queue": {"pfc": {}}, "link": {"rate": "400 Gb/s"}}, "queue.pfc needs queue.buffer"),
+        ({"queue": {"pfc": True}}, "links count packets: give link.rate"),
         ({"queue": {"buffer": 1_000_000}}, "give link.rate"),
         ({"queue": {"buffer": 100_000, "pfc": {}}, "link": {"rate": "400 Gb/s"}}, "bytes of headroom and four packets"),
     ],
@@ -229,3 +229,12 @@ def test_a_scenario_with_pauses_counts_them_and_loses_nothing(tmp_path: Path) ->
 def test_a_buffer_that_cannot_be_is_refused_with_the_remedy(fields: dict[str, object], says: str) -> None:
     with pytest.raises(specs.SpecError, match=says):
         specs.load(fields)
+
+
+def test_pfc_alone_has_the_buffer_of_a_chip() -> None:
+    shape = {"planes": 1, "t0s": 2, "t1s": 16, "hosts_per_t0": 16, "link": {"rate": "400 Gb/s"}}
+    fabric = specs.load({**shape, "queue": {"pfc": True}})
+    assert fabric.queue.buffer == round(35e-6 * 32 * 400e9 / 8)
+    assert fabric.queue.pfc == specs.PfcSpec()
+    assert specs.load(fabric.model_dump(mode="json")) == fabric
+    assert specs.load({**shape, "queue": {"pfc": False}}).queue.buffer == 0

@@ -1,0 +1,68 @@
+"""Selective repeat of RoCEv2, as IRN has it: only what is missing is sent again.
+
+Mittal et al., "Revisiting Network Support for RDMA" (SIGCOMM 2018), §3.1: the receiver keeps what comes early and
+answers it with a NAK that names, besides the PSN that it expects, the one that came. At the first NAK the sender
+begins a recovery that lasts until all that was sent by then is acknowledged; in it, a packet below the highest one that
+came is lost, and goes before new ones. Each is sent again once; a retransmission that is lost as well waits for the
+timer, after which every ACK that does not end the recovery has the next packet sent again.
+A NAK here has four bytes behind its AETH for the PSN that came, and packets that came early wait in the receiver
+until they can be placed in order, where IRN's NIC places them at once.
+"""
+
+from __future__ import annotations
+
+
+class Recovery:
+    """The sender's side: what is known to have come, and what to send again, in unwrapped PSNs."""
+
+    __slots__ = ("_again", "_by_timer", "_came", "_highest", "until")
+
+    def __init__(self) -> None:
+        self.until = -1  # in recovery until this seq is acknowledged; -1: there is none
+        self._came: set[int] = set()
+        self._highest = 0  # what is below and did not come is lost
+        self._again = 0  # next to look at
+        self._by_timer = False
+
+    def came(self, seq: int, una: int, high: int) -> bool:
+        """A packet arrived beyond the oldest unacknowledged one; True where that begins a recovery."""
+        self._came.add(seq)
+        self._highest = max(self._highest, seq)
+        if self.until >= 0:
+            return False
+        self.until, self._again = high, una
+        self._by_timer = False
+        return True
+
+    def timed_out(self, una: int, high: int) -> None:
+        """Begin anew with the oldest packet."""
+        self.until, self._again = high, una
+        self._by_timer = True
+        self._highest = max(self._highest, una + 1)
+
+    def acknowledged(self, una: int, high: int) -> None:
+        """Everything below `una` has arrived; a gap beyond it goes on as another recovery."""
+        if self._came:
+            self._came = {seq for seq in self._came if seq >= una}
+        if 0 <= self.until <= una:
+            self.until = high if self._came else -1
+        self._again = max(self._again, una)
+        if self._by_timer and self.until >= 0:
+            self._highest = max(self._highest, una + 1)
+
+    def lost(self) -> int | None:
+        """The next packet to send again; None where there is none."""
+        if self.until < 0:
+            return None
+        while self._again < self._highest and self._again in self._came:
+            self._again += 1
+        return self._again if self._again < self._highest else None
+
+    def sent(self) -> None:
+        """Take note that the packet which `lost` named has left."""
+        self._again += 1
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.until, self._highest, self._again = -1, 0, 0
+        self._came.clear()

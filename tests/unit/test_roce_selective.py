@@ -1,0 +1,111 @@
+"""Selective repeat and the window of a bandwidth-delay product of the RoCEv2 baseline, as IRN has them."""
+
+import pytest
+from roce_sim import PORT_RATE, RTT, Simulation
+from test_roce_endpoint import losing, of_kind, transfer
+
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.roce.selective import Recovery
+
+SELECTIVE = {"recovery": "selective_repeat"}
+
+
+def test_only_the_lost_packet_is_sent_again():
+    sim = Simulation(**SELECTIVE)
+    seen = losing(sim, (100, 1))
+    one = transfer(sim, 400)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    stats = one.stats()
+    assert (stats.retx_packets, stats.lost_nack, stats.timeouts) == (1, 1, 0)
+    assert [psn for psn, count in seen.items() if count == 2] == [100]
+    responder = sim.hosts["h3"].qps[one.qb].stats
+    assert (responder.placed_packets, responder.duplicate_packets) == (400, 0)
+    (lost,), (resent,) = of_kind(sim, "packet.lost"), of_kind(sim, "packet.retx")
+    assert (lost["psn"], lost["count"], resent["psn"], resent["count"]) == (100, 1, 100, 1)
+
+
+def test_several_gaps_of_one_window_are_filled_in_one_recovery():
+    sim = Simulation(**SELECTIVE)
+    seen = losing(sim, (100, 1), (103, 1), (104, 1), (110, 1))
+    one = transfer(sim, 400)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert sorted(psn for psn, count in seen.items() if count == 2) == [100, 103, 104, 110]
+    assert one.stats().timeouts == 0
+
+
+def test_a_gap_that_opens_during_recovery_needs_no_timer():
+    sim = Simulation(**SELECTIVE)
+    losing(sim, (100, 1), (150, 1), (151, 1))
+    one = transfer(sim, 400)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert (one.stats().retx_packets, one.stats().timeouts) == (3, 0)
+
+
+def test_a_retransmission_that_is_lost_waits_for_the_timer():
+    sim = Simulation(**SELECTIVE)
+    losing(sim, (100, 1), (100, 2))
+    one = transfer(sim, 400)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert (one.stats().timeouts, one.stats().retx_packets) == (1, 2)
+
+
+def test_the_last_packet_is_found_by_the_timer():
+    sim = Simulation(**SELECTIVE)
+    losing(sim, (399, 1))
+    one = transfer(sim, 400)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert one.stats().timeouts == 1
+    assert one.stats().retx_packets <= 2  # the one whose ACK was not asked for, and the last
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_loss_and_reordering_lose_nothing(seed):
+    sim = Simulation(seed=seed, **SELECTIVE)
+    rng = sim.hosts["h1"].rng
+    sim.fate = lambda transit: [] if rng.random() < 0.05 else [sim.delay(transit) * rng.choice((1, 1, 1, 1.3))]
+    one = transfer(sim, 300)
+    sim.run(done=one.done)
+    assert one.target == one.source
+
+
+def test_no_more_than_a_bandwidth_delay_product_is_in_flight():
+    sim = Simulation(window_bdps=1.0)
+    one = transfer(sim, 400)
+    most = 0
+
+    def fate(transit):
+        nonlocal most
+        requestor = sim.hosts["h1"].qps[one.qa].requestor
+        most = max(most, requestor.next - requestor.una)
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    sim.run(done=one.done)
+    assert RTT * PORT_RATE - 2 <= most <= RTT * PORT_RATE
+
+
+def test_wrong_attributes_are_refused():
+    sim = Simulation()
+    host, address = sim.hosts["h1"], sim.hosts["h3"].config.host.address
+    with pytest.raises(VerbsError, match="neither go_back_n nor selective_repeat"):
+        host.create_qp(address, recovery="irn")
+    with pytest.raises(VerbsError, match="window_bdps -1 is outside"):
+        host.create_qp(address, window_bdps=-1)
+
+
+def test_what_came_is_not_lost():
+    recovery = Recovery()
+    assert recovery.came(12, 10, 20)
+    assert not recovery.came(14, 10, 21)
+    found = []
+    while (seq := recovery.lost()) is not None:
+        found.append(seq)
+        recovery.sent()
+    assert found == [10, 11, 13]
+    recovery.acknowledged(20, 22)
+    assert recovery.until == -1
