@@ -75,8 +75,8 @@ class SimLoad:
     """Load of a simulation: senders and receivers on a number of hosts; `size` in bytes, of each transfer.
 
     `own`: with what the lab has by default in place of what both have: EV profile, queue thresholds, last hop unmarked.
-    `selection` and `control` are MRC's path selection and congestion control here; `htsim_balancing` is the word of
-    uet-htsim for its own.
+    `selection` and `control` are MRC's path selection and congestion control here; `htsim_balancing` and
+    `htsim_control` are the words of uet-htsim for its own, where they are not its defaults.
     """
 
     hosts: int
@@ -87,6 +87,7 @@ class SimLoad:
     selection: str = "rotation"
     control: str = "nscc"
     htsim_balancing: str = ""
+    htsim_control: str = ""
 
     def matrix(self) -> Matrix:
         """All of it, beginning at 0."""
@@ -141,7 +142,7 @@ class SimLoad:
         return [
             "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD + HTSIM_HEADER),
             "-q", str(_BDP), "-ecn", str(_ECN_MIN), str(_ECN_MAX), "-paths", str(_PATHS),
-            "-sender_cc_algo", "nscc", "-enable_accurate_base_rtt",
+            "-sender_cc_algo", self.htsim_control or "nscc", "-enable_accurate_base_rtt",
             "-end", str(max(_LEAST_END_US, 20 * most)), "-seed", str(self.seed),
             *(["-load_balancing_algo", self.htsim_balancing] if self.htsim_balancing else []),
         ]  # fmt: skip

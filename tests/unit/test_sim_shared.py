@@ -232,7 +232,8 @@ def test_a_buffer_that_cannot_be_is_refused_with_the_remedy(fields: dict[str, ob
 
 
 def test_pfc_alone_has_the_buffer_of_a_chip() -> None:
-    shape = {"planes": 1, "t0s": 2, "t1s": 16, "hosts_per_t0": 16, "link": {"rate": "400 Gb/s"}}
+    link = {"rate": "400 Gb/s", "delay": "600ns"}
+    shape = {"planes": 1, "t0s": 2, "t1s": 16, "hosts_per_t0": 16, "link": link}
     fabric = specs.load({**shape, "queue": {"pfc": True}})
     assert fabric.queue.buffer == round(35e-6 * 32 * 400e9 / 8)
     assert fabric.queue.pfc == specs.PfcSpec()
