@@ -18,8 +18,8 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from mrclab.lab import console
-from mrclab.lab.command import secondterminal
 from mrclab.lab.command.display import sink
+from mrclab.lab.command.live import secondterminal
 from mrclab.lab.errors import Interrupted, LabError, ScenarioError, exhausted
 from mrclab.lab.run.interrupts import guarded, unsubscribe
 from mrclab.rpc.errors import RpcError
@@ -29,33 +29,33 @@ from mrclab.topo.linux.paths import RUN_DIR
 _HERE, _EXPERIMENTS = "mrclab.lab.command.", "mrclab.experiments."
 PANELS: dict[str, dict[str, str]] = {
     "Start here": {
-        "run": _HERE + "scenarios",
-        "up": _HERE + "up",
-        "ui": _HERE + "ui",
-        "send": _HERE + "send",
-        "train": _HERE + "train",
+        "run": _HERE + "runs.scenarios",
+        "up": _HERE + "live.up",
+        "ui": _HERE + "live.ui",
+        "send": _HERE + "runs.send",
+        "train": _HERE + "runs.train",
         "grade": _HERE + "grade",
         "doctor": _HERE + "machine",
         "clean": _HERE + "machine",
     },
     "Scenarios and results": {
-        "plan": _HERE + "scenarios",
-        "suite": _HERE + "suitecli",
-        "report": _HERE + "scenarios",
-        "compare": _HERE + "suitecli",
-        "schema": _HERE + "suitecli",
-        "slowdown": _HERE + "slowdown",
+        "plan": _HERE + "runs.scenarios",
+        "suite": _HERE + "runs.suitecli",
+        "report": _HERE + "runs.scenarios",
+        "compare": _HERE + "runs.suitecli",
+        "schema": _HERE + "runs.suitecli",
+        "slowdown": _HERE + "runs.slowdown",
     },
     "Operate the lab that runs": {
         **dict.fromkeys(
-            ("status", "map", "deny", "undeny", "drain", "undrain", "precheck", "p4sh"), _HERE + "operations"
+            ("status", "map", "deny", "undeny", "drain", "undrain", "precheck", "p4sh"), _HERE + "live.operations"
         ),
-        "exec": _HERE + "execute",
-        "capture": _HERE + "capture",
-        "watch": _HERE + "secondterminal",
-        "do": _HERE + "secondterminal",
+        "exec": _HERE + "live.execute",
+        "capture": _HERE + "live.capture",
+        "watch": _HERE + "live.secondterminal",
+        "do": _HERE + "live.secondterminal",
     },
-    "Commands of its prompt": dict.fromkeys(secondterminal.NAMES, _HERE + "secondterminal"),
+    "Commands of its prompt": dict.fromkeys(secondterminal.NAMES, _HERE + "live.secondterminal"),
     "Experiments": {
         "campaign": _EXPERIMENTS + "campaign.cli",
         "figure": _EXPERIMENTS + "campaign.figure",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab import compiled
-from mrclab.lab.command import p4sh
+from mrclab.lab.command.live import p4sh
 from mrclab.lab.measure.machine import MIN_STEAL
 from mrclab.lab.run.wire.watch import steal_seconds
 from mrclab.lab.run.worlds import missing_packages

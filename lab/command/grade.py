@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
-from mrclab.lab.command.held import held_run_dir
+from mrclab.lab.command.live.held import held_run_dir
 from mrclab.lab.lessons.grading import examined, graded
 from mrclab.lab.lessons.lessons import LESSONS
 

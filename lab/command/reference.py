@@ -10,7 +10,7 @@ import typer
 
 from mrclab import HOME
 from mrclab.lab.command.cli import app
-from mrclab.lab.command.secondterminal import NAMES
+from mrclab.lab.command.live.secondterminal import NAMES
 from mrclab.lab.prompt.words import LOCAL, WORDS
 
 FILE = HOME.parent / "docs" / "commands.md"

@@ -4,8 +4,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from mrclab.lab.command.live.p4sh import PYTHON
 from mrclab.lab.command.p4build import P4_INFO, P4_JSON
-from mrclab.lab.command.p4sh import PYTHON
 from mrclab.lab.errors import Refused
 from mrclab.lab.lessons import bench
 from mrclab.lab.lessons.base import Check, read

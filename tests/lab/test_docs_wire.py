@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from docs_blocks import PAGES, ROOT, Line, blocks
 from mrclab_command import Command
 
-from mrclab.lab.command import p4sh
+from mrclab.lab.command.live import p4sh
 from mrclab.lab.run.wire import programs
 from mrclab.topo.linux import state
 

@@ -8,7 +8,7 @@ from bmv2 import TARGETS
 from mrclab_command import Command
 from topo_helpers import run_dir
 
-from mrclab.lab.command import p4sh
+from mrclab.lab.command.live import p4sh
 from mrclab.lab.run.wire.attach import attach
 from mrclab.topo.linux import state
 from mrclab.topo.nodeconfig import load

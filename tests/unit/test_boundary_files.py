@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from mrclab.lab.command import held
+from mrclab.lab.command.live import held
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import remote
 from mrclab.lab.run.place import Mirror

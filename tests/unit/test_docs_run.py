@@ -15,8 +15,9 @@ import typer
 from docs_blocks import PAGES, ROOT, Block, Line, blocks
 from typer.testing import CliRunner
 
-from mrclab.lab.command import cli, secondterminal, up
-from mrclab.lab.command.held import virtual_run_dir
+from mrclab.lab.command import cli
+from mrclab.lab.command.live import secondterminal, up
+from mrclab.lab.command.live.held import virtual_run_dir
 from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.prompt import service, words
 from mrclab.lab.prompt.desk import Desk

@@ -11,8 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mrclab.lab.command import cli, secondterminal
+from mrclab.lab.command import cli
 from mrclab.lab.command.display import sink
+from mrclab.lab.command.live import secondterminal
 from mrclab.lab.prompt import prompt, words
 from mrclab.lab.run.wire import attach
 
@@ -175,6 +176,7 @@ def test_every_command_that_tells_something_has_json():
     without = {
         "bench",
         "exec",
+        "figure",
         "p4sh",
         "up",
         "ui",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.lab.command import send
+from mrclab.lab.command.runs import send
 from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.run import size, worlds
 from mrclab.lab.run.size import Load, MachineCapacity

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import transcripts
 
-from mrclab.lab.command import p4build, p4sh, up
+from mrclab.lab.command import p4build
+from mrclab.lab.command.live import p4sh, up
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons import fabric, shift
 from mrclab.lab.lessons.grading import graded

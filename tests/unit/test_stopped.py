@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from lab_history import END, RTT, START, measures
 
-from mrclab.lab.command import operations
+from mrclab.lab.command.live import operations
 from mrclab.lab.errors import RunError, Stopped, as_run_error
 from mrclab.lab.history import Record
 from mrclab.lab.run.wire import attach

@@ -6,7 +6,7 @@ import pytest
 from lab_history import measures, scenario
 
 from mrclab.hosts.collectives import steps
-from mrclab.lab.command import train
+from mrclab.lab.command.runs import train
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.history import Record
 from mrclab.lab.run.wire import programs

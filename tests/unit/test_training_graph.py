@@ -8,7 +8,7 @@ import pytest
 from mrclab import HOME
 from mrclab.hosts.workloads import schedules
 from mrclab.hosts.workloads.schedules import RECV, SEND, Collective
-from mrclab.lab.command import plan
+from mrclab.lab.command.runs import plan
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario

@@ -9,7 +9,7 @@ import typer
 from mrclab.lab.capture.recorders import AroundFaults, Faults, record_all
 from mrclab.lab.capture.taps import Taps
 from mrclab.lab.capture.where import cables
-from mrclab.lab.command.operations import err, out, running_lab
+from mrclab.lab.command.live.operations import err, out, running_lab
 from mrclab.lab.errors import LabError
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.wire.attach import Lab

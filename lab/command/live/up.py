@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from mrclab.lab import console
-from mrclab.lab.command import operations
 from mrclab.lab.command.display import progress as progressbar
-from mrclab.lab.command.held import virtual_run_dir
-from mrclab.lab.command.secondterminal import watch_lab
-from mrclab.lab.command.send import keep_logs
+from mrclab.lab.command.live import operations
+from mrclab.lab.command.live.held import virtual_run_dir
+from mrclab.lab.command.live.secondterminal import watch_lab
+from mrclab.lab.command.runs.send import keep_logs
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError
 from mrclab.lab.prompt import remote, service
@@ -161,7 +161,7 @@ def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequen
         return {"watch": watch, "p4sh": none, "mininet": none, "run": none}
 
     def p4sh(arguments: Sequence[str]) -> None:
-        from mrclab.lab.command import p4sh as tool  # noqa: PLC0415 - the wire's
+        from mrclab.lab.command.live import p4sh as tool  # noqa: PLC0415 - the wire's
 
         if len(arguments) != 1:
             raise ValueError("write: p4sh SWITCH")

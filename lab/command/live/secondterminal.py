@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from mrclab.lab import console
-from mrclab.lab.command.held import held_run_dir
+from mrclab.lab.command.live.held import held_run_dir
 from mrclab.lab.prompt import remote
 
 app = typer.Typer()
@@ -51,7 +51,7 @@ class _Command(TyperCommand):
 @app.command("watch")
 def watch(context: typer.Context, as_json: AsJson = False) -> None:
     """Show the lab at a glance until q or Ctrl-C: goodput by plane, EV states, losses, events; into a pipe, once."""
-    from mrclab.lab.command import operations  # noqa: PLC0415 - the others do without it
+    from mrclab.lab.command.live import operations  # noqa: PLC0415 - the others do without it
 
     place = held_run_dir(context.obj)
     if not (place / "fabric.yaml").exists():

@@ -9,10 +9,11 @@ from rich.markup import escape
 
 from mrclab.experiments.paper import page as paper
 from mrclab.lab import console
-from mrclab.lab.command import plan as planning
-from mrclab.lab.command import up, watched
 from mrclab.lab.command.display import answer, terminal
 from mrclab.lab.command.display import progress as progressbar
+from mrclab.lab.command.live import up
+from mrclab.lab.command.runs import plan as planning
+from mrclab.lab.command.runs import watched
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results, suitereport

@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from mrclab.lab import console
 from mrclab.lab.command.display import views
-from mrclab.lab.command.held import virtual
+from mrclab.lab.command.live.held import virtual
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.prompt import remote
 from mrclab.rpc.client import Client
@@ -113,7 +113,7 @@ def precheck(context: typer.Context, timeout: Timeout = 10.0, as_json: AsJson = 
 @app.command("p4sh")
 def shell(context: typer.Context, switch: SwitchName) -> None:
     """Open p4runtime-shell on a switch as a backup controller: it may read everything and write nothing."""
-    from mrclab.lab.command import p4sh  # noqa: PLC0415 - the fabric's model takes a moment
+    from mrclab.lab.command.live import p4sh  # noqa: PLC0415 - the fabric's model takes a moment
 
     raise typer.Exit(p4sh.attach(running_lab(context.obj), switch))
 

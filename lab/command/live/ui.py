@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mrclab.lab.command.held import held_run_dir
-from mrclab.lab.command.operations import err, out, running_lab
+from mrclab.lab.command.live.held import held_run_dir
+from mrclab.lab.command.live.operations import err, out, running_lab
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import remote
 from mrclab.lab.run.place import OVER

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from mrclab.lab import console
-from mrclab.lab.command import held
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.display import progress as progressbar
+from mrclab.lab.command.live import held
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.kinds import WorldName

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mrclab.lab.command.operations import running_lab
+from mrclab.lab.command.live.operations import running_lab
 
 app = typer.Typer()
 
