@@ -3,10 +3,11 @@
 
 BIN := .venv/bin
 PYTHONS ?= 3.10 3.11
+ARCHS ?= x86_64 aarch64
 TORCH ?= torch==2.13.0
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs site browser demo test mutants test-compiled test-pythons test-debian13 vm-check paper paper-scale training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled lock clean
+.PHONY: help docs site browser demo test mutants test-compiled test-pythons test-debian13 vm-check paper paper-scale training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled wheels lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -33,6 +34,7 @@ help:
 	@echo "make setup        only set up; where a C compiler and Python's headers are, compile transport and simulator, which makes them faster"
 	@echo "make compiled     the same, also after it failed; an error where it cannot be"
 	@echo "make test-compiled  the same, and test that a compiled run is the same run"
+	@echo "make wheels       wheels with the compiled form for CPython 3.10 to 3.14 in build/wheels (needs docker; ARCHS=\"x86_64 aarch64\")"
 	@echo "make lock         rewrite requirements.lock and requirements-ray.txt"
 
 setup: installed
@@ -98,6 +100,11 @@ mutants: installed
 
 bench: setup
 	@$(BIN)/mrclab bench
+
+wheels:
+	@command -v docker >/dev/null || { echo "wheels: docker is missing (package docker.io); pip install . compiles for this machine alone" >&2; exit 1; }
+	@test -x build/cibuildwheel/bin/cibuildwheel || { python3 -m venv build/cibuildwheel && build/cibuildwheel/bin/pip install -q 'cibuildwheel>=3.1,<4'; }
+	build/cibuildwheel/bin/cibuildwheel --platform linux --archs $(ARCHS) --output-dir build/wheels
 
 libmrc:
 	@$(MAKE) -C hosts/libmrc $(if $(OCP),OCP=$(abspath $(OCP)))

@@ -1,9 +1,10 @@
-"""The compiled form of transport and simulator: extension modules that `make setup` made of these very sources.
+"""The compiled form of transport and simulator: extension modules that pip or `make setup` made of these very sources.
 
-A build lies beside the sources, in build/compiled/TAG for one kind of Python and machine; its manifest names the digest
-of every source that it was made of. Where one of them has changed since, or the library does not load, all of the build
-is left alone and the sources run as they are. So a process has either all modules of the list compiled or none.
-MRCLAB_COMPILED=0 leaves a build alone; MRCLAB_COMPILED=1 refuses to run without.
+A build is for one kind of Python and machine, TAG: what pip installs has it in mrclab/compiled_form/TAG, a checkout in
+build/compiled/TAG. Its manifest names the digest of every source that it was made of. Where one of them has changed
+since, or the library does not load, all of the build is left alone and the sources run as they are. So a process has
+either all modules of the list compiled or none. MRCLAB_COMPILED=0 leaves a build alone; MRCLAB_COMPILED=1 refuses to
+run without.
 """
 
 from __future__ import annotations
@@ -26,6 +27,15 @@ LIBRARY = "mrclab_compiled__mypyc"
 """Module that holds the code of all others."""
 
 MANIFEST = "manifest.json"
+
+TAG = EXTENSION_SUFFIXES[0].strip(".").split(".")[0]
+"""One kind of Python and machine."""
+
+INSTALLED = "compiled_form"
+"""Folder of the package in which a wheel has its build."""
+
+SETUPTOOLS = 77
+"""The oldest setuptools that reads pyproject.toml."""
 
 _HOME = Path(__file__).parent
 TREE = _HOME.parent
@@ -53,7 +63,8 @@ class Manifest(NamedTuple):
 
 def folder(tree: Path = TREE) -> Path:
     """Return the folder of builds for this Python, and the manifest of the one that counts."""
-    return tree / "build" / "compiled" / EXTENSION_SUFFIXES[0].strip(".").split(".")[0]
+    installed = tree / "mrclab" / INSTALLED / TAG
+    return installed if installed.is_dir() else tree / "build" / "compiled" / TAG
 
 
 def digest(source: Path) -> str:
@@ -71,14 +82,31 @@ def read(file: Path) -> Manifest | None:
 
 def obstacle() -> str:
     """Why nothing can be compiled here, or nothing."""
+    return missing_compiler() or _missing_package()
+
+
+def missing_compiler() -> str:
+    """Say what a compiler of C lacks here, or nothing."""
     compiler = str(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     if not shutil.which(compiler):
         return f"there is no C compiler ({compiler}; package gcc)"
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
         return "the headers of Python are not there (package python3-dev)"
+    return ""
+
+
+def _missing_package() -> str:
     if importlib.util.find_spec("mypyc") is None or importlib.util.find_spec("setuptools") is None:
         return "mypyc and setuptools are not there (pip install 'mrclab[dev]')"
+    from importlib.metadata import version  # noqa: PLC0415 - it takes a moment
+
+    if int((found := version("setuptools")).split(".")[0]) < SETUPTOOLS:
+        return f"setuptools {found} is too old (pip install 'setuptools>={SETUPTOOLS}')"
     return ""
+
+
+_BUSY = ("mrclab.sim.", "mrclab.hosts.mrc.", "mrclab.hosts.roce.")
+"""Where the modules are that are compiled, for whom nothing else says it."""
 
 
 class Finder:
@@ -95,7 +123,12 @@ class Finder:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The extension module of this name, if there is one and the build counts."""
-        if not name.startswith("mrclab") or (known := self._read()) is None or name not in known.modules:
+        if not name.startswith("mrclab"):
+            return None
+        known = self._read()
+        if known is None or name not in known.modules:
+            if name.startswith(_BUSY) and os.environ.get(VARIABLE) == "1":
+                self.state()  # refuses
             return None
         if not self.state().runs:
             return None
@@ -108,7 +141,9 @@ class Finder:
         if self._state is None:
             self._state = self._look()
             if not self._state.runs and os.environ.get(VARIABLE) == "1":
-                raise RuntimeError(f"{VARIABLE} is 1, but what runs is {self._state.text}")
+                text = f"{VARIABLE} is 1, but what runs is {self._state.text}; unset it, or: {remedy()}"
+                self._state = None  # whoever asks again is told again
+                raise RuntimeError(text)
         return self._state
 
     def _read(self) -> Manifest | None:
@@ -126,7 +161,8 @@ class Finder:
         changed = [name for name, digest_then in known.sources.items() if not _is(self._tree / name, digest_then)]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            return State(False, f"plain Python, as {changed[0]}{more} changed since `make setup`")
+            first = changed[0].removeprefix("mrclab/")
+            return State(False, f"plain Python, as {first}{more} changed since it was compiled")
         if known.trouble:
             return State(False, f"plain Python, as {known.trouble}")
         try:
@@ -167,10 +203,11 @@ def remedy() -> str:
     """Describe how to make the compiled form run where it does not."""
     if os.environ.get(VARIABLE) == "0":
         return f"unset {VARIABLE}"
-    if not (TREE / "setup" / "compiled.py").is_file():
-        return "what pip installs is plain Python; `make setup` compiles it in a checkout"
-    missing = obstacle()
-    return f"{missing}; `make setup` then compiles it" if missing else "`make setup` compiles it"
+    if (TREE / "setup" / "compiled.py").is_file():
+        missing = obstacle()
+        return f"{missing}; `make setup` then compiles it" if missing else "`make setup` compiles it"
+    again = "`pip install --force-reinstall --no-deps .` in the source compiles it"
+    return f"{missing}; then {again}" if (missing := missing_compiler()) else again
 
 
 def runs(sources: dict[str, str]) -> bool:

@@ -1,4 +1,6 @@
-"""Compiles transport and simulator with mypyc into build/compiled: part of `make setup`. Quick where nothing changed.
+"""Compiles transport and simulator with mypyc into build/compiled, for `make setup` and for wheels (setup/backend.py).
+
+Quick where nothing changed.
 
 Whatever is in the way (no C compiler, no headers of Python, a compiler's error) is one line, and plain Python runs on.
 With `--strict` it is the exit status too. Every build has a folder of its own, and counts when the manifest names it,
@@ -22,9 +24,13 @@ from pathlib import Path
 from typing import Any
 
 TREE = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(TREE))
+if str(TREE) not in sys.path:
+    sys.path.insert(0, str(TREE))
 
 from mrclab import compiled  # noqa: E402
+
+SOURCES = TREE / "mrclab"
+"""Where the folders are found in a checkout, as links, and in a source distribution."""
 
 FOLDERS = ("hosts/mrc", "hosts/rdma", "hosts/roce", "sim")
 FILES = ("hosts/nic/seam.py",)
@@ -54,12 +60,12 @@ for traffic in ("permutation", "incast"):
 
 
 def chosen() -> list[Path]:
-    """The sources that are compiled, below the tree."""
-    found = [TREE / name for name in FILES]
+    """The sources that are compiled, below `SOURCES`."""
+    found = [SOURCES / name for name in FILES]
     for folder in FOLDERS:
-        found += sorted((TREE / folder).rglob("*.py"))
-    wanted = [path.relative_to(TREE) for path in found]
-    return [path for path in wanted if path.as_posix() not in LEFT_OUT and _has_code(TREE / path)]
+        found += sorted((SOURCES / folder).rglob("*.py"))
+    wanted = [path.relative_to(SOURCES) for path in found]
+    return [path for path in wanted if path.as_posix() not in LEFT_OUT and _has_code(SOURCES / path)]
 
 
 def _has_code(path: Path) -> bool:
@@ -67,7 +73,7 @@ def _has_code(path: Path) -> bool:
 
 
 def name_of(path: Path) -> str:
-    """The module that a source below the tree is."""
+    """The module that a source below `SOURCES` is."""
     return ".".join(("mrclab", *path.with_suffix("").parts)).removesuffix(".__init__")
 
 
@@ -76,10 +82,11 @@ def reached(paths: list[Path]) -> dict[str, str]:
     waiting, found = list(paths), {}
     while waiting:
         path = waiting.pop()
-        if path.as_posix() in found:
+        name = f"mrclab/{path.as_posix()}"
+        if name in found:
             continue
-        found[path.as_posix()] = compiled.digest(TREE / path)
-        waiting += _imports(TREE / path)
+        found[name] = compiled.digest(SOURCES / path)
+        waiting += _imports(SOURCES / path)
     return dict(sorted(found.items()))
 
 
@@ -89,7 +96,7 @@ def _imports(path: Path) -> Iterator[Path]:
             for name in (str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)):
                 place = Path(*name.split(".")[1:])
                 for file in (place.with_suffix(".py"), place / "__init__.py"):
-                    if (TREE / file).is_file():
+                    if (SOURCES / file).is_file():
                         yield file
 
 
@@ -132,6 +139,7 @@ def work(target: str, *paths: str) -> None:
     )  # fmt: skip
     where = ["--build-lib", str(made / "lib"), "--build-temp", str(made / "o")]
     words = ["-q", "build_ext", *where]
+    os.chdir(made)  # pyproject.toml is about the package
     setup(name=group, packages=[], ext_modules=extensions, cmdclass={"build_ext": _side_by_side()}, script_args=words)
     for rest in ("mypy", "c", "o"):
         shutil.rmtree(made / rest)
@@ -237,11 +245,32 @@ def main(words: list[str]) -> int:
     return int(bool(trouble) and strict)
 
 
+def lay(into: Path) -> str:
+    """Put the build of the sources as they are, made if it must be, into the package of a wheel; returns what is in the
+    way. What a wheel holds of it is the modules, and a manifest without this file.
+    """
+    if trouble := wanted(False):
+        return trouble
+    home, found = compiled.folder(), into / compiled.INSTALLED / compiled.TAG
+    known = compiled.read(home / compiled.MANIFEST)
+    if known is None:  # another build took its place
+        return "another process compiles other sources"
+    build_name = Path(known.modules[compiled.LIBRARY]).parts[0]
+    shutil.rmtree(found, ignore_errors=True)
+    shutil.copytree(home / build_name, found / build_name)
+    kept = {name: digest for name, digest in known.sources.items() if name != _SELF}
+    write(found / compiled.MANIFEST, known._replace(sources=kept))
+    return ""
+
+
+_SELF = "setup/compiled.py"
+
+
 def wanted(again: bool) -> str:
     """See to a build of the sources as they are; returns what is in the way. `again`: also after a failure."""
     paths, home = chosen(), compiled.folder()
     sources = reached(paths)
-    sources["setup/compiled.py"] = compiled.digest(Path(__file__))
+    sources[_SELF] = compiled.digest(Path(__file__))
     if compiled.runs(sources):
         return ""
     home.mkdir(parents=True, exist_ok=True)

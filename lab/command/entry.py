@@ -3,10 +3,18 @@
 import os
 import sys
 
+from mrclab import compiled
+
 
 def main() -> None:
-    """Load the command line and run it; exit status 130 where Ctrl-C comes meanwhile."""
+    """Load the command line and run it; status 130 after Ctrl-C meanwhile, 2 where only plain Python would run."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # pictures multiply no matrices, and threads may be few
+    try:
+        if os.environ.get(compiled.VARIABLE) == "1":
+            compiled.state()
+    except RuntimeError as error:
+        sys.stderr.write(f"mrclab: {error}\n")
+        sys.exit(2)
     try:
         from mrclab.lab.command.cli import main as run  # noqa: PLC0415 - that is what takes a moment
     except KeyboardInterrupt:

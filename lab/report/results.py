@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mrclab import compiled
 from mrclab.lab import history
 from mrclab.lab.errors import LabError, NoRoom, RunError, no_result
 from mrclab.lab.expectations import Verdict, judge_all
@@ -237,8 +238,9 @@ def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Fac
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the result depends on."""
+    """Versions of what the result depends on, and the form of transport and simulator that ran."""
     found = {"python": platform.python_version(), "kernel": platform.release()}
+    found["transport and simulator:"] = compiled.state().text
     for name in _VERSIONED:
         try:
             found[name] = importlib.metadata.version(name)

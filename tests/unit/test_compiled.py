@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -58,13 +59,13 @@ def built() -> None:
 def tree(tmp_path, monkeypatch) -> Path:
     """A tree with one source and a build of it whose library is none."""
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
-    source = tmp_path / "sim" / "clock.py"
-    source.parent.mkdir()
+    source = tmp_path / "mrclab" / "sim" / "clock.py"
+    source.parent.mkdir(parents=True)
     source.write_text("SECOND = 1\n")
     build = compiled.folder(tmp_path)
     build.mkdir(parents=True)
     modules = {"mrclab.sim.clock": "lib/clock.so", compiled.LIBRARY: "library.so"}
-    known = compiled.Manifest({"sim/clock.py": compiled.digest(source)}, modules, len(_GARBAGE))
+    known = compiled.Manifest({"mrclab/sim/clock.py": compiled.digest(source)}, modules, len(_GARBAGE))
     (build / "library.so").write_bytes(_GARBAGE)
     (build / compiled.MANIFEST).write_text(json.dumps(known._asdict()))
     return tmp_path
@@ -81,10 +82,10 @@ def test_without_a_build_the_sources_run(tmp_path, monkeypatch):
 
 
 def test_a_build_of_other_sources_is_left_alone(tree):
-    (tree / "sim" / "clock.py").write_text("SECOND = 2\n")
+    (tree / "mrclab" / "sim" / "clock.py").write_text("SECOND = 2\n")
     finder = compiled.Finder(tree)
     assert finder.find_spec("mrclab.sim.clock") is None
-    assert finder.state() == (False, "plain Python, as sim/clock.py changed since `make setup`")
+    assert finder.state() == (False, "plain Python, as sim/clock.py changed since it was compiled")
 
 
 def test_a_build_that_does_not_load_is_left_alone(tree):
@@ -114,6 +115,43 @@ def test_the_environment_says_whether_it_may_and_whether_it_must(tree, monkeypat
     monkeypatch.setenv(compiled.VARIABLE, "1")
     with pytest.raises(RuntimeError, match="MRCLAB_COMPILED is 1, but what runs is plain Python, as"):
         compiled.Finder(tree).state()
+
+
+def test_where_it_must_run_and_nothing_is_compiled_no_busy_module_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv(compiled.VARIABLE, "1")
+    finder = compiled.Finder(tmp_path)
+    assert finder.find_spec("mrclab.topo.model") is None
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="what runs is plain Python, as nothing is compiled; unset it, or: "):
+            finder.find_spec("mrclab.sim.clock")
+
+
+def test_the_command_refuses_in_one_sentence_where_it_must_run_and_cannot(small):
+    program = "from mrclab.lab.command.entry import main; main()"
+    (small / "lab" / "command").mkdir(parents=True)
+    shutil.copy(ROOT / "lab" / "command" / "entry.py", small / "lab" / "command")
+    (small / "mrclab" / "lab").symlink_to("../lab")
+    argv = [sys.executable, "-P", "-c", program] if sys.version_info >= (3, 11) else [sys.executable, "-c", program]
+    environment = {**os.environ, compiled.VARIABLE: "1", "PYTHONPATH": str(small)}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=small, env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("mrclab: MRCLAB_COMPILED is 1, but what runs is plain Python, as nothing is compiled; ")
+
+
+def test_a_build_inside_the_package_is_what_counts(tree):
+    installed = tree / "mrclab" / compiled.INSTALLED / compiled.TAG
+    compiled.folder(tree).rename(tree / "aside")
+    installed.parent.mkdir()
+    (tree / "aside").rename(installed)
+    assert compiled.folder(tree) == installed
+    assert "do not load" in compiled.Finder(tree).state().text
+
+
+def test_an_old_setuptools_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(compiled, "SETUPTOOLS", 9999)
+    if not compiled.missing_compiler():
+        assert compiled.obstacle().endswith("is too old (pip install 'setuptools>=9999')")
 
 
 def test_doctor_says_what_runs(monkeypatch):
@@ -203,6 +241,62 @@ def test_a_build_whose_run_is_another_is_removed_before_anybody_can_have_it(smal
     known = compiled.read(compiled.folder(small) / compiled.MANIFEST)
     assert (known.modules, known.trouble) == ({}, trouble)
     assert not [path for path in compiled.folder(small).iterdir() if path.is_dir()]
+
+
+_PACKAGE = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["setup"]
+[project]
+name = "small"
+version = "1"
+[tool.setuptools]
+packages = { find = { include = ["mrclab", "mrclab.*"] } }
+cmdclass = { build_py = "setup.backend.BuildPy", bdist_wheel = "setup.backend.BdistWheel" }
+"""
+_WHEEL = """
+import sys
+sys.path.insert(0, "setup")
+import backend, compiled as script
+from mrclab import compiled as form
+if "made" in sys.argv:  # as if it had been
+    library = f"0123/lib/{form.LIBRARY}.so"
+    (form.folder() / library).parent.mkdir(parents=True)
+    (form.folder() / library).write_bytes(b"code")
+    sources = {**script.reached(script.chosen()), "setup/compiled.py": form.digest(form.TREE / "setup" / "compiled.py")}
+    script.write(form.folder() / form.MANIFEST, form.Manifest(sources, {form.LIBRARY: library}, 4))
+print(backend.get_requires_for_build_wheel())
+print(backend.build_wheel("."))
+"""
+
+
+@pytest.mark.parametrize(("made", "use"), [(True, ""), (False, ""), (True, "0"), (False, "1")])
+def test_a_wheel_has_the_build_where_there_is_one(small, made, use):
+    (small / "pyproject.toml").write_text(_PACKAGE)
+    shutil.copy(ROOT / "setup" / "backend.py", small / "setup")
+    environment = {**os.environ, compiled.VARIABLE: use, "CC": "no-such-cc"}
+    argv = [sys.executable, "-c", _WHEEL, *(["made"] if made else [])]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=small, env=environment)
+    if use == "1":
+        assert done.returncode == 1
+        assert "mrclab: MRCLAB_COMPILED is 1, but there is no C compiler (no-such-cc; package gcc)" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    plain = "mrclab: the package is plain Python, as there is no C compiler (no-such-cc; package gcc)"
+    assert "[]" in said  # nothing to compile with is fetched where there is no compiler
+    assert (plain in said) == (not made)
+    with zipfile.ZipFile(small / said[-1]) as wheel:
+        inside = {name: wheel.read(name) for name in wheel.namelist() if f"/{compiled.INSTALLED}/" in name}
+    if not made or use == "0":
+        assert (said[-1], inside) == ("small-1-py3-none-any.whl", {})
+        return
+    assert said[-1].startswith(f"small-1-cp{sys.version_info.major}{sys.version_info.minor}-cp")
+    home = f"mrclab/{compiled.INSTALLED}/{compiled.TAG}"
+    assert inside.pop(f"{home}/0123/lib/{compiled.LIBRARY}.so") == b"code"
+    known = json.loads(inside.pop(f"{home}/{compiled.MANIFEST}"))
+    assert (set(known["sources"]), inside) == ({"mrclab/hosts/nic/seam.py"}, {})
 
 
 # --- what it does -----------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ def _build(kind: str, source: Path, target: Path) -> Path:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", BUILD, kind, str(target)],
         cwd=source,
+        env={**os.environ, "MRCLAB_COMPILED": "0"},
         capture_output=True,
         text=True,
         check=False,

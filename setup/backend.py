@@ -1,0 +1,81 @@
+"""The package's build: setuptools', and where a C compiler is, with transport and simulator compiled into the wheel.
+
+MRCLAB_COMPILED=0 leaves that out; MRCLAB_COMPILED=1 makes it an error where they cannot be compiled. An editable
+install has nothing compiled: `make setup` does that in the checkout. pip shows what is said here with -v.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import setuptools
+
+TREE = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TREE), str(TREE / "setup")]
+
+from mrclab import compiled as form  # noqa: E402
+
+if int(setuptools.__version__.split(".")[0]) < form.SETUPTOOLS:
+    raise SystemExit(
+        f"mrclab: setuptools {setuptools.__version__} is too old to build the package; "
+        f"`pip install 'setuptools>={form.SETUPTOOLS}'`, or leave out --no-build-isolation"
+    )
+
+from setuptools import build_meta  # noqa: E402
+from setuptools.command.bdist_wheel import bdist_wheel  # noqa: E402
+from setuptools.command.build_py import build_py  # noqa: E402
+
+build_editable = build_meta.build_editable
+build_sdist = build_meta.build_sdist
+build_wheel = build_meta.build_wheel
+get_requires_for_build_editable = build_meta.get_requires_for_build_editable
+get_requires_for_build_sdist = build_meta.get_requires_for_build_sdist
+prepare_metadata_for_build_editable = build_meta.prepare_metadata_for_build_editable
+prepare_metadata_for_build_wheel = build_meta.prepare_metadata_for_build_wheel
+
+COMPILERS = ("mypy", "pydantic>=2.12")
+"""Packages that compile: mypyc, and what it reads types of and the finished build is tried with."""
+
+
+def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
+    """Return the packages besides setuptools that a wheel needs here."""
+    wanted = list(build_meta.get_requires_for_build_wheel(config_settings))
+    if os.environ.get(form.VARIABLE) == "0" or form.missing_compiler():
+        return wanted
+    return [*wanted, *COMPILERS]
+
+
+class BuildPy(build_py):
+    """setuptools' command that lays out the packages, with the compiled form beside them."""
+
+    has_compiled = False
+
+    def run(self) -> None:
+        """Lay out the packages, and where they can be, the compiled modules."""
+        super().run()
+        if self.editable_mode or os.environ.get(form.VARIABLE) == "0":
+            return
+        import compiled  # noqa: PLC0415 - of this folder
+
+        trouble = compiled.lay(Path(self.build_lib) / "mrclab")
+        self.has_compiled = not trouble
+        if trouble and os.environ.get(form.VARIABLE) == "1":
+            raise SystemExit(f"mrclab: {form.VARIABLE} is 1, but {trouble}")
+        if trouble:
+            sys.stdout.write(f"mrclab: the package is plain Python, as {trouble}\n")
+
+
+class BdistWheel(bdist_wheel):
+    """setuptools' command that makes a wheel: for one kind of Python and machine where something is compiled."""
+
+    def run(self) -> None:
+        """Build first, as only then it is known what kind of wheel it is."""
+        self.run_command("build")
+        built = self.get_finalized_command("build_py")
+        if built.has_compiled:
+            self.root_is_pure = False
+            self.distribution.has_ext_modules = lambda: True
+        super().run()
