@@ -19,7 +19,7 @@ from mrclab.bench.sim.common import SimLoad
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report.grid import markdown
 
-LOADS = (SimLoad(128, "permutation", 2_000_000), SimLoad(128, "incast", 500_000))
+LOADS = (SimLoad(64, "permutation", 1_000_000), SimLoad(64, "incast", 250_000))
 CASES = (
     ("rotation; `mixed` there", "rotation", "nscc", "mixed"),
     ("oblivious", "oblivious", "nscc", "oblivious"),
