@@ -34,6 +34,8 @@ from mrclab.topo.nodeconfig import NodeConfig
 
 _STRANGERS: Final = 256  # peers without a QP that are remembered
 _REVERSE_PROBE_RTTS: Final = 8.0  # until a probe for a reverse path is given up
+_PROBE_BYTES: Final = 150  # of a probe on a link, with all headers, preamble and gap
+_PROBE_SHARE: Final = 0.1  # of a link, that probes of retired paths take at most
 
 _READY: Final = SendState.READY
 _RESTS: Final = SendState.IDLE
@@ -75,6 +77,18 @@ class MrcEndpoint(MrcVerbs):
         super().__init__(config, rng, log, secrets)
         self.ops = EndpointOps(self)
         self._strangers: dict[bytes, Peer] = {}  # peers without a QP that asked or were asked something
+
+    def probe_slot(self, plane: int, now: float) -> float:
+        """Reserve the time from which a probe of a retired path may go: all together take a tenth of a link at most.
+
+        Many QPs with many EVs on a slow link would else fill it with probes, each too late to count, for ever.
+        """
+        port = self._by_plane[plane]
+        link = self.config.link
+        seconds = 1 / link.rate_pps if link.rate is None else 8 * _PROBE_BYTES / link.rate
+        slot = max(now, port.probes_from)
+        port.probes_from = slot + seconds / _PROBE_SHARE
+        return slot
 
     # --- packets in -------------------------------------------------------------------------------
 

@@ -52,6 +52,10 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
         """Queue a control packet."""
         raise NotImplementedError
 
+    def probe_slot(self, plane: int, now: float) -> float:
+        """Reserve the time from which a probe of a retired path may go."""
+        raise NotImplementedError
+
     def room(self, qpcc: Qpcc) -> bool:
         """There may be room in the window of a destination."""
         raise NotImplementedError

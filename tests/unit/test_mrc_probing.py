@@ -84,12 +84,10 @@ def test_probes_that_fail_together_do_not_come_again_together():
         qp = sim.hosts["h1"].qp(transfer.qa)
         qp.host.now = sim.now
         assert qp.evs.lost(qp.evs.planes[1].active[0], sim.now, "time")
-    sim.run(FIRST + RTT)
-    assert len(times) == 8
-    together = max(times) - min(times)
-    sim.run(FIRST + 8 * RTT + 2 * FIRST * 1.3)
+    paced = 8 * 10 / RATE
+    sim.run(FIRST + paced + 8 * RTT + 2 * FIRST * 1.3)
     assert len(times) == 16
-    assert max(times[8:]) - min(times[8:]) > 2 * together
+    assert min(later - earlier for earlier, later in pairwise(times)) > 9 / RATE
 
 
 def test_an_unanswered_probe_starts_the_count_again():
@@ -243,3 +241,23 @@ def test_answers_do_not_all_go_back_by_the_plane_that_is_dead():
         evs.lost(ev, sim.now, "time")
     sim.run(done=transfer.done, until=1000 * RTT)
     assert transfer.done()
+
+
+def test_probes_of_many_paths_take_a_tenth_of_a_link_at_most():
+    sim = Simulation(planes=1, uplinks=2)
+    transfers = [Transfer(sim, "h1", "h3", 16) for _ in range(40)]
+    times = []
+
+    def fate(transit):
+        if transit.op == h.MrcOpcode.PROBE:
+            times.append(sim.now)
+        return [sim.delay(transit)]
+
+    sim.fate = fate
+    for transfer in transfers:
+        qp = sim.hosts["h1"].qp(transfer.qa)
+        qp.host.now = sim.now
+        assert qp.evs.lost(qp.evs.planes[1].active[0], sim.now, "time")
+    sim.run(FIRST + 10 * 200 / RATE)
+    assert 40 <= len(times) <= 201
+    assert min(later - earlier for earlier, later in pairwise(times)) > 9 / RATE

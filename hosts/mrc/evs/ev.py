@@ -42,7 +42,7 @@ _GOOD: Final = EvState.GOOD
 class ProbeState:
     """Progress of the recovery of an ASSUMED_BAD EV: `failed_at` when it was last retired, `told` by a sibling."""
 
-    __slots__ = ("failed_at", "interval", "needed", "probe_id", "successes", "timer", "told")
+    __slots__ = ("failed_at", "interval", "needed", "probe_id", "reserved", "successes", "timer", "told")
 
     def __init__(self, timer: Timer) -> None:
         self.timer = timer
@@ -52,6 +52,7 @@ class ProbeState:
         self.failed_at = float("-inf")
         self.probe_id: int | None = None  # on its way
         self.told = False
+        self.reserved = False  # the timer waits for the turn of its probe
 
 
 class PathSource(Protocol):

@@ -67,6 +67,7 @@ class Prober:
         state.successes = 0
         state.probe_id = None
         state.told = told
+        state.reserved = False
         state.interval = policy.probe_interval_rtts * self._rtt
         first = _PATIENCE * policy.probe_backoff_cap * state.interval if told else state.interval
         state.timer.arm(now + max(first, policy.hold_down))
@@ -109,6 +110,13 @@ class Prober:
             self._failed(ev, state, now)
             return
         if self._qp.evs.planes[ev.plane].up:
+            if not state.reserved:
+                state.reserved = True
+                slot = self._qp.host.probe_slot(ev.plane, now)
+                if slot > now:
+                    state.timer.arm(slot)
+                    return
+            state.reserved = False
             waiting = self.queued.setdefault(ev.plane, [])
             if ev not in waiting:
                 waiting.append(ev)

@@ -16,13 +16,14 @@ from mrclab.hosts.rdma.packets.path import Frame
 class MrcPort(rc.TransportPort):
     """One NIC port, with its parser and the control packets that wait for it."""
 
-    __slots__ = ("control", "parser", "place")
+    __slots__ = ("control", "parser", "place", "probes_from")
 
     def __init__(self, number: int, plane: int, parser: MrcParser, place: int) -> None:
         super().__init__(number, plane)
         self.place = place  # among the ports, from 0
         self.parser = parser
         self.control: list[tuple[ControlItem | OpItem, Peer]] = []  # few wait: each free port takes one at once
+        self.probes_from = 0.0  # when the next of a retired path may go
 
     def reaches(self, peer: Peer) -> bool:
         """Return True if control packets can go to a peer by this port."""
