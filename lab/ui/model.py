@@ -10,7 +10,7 @@ from typing import Any
 
 from mrclab.lab.history import Record
 from mrclab.lab.ui.phrases import phrase
-from mrclab.topo.model import Fabric
+from mrclab.topo.model import Fabric, Link, UnknownName
 
 _WINDOW = 5  # sampling intervals over which rates are taken
 _STILL = 0.015  # of full rate: a load that changes less is told as before
@@ -308,13 +308,21 @@ class PageModel:
         """The cables of a path, as `_SentLately` numbers them."""
         key = (source, destination, plane, uplink)
         if key not in self._path_ways:
-            at, ways = source, []
-            for link in self._fabric.path_links(*key):
-                upwards = link.a.node == at
+            at, ways = source, list[int]()
+            for link in self._known_links(*key):
+                upwards = link.b.node == destination or link.a.node == at
                 ways.append(2 * link.index + (0 if upwards else 1))
                 at = link.b.node if upwards else link.a.node
             self._path_ways[key] = tuple(ways)
         return self._path_ways[key]
+
+    def _known_links(self, source: str, destination: str, plane: int, uplink: int) -> Iterable[Link]:
+        """The cables of a path; where the uplink is not known, as ECMP chooses it, those of the hosts alone."""
+        try:
+            return self._fabric.path_links(source, destination, plane, uplink)
+        except UnknownName:
+            ports = (self._fabric.host(name).port(plane).link for name in (source, destination))
+            return [self._fabric.link(name) for name in ports]
 
     # --- events -----------------------------------------------------------------------------------------------------
 

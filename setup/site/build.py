@@ -16,7 +16,11 @@ import tempfile
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from ruamel.yaml import YAML
+
+from mrclab.lab.ui import shortrun
 from mrclab.lab.ui.tab import Tab
 
 HERE = Path(__file__).parent
@@ -28,6 +32,7 @@ POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; connect-src 'self';"
     " style-src 'self' 'unsafe-inline'; img-src 'self' data:; manifest-src 'self'; base-uri 'none'; form-action 'none'"
 )
+STEPS = 100  # frames of a figure, as cable.js has them
 SQUEEZED = ("pyodide.asm.wasm", "std.zip", "core.zip", "lab.zip")
 """Names of parts of the engine that are transferred as xz, which the page unpacks and keeps."""
 XZ = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 24}]
@@ -64,6 +69,7 @@ def main() -> int:
     lock = json.loads((engine / "pyodide-lock.json").read_text(encoding="utf-8"))
     (target / "engine" / "pyodide-lock.json").write_text(json.dumps({"info": lock["info"], "packages": {}}))
     (target / "first.json").write_text(told[0], encoding="utf-8")  # what the page shows until Python runs
+    (target / "figures.json").write_text(json.dumps(figures(), separators=(",", ":")), encoding="utf-8")
     keep_offline(target)
     sys.stdout.write(f"{target.relative_to(ROOT)}/index.html, {transferred(target) / 1e6:.2f} MB compressed\n")
     return 0
@@ -95,9 +101,31 @@ def pages(target: Path) -> None:
     shutil.copytree(static, target / "static", ignore=shutil.ignore_patterns("index.html", "server.js"))
     for name, place in (("server.js", "static/server.js"), ("worker.mjs", "worker.mjs"), ("sw.js", "sw.js")):
         shutil.copy(HERE / name, target / place)
-    page = (static / "index.html").read_text(encoding="utf-8")
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    (target / "index.html").write_text(page.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n{policy}', 1))
+    for name in ("cable.js", "cable.css"):
+        shutil.copy(HERE / "cable" / name, target / name)
+    policy = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    for page in (static / "index.html", HERE / "cable" / "cable.html"):
+        text = page.read_text(encoding="utf-8").replace('<meta charset="utf-8">', policy, 1)
+        (target / page.name).write_text(text, encoding="utf-8")
+
+
+def figures() -> dict[str, Any]:
+    """Figures of the page on a dying cable, and what each shows before Python runs in the page."""
+    told = YAML(typ="safe", pure=True).load((HERE / "cable" / "figures.yaml").read_text(encoding="utf-8"))
+    first = {name: [shortrun.told(text, *span(each)) for text in texts(each, each["start"])]
+             for name, each in told.items()}  # fmt: skip
+    return {"figures": told, "first": first}
+
+
+def span(figure: dict[str, Any]) -> tuple[float, float, float]:
+    """Begin, end and step of a figure, seconds of virtual time."""
+    return figure["begin"], figure["end"], (figure["end"] - figure["begin"]) / STEPS
+
+
+def texts(figure: dict[str, Any], place: int) -> list[str]:
+    """Scenarios of a figure, its handle at a place."""
+    fill = figure["values"][place][1]
+    return [re.sub(r"\$([A-Z]+)", lambda found: str(fill[found[1]]), each["text"]) for each in figure["scenarios"]]
 
 
 def collect(stage: Path, engine: Path) -> None:

@@ -16,14 +16,19 @@ ENCODINGS = {"__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "punyco
              "unicode_escape", "utf_8", "utf_16", "utf_8_sig"}  # fmt: skip
 
 # Of the project, where what is reached begins: the tab, and modules that a registry imports by their folder.
-ROOTS = ("mrclab.compiled", "mrclab.lab.ui.tab", "mrclab.lab.faults", "mrclab.lab.expectations", "mrclab.hosts.mrc.cc",
-         "mrclab.hosts.roce.cc", "mrclab.hosts.mrc.evs.selections")  # fmt: skip
+ROOTS = ("mrclab.compiled", "mrclab.lab.ui.tab", "mrclab.lab.ui.shortrun", "mrclab.lab.faults",
+         "mrclab.lab.expectations", "mrclab.lab.traffic", "mrclab.hosts.mrc.cc", "mrclab.hosts.roce.cc",
+         "mrclab.hosts.mrc.evs.selections")  # fmt: skip
 
 
-def reach(lab: Path) -> None:
-    """Leave out of the project what no import statement reaches from its roots, also within functions."""
+def sources(lab: Path) -> dict[str, Path]:
+    """Modules below a folder by their names."""
     modules = {".".join(path.relative_to(lab).with_suffix("").parts): path for path in lab.rglob("*.py")}
-    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
+    return {name.removesuffix(".__init__"): path for name, path in modules.items()}
+
+
+def reached(modules: dict[str, Path]) -> set[str]:
+    """Return the modules that import statements reach from the roots, also within functions."""
     kept, found = set[str](), {name for name in modules for root in ROOTS if f"{name}.".startswith(f"{root}.")}
     while found:
         name = found.pop()
@@ -38,6 +43,13 @@ def reach(lab: Path) -> None:
             for each in wanted:
                 folders = each.split(".")
                 found |= {".".join(folders[: n + 1]) for n in range(len(folders))} & modules.keys() - kept
+    return kept
+
+
+def reach(lab: Path) -> None:
+    """Leave out of the project what no import statement reaches."""
+    modules = sources(lab)
+    kept = reached(modules)
     for name, path in modules.items():
         if name not in kept:
             path.unlink()
@@ -99,6 +111,7 @@ def compiled(stage: Path) -> None:
         source.unlink()
 
 
-reach(STAGE / "lab")
-trim(STAGE)
-compiled(STAGE)
+if __name__ == "__main__":
+    reach(STAGE / "lab")
+    trim(STAGE)
+    compiled(STAGE)

@@ -51,11 +51,12 @@ try {
   for (const name of ["core.zip", "lab.zip"]) python.unpackArchive(await (await fetch(engine + name)).arrayBuffer(), "zip");
   lap("packages");
   globalThis.publish = (text) => postMessage(text);
-  tab = python.runPython("from js import publish\nfrom mrclab.lab.ui.tab import Tab\nTab(publish)");
+  if (self.name === "figures") tab = python.runPython("from mrclab.lab.ui.shortrun import Figures\nFigures()");
+  else tab = python.runPython("from js import publish\nfrom mrclab.lab.ui.tab import Tab\nTab(publish)");
   lap("lab");
-  tab.source();
+  tab.source?.();
   answer();
-  step();
+  if (tab.step) step();
 } catch (error) {
   postMessage({ kind: "failed", text: `the lab could not start: ${error.message.trim().split("\n").at(-1)}` });
 }

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -133,15 +134,27 @@ assert "said" in json.loads(tab.request("api/operation", json.dumps(
 assert "properties" in json.loads(tab.request("api/schema"))
 tab.step()
 tab.close()
+import mrclab.lab.ui.shortrun
+print(*(name for name in sys.modules if name.startswith('mrclab.')))
 """
 
 
-def test_the_tab_needs_no_package_that_the_site_does_not_bring(tmp_path):
-    wanted = (Path(__file__).parents[2] / "setup/site/requirements.txt").read_text(encoding="utf-8")
-    names = {
-        line.partition("==")[0].partition(".")[0].replace("-", "_") for line in wanted.splitlines() if "==" in line
-    }
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_tab_needs_no_package_and_no_module_that_the_site_does_not_bring(tmp_path):
+    wanted = (ROOT / "setup/site/requirements.txt").read_text(encoding="utf-8")
+    pinned = [line.partition("==")[0] for line in wanted.splitlines() if "==" in line]
+    names = {name.partition(".")[0].replace("-", "_") for name in pinned}
     ran = subprocess.run(
         [sys.executable, "-c", ALONE, " ".join(names)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
+    pack = runpy.run_path(str(ROOT / "setup/site/pack.py"))
+    parts = [ROOT / name for name in ("controller", "hosts", "lab", "rpc", "sim", "softswitch", "topo")]
+    modules = {f"mrclab.{part.name}.{name}".removesuffix("."): path for part in parts
+               for name, path in pack["sources"](part).items()}  # fmt: skip
+    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()} | {
+        "mrclab.compiled": ROOT / "mrclab/compiled.py"
+    }
+    assert set(ran.stdout.split()) & modules.keys() - pack["reached"](modules) == set()

@@ -1,7 +1,7 @@
 // Goodput, transport and losses over time (uPlot), and the heat map of EV states (a canvas: a thousand EVs are a thousand rows).
 
 // Colours of Okabe and Ito: told apart with any colour vision.
-const PLANES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555"];
+export const PLANES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555"];
 PLANES.forEach((colour, n) => document.documentElement.style.setProperty(`--plane-${n + 1}`, colour)); // for the fabric
 export const STATES = { GOOD: "#009e73", SKIP: "#f0e442", STANDBY: "#c3cad3", ASSUMED_BAD: "#d55e00", PORT_DOWN: "#5b2a86", DENIED: "#0072b2" };
 const OUT = new Set(["ASSUMED_BAD", "PORT_DOWN", "DENIED"]); // striped as well

@@ -32,7 +32,7 @@ function distance(x, y, { x1, y1, x2, y2 }) {
 }
 
 export class FabricView {
-  // `only`: one plane to be drawn alone, in the whole width.
+  // `select` is called with what is clicked; null: nothing can be. `only`: one plane to be drawn alone, in the whole width.
   constructor(root, layout, select, only = null) {
     this.layout = layout;
     this.select = select;
@@ -46,7 +46,7 @@ export class FabricView {
     this.numbers = new Map(layout.links.map((link, index) => [link.name, index]));
     this.ends = new Map(); // switch or host, port → number of its cable, which end
     layout.links.forEach((link, index) => link.ends.forEach((name, end) => this.ends.set(`${name} ${link.ports[end]}`, [index, end])));
-    this.svg = element("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": "Planes, switches, hosts and cables" });
+    this.svg = element("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: select ? "group" : "img", "aria-label": "Planes, switches, hosts and cables" });
     this.tip = element("title", {}, this.svg);
     this.#place();
     this.lines = layout.links.map((link) => this.#line(link));
@@ -89,6 +89,7 @@ export class FabricView {
   }
 
   #selectable(made, label, target) {
+    if (!this.select) return; // to be looked at
     made.setAttribute("tabindex", "0");
     made.setAttribute("role", "button");
     made.setAttribute("aria-label", label);
@@ -143,7 +144,7 @@ export class FabricView {
 
   #clicked(event) {
     const target = this.#at(event);
-    if (target) this.select({ kind: target.kind, name: target.name });
+    if (target) this.select?.({ kind: target.kind, name: target.name });
   }
 
   #hover(event) {

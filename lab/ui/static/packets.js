@@ -33,6 +33,25 @@ export class Packets {
 
   stop() { this.ends = 0; this.flying = []; this.falling = []; }
 
+  // All that was seen, as it was at a time; a lost one falls for so many seconds of virtual time.
+  paint(t, seen, fall, size = 1) {
+    const ink = this.#wipe(), style = getComputedStyle(document.documentElement);
+    const colour = (plane) => style.getPropertyValue(`--plane-${(plane - 1) % 8 + 1}`);
+    const lost = style.getPropertyValue("--bad"), edge = style.getPropertyValue("--paper");
+    for (const [entered, leaves, way, kind, arrived] of seen) {
+      if (entered > t || leaves + fall < t) continue;
+      const line = this.lines[way >> 1], share = (t - entered) / (leaves - entered || 1);
+      if (!line || arrived && share > 1) continue;
+      const [x, y] = this.#at(line, way, arrived ? share : Math.min(share, 0.5));
+      if (arrived || share < 0.5) { this.#dot(ink, x, y, size * SIZE[kind], colour(this.planes[way >> 1]), kind === 1 ? null : edge); continue; }
+      const gone = (t - (entered + leaves) / 2) / fall;
+      if (gone > 1) continue;
+      ink.globalAlpha = 1 - gone * gone;
+      this.#dot(ink, x + 6 * gone, y + 90 * gone * gone, size * SIZE[kind] * 1.15, lost, null);
+      ink.globalAlpha = 1;
+    }
+  }
+
   #draw() {
     const real = performance.now() / 1e3;
     if (real > this.ends && !this.falling.length) { this.on = false; this.flying = []; this.#wipe(); return; }
