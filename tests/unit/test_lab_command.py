@@ -142,6 +142,7 @@ def test_every_answer_for_programs_has_one_shape(tmp_path, monkeypatch):
     planned = answered("plan", file, "--entries")
     assert [flow["name"] for flow in planned["flows"]] == ["file/h1>h2"]
     assert set(planned["entries"]) == {switch["name"] for switch in planned["switches"]}
+    assert answered("plan", file, "--set", "fabric.t0s=3")["fabric"]["t0s"] == 3
     assert len(answered("run", file, "--dry-run")["runs"]) == 1
     assert answered("suite", file, "--dry-run")["runs"][0]["name"] == "short"
     (tmp_path / "mine.p4").write_text("")

@@ -31,6 +31,10 @@ ScenarioPath = Annotated[
 ]
 OptionalScenario = Annotated[Path | None, typer.Argument(metavar="SCENARIO", help="take the fabric of this scenario")]
 Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
+Variant = Annotated[str, typer.Option(help="only this variant of the scenario")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", help="another value of a field, e.g. fabric.t1s=4; may be repeated")
+]
 Force = Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")]
 
 
@@ -41,10 +45,8 @@ def run(
     target: Target = None,
     world: World = None,
     seed: Annotated[int | None, typer.Option(min=0, help="instead of the scenario's")] = None,
-    variant: Annotated[str, typer.Option(help="only this variant of the scenario")] = "",
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", help="another value of a field, e.g. fabric.t1s=4; may be repeated")
-    ] = None,
+    variant: Variant = "",
+    sets: Sets = None,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
     ui: up.Ui = False,
@@ -98,12 +100,20 @@ def run(
 def plan(
     path: OptionalScenario = None,
     world: World = None,
+    variant: Variant = "",
+    sets: Sets = None,
     entries: Annotated[bool, typer.Option("--entries", help="list every table entry too")] = False,
     as_json: answer.AsJson = False,
 ) -> None:
     """Print what would be built: nodes, addresses, uSIDs, cables, time line. Needs no root and starts nothing."""
+    if path is None and (variant or sets):
+        raise LabError("--variant and --set change a scenario, and none is named; give a scenario too")
     loaded = scenario.in_world(scenario.load(suite.find_one(path)), world) if path else None
     if loaded is not None:
+        if variant:
+            loaded = loaded.pick(variant)
+        if sets:  # of the scenario itself, where no variant is named
+            loaded = scenario.with_values(dataclasses.replace(loaded, variants=()), scenario.parse_settings(sets))
         worlds.check(*loaded.runs)
     fabric, asked = (loaded.fabric, loaded.scenario) if loaded else (Fabric(FabricSpec()), None)
     if as_json:
