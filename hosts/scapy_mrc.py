@@ -7,33 +7,45 @@ is bound to it: `dissect` looks at the opcode. Facts: docs/mrc-protocol.md §1.5
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from typing import Any
 from zlib import crc32
 
-from scapy.fields import (
-    BitEnumField,
-    BitField,
-    ByteEnumField,
-    ByteField,
-    ConditionalField,
-    FCSField,
-    IntField,
-    LongField,
-    ShortField,
-    SignedShortField,
-    XBitField,
-    XIntField,
-    XLongField,
-    XShortField,
-)
+from scapy.fields import BitEnumField, BitField, ConditionalField, FCSField, SignedShortField, XBitField
 from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from mrclab.hosts.mrc.packets.headers import BTH_AT, WITH_IMM, WRITES, Mark, MrcOpcode, Reason
+from mrclab.hosts import wireformat
+from mrclab.hosts.mrc.packets.headers import BTH_AT, WITH_IMM, WRITES, MrcOpcode
 from mrclab.hosts.rdma.packets.wire import UDP_PORT
+from mrclab.hosts.wireformat import WireField
 
-_OPCODES = {int(op): op.name for op in MrcOpcode}
+_CONDITIONS: dict[str, Callable[[Packet], bool]] = {
+    "immediate": lambda packet: _bth(packet).opcode in WITH_IMM,
+    "pr": lambda packet: bool(packet.pr),
+    "not pr": lambda packet: not packet.pr,
+}
+
+
+def _fields(header: str) -> list[Any]:
+    """Return scapy's fields of a header of the wire format."""
+    return [_conditional(_field(each), each.when) for each in wireformat.FIELDS[header]]
+
+
+def _conditional(field: Any, when: str) -> Any:
+    return ConditionalField(field, _CONDITIONS[when]) if when else field
+
+
+def _field(each: WireField) -> Any:
+    if each.name == "icrc":
+        return FCSField(each.name, None, fmt="!I")
+    if each.signed:
+        return SignedShortField(each.name, each.default)
+    if each.values:
+        return BitEnumField(each.name, each.default, each.bits, dict(each.values))
+    return (XBitField if each.hexadecimal else BitField)(each.name, each.default, each.bits)
 
 
 class MrcBTH(Packet):
@@ -43,23 +55,7 @@ class MrcBTH(Packet):
     """
 
     name = "MRC BTH"
-    fields_desc = [  # noqa: RUF012  scapy's way
-        ByteEnumField("opcode", MrcOpcode.WRITE_ONLY, _OPCODES),
-        BitField("solicited", 0, 1),
-        BitField("migreq", 1, 1),
-        BitField("padcount", 0, 2),
-        BitField("version", 0, 4),
-        XShortField("pkey", 0xFFFF),
-        XBitField("reserved", 0, 8),
-        XBitField("dqpn", 0, 24),
-        BitField("ackreq", 0, 1),
-        BitField("r", 0, 1),
-        BitField("rtx", 0, 1),
-        BitField("ts", 0, 1),
-        BitField("inv_res", 0, 4),
-        XBitField("psn", 0, 24),
-        FCSField("icrc", None, fmt="!I"),
-    ]
+    fields_desc = _fields("MrcBTH")
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
         """The header that the opcode calls for."""
@@ -90,7 +86,7 @@ class METH(Packet):
     """Message extended transport header of a write."""
 
     name = "METH"
-    fields_desc = [ShortField("rqmsn", 0), ShortField("msn", 0)]  # noqa: RUF012
+    fields_desc = _fields("METH")
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
         """TSETH where the BTH announces one."""
@@ -101,12 +97,7 @@ class TSETH(Packet):
     """Timestamp."""
 
     name = "TSETH"
-    fields_desc = [  # noqa: RUF012
-        ShortField("tx_timestamp", 0),
-        BitField("tsr", 1, 1),
-        BitField("reserved", 0, 11),
-        BitField("ftype", 1, 4),
-    ]
+    fields_desc = _fields("TSETH")
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
         """A write goes on with RETH."""
@@ -117,124 +108,49 @@ class RETH(Packet):
     """RDMA extended transport header; the immediate follows in it where the opcode has one."""
 
     name = "RETH"
-    fields_desc = [  # noqa: RUF012
-        XLongField("va", 0),
-        XIntField("rkey", 0),
-        IntField("length", 0),
-        ConditionalField(XIntField("immediate", 0), lambda pkt: _bth(pkt).opcode in WITH_IMM),
-    ]
+    fields_desc = _fields("RETH")
 
 
 class SETH(Packet):
     """Selective acknowledgement with congestion state."""
 
     name = "SETH"
-    fields_desc = [  # noqa: RUF012
-        BitField("type", 1, 4),
-        BitField("next_header", 0, 5),
-        BitEnumField("m", 0, 2, {int(mark): mark.name for mark in Mark}),
-        BitField("reserved1", 0, 3),
-        BitField("pr", 0, 1),
-        BitField("reserved2", 0, 1),
-        ConditionalField(SignedShortField("ack_psn_offset", 0), lambda pkt: not pkt.pr),
-        ConditionalField(ShortField("probe_id", 0), lambda pkt: bool(pkt.pr)),
-        XIntField("entropy", 0),
-        ShortField("spdcid", 0),
-        ShortField("dpdcid", 0),
-        XBitField("reserved3", 0, 8),
-        XBitField("cack_psn", 0, 24),
-        BitField("cc_type", 0, 4),
-        BitField("cc_fl", 0, 4),
-        ByteField("mpr", 0),
-        SignedShortField("sack_offset", 1),
-        XLongField("bitmap", 0),
-        ShortField("tx_timestamp", 0),
-        BitField("reserved4", 0, 1),
-        BitField("ooo_count", 0, 15),
-        BitField("restore_cwnd", 0, 1),
-        BitField("rcv_cwnd_pen", 0, 7),
-        BitField("rcvd_bytes", 0, 24),
-    ]
+    fields_desc = _fields("SETH")
 
 
 class NETH(Packet):
     """Negative acknowledgement."""
 
     name = "NETH"
-    fields_desc = [  # noqa: RUF012
-        ByteField("type", 0),
-        ByteField("reserved1", 0),
-        ByteEnumField("reason", Reason.TRIMMED, {int(reason): reason.name for reason in Reason}),
-        ByteField("vendor", 0),
-        XIntField("entropy", 0),
-        ShortField("spdcid", 0),
-        ShortField("dpdcid", 0),
-        XBitField("reserved2", 0, 8),
-        XBitField("nack_psn", 0, 24),
-        BitField("cc_type", 0, 4),
-        BitField("reserved3", 0, 12),
-        ShortField("tx_timestamp", 0),
-    ]
+    fields_desc = _fields("NETH")
 
 
 class PETH(Packet):
     """Reliability probe."""
 
     name = "PETH"
-    fields_desc = [  # noqa: RUF012
-        XBitField("reserved1", 0, 24),
-        ByteField("vendor", 0),
-        ShortField("probe_id", 0),
-        ShortField("reserved2", 0),
-        ShortField("spdcid", 0),
-        ShortField("dpdcid", 0),
-        ShortField("tx_timestamp", 0),
-        BitField("tsr", 1, 1),
-        BitField("reserved3", 0, 11),
-        BitField("ftype", 1, 4),
-    ]
+    fields_desc = _fields("PETH")
 
 
 class ERTH(Packet):
     """Endpoint request."""
 
     name = "ERTH"
-    fields_desc = [  # noqa: RUF012
-        ByteEnumField("op", 0, {0: "PORT_STATUS_UPDATE", 1: "EV_PROBE"}),
-        XBitField("reserved1", 0, 24),
-        XIntField("port_status_mask", 0),
-        XIntField("reserved2", 0),
-        ShortField("tx_timestamp", 0),
-        BitField("tsr", 1, 1),
-        BitField("reserved3", 0, 11),
-        BitField("ftype", 1, 4),
-    ]
+    fields_desc = _fields("ERTH")
 
 
 class EETH(Packet):
     """Endpoint response."""
 
     name = "EETH"
-    fields_desc = [  # noqa: RUF012
-        ByteEnumField("op", 0, {0: "PORT_STATUS_UPDATE", 1: "EV_PROBE"}),
-        XBitField("reserved1", 0, 24),
-        XIntField("entropy", 0),
-        XIntField("port_status_mask", 0),
-        LongField("reserved2", 0),
-        LongField("reserved3", 0),
-        ShortField("tx_timestamp", 0),
-        BitField("tsr", 1, 1),
-        BitField("reserved4", 0, 11),
-        BitField("ftype", 1, 4),
-        IntField("service_time", 0),
-    ]
+    fields_desc = _fields("EETH")
 
 
 class AETH(Packet):
     """Transport acknowledgement."""
 
     name = "AETH"
-    fields_desc = [ByteField("syndrome", 0x1F), BitField("msn", 0, 24)]  # noqa: RUF012
+    fields_desc = _fields("AETH")
 
 
 _BODIES: dict[int, type[Packet]] = {

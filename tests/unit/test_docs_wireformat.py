@@ -25,11 +25,11 @@ def test_the_page_is_that_of_the_packet_classes():
     )
     for header in wiredoc.headers():
         assert f"\n## {header.__name__}\n" in text
-        for name, *_ in wiredoc.fields(header):
-            assert f"| `{name}` |" in text.partition(f"## {header.__name__}\n")[2].partition("\n## ")[0]
+        for _at, field in wiredoc.fields(header.__name__):
+            assert f"| `{field.name}` |" in text.partition(f"## {header.__name__}\n")[2].partition("\n## ")[0]
 
 
 @pytest.mark.parametrize("header", STRUCTS, ids=lambda header: header.__name__)
 def test_fields_fill_the_header_that_is_sent(header):
-    last = list(wiredoc.fields(header))[-1]
-    assert last[1] + last[2] == 8 * STRUCTS[header].size
+    at, last = list(wiredoc.fields(header.__name__))[-1]
+    assert at + last.bits == 8 * STRUCTS[header].size
