@@ -1,10 +1,13 @@
-"""The reference of the wire format, from the packet classes: `python -m mrclab.hosts.wiredoc` writes docs/wire.md.
+"""The reference of the wire format: `python -m mrclab.hosts.wiredoc` writes docs/wire.md, and the values into the
+dissector.
 
 Fields are those of the table in `hosts/wireformat.py`, headers those of `hosts/scapy_mrc.py` (scapy is needed); how EVs
 and uSIDs split is asked of `topo/srv6.py` bit by bit.
 """
 
-from collections.abc import Callable, Iterator
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 
 from scapy.packet import Packet
 
@@ -13,8 +16,13 @@ from mrclab.hosts import scapy_mrc, wireformat
 from mrclab.hosts.mrc.packets.headers import MrcOpcode
 from mrclab.hosts.wireformat import WireField
 from mrclab.topo import srv6
+from mrclab.topo.numbers import Dscp
 
 FILE = HOME.parent / "docs" / "wire.md"
+DISSECTOR = HOME.parent / "docs" / "wireshark" / "mrc.lua"
+
+_VALUES = re.compile(r"(?<=-- Values, by python -m mrclab\.hosts\.wiredoc\n).*?(?=-- End of values\n)", re.DOTALL)
+_COLUMNS = 118  # of the dissector
 
 
 def headers() -> list[type[Packet]]:
@@ -115,5 +123,30 @@ def build() -> str:
     return "\n".join(lines) + "\n"
 
 
+def dissector() -> str:
+    """The dissector, with the names of values as the table of the wire format has them."""
+    named = {
+        "OPCODES": _values("MrcBTH", "opcode"),
+        "MARKS": _values("SETH", "m"),
+        "REASONS": _values("NETH", "reason"),
+        "ENDPOINT_OPS": _values("ERTH", "op"),
+        "DSCPS": {int(each): each.name for each in Dscp},
+    }
+    lua = "".join(f"local {name} = {{\n{_lua(values)}\n}}\n" for name, values in named.items())
+    return _VALUES.sub(lambda _: lua, DISSECTOR.read_text(encoding="utf-8"))
+
+
+def _values(header: str, name: str) -> Mapping[int, str]:
+    (found,) = (field.values for field in wireformat.FIELDS[header] if field.name == name)
+    return found or {}
+
+
+def _lua(values: Mapping[int, str]) -> str:
+    text = " ".join(f'[{value}]="{name}",' for value, name in sorted(values.items()))
+    filled = textwrap.fill(text, _COLUMNS, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+    return filled.replace("]=", "] = ")
+
+
 if __name__ == "__main__":
     FILE.write_text(build(), encoding="utf-8")
+    DISSECTOR.write_text(dissector(), encoding="utf-8")

@@ -1,4 +1,5 @@
-"""Wire format of MRC, one table: scapy's layers (`hosts/scapy_mrc.py`) and docs/wire.md are made of it.
+"""Wire format of MRC, one table: of it are made scapy's layers (`hosts/scapy_mrc.py`), docs/wire.md, and the names of
+values in Wireshark's dissector.
 
 The data path packs and unpacks by structs of its own (`hosts/mrc/packets/headers.py`), which tests hold against scapy's
 layers. Facts: docs/mrc-protocol.md §1.5.

@@ -7,20 +7,26 @@
 
 local mrc = Proto("mrc", "Multipath Reliable Connection")
 
+-- Values, by python -m mrclab.hosts.wiredoc
 local OPCODES = {
-    [0xC6] = "WRITE_FIRST", [0xC7] = "WRITE_MIDDLE", [0xC8] = "WRITE_LAST", [0xC9] = "WRITE_LAST_IMM",
-    [0xCA] = "WRITE_ONLY", [0xCB] = "WRITE_ONLY_IMM", [0xD1] = "ACK", [0xD8] = "ENDPOINT_REQUEST",
-    [0xD9] = "ENDPOINT_RESPONSE", [0xDC] = "SACK", [0xDD] = "NACK", [0xDE] = "PROBE",
+    [198] = "WRITE_FIRST", [199] = "WRITE_MIDDLE", [200] = "WRITE_LAST", [201] = "WRITE_LAST_IMM", [202] = "WRITE_ONLY",
+    [203] = "WRITE_ONLY_IMM", [209] = "ACK", [216] = "ENDPOINT_REQUEST", [217] = "ENDPOINT_RESPONSE", [220] = "SACK",
+    [221] = "NACK", [222] = "PROBE",
 }
-local MARKS = { [0] = "NONE", [1] = "SKIP_ONCE", [2] = "ALWAYS_SKIP" }
+local MARKS = {
+    [0] = "NONE", [1] = "SKIP_ONCE", [2] = "ALWAYS_SKIP",
+}
 local REASONS = {
-    [0x01] = "TRIMMED", [0x02] = "TRIMMED_LASTHOP", [0x06] = "NO_BITMAP", [0x07] = "NO_PKT_BUFFER",
-    [0x0A] = "NO_RESOURCE", [0x0B] = "PSN_OOR_WINDOW", [0x19] = "UNEXP_EVENT",
+    [1] = "TRIMMED", [2] = "TRIMMED_LASTHOP", [6] = "NO_BITMAP", [7] = "NO_PKT_BUFFER", [10] = "NO_RESOURCE",
+    [11] = "PSN_OOR_WINDOW", [25] = "UNEXP_EVENT",
 }
-local ENDPOINT_OPS = { [0] = "PORT_STATUS_UPDATE", [1] = "EV_PROBE" }
+local ENDPOINT_OPS = {
+    [0] = "PORT_STATUS_UPDATE", [1] = "EV_PROBE",
+}
 local DSCPS = {
     [0] = "NO_TRIM", [4] = "TRIMMABLE", [8] = "TRIMMABLE_RETX", [12] = "TRIMMED", [16] = "TRIMMED_LASTHOP", [46] = "CONTROL",
 }
+-- End of values
 local LOCATOR = 0xFCBBBB00
 local ENDPOINT_QPN = 2
 local UDP_PORT = 4791

@@ -23,6 +23,7 @@ def test_the_page_is_that_of_the_packet_classes():
     assert wiredoc.FILE.read_text(encoding="utf-8") == text, (
         "docs/wire.md is not current; run python -m mrclab.hosts.wiredoc"
     )
+    assert wiredoc.DISSECTOR.read_text(encoding="utf-8") == wiredoc.dissector(), "run python -m mrclab.hosts.wiredoc"
     for header in wiredoc.headers():
         assert f"\n## {header.__name__}\n" in text
         for _at, field in wiredoc.fields(header.__name__):
