@@ -7,7 +7,7 @@ ARCHS ?= x86_64 aarch64
 TORCH ?= torch==2.13.0
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs site browser demo test mutants test-compiled test-pythons test-debian13 vm-check paper paper-scale training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled wheels lock clean
+.PHONY: help docs site browser demo test mutants test-compiled test-pythons test-debian13 vm-check paper paper-scale study training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled wheels lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -17,6 +17,7 @@ help:
 	@echo "sudo make vm-check  boot the Vagrantfile's machine, emulated, and use the lab in it (half an hour; needs vagrant-libvirt)"
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
 	@echo "make paper-scale  the paper's experiments at its own speed, in virtual time, what sets them apart, and curves of what it could not try (five seeds of each: an hour of one core after make compiled; goes on after any end)"
+	@echo "make study        completion times against EVs and loss, MRC beside REPS, Swift and RoCEv2, in virtual time (280 runs: some twenty minutes of one core after make compiled; goes on after any end)"
 	@echo "make training     what failures cost training jobs, in virtual time, and docs/results/training.md (some twenty minutes of one core; goes on after any end)"
 	@echo "sudo make drill   kill, stop, fill, remove, flood and deceive the parts of a running lab, fifty times (half an hour; ARGS=\"--rounds 100 --long 60\")"
 	@echo "make fuzz-p4      P4 programs with code in the place of every value and key (half an hour of one core)"
@@ -91,6 +92,11 @@ paper: installed
 
 paper-scale: setup
 	@$(BIN)/python -m mrclab.experiments.paperscale $(ARGS)
+
+study: setup
+	@$(BIN)/mrclab campaign experiments/study/completion-campaign.yaml --out results/study $(ARGS)
+	@$(BIN)/mrclab figure results/study --x transport.ev_profile.active_per_plane --scale 4 --x-label "EVs of a QP" \
+		--columns faults.lossy.rate --y p50 --y p99 --y p99.9 --out docs/results/study.png --table results/study/study.md
 
 training: setup
 	@$(BIN)/python -m mrclab.experiments.training $(ARGS)
