@@ -35,5 +35,6 @@ else:
 
 
 def judge_all(measures: "Measures") -> list[Verdict]:
-    """Judge every expectation of the scenario, in its order."""
-    return [entry.check(measures) for entry in measures.scenario.expect]
+    """Judge every expectation of the scenario in its order, then measure what is to be measured."""
+    judged = [entry.check(measures) for entry in measures.scenario.expect]
+    return judged + [entry.measure(measures) for entry in measures.scenario.measure]

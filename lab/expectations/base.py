@@ -7,7 +7,9 @@ one for which there is no evidence (a window in which nothing ran or nobody was 
 import logging
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo
@@ -33,6 +35,7 @@ __all__ = [
     "Verdict",
     "needs_one",
     "span",
+    "without_limits",
 ]
 
 _log = logging.getLogger(__name__)
@@ -133,6 +136,11 @@ class BaseExpectation(BaseModel):
         """Judge a run in which every moment came; KeyError names one that did not, NoEvidence what else is missing."""
         raise NotImplementedError
 
+    def measure(self, measures: "Measures") -> Verdict:
+        """Measure a run and judge nothing: it fails only where there is no figure."""
+        found = self.check(measures)
+        return found if found.value is None else replace(found, ok=True, wanted=f"{found.wanted.strip()} (measured)")
+
     @property
     def kind_name(self) -> str:
         """The value of `kind`."""
@@ -209,11 +217,23 @@ class Bounds:
         return ", ".join(said)
 
 
+_measuring: ContextVar[bool] = ContextVar("measuring", default=False)
+
+
+def without_limits(value: Any, validate: Callable[[Any], Any]) -> Any:
+    """Validate expectations that are measured and not judged: none of their limits is needed."""
+    token = _measuring.set(True)
+    try:
+        return validate(value)
+    finally:
+        _measuring.reset(token)
+
+
 def needs_one(*names: str, example: str) -> Any:
     """A validator for models: at least one of some fields is given."""
 
     def check(model: Any) -> Any:
-        if all(getattr(model, name) is None for name in names):
+        if not _measuring.get() and all(getattr(model, name) is None for name in names):
             raise ValueError(f"a {model.kind} expectation needs {' or '.join(names)}, such as {example}")
         return model
 

@@ -73,7 +73,7 @@ class Goodput(_InWindow):
         """Bytes that arrived in the window, over its length."""
         begin, end = measures.window(self.window)
         chosen, got = self.selection(self.plane), self.measured(measures)
-        levels = [level for level in (self.at_least, self.at_most, self.about) if level]
+        levels = [level for level in (self.at_least, self.at_most, self.about) if level] or [Level(1.0, LINE)]
         low, high, near = (
             _absolute(level, measures, chosen, (begin, end)) for level in (self.at_least, self.at_most, self.about)
         )

@@ -35,20 +35,21 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     traffics = {entry.name: entry for entry in scenario.traffic}
     flows = dict.fromkeys(flow.name for flow in scenario.flows(fabric))
     named = {other.name: other for other in scenario.expect if other.name}
-    for index, entry in enumerate(scenario.expect):
-        rows = [
-            *_bounds(entry),
-            *_flow(entry, flows),
-            *_places(entry, fabric),
-            *_reasons(entry),
-            *_levels(entry, named),
-            *_cables(entry, faults, fabric),
-            *_timed(entry, traffics),
-            *_sampled(entry, fabric),
-        ]
-        if entry.kind_name in _OF_THE_MAPPER and scenario.mapper is None:
-            rows.append(("kind", "nobody probes in this scenario; add `mapper: {}`, or leave this out"))
-        found += [(("expect", index, field), text) for field, text in rows]
+    for section, entries in (("expect", scenario.expect), ("measure", scenario.measure)):
+        for index, entry in enumerate(entries):
+            rows = [
+                *_bounds(entry),
+                *_flow(entry, flows),
+                *_places(entry, fabric),
+                *_reasons(entry),
+                *_levels(entry, named),
+                *_cables(entry, faults, fabric),
+                *_timed(entry, traffics),
+                *_sampled(entry, fabric),
+            ]
+            if entry.kind_name in _OF_THE_MAPPER and scenario.mapper is None:
+                rows.append(("kind", "nobody probes in this scenario; add `mapper: {}`, or leave this out"))
+            found += [((section, index, field), text) for field, text in rows]
     return found
 
 

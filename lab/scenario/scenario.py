@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, WrapValidator, field_validator, model_validator
 from ruamel.yaml import YAML
 
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.expectations import Expectation
+from mrclab.lab.expectations.base import without_limits
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario import consistency, variants, yamlfile
 from mrclab.lab.scenario.base import Strict
@@ -66,6 +67,9 @@ class Scenario(LabSetting):
     expect: list[Expectation] = Field(
         default=[], validate_default=True, description="left out: the bytes arrive whole, no QP fails, no process dies"
     )
+    measure: Annotated[list[Expectation], WrapValidator(without_limits)] = Field(
+        default=[], description="expectations whose figure is told and not judged: they need no limits"
+    )
     variants: Annotated[list[Variant], Field(max_length=_MOST_VARIANTS)] = Field(default=[])
     timeout: Duration = Field(default=300.0, gt=0, le=_LONGEST, description="seconds the traffic may take")
     linger: Duration = Field(
@@ -78,7 +82,7 @@ class Scenario(LabSetting):
         description="a run in which the machine let a host wait longer for a CPU is no result; left out: one RTT",
     )
 
-    @field_validator("traffic", "faults", "expect", "variants")
+    @field_validator("traffic", "faults", "expect", "measure", "variants")
     @classmethod
     def _names_differ(cls, entries: list[Any], info: ValidationInfo) -> list[Any]:
         names = [entry.name for entry in entries if entry.name is not None]

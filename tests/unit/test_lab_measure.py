@@ -1,0 +1,57 @@
+"""`measure:` beside `expect:`: figures that are told and not judged."""
+
+import pytest
+
+from mrclab.lab.errors import ScenarioError
+from mrclab.lab.run import runner
+from mrclab.lab.scenario import scenario
+
+SCENARIO = """
+name: small
+world: sim
+fabric: {planes: 1, t0s: 2, t1s: 2, hosts_per_t0: 1, link: {rate: 100 Gb/s, delay: 600ns}}
+traffic:
+  - {name: all, kind: permutation, size: 64 KiB, content: counted}
+expect:
+  - {kind: qp_errors, at_most: 0}
+measure:
+  - {kind: completion, name: last, traffic: all, of: flows, percentile: 100}
+  - {kind: drops, name: dropped, reason: queue}
+  - {kind: goodput, window: start .. end}
+MORE
+"""
+
+
+def loads(more=""):
+    return scenario.loads(SCENARIO.replace("MORE", more), "small.yaml")
+
+
+def test_figures_are_told_and_not_judged(tmp_path):
+    outcome = runner.run_scenario(loads(), tmp_path, lambda *_: None, lambda _: None, report=True)
+    assert outcome.state == "passed"
+    judged, last, dropped, goodput = outcome.verdicts
+    assert judged.kind == "qp_errors"
+    assert last.ok
+    assert last.wanted.endswith("(measured)")
+    assert 5e-6 < last.value < 50e-6
+    assert dropped.ok
+    assert dropped.value == 0
+    assert goodput.value > 0
+
+
+def test_what_cannot_be_measured_fails(tmp_path):
+    more = "  - {kind: goodput, window: end + 1ms .. end + 2ms}"
+    outcome = runner.run_scenario(loads(more), tmp_path, lambda *_: None, lambda _: None, report=False)
+    assert outcome.state == "failed"
+    assert not outcome.verdicts[-1].ok
+
+
+def test_what_is_measured_is_checked_as_what_is_expected():
+    with pytest.raises(ScenarioError, match=r"measure\[4\].of: all has no iterations"):
+        loads("  - {kind: completion, traffic: all, of: iterations}")
+
+
+def test_an_expectation_still_needs_its_limit():
+    text = SCENARIO.replace("MORE", "").replace("measure:\n", "")
+    with pytest.raises(ScenarioError, match=r"expect\[2\].*completion expectation needs at_least or at_most"):
+        scenario.loads(text, "small.yaml")
