@@ -132,6 +132,7 @@ def test_every_kind_of_the_union_has_a_case_or_a_test_of_its_own():
     assert kinds - {text.split(",")[0].removeprefix("kind: ") for text, _, _ in CASES} == {
         "qp_errors",
         "pauses",  # test_sim_shared.py
+        "slowdown",  # test_open_loop.py
         *OF_JOBS,
     }
 
