@@ -108,7 +108,7 @@ MUTANTS: Final = (
     Mutant("a queue has no end", "sim/port.py", "        elif self._backlog + (frame.size if rate else 1) > self._depth:", "        elif False:", ("sim_bytes", "sim_nic")),
     Mutant("the control queue has no end", "sim/port.py", "            if self._control_free - now >= self._control_longest:", "            if False:", ("sim_bytes",)),
     Mutant("a small packet takes the link as long as a full one", "sim/port.py", "max(now, busy_until) + takes(frame.size, rate) if rate", "max(now, busy_until) + self._interval if rate", ("sim_bytes",)),
-    Mutant("marks begin with the first packet that waits", "sim/port.py", "        self._ecn_min = unit * queue.ecn_min\n", "        self._ecn_min = 0\n", ("sim_nic", "sim_lines", "sim_world")),
+    Mutant("marks begin with the first packet that waits", "sim/port.py", "        self._ecn_min = unit * queue.ecn_min\n", "        self._ecn_min = 0\n", ("sim_bytes",)),
     Mutant("a switch that stood still trims by the queue that it lost", "sim/port.py", "        self.waiting = self._backlog = self.register = 0\n", "        self.waiting = self._backlog = 0\n", ("sim_faults",)),
     Mutant("a switch forwards what another uSID is for", "sim/switch.py", "        if usids[at] != self.usid:\n", "        if False:\n", ("sim_faults", "sim_world")),
     Mutant("frames on a cable that is cut arrive", "sim/cable.py", "        if now - self.delay < self.clear_since:\n", "        if now < self.clear_since:\n", ("sim_faults",)),
@@ -116,7 +116,7 @@ MUTANTS: Final = (
     Mutant("a fault counts frames that it does not match", "sim/faults.py", "        if not (self._matches.always or self._matches(frame)):\n            return frame\n", "", ("sim_faults",)),
     Mutant("what is due together happens the other way round", "sim/clock.py", "            if waiting[middle].due <= when:\n", "            if waiting[middle].due < when:\n", ("sim_clock",)),
     Mutant("a NIC port sends faster than its link", "sim/nic.py", "        port.free_at = now + takes(size, self._bits_per_second)\n", "        port.free_at = now\n", ("sim_nic",)),
-    Mutant("a dead switch comes back with its counters", "sim/switch.py", "        self.erase()\n        self._clear_counters()\n", "        self.erase()\n", ("sim_world",)),
+    Mutant("a dead switch comes back with its counters", "sim/switch.py", "        self.erase()\n        self._clear_counters()\n", "        self.erase()\n", ("sim_faults",)),
     # --- RoCE ---------------------------------------------------------------------------------------------------------
     Mutant("each packet of a gap draws a NAK", "hosts/roce/responder.py", "        if not self._nak_sent:\n            self._nak_sent = True\n            self.qp.stats.nacks_sent += 1", "        if True:\n            self.qp.stats.nacks_sent += 1", ("roce_endpoint",)),
     Mutant("a duplicate is not acknowledged again", "hosts/roce/responder.py", "            self.qp.stats.duplicate_packets += 1\n            self.qp.acknowledge(packet.port)\n", "            self.qp.stats.duplicate_packets += 1\n", ("roce_endpoint",)),

@@ -263,3 +263,13 @@ def test_timeouts_never_exceed_the_largest_that_can_be_encoded():
 def test_25_exponential_retries_mean_without_end():
     loss = detector(retry_linear=0, retry_exponential=25)
     assert all(loss.retry() for _ in range(1000))
+
+
+def test_progress_gives_all_retries_back_and_the_first_timeout():
+    loss = detector(timeout_exponent=8, retry_linear=0, retry_exponential=3)
+    first = loss.timeout()
+    for _ in range(5):
+        assert [loss.retry() for _ in range(3)] == [True] * 3
+        assert loss.timeout() == 8 * first
+        loss.progress()
+        assert loss.timeout() == first

@@ -74,3 +74,30 @@ def test_a_fabric_without_any_delay_has_the_round_trip_of_a_packet_time(nic_late
     sim.run(1.0)
     assert write.done()
     assert write.received == write.sent
+
+
+def test_a_queue_that_does_not_trim_ends_at_its_depth():
+    burst = Burst()
+    burst.send(40, FULL + FULL_HEADER_BYTES, Dscp.NO_TRIM)
+    assert burst.dropped == 40 - QUEUE["depth"]
+
+
+def test_a_frame_takes_the_link_for_its_bytes():
+    burst = Burst()
+    burst.send(10, 500, Dscp.NO_TRIM)  # 40 ns each, a full packet 340
+    burst.sim.run(0.39e-6)
+    assert burst.port.depth() == 1
+    burst.sim.run(0.02e-6)
+    assert burst.port.depth() == 0
+
+
+def test_nothing_is_marked_that_leaves_a_queue_no_longer_than_the_least():
+    burst = Burst(last_hop_ecn=True)
+    before = burst.port.marks
+    for _ in range(200):
+        burst.send(2, FULL + FULL_HEADER_BYTES, Dscp.NO_TRIM)
+        burst.sim.run(1e-6)
+    assert burst.port.marks == before
+    burst.send(12, FULL + FULL_HEADER_BYTES, Dscp.NO_TRIM)
+    burst.sim.run(1e-5)
+    assert burst.port.marks > before

@@ -292,3 +292,20 @@ def test_a_switch_counts_what_came_in_by_a_port_whoever_looks_at_its_cable_and_w
     assert len(seen) > 20
     t0.die()
     assert t0.received() == {}
+
+
+def test_a_switch_that_died_has_counted_nothing_when_it_is_back():
+    sim = Sim()
+    write = Write(sim, "h1", "h3", 1 << 16)
+    finish(sim, write)
+    switch = next(one for name, one in sim.fabric.switches.items() if name.startswith("t1") and _received(one))
+    switch.drops[4] = 3
+    switch.cpu_in = 2
+    switch.die()
+    switch.revive()
+    assert (_received(switch), sum(switch.drops), switch.cpu_in) == (0, 0, 0)
+    assert sum(packets for port in switch.used for packets, _ in port.sent()) == 0
+
+
+def _received(switch):
+    return sum(way.taken for way in switch._inputs.values())
