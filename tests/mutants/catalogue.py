@@ -30,7 +30,7 @@ MUTANTS: Final = (
     # --- survivors of an earlier trial --------------------------------------------------------------------------------
     Mutant("a late packet is not put back into flight", _ACCOUNT, "        self.bytes += packet.nominal\n        self.cc.on_requeue(-packet.nominal)", "        self.cc.on_requeue(0)", ("mrc_survivors",)),
     Mutant("a retransmission takes the path it was lost on", _REQ, "        ev = evs.select(plane, packet.lost_ev)\n", "        ev = evs.select(plane)\n", ("mrc_survivors",)),
-    Mutant("a trim in the core does not skip the EV", _FEEDBACK, "if nack.reason == h.Reason.TRIMMED and qp.settings.ecn_skip:", "if nack.reason == h.Reason.TRIMMED_LASTHOP and qp.settings.ecn_skip:", ("mrc_survivors",)),
+    Mutant("a trim in the core does not skip the EV", _FEEDBACK, "        if nack.reason == h.Reason.TRIMMED:\n", "        if nack.reason == h.Reason.TRIMMED_LASTHOP:\n", ("mrc_survivors",)),
     Mutant("a NACK about an older copy is obeyed", _FEEDBACK, "or nack.timestamp not in {0, packet.ts}:", "or False:", ("mrc_survivors",)),
     Mutant("a late answer overrides newer news of ports", _ENDPOINT, "        if said_at < peer.ports_at:\n            return\n", "", ("mrc_survivors", "mrc_ports")),
     Mutant("a trimmed copy of a packet that arrived draws a NACK", _RESP, "        if distance < 0 or self.bits >> max(distance, 0) & 1:\n            self._sack(packet, seq)  # it arrived whole before\n            return\n", "", ("mrc_survivors",)),
@@ -118,11 +118,11 @@ MUTANTS: Final = (
     Mutant("a NIC port sends faster than its link", "sim/nic.py", "        port.free_at = now + takes(size, self._bits_per_second)\n", "        port.free_at = now\n", ("sim_nic",)),
     Mutant("a dead switch comes back with its counters", "sim/switch.py", "        self.erase()\n        self._clear_counters()\n", "        self.erase()\n", ("sim_faults",)),
     # --- RoCE ---------------------------------------------------------------------------------------------------------
-    Mutant("each packet of a gap draws a NAK", "hosts/roce/responder.py", "        if not self._nak_sent:\n            self._nak_sent = True\n            self.qp.stats.nacks_sent += 1", "        if True:\n            self.qp.stats.nacks_sent += 1", ("roce_endpoint",)),
+    Mutant("each packet of a gap draws a NAK", "hosts/roce/responder.py", "        elif not self._nak_sent:\n            self._nak_sent = True\n", "        else:\n            self._nak_sent = True\n", ("roce_endpoint",)),
     Mutant("a duplicate is not acknowledged again", "hosts/roce/responder.py", "            self.qp.stats.duplicate_packets += 1\n            self.qp.acknowledge(packet.port)\n", "            self.qp.stats.duplicate_packets += 1\n", ("roce_endpoint",)),
     Mutant("every mark draws a CNP", "hosts/roce/responder.py", "        if now - self._cnp_at >= self._cnp_interval:\n", "        if True:\n", ("roce_endpoint",)),
     Mutant("an ACK that overtakes the resending is ignored", "hosts/roce/requestor.py", "        if self.next < until:  # sent again, and the first copy arrived after all\n            self.next = until\n", "        if False:\n            self.next = until\n", ("roce_endpoint",)),
-    Mutant("progress gives no retries back", "hosts/roce/requestor.py", "        self._retries = 0\n        if self._sample", "        if self._sample", ("roce_endpoint",)),
+    Mutant("progress gives no retries back", "hosts/roce/requestor.py", "        self._retries = 0\n        if self._recovery", "        if self._recovery", ("roce_endpoint",)),
     Mutant("the window of RoCE is one packet too large", "hosts/roce/requestor.py", "return self.next < self.end and self.next - self.una < self._window", "return self.next < self.end and self.next - self.una <= self._window", ("roce_endpoint",)),
     Mutant("the last packet of a message asks for no ACK", "hosts/roce/requestor.py", "            last\n            or seq % self._ack_every == 0", "            seq % self._ack_every == 0", ("roce_endpoint",)),
     Mutant("a QP is not paced", "hosts/roce/requestor.py", "            self.next_at = max(self.next_at, now - _PACING_CREDIT * cost) + cost\n", "            pass\n", ("roce_endpoint", "roce_dcqcn")),
