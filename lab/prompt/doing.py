@@ -14,9 +14,9 @@ from mrclab.lab.capture.where import cables
 from mrclab.lab.command.display import terminal, views
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.desk import ClientGone, Desk
-from mrclab.lab.prompt.flows import RunningTraffic
 from mrclab.lab.prompt.words import Answer, fields, word, wrong
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
+from mrclab.lab.traffic.running.started import StartedTraffic
 from mrclab.topo.model import Link
 from mrclab.topo.spec import parse_duration
 
@@ -231,7 +231,7 @@ def report(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer(Group(*terminal.tables(facts), escape("\n".join(lines))), told)
 
 
-def _sent(desk: Desk, source: str, destination: str, what: str) -> RunningTraffic:
+def _sent(desk: Desk, source: str, destination: str, what: str) -> StartedTraffic:
     fabric = desk.world.fabric
     here, there = fabric.host(source).name, fabric.host(destination).name
     name = next(f"send-{n}" for n in range(1, len(desk.flows.all) + 2) if f"send-{n}" not in desk.flows.all)

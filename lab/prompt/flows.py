@@ -4,36 +4,16 @@ The QPs of a host's last traffic stay until it sends again, so that the EVs of w
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, EventQueue, World
+from mrclab.lab.run.world import KINDS, PROGRESS_KINDS, World
 from mrclab.lab.traffic.models import TRAFFIC, TrafficBase
-from mrclab.lab.traffic.running.flows import Running
+from mrclab.lab.traffic.running.started import StartedTraffic
 from mrclab.topo.sentences import nearest
 from mrclab.topo.spec import explain
-
-
-@dataclass
-class RunningTraffic:
-    """One traffic, and the events of its hosts."""
-
-    running: Running
-    hearing: EventQueue
-
-    @property
-    def state(self) -> str:
-        """`runs`, `stalled` and why, `intact`, or what went wrong."""
-        outcome = self.running.outcome
-        if self.running.ended is None:
-            reasons = dict.fromkeys(self.running.stalled.values())
-            return f"stalled: {'; '.join(reasons)}" if reasons else "runs"
-        if outcome.get("error"):
-            return str(outcome["error"])
-        return "intact" if outcome["sent_sha256"] == outcome["received_sha256"] else "NOT INTACT"
 
 
 class RunningTraffics:
@@ -41,27 +21,21 @@ class RunningTraffics:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.all: dict[str, RunningTraffic] = {}
+        self.all: dict[str, StartedTraffic] = {}
 
-    def start(self, fields: Mapping[str, Any]) -> RunningTraffic:
+    def start(self, fields: Mapping[str, Any]) -> StartedTraffic:
         """Start a traffic given as in a scenario; its name may be left out. ValueError says what is wrong."""
         entry = self._entry(fields)
         self._release(entry)
         running = entry.running(self._world, entry.qps or 1, self._world.seed)
-        background = RunningTraffic(running, self._world.subscribe(running.hosts, (*KINDS, *PROGRESS_KINDS)))
-        try:
-            running.prepare()
-            running.start(self._world.now + self._world.lead(len(running.hosts)))
-        except BaseException:
-            background.hearing.close()
-            raise
+        background = StartedTraffic(self._world, running, (*KINDS, *PROGRESS_KINDS))
         self.all[entry.name] = background
         return background
 
-    def stop(self, name: str) -> RunningTraffic:
+    def stop(self, name: str) -> StartedTraffic:
         """End a traffic before its time. KeyError where none has this name, ValueError where it is over."""
         background = self.all[name]
-        if background.running.ended is not None:
+        if background.ended:
             raise ValueError(f"{name} is over already")
         self._finish(background, "it was stopped")
         return background
@@ -69,21 +43,14 @@ class RunningTraffics:
     def advance(self) -> None:
         """Take in what has come; end what is over."""
         for background in self.active:
-            running = background.running
-            for host, event in background.hearing.wait(self._world.now):
-                if event["kind"] == GONE:
-                    running.lose(host, f"the agent of {host} ended")
-                elif event["kind"] in PROGRESS_KINDS:
-                    running.take_progress(host, event)
-                elif event.get("traffic") == running.name:
-                    running.take(host, event)
-            if running.over:
+            background.listen(self._world.now)
+            if background.running.over:
                 self._finish(background)
 
     @property
-    def active(self) -> list[RunningTraffic]:
+    def active(self) -> list[StartedTraffic]:
         """Those that run."""
-        return [background for background in self.all.values() if background.running.ended is None]
+        return [background for background in self.all.values() if not background.ended]
 
     def close(self) -> None:
         """End what runs."""
@@ -93,7 +60,7 @@ class RunningTraffics:
     def _entry(self, fields: Mapping[str, Any]) -> TrafficBase:
         free = (f"flow-{n}" for n in range(1, len(self.all) + 2) if f"flow-{n}" not in self.all)
         name = fields.get("name") or next(free)
-        if name in self.all and self.all[name].running.ended is None:
+        if name in self.all and not self.all[name].ended:
             raise ValueError(f"{name} runs already; give another name=")
         kind = str(fields.get("kind", ""))
         if kind not in TRAFFIC:
@@ -107,14 +74,13 @@ class RunningTraffics:
         """Let go of what is over and shares a host with what comes."""
         hosts = set(entry.hosts_in(self._world.fabric, self._world.seed))
         for name, background in list(self.all.items()):
-            if background.running.ended is not None and hosts & set(background.running.hosts):
+            if background.ended and hosts & set(background.running.hosts):
                 for host in background.running.hosts:
                     self._world.call(host, "release_workload", name=name)
 
-    def _finish(self, background: RunningTraffic, error: str = "") -> None:
+    def _finish(self, background: StartedTraffic, error: str = "") -> None:
         try:
-            background.running.finish(error)
+            background.finish(error)
         except RunError as trouble:
             background.running.outcome = {"error": str(trouble)}
             background.running.ended = self._world.now
-        background.hearing.close()

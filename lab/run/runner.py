@@ -185,15 +185,10 @@ class Run:
         return min([now + _LONGEST_REST * self._unit, self._time_line.next_due(), *known])
 
     def _take(self, host: str, event: Mapping[str, Any]) -> None:
-        if event["kind"] == GONE:
-            if host not in self._mortal:
-                raise RunError(f"the agent of {host} ended: {self._world.last_output(host)}")
-            for traffic in self._traffics:
-                traffic.lose(host, f"the agent of {host} ended")
-            return
+        if event["kind"] == GONE and host not in self._mortal:
+            raise RunError(f"the agent of {host} ended: {self._world.last_output(host)}")
         for traffic in self._traffics:
-            if traffic.name == event["traffic"] and traffic.running:
-                traffic.take(host, event)
+            traffic.dispatch(host, event)
 
     def _linger(self) -> None:
         """Wait until every EV is back, at most as long as the scenario says."""

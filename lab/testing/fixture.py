@@ -15,11 +15,12 @@ from pydantic import ValidationError
 from mrclab.lab.errors import RunError
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.faults.timeline import scoped
-from mrclab.lab.run.world import GONE, World
+from mrclab.lab.run.world import World
 from mrclab.lab.scenario import yamlfile
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.traffic.models import Traffic
 from mrclab.lab.traffic.running.flows import Running
+from mrclab.lab.traffic.running.started import StartedTraffic
 from mrclab.topo.spec import parse_duration
 
 TIMEOUT = 60.0  # seconds that a transfer may take where the test does not say
@@ -56,14 +57,12 @@ class Flowing:
     def __init__(self, session: World, running: Running) -> None:
         self._world = session
         self._running = running
-        self._hearing = session.subscribe(running.hosts)
-        running.prepare()
-        running.start(session.now + session.lead(len(running.hosts)))
+        self._started = StartedTraffic(session, running)
 
     @property
     def share(self) -> float:
         """Share that is done, from 0 to 1."""
-        self._listen(0.0)
+        self._started.listen(self._world.now)
         return self._running.share(self._world.now)
 
     def reach(self, share: float, timeout: float = TIMEOUT) -> None:
@@ -72,40 +71,25 @@ class Flowing:
 
     def wait(self, timeout: float = TIMEOUT) -> Transferred:
         """Wait for its end; RunError where that takes longer."""
-        if self._running.ended is None:
+        if not self._started.ended:
             self._until(lambda: self._running.over, timeout)
-            self._running.finish()
         return self._outcome()
 
     def stop(self) -> Transferred:
         """End it now, whatever is missing."""
-        if self._running.ended is None:
-            self._listen(0.0)
-            self._running.finish()
+        if not self._started.ended:
+            self._started.listen(self._world.now)
         return self._outcome()
 
     def _outcome(self) -> Transferred:
-        self._hearing.close()
+        self._started.finish()
         end = self._running.outcome
         seconds = (self._running.ended or 0.0) - (self._running.began or 0.0)
-        intact = bool(end["sent_sha256"]) and end["sent_sha256"] == end["received_sha256"] and not end.get("error")
-        return Transferred(intact, int(end["bytes"]), seconds, str(end.get("error", "")), tuple(end["iterations"]))
+        error, rounds = str(end.get("error", "")), tuple(end["iterations"])
+        return Transferred(self._started.intact, int(end["bytes"]), seconds, error, rounds)
 
     def _until(self, happened: Callable[[], bool], timeout: float) -> None:
-        deadline = self._world.now + timeout
-        while not happened():
-            if self._world.now > deadline:
-                raise RunError(
-                    f"{self._running.name} is at {self._running.share(deadline) * 100:.0f}% after {timeout:g} s"
-                )
-            self._listen(_REST)
-
-    def _listen(self, rest: float) -> None:
-        for host, event in self._hearing.wait(self._world.now + rest):
-            if event["kind"] == GONE:
-                self._running.lose(host, f"the agent of {host} ended")
-            elif event["traffic"] == self._running.name:
-                self._running.take(host, event)
+        self._started.reach(happened, timeout, _REST)
 
 
 class LabLink:

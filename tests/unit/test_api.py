@@ -120,6 +120,17 @@ def test_a_run_that_fails_or_breaks_off_says_so(scenario):
     assert "more than 1e-06 s" in late.trouble
 
 
+def test_a_crashed_agent_ends_the_traffics_of_its_host_alone():
+    fabric = FABRIC | {"hosts_per_t0": 2}
+    pairs = [FILE | {"name": "first", "to": "h3"}, FILE | {"name": "second", "from": "h2", "to": "h4"}]
+    crash = {"name": "crash", "kind": "agent_crash", "host": "h4", "at": "20us"}
+    run = mrclab.run(mrclab.scenario(fabric=fabric, traffic=pairs, faults=[crash]))
+    errors = dict(zip(run.flows.column("traffic"), run.flows.column("error"), strict=True))
+    assert run.trouble == ""
+    assert errors["first"] == ""
+    assert "the agent of h4 ended" in errors["second"]
+
+
 def test_mistakes_raise_the_sentences_of_files(scenario):
     with pytest.raises(mrclab.ScenarioError, match="no host is called 'h9'"):
         mrclab.scenario(fabric=FABRIC, traffic=[FILE | {"to": "h9"}])

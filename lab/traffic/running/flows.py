@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.world import World
+from mrclab.lab.run.world import GONE, PROGRESS_KINDS, World
 from mrclab.lab.traffic.base import Flow, TrafficBase
 from mrclab.topo import srv6
 
@@ -177,6 +177,15 @@ class Running:
         """Payload bytes that receivers have acknowledged, as the senders last told; in whole messages at the end."""
         return max(self._acked_sum, int(self.outcome.get("bytes", 0)))
 
+    def dispatch(self, host: str, event: Mapping[str, Any]) -> None:
+        """Take in any event of a host; those of other traffics change nothing."""
+        if event["kind"] == GONE:
+            self.lose(host, f"the agent of {host} ended")
+        elif event["kind"] in PROGRESS_KINDS:
+            self.take_progress(host, event)
+        elif self.running and event.get("traffic") == self.name:
+            self.take(host, event)
+
     def take(self, host: str, event: Mapping[str, Any]) -> None:
         """Take in an event of a host's agent."""
         kind = event["kind"]
@@ -226,7 +235,9 @@ class Running:
 
     def lose(self, host: str, why: str) -> None:
         """A host's agent is gone: its flows have failed."""
-        self.ready = self.ready and host not in self.hosts
+        if host not in self._by_host:
+            return
+        self.ready = False
         if self.running:
             for state in self._at(host):
                 self._close(state, why)
