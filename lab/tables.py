@@ -6,6 +6,7 @@ Times are seconds after the first traffic began, sizes bytes, rates payload byte
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from html import escape
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ from mrclab.lab.report.summary import bins
 from mrclab.topo.errors import TopoError
 
 Row = dict[str, Any]
+_SHOWN = 20  # rows of a table in a notebook
 
 
 class Table(Sequence[Row]):
@@ -49,6 +51,17 @@ class Table(Sequence[Row]):
     def to_arrow(self) -> Any:
         """Return a pyarrow.Table; ImportError where pyarrow is not installed."""
         return _library("pyarrow").table({name: self.column(name) for name in self.columns})
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as an HTML table, which notebooks show."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        rows = (
+            "".join(f"<td>{escape(format(v, '.6g') if isinstance(v, float) else str(v))}</td>" for v in row.values())
+            for row in self._rows[:_SHOWN]
+        )
+        body = "".join(f"<tr>{cells}</tr>" for cells in rows)
+        more = f"<p>{len(self)} rows, the first {_SHOWN} shown</p>" if len(self) > _SHOWN else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
     def __repr__(self) -> str:
         return f"<Table {len(self)} rows: {', '.join(self.columns)}>"
