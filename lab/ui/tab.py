@@ -24,6 +24,7 @@ from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.virtual import VirtualWorld, virtual_world
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario import scenario, schema
+from mrclab.lab.ui import learning
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE
 from mrclab.lab.ui.framestream import Film, FrameStream, beat
@@ -155,6 +156,7 @@ class Tab:
             "api/run": self._run,
             "api/results": lambda _: self._shelf.runs(),
             "api/replay": lambda body: self._replay(str(json.loads(body)["name"])),
+            "api/grade": self._grade,
             "api/back": lambda _: self._show(self._own),
         }
 
@@ -229,6 +231,12 @@ class Tab:
     def _replay(self, name: str) -> dict[str, str]:
         return self._show(self._shelf.take(name))
 
+    def _grade(self, body: str) -> dict[str, Any]:
+        wanted = json.loads(body)
+        world = self._own.world
+        assert world is not None
+        return learning.graded(int(wanted["number"]), str(wanted.get("text", "")), world.history_since(0))
+
     def _run(self, body: str) -> dict[str, Any]:
         wanted = json.loads(body)
         self._text = str(wanted["text"])
@@ -238,8 +246,11 @@ class Tab:
         if "seed" in wanted:
             loaded = scenario.with_seed(loaded, int(wanted["seed"]))
         worlds.check(loaded)
+        if loaded.variants and "variant" in wanted:
+            loaded = next((run for run in loaded.runs if run.variant == wanted["variant"]), loaded)
         if loaded.variants:
-            raise LabError("a page shows one run, and this scenario has variants; leave all but one out")
+            names = ", ".join(str(run.variant) for run in loaded.runs)
+            raise LabError(f"a page shows one run, and this scenario has the variants {names}; leave all but one out")
         self._waiting = loaded
         self._show(Followed(loaded.fabric, loaded.scenario.name, self._frames))
         return {"said": f"{told['name']} runs"}

@@ -18,9 +18,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
 
-from mrclab.lab.ui import shortrun
+from mrclab.lab.lessons.lessons import LESSONS
+from mrclab.lab.ui import learning, shortrun
 from mrclab.lab.ui.tab import Tab
 
 HERE = Path(__file__).parent
@@ -32,6 +34,7 @@ POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; connect-src 'self';"
     " style-src 'self' 'unsafe-inline'; img-src 'self' data:; manifest-src 'self'; base-uri 'none'; form-action 'none'"
 )
+LESSONS_HERE = '<link rel="stylesheet" href="lessons.css">\n<script type="module" src="lessons.js"></script>\n'
 STEPS = 100  # frames of a figure, as cable.js has them
 SQUEEZED = ("pyodide.asm.wasm", "std.zip", "core.zip", "lab.zip")
 """Names of parts of the engine that are transferred as xz, which the page unpacks and keeps."""
@@ -69,6 +72,7 @@ def main() -> int:
     lock = json.loads((engine / "pyodide-lock.json").read_text(encoding="utf-8"))
     (target / "engine" / "pyodide-lock.json").write_text(json.dumps({"info": lock["info"], "packages": {}}))
     (target / "first.json").write_text(told[0], encoding="utf-8")  # what the page shows until Python runs
+    (target / "lessons.json").write_text(json.dumps(lessons()), encoding="utf-8")
     (target / "figures.json").write_text(json.dumps(figures(), separators=(",", ":")), encoding="utf-8")
     keep_offline(target)
     sys.stdout.write(f"{target.relative_to(ROOT)}/index.html, {transferred(target) / 1e6:.2f} MB compressed\n")
@@ -101,11 +105,13 @@ def pages(target: Path) -> None:
     shutil.copytree(static, target / "static", ignore=shutil.ignore_patterns("index.html", "server.js"))
     for name, place in (("server.js", "static/server.js"), ("worker.mjs", "worker.mjs"), ("sw.js", "sw.js")):
         shutil.copy(HERE / name, target / place)
-    for name in ("cable.js", "cable.css"):
-        shutil.copy(HERE / "cable" / name, target / name)
+    for name in ("cable/cable.js", "cable/cable.css", "lessons/lessons.js", "lessons/lessons.css"):
+        shutil.copy(HERE / name, target / Path(name).name)
     policy = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     for page in (static / "index.html", HERE / "cable" / "cable.html"):
         text = page.read_text(encoding="utf-8").replace('<meta charset="utf-8">', policy, 1)
+        if page.name == "index.html":
+            text = text.replace("</body>", f"{LESSONS_HERE}</body>", 1)
         (target / page.name).write_text(text, encoding="utf-8")
 
 
@@ -115,6 +121,21 @@ def figures() -> dict[str, Any]:
     first = {name: [shortrun.told(text, *span(each)) for text in texts(each, each["start"])]
              for name, each in told.items()}  # fmt: skip
     return {"figures": told, "first": first}
+
+
+def lessons() -> list[dict[str, Any]]:
+    """Lessons that can be done in the page: number, title, text as HTML, and what the learner's file begins with."""
+    told = []
+    for number in learning.HERE:
+        lesson, folder = LESSONS[number], next((ROOT / "docs" / "lessons").glob(f"{number:02}-*"))
+        text = (folder / "README.md").read_text(encoding="utf-8").split("\n", 1)[1]
+        html = MarkdownIt("commonmark", {"html": True}).enable("table").render(text.replace(' markdown="1"', ""))
+        html = re.sub(
+            r'<a href="(?!https?:)[^"]*">(.*?)</a>', r"\1", html, flags=re.DOTALL
+        )  # pages of the documentation
+        start = (folder / lesson.file).read_text(encoding="utf-8") if lesson.file else ""
+        told.append({"number": number, "title": lesson.title, "file": lesson.file, "html": html, "text": start})
+    return told
 
 
 def span(figure: dict[str, Any]) -> tuple[float, float, float]:

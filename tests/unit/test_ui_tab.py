@@ -132,6 +132,11 @@ tab.source()
 assert "said" in json.loads(tab.request("api/operation", json.dumps(
     {"operation": "strike", "arguments": {"kind": "link_down", "fields": {"link": "h1-p1"}}})))
 assert "properties" in json.loads(tab.request("api/schema"))
+for number, text in ((1, "paths_h1_h3: 8"), (4, sys.argv[2]), (5, "")):
+    told = json.loads(tab.request("api/grade", json.dumps({"number": number, "text": text})))
+    assert not told["done"] and told["checks"], told
+    assert number != 1 or told["checks"][0]["ok"]
+assert "terminal" in json.loads(tab.request("api/grade", '{"number": 2}'))["error"]
 tab.step()
 tab.close()
 import mrclab.lab.ui.shortrun
@@ -146,8 +151,9 @@ def test_the_tab_needs_no_package_and_no_module_that_the_site_does_not_bring(tmp
     wanted = (ROOT / "setup/site/requirements.txt").read_text(encoding="utf-8")
     pinned = [line.partition("==")[0] for line in wanted.splitlines() if "==" in line]
     names = {name.partition(".")[0].replace("-", "_") for name in pinned}
+    spray = (ROOT / "docs/lessons/04-spraying/spray.yaml").read_text(encoding="utf-8")
     ran = subprocess.run(
-        [sys.executable, "-c", ALONE, " ".join(names)], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", ALONE, " ".join(names), spray], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
     pack = runpy.run_path(str(ROOT / "setup/site/pack.py"))

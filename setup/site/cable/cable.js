@@ -9,6 +9,7 @@ const HOLD = 1.6; // seconds at the end, before it begins again
 const STEPS = 100; // frames of a figure
 const BAR = 0.012, BARS = 40; // seconds of virtual time of a bar of what arrives; bars at most
 const DOT = 1.7; // times as large as in the lab, whose drawing is larger
+const FRAME = 30; // milliseconds between two pictures: the simulator wants its share
 const PAUSE = 0.03; // seconds without a packet that are told
 const STATES = { GOOD: "in use", SKIP: "in use, spared", STANDBY: "standby", ASSUMED_BAD: "assumed bad", PORT_DOWN: "port down", DENIED: "denied" };
 const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -43,9 +44,12 @@ function begin() {
   ready.catch((error) => { state.textContent = error.message; state.className = "over"; });
 }
 
-async function simulate(body) {
-  await ready;
-  return new Promise((resolve) => { waiting.set(++number, resolve); worker.postMessage({ number, path: "api/figure", body: JSON.stringify(body) }); });
+const runs = new Map(); // what was asked → what the simulator told, or will
+
+function simulate(body) {
+  const asked = JSON.stringify(body);
+  if (!runs.has(asked)) runs.set(asked, ready.then(() => new Promise((resolve) => { waiting.set(++number, resolve); worker.postMessage({ number, path: "api/figure", body: asked }); })));
+  return runs.get(asked);
 }
 
 // --- one run, drawn ------------------------------------------------------------------------------------------------------
@@ -279,23 +283,31 @@ class Figure {
     this.handle.setAttribute("aria-valuetext", word);
   }
 
-  texts() {
-    const [, fill] = this.told.values[this.handle.value];
+  texts(place = this.handle.value) {
+    const [, fill] = this.told.values[place];
     return this.told.scenarios.map(({ text }) => text.replace(/\$([A-Z]+)/g, (_, name) => fill[name]));
+  }
+
+  async #runs(place) {
+    const { begin, end } = this.told, found = [];
+    for (const text of this.texts(place)) found.push(await simulate({ text, begin, end, step: (end - begin) / STEPS }));
+    return found;
   }
 
   async #run() {
     if (this.running) { this.again = true; return; } // the last place of the handle counts
     this.running = true;
     this.root.classList.add("busy");
-    const runs = [], { begin, end } = this.told;
-    for (const text of this.texts()) runs.push(await simulate({ text, begin, end, step: (end - begin) / STEPS }));
+    const runs = await this.#runs(this.handle.value);
     this.running = false;
     if (this.again) { this.again = false; this.#run(); return; }
     this.root.classList.remove("busy");
     const wrong = runs.find((run) => run.error);
     if (wrong) { this.sum.textContent = wrong.error; return; }
     this.#take(runs);
+    for (const place of [this.handle.valueAsNumber - 1, this.handle.valueAsNumber + 1]) { // where the handle may go next
+      if (this.told.values[place] && !this.running) await this.#runs(place);
+    }
   }
 
   #take(runs) {
@@ -332,6 +344,7 @@ class Figure {
     this.before = performance.now();
     const step = (now) => {
       if (!this.playing || !this.visible) { this.ticking = false; return; }
+      if (now - this.before < FRAME) { requestAnimationFrame(step); return; }
       const pace = (this.told.pace ?? PACE) * Number(document.getElementById("speed").value);
       this.time += (now - this.before) / 1e3 * pace;
       this.before = now;
