@@ -141,7 +141,14 @@ def _usids(ends: Ends, plane: int, uplink: int) -> tuple[int, ...]:
         words = ends.words[plane] = usids_of(srv6.address(ends.template, srv6.ev(plane, uplink, 0))) or ()
     if not uplink:
         return words
-    return (words[0], word(srv6.usid(srv6.UsidType.T1, plane, uplink)), *words[2:])
+    key = plane << 16 | uplink
+    at_t1 = _t1_words.get(key)
+    if at_t1 is None:
+        at_t1 = _t1_words[key] = word(srv6.usid(srv6.UsidType.T1, plane, uplink))
+    return (words[0], at_t1, *words[2:])
+
+
+_t1_words: dict[int, int] = {}
 
 
 class ObjectParser(MrcParser):

@@ -23,6 +23,7 @@ MAX_TAG = 0xFFFF
 TAG_FLAG = 0x8000  # keeps the UDP source port of an EV out of the well-known range
 MAX_TAG_INDEX = 0xFF
 
+_EVS = 8192  # EVs that are remembered in both forms: all of some planes, as paths are made again and again
 _TEXTS = 4096  # addresses whose text is remembered: those at hand are written and read again and again
 
 _USID_AREA = 128 - LOCATOR_BITS
@@ -89,6 +90,7 @@ def usid_route(value: int) -> int:
 # --- entropy values -------------------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(_EVS)
 def ev(plane: int, uplink: int, tag: int) -> int:
     """Pack plane(4) | uplink bits 7-0 (8) | 0(2) | uplink bits 9-8 (2) | tag(16)."""
     if not (1 <= plane <= MAX_PLANE and 0 <= uplink <= MAX_INDEX and 0 <= tag <= MAX_TAG):
@@ -99,6 +101,7 @@ def ev(plane: int, uplink: int, tag: int) -> int:
     return plane << 28 | low << _UPLINK_SHIFT_IN_EV | high << _HIGH_SHIFT_IN_EV | tag
 
 
+@functools.lru_cache(_EVS)
 def ev_fields(value: int) -> EvFields:
     """Unpack an EV."""
     uplink = value >> _HIGH_SHIFT_IN_EV & MAX_INDEX & ~_LOW | value >> _UPLINK_SHIFT_IN_EV & _LOW

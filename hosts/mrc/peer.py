@@ -150,6 +150,19 @@ class Peer:
             if uplinks and self.reverse.get(plane) not in (allowed or uplinks):
                 self.reverse[plane] = rng.choice(allowed or uplinks)
 
+    def is_of(self, config: NodeConfig) -> bool:
+        """Return True if it was made of this node config."""
+        return self._config is config
+
+    def draw_again(self, config: NodeConfig, rng: random.Random) -> None:
+        """Draw what a new peer draws, in vain: what a host draws later does not hang on whether it knows the peer."""
+        for plane in self._own.macs:
+            uplinks: Sequence[int] = self.uplinks(plane)
+            if uplinks and config.denylist:
+                uplinks = [up for up in uplinks if not config.denied(plane, up, self.text)] or uplinks
+            if uplinks:
+                rng.choice(uplinks)
+
     def use_reverse(self, entropy: int) -> None:
         """A packet on this EV is known to have arrived: control packets of its plane take the same path."""
         plane, uplink, _tag = srv6.ev_fields(entropy)

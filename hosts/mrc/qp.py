@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.hosts.mrc.cc import CongestionController
 from mrclab.hosts.mrc.evs import siblings
-from mrclab.hosts.mrc.evs.ev import Denier, Ev, EvSet
+from mrclab.hosts.mrc.evs.ev import Denier, Ev, EvSet, shuffle
 from mrclab.hosts.mrc.evs.evformat import uplink_of, value_of
 from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, EvProfile, Mode
 from mrclab.hosts.mrc.evs.probing import Prober
@@ -147,7 +147,7 @@ class MrcQueuePair(
             return drawn
         for port in self.host.config.ports:
             uplinks = list(peer.uplinks(port.plane))
-            rng.shuffle(uplinks)
+            shuffle(uplinks, rng)
             drawn.extend(uplinks[:count])
         return drawn
 
@@ -233,7 +233,7 @@ class MrcQueuePair(
         for port in self.host.config.ports:
             uplinks = list(self.peer.uplinks(port.plane))
             if drawn is None:
-                self.host.rng.shuffle(uplinks)
+                shuffle(uplinks, self.host.rng)
             else:
                 count = min(per_plane, len(uplinks))
                 uplinks = drawn[at : at + count].tolist()

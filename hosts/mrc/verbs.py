@@ -21,6 +21,7 @@ from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.keys import Secrets
+from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig
 
 
@@ -97,7 +98,7 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
 
         `ev_profile` is a name of the node config or the number of a profile made by Ctl, and so is `cc_profile`.
         """
-        entry = Peer(self.config, peer, self.rng, self.codec, self.own)
+        entry = self._entry(peer)
         self._not_self(peer, entry.address)
         cc_profile = attributes.get("cc_profile")
         ev_profile = self._profiles(attributes)
@@ -110,6 +111,17 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
         self.peers[entry.address_bytes] = entry
         entry.qps += 1
         return qp
+
+    def _entry(self, peer: str) -> Peer:
+        """The peer with this address: the one that is known, else a new one, which joins the others with its QP."""
+        try:
+            known = self.peers.get(srv6.to_bytes(srv6.from_text(peer)))
+        except ValueError:
+            known = None
+        if known is None or not known.is_of(self.config):
+            return Peer(self.config, peer, self.rng, self.codec, self.own)
+        known.draw_again(self.config, self.rng)
+        return known
 
     def _profiles(self, attributes: dict[str, Any]) -> EvProfile | None:
         """Replace the numbers of Ctl's profiles in `attributes` by what they stand for."""

@@ -26,6 +26,10 @@ class Access(IntFlag):
     REMOTE_WRITE = 2
 
 
+_LOCAL_WRITE: Final = int(Access.LOCAL_WRITE)
+_REMOTE_WRITE: Final = int(Access.REMOTE_WRITE)  # numbers, as an operator of an enum is a function in Python
+
+
 class Held:
     """Memory that a message uses until it is over: a region, or several as one."""
 
@@ -52,7 +56,7 @@ class MemoryRegion(Held):
         self.length = len(view)
         self.lkey = self.rkey = key
         self.access = access
-        self.remote_write = bool(access & Access.REMOTE_WRITE)
+        self.remote_write = bool(int(access) & _REMOTE_WRITE)
         self.users = 0
         self.fault = ""  # why the memory behind it is gone, where it is
 
@@ -138,9 +142,10 @@ class MemoryTable:
             view = memoryview(buffer).cast("B")
         except TypeError as error:
             raise VerbsError("EINVAL", f"the buffer cannot be registered: {error}") from None
-        if access & Access.REMOTE_WRITE and not access & Access.LOCAL_WRITE:
+        flags = int(access)
+        if flags & _REMOTE_WRITE and not flags & _LOCAL_WRITE:
             raise VerbsError("EINVAL", "REMOTE_WRITE needs LOCAL_WRITE as well")
-        if access & Access.LOCAL_WRITE and view.readonly:
+        if flags & _LOCAL_WRITE and view.readonly:
             raise VerbsError("EINVAL", "a region with LOCAL_WRITE needs a writable buffer")
         return self.enter(view, pd, access, va)
 

@@ -7,7 +7,7 @@ one's own first PSN; what the headers give INIT and RTS besides, create_qp takes
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from enum import Enum
 from typing import Final
 
@@ -37,11 +37,26 @@ _OF_ANY_PEER: Final = frozenset(
 )  # what a `local_info` says; not every transport needs all
 
 
-def check_transition(state: QpState, target: QpState, given: Collection[str], of_peer: Collection[str]) -> None:
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+def _required(state: QpState, target: QpState) -> frozenset[str] | None:
+    """Names that the step needs. Looked for by identity: the hash of a member of an enum is a function in Python."""
+    if target is QpState.RESET or target is QpState.ERROR:
+        return _NONE
+    for (begin, end), names in TRANSITIONS.items():
+        if begin is state and end is target:
+            return names
+    return None
+
+
+def check_transition(state: QpState, target: QpState, given: Set[str], of_peer: Collection[str]) -> None:
     """EINVAL for a transition that does not exist, lacks an attribute or has none such; `of_peer` RTR needs besides."""
-    required = frozenset() if target in {QpState.RESET, QpState.ERROR} else TRANSITIONS.get((state, target))
+    required = _required(state, target)
     if required is None:
         raise VerbsError("EINVAL", f"a QP cannot go from {state.value} to {target.value}")
+    if target is not QpState.RTR and required == given:
+        return  # as nearly all do
     needed = required | set(of_peer) if target is QpState.RTR else required
     known = needed | _OF_ANY_PEER if target is QpState.RTR else needed
     unknown = sorted(set(given) - known)

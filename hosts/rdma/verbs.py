@@ -169,10 +169,10 @@ class Verbs(Resources, Generic[Qp]):
         """One step of the state machine, see states.TRANSITIONS. RTR needs `of_peer`, RTS psn (one's own first)."""
         qp = self.qp(number)
         try:
-            target = QpState(state)
+            target = state if isinstance(state, QpState) else QpState(state)
         except ValueError:
             raise VerbsError("EINVAL", f"there is no QP state {state!r}") from None
-        check_transition(qp.state, target, attributes, self.of_peer)
+        check_transition(qp.state, target, attributes.keys(), self.of_peer)
         for name in self.of_peer:
             low, high = _LIMITS[name]
             if name in attributes and not low <= attributes[name] <= high:

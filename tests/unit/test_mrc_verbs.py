@@ -10,7 +10,7 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.states import TRANSITIONS, QpState
-from mrclab.topo.nodeconfig import EvProfileConfig
+from mrclab.topo.nodeconfig import DenyRule, EvProfileConfig
 
 PEER = "fdcb:bb00:0:2::1"
 
@@ -275,3 +275,21 @@ def test_keys_and_first_psns_are_drawn_from_the_secrets_and_paths_from_the_seed(
     assert not {*psns} & {*other_psns}
     assert evs == other_evs
     assert drawn(1) == (keys, psns, evs)
+
+
+@pytest.mark.parametrize("denied", [False, True])
+def test_a_second_qp_to_a_peer_draws_what_a_first_one_draws_and_makes_no_other_peer(denied):
+    config = node_config(1)
+    if denied:
+        rules = [DenyRule(element="x", plane=1, uplink=config.uplinks(1)[0])]
+        config = config.model_copy(update={"denylist": tuple(rules)})
+    drawn = []
+    for knows in (True, False):
+        host = MrcEndpoint(config, random.Random(1), lambda _record: None)
+        host.create_qp(PEER)
+        if not knows:
+            host.config = config.model_copy()
+        host.create_qp(PEER)
+        assert [peer.qps for peer in host.peers.values()] == [2]
+        drawn.append(host.rng.getstate())
+    assert drawn[0] == drawn[1]

@@ -37,6 +37,10 @@ class EvState(Enum):
 
 
 _GOOD: Final = EvState.GOOD
+_NOBODY: Final = Denier(0)  # made once: making a flag is a function in Python
+
+NO_COPIES: Final[list[tuple[int, Any]]] = []
+"""Copies on an EV that no packet took yet; whoever adds one puts a list of its own there first."""
 
 
 class ProbeState:
@@ -98,9 +102,10 @@ class Ev:
         self.active = False  # else a backup
         self.skip_until = 0.0  # no second SKIP before this time
         self.bad_since = 0.0
-        self.denied_by = Denier(0)
+        self.denied_by = _NOBODY
         self.probing: ProbeState | None = None
-        self.fifo: list[tuple[int, Any]] = []  # (transmission number, sent packet), oldest first; some at most
+        # (transmission number, sent packet), oldest first; some at most, and nobody's list before the first
+        self.fifo: list[tuple[int, Any]] = NO_COPIES
         self.sent = self.acked = self.lost = self.nacked = self.marked = self.retransmitted = 0
 
     @property

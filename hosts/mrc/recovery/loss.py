@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
+from mrclab.hosts.mrc.evs.ev import NO_COPIES
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS, MrcQpSettings
 from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
@@ -62,7 +63,9 @@ class LossDetector:
             self._ranked = deque()
         self._ranked.append(entry)
         fifo = packet.ev.fifo
-        if len(fifo) > _TIDY_AFTER:
+        if fifo is NO_COPIES:
+            fifo = packet.ev.fifo = []
+        elif len(fifo) > _TIDY_AFTER:
             while fifo and _stale(fifo[0]):
                 del fifo[0]
         fifo.append(entry)

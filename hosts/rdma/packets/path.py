@@ -31,6 +31,9 @@ class WireFrame(NamedTuple):
 _new = tuple.__new__  # a third of the time of the constructor that NamedTuple makes
 
 
+_NOTHING_YET: Final[dict[int, tuple[bytes, int, int, int]]] = {}  # stays empty: paths of virtual time keep no bytes
+
+
 class Route:
     """A path with its frames. A subclass says what stands before BTH; the last of it must be IPv6 and UDP."""
 
@@ -38,7 +41,7 @@ class Route:
 
     def __init__(self) -> None:
         # by traffic class and UDP length: bytes before BTH, ICRC state behind them, correction, length of the frame
-        self._cache: dict[int, tuple[bytes, int, int, int]] = {}
+        self._cache: dict[int, tuple[bytes, int, int, int]] = _NOTHING_YET
 
     def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> Frame:
         """A whole frame: `body` is BTH and what follows up to the payload; BTH's pad count must already be right."""
@@ -63,6 +66,8 @@ class Route:
         prefix = self._prefix(traffic_class, udp_len)
         ipv6, udp = prefix[-_IPV6_LEN - _UDP_LEN : -_UDP_LEN], prefix[-_UDP_LEN:]
         state = crc32(udp, icrc.ipv6_prefix(ipv6[4:7], ipv6[8:]))
+        if self._cache is _NOTHING_YET:
+            self._cache = {}
         if len(self._cache) >= _CACHE_LIMIT:
             self._cache.clear()
         made = (prefix, state, icrc.mask_correction(udp_len - 4), len(prefix) - _UDP_LEN + udp_len)
