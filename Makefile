@@ -57,7 +57,7 @@ fuzz-p4: installed
 	@$(BIN)/python tests/switch/json_injection.py $(ARGS)
 
 SECONDS ?= 3600
-TARGETS ?= scenario value matrix fabric rpc page history results mrc roce
+TARGETS ?= scenario value matrix fabric rpc page history results mrc roce p4runtime
 fuzz: installed
 	@$(BIN)/pip install --quiet atheris
 	@for target in $(TARGETS); do nice $(BIN)/python tests/fuzz/run.py $$target $(SECONDS) || exit 1; done

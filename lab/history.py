@@ -138,20 +138,23 @@ def digest(path: Path) -> str:
 
 def merge(directory: Path, path: Path) -> None:
     """Write all `*.jsonl` of a directory as one file in the order of time, leaving out lines that are no records.
+    OSError where one is no regular file; no link is followed, and one in the place of `path` is replaced.
 
     Lines are moved as they are: every writer puts `t` first, so that most need not be parsed.
     """
     lines = []
     for file in sorted(directory.glob("*.jsonl")):
-        for line in file.read_text(encoding="utf-8").splitlines():
+        with files.open_text(file, follow=False) as lines_of_file:
+            found = lines_of_file.read().splitlines()
+        for line in found:
             head = _TIME.match(line)
             if head and line.endswith("}"):
                 lines.append((float(head[1]), line))
             else:
                 lines += [(record.t, _line(record)) for record in parse([line])]
     lines.sort(key=lambda entry: entry[0])
-    with path.open("w", encoding="utf-8") as merged:
-        merged.writelines(line + "\n" for _, line in lines)
+    with files.replacing(path) as merged:
+        merged.writelines(line.encode() + b"\n" for _, line in lines)
 
 
 class HistoryWriter:

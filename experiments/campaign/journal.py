@@ -65,8 +65,10 @@ class Journal(RunStore):
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        known = json.loads(files.read_bytes(path, follow=False))
+    except OSError as error:
+        raise LabError(f"{path} cannot be read: {error.strerror}; name another directory with --out") from None
+    except (ValueError, RecursionError) as error:
         raise LabError(f"{path} is damaged ({error}); name another directory with --out") from None
     if not isinstance(known, dict) or not {"digest", "fields", "scenario"} <= known.keys():
         raise LabError(f"{path} is not of a campaign; name another directory with --out")

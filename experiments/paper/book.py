@@ -11,6 +11,7 @@ from mrclab.experiments.paper.figures import Experiment, FigureRow, load
 from mrclab.lab.errors import LabError
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report.summary import state_of
+from mrclab.topo import files
 
 SECONDS = "-seconds"
 """What the name of an expectation that tells round trips ends with where they are seconds."""
@@ -127,12 +128,12 @@ _REMEDY = "make one with `mrclab suite paper`"
 def read_runs(directory: Path) -> tuple[list[SuiteRun], dict[str, Any]]:
     """The runs of a suite's directory, and versions and machine; LabError where it is none."""
     try:
-        told = json.loads((directory / "suite.json").read_text(encoding="utf-8"))
+        told = json.loads(files.read_bytes(directory / "suite.json", follow=False))
         runs = [_run(directory, entry) for entry in told["runs"]]
         about = {"versions": dict(told["versions"]), "machine": dict(told["machine"])}
     except OSError as error:
         raise LabError(f"{directory} is no directory of a suite: {error.strerror}; {_REMEDY}") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise LabError(f"{directory / 'suite.json'} is not what a suite writes; {_REMEDY}") from None
     return runs, about
 

@@ -15,6 +15,7 @@ from typing import Any
 from mrclab import HOME, compiled
 from mrclab.sim.nic import SimNic
 from mrclab.sim.world import SimWorld
+from mrclab.topo.linux import killed
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
 from mrclab.topo.transport import TransportSpec
@@ -38,7 +39,7 @@ def of_a_qp(values: Mapping[str, Any]) -> float:
 
 def _measured(active: int) -> float:
     profile = {"active_per_plane": active, "backup_per_plane": 0, "ev_min_active": 1}
-    with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
+    with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as folder:
         fabric = Fabric(load(_FABRIC))
         transport = TransportSpec.model_validate({"ev_profile": profile})
         world = SimWorld(fabric, seed=1, transport=transport, mapper=None, files=Path(folder))

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import LabError, naming
+from mrclab.topo import files
 
 Row = dict[str, Any]
+_MOST = 1 << 30  # bytes of a file of rows
 
 
 class RunStore:
@@ -29,17 +31,25 @@ class RunStore:
 
     def open(self) -> "RunStore":
         """Read what is there, without a last line that was torn; returns itself."""
-        if self.path.exists():
-            data = self.path.read_bytes()
-            if data and not data.endswith(b"\n"):
-                os.truncate(self.path, data.rfind(b"\n") + 1)
+        data = self._bytes()
+        if data and not data.endswith(b"\n"):
+            os.truncate(self.path, data.rfind(b"\n") + 1)
         self.rows = {self._key(row): row for row in self.read()}
         return self
+
+    def _bytes(self) -> bytes:
+        """Return what is on the disk, nothing where there is no file; LabError where it is no regular one."""
+        try:
+            return files.read_bytes(self.path, _MOST, follow=False)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise LabError(f"{self.path} cannot be read: {error.strerror}; name another directory with --out") from None
 
     def read(self) -> Iterator[Row]:
         """Yield the rows that are on the disk, each run once; LabError where a line is no row."""
         seen = set()
-        data = self.path.read_bytes() if self.path.exists() else b""
+        data = self._bytes()
         for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
             try:
                 row = json.loads(line)

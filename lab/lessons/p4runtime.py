@@ -10,6 +10,7 @@ from mrclab.lab.errors import Refused
 from mrclab.lab.lessons import bench
 from mrclab.lab.lessons.base import Check, read
 from mrclab.topo import srv6
+from mrclab.topo.linux import killed
 from mrclab.topo.model import Fabric, Switch
 from mrclab.topo.spec import FabricSpec
 
@@ -24,7 +25,7 @@ def grade(path: Path) -> list[Check]:
     read(path)
     if not PYTHON.exists():
         raise Refused("p4runtime-shell is not set up; run `make setup`")
-    with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as place:
+    with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as place:
         socket = Path(place) / "p4rt.sock"
         with bench.served(socket) as device:
             said = _run(path, socket, place)

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons.base import Check, read
+from mrclab.topo.linux import killed
 
 _LONGEST = 300.0  # seconds that the tests may take
 
@@ -34,7 +35,7 @@ def grade(path: Path) -> list[Check]:
 
 def _run(path: Path, mutant: str = "") -> tuple[int, int, str]:
     """Tests that passed, tests that did not (skipped ones among them), and the last line of what pytest said."""
-    with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as place:
+    with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as place:
         report = Path(place) / "junit.xml"
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "mrclab.lab.lessons.mutants"]
         words += [f"--junitxml={report}", f"--rootdir={place}", "-c", "/dev/null", str(path.absolute())]

@@ -17,6 +17,7 @@ from mrclab.lab.lessons import bench
 from mrclab.lab.lessons.base import Check, read
 from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
 from mrclab.topo import srv6
+from mrclab.topo.linux import killed
 
 ACTION = "shift_usid"
 _PICKED = re.compile(r"^\s*//\s*picked:\s*([A-Za-z?]?)\s*$", re.MULTILINE)
@@ -101,7 +102,7 @@ def spliced(text: str, ingress: str) -> str:
 
 def _compiled(text: str) -> str:
     """The lab's program with the learner's action in it. BuildError: p4c refused it."""
-    with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as place:
+    with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as place:
         sources, build = Path(place) / "p4src", Path(place) / "build"
         shutil.copytree(p4build.SOURCE_DIR, sources, ignore=shutil.ignore_patterns("build"))
         ingress = sources / "ingress.p4"

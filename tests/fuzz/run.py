@@ -11,7 +11,9 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["mrclab.lab", "mrclab.rpc", "mrclab.hosts", "mrclab.topo", "ruamel.yaml"]):
+with atheris.instrument_imports(
+    include=["mrclab.lab", "mrclab.rpc", "mrclab.hosts", "mrclab.topo", "mrclab.softswitch", "ruamel.yaml"]
+):
     sys.path.insert(0, str(Path(__file__).parent))
     import targets
 

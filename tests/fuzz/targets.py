@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 UNIT = Path(__file__).parents[1] / "unit"
+SWITCH = Path(__file__).parents[1] / "switch"
 if str(UNIT) not in sys.path:
     sys.path.append(str(UNIT))
 
 # ruff: noqa: E402 - helpers of the unit tests are found only now
 import mrc_sim
 import roce_sim
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
 
 from mrclab.hosts.mrc.packets import headers
 from mrclab.hosts.rdma.packets import icrc
@@ -39,6 +42,10 @@ from mrclab.lab.ui.sources import Blank
 from mrclab.rpc.dispatch import Operations, Subscription, answer, failure
 from mrclab.rpc.errors import FramingError, RpcError
 from mrclab.rpc.framing import LineSplitter, decode
+from mrclab.softswitch.p4runtime.device import Device
+from mrclab.softswitch.p4runtime.messages.status import P4RuntimeError
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.switch import SoftSwitch
 from mrclab.topo import fabricfile
 from mrclab.topo.spec import SpecError
 
@@ -254,7 +261,38 @@ def roce_frames(data: bytes) -> None:
     _frame_to(data, roce=True)
 
 
+@cache
+def _device() -> Device:
+    """A P4Runtime device with the program of the unit tests, which has every kind of entity."""
+    program = SWITCH / "p4runtime"
+    request = p4r.SetForwardingPipelineConfigRequest(action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT)
+    text_format.Parse((program / "everything.p4info.txtpb").read_text(), request.config.p4info)
+    request.config.p4_device_config = (program / "everything.json").read_bytes()
+    device = Device(SoftSwitch(510), 1)
+    device.set_pipeline(request)
+    return device
+
+
+def p4runtime_message(data: bytes) -> None:
+    """A P4Runtime message of a client, after its election: the first byte says which; then all entities are read."""
+    if not data:
+        return
+    device = _device()
+    kinds = (p4r.WriteRequest, p4r.ReadRequest, p4r.PacketOut, p4r.DigestListAck)
+    calls = (device.write, lambda request: list(device.read(request)), device.packet_out, device.digest_ack)
+    try:
+        message = kinds[data[0] % len(kinds)].FromString(data[1:])
+    except DecodeError:
+        return
+    device._commit(device._running(), [])  # no entry of the input before
+    with contextlib.suppress(P4RuntimeError):
+        calls[data[0] % len(kinds)](message)
+    everything = p4r.ReadRequest(entities=[p4r.Entity(table_entry=p4r.TableEntry())])
+    assert not any(isinstance(found, P4RuntimeError) for found in device.read(everything))
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "scenario": scenario_text, "value": value_text, "matrix": matrix_text, "fabric": fabric_text, "rpc": rpc_lines,
     "page": page_request, "history": history_lines, "results": result_directory, "mrc": mrc_frames, "roce": roce_frames,
+    "p4runtime": p4runtime_message,
 }  # fmt: skip

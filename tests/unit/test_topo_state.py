@@ -113,6 +113,26 @@ def test_folders_of_processes_that_ended_are_removed_and_no_others(tmp_path, mon
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
 
 
+def test_old_empty_folders_are_removed_and_nothing_that_is_in_use_or_another_kind_of_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    old, new, full, live = (
+        "mrclab-2e2y5x_3",
+        "mrclab-0ue50_5k",
+        "mrclab-killed-abcdefgh",
+        f"mrclab-{os.getpid()}-abcdefgh",
+    )
+    for name in (old, "mrclab-ui-abcdefgh", new, full, live, "mrclab-results"):
+        (tmp_path / name).mkdir()
+    (tmp_path / full / "history").write_text("x")
+    (tmp_path / "mrclab-aaaaaaaa").symlink_to(tmp_path / new)
+    for name in (old, "mrclab-ui-abcdefgh", full, live, "mrclab-results"):
+        os.utime(tmp_path / name, (0, 0))
+    os.utime(tmp_path / "mrclab-aaaaaaaa", (0, 0), follow_symlinks=False)
+    removed = {f"directory {tmp_path / name}" for name in (old, "mrclab-ui-abcdefgh")}
+    assert set(killed.remove_folders()) == removed
+    assert {path.name for path in tmp_path.iterdir()} == {new, full, live, "mrclab-results", "mrclab-aaaaaaaa"}
+
+
 def test_asking_whether_a_lab_runs_leaves_no_lock_where_one_has_just_gone(base):
     base.mkdir()
     assert state.running(base) is None

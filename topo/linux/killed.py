@@ -4,13 +4,17 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import tempfile
+import time
 from pathlib import Path
 
 from mrclab.topo.linux import processes
 
 _KEPT = ("history", "log", "node", "fabric.yaml")  # of a run directory; the rest are sockets and what was sent
 _FOLDER = re.compile(r"mrclab-(\d+)-\w+")
+_EMPTY = re.compile(r"mrclab-(?:[a-z0-9]+-)?[a-z0-9_]{8}")  # as mkdtemp names it
+_UNUSED_S = 3600.0
 
 
 def keep(directory: Path) -> str:
@@ -46,5 +50,19 @@ def remove_folders() -> list[str]:
             own = found is not None and path.is_dir() and not path.is_symlink() and path.lstat().st_uid == os.getuid()
             if own and found is not None and processes.start_time(int(found[1])) is None:
                 shutil.rmtree(path)
+                removed.append(f"directory {path}")
+    return [*removed, *_empty()]
+
+
+def _empty() -> list[str]:
+    """Remove this user's other folders of temporary files that nothing was put into for an hour."""
+    removed = []
+    for path in Path(tempfile.gettempdir()).glob("mrclab-*"):
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            old = time.time() - found.st_mtime > _UNUSED_S
+            unnamed = _EMPTY.fullmatch(path.name) and not _FOLDER.fullmatch(path.name)
+            if old and unnamed and stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+                path.rmdir()  # refuses one with something in it
                 removed.append(f"directory {path}")
     return removed

@@ -11,6 +11,7 @@ import tempfile
 from mrclab import HOME
 from mrclab.lab.errors import Refused, RunError
 from mrclab.lab.run.wire.attach import Lab
+from mrclab.topo.linux import killed
 
 PYTHON = HOME.parent / ".venv-p4sh" / "bin" / "python"
 _IDS = 90  # election ids from 1 up to this, far below the controller's 100; a switch refuses two alike
@@ -30,7 +31,7 @@ def attach(lab: Lab, name: str) -> int:
         raise RunError(f"{switch.name} is not running: it has no socket {socket}")
     election = 1 + os.getpid() % _IDS
     words = ["--grpc-addr", f"unix:{socket}", "--device-id", str(switch.device_id), "--election-id", f"0,{election}"]
-    with tempfile.TemporaryDirectory(prefix="mrclab-p4sh-") as home:  # IPython's profile: not the user's own
+    with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as home:  # IPython's profile: not the user's own
         environment = {**os.environ, "IPYTHONDIR": home}
         if not sys.stdin.isatty():
             environment["TERM"] = "dumb"  # what is piped in gets no terminal title back

@@ -10,6 +10,7 @@ from rich.console import Console
 from mrclab.lab.run.virtual import VirtualWorld
 from mrclab.lab.run.world import World
 from mrclab.lab.ui.beside import PageBeside
+from mrclab.topo.linux import killed
 
 
 class Watched:
@@ -33,7 +34,9 @@ class Watched:
         if isinstance(world, VirtualWorld):
             if self._place is None and not self._wanted:
                 return
-            place = self._place or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mrclab-ui-")))
+            place = self._place or Path(
+                self._stack.enter_context(tempfile.TemporaryDirectory(prefix=killed.folder_prefix()))
+            )
             world.mirror(place, keep=self._place is not None)
         if self._wanted:
             self._page.show(place)

@@ -1,0 +1,57 @@
+"""The drill's own judgement: a process that stood still must be named, unless the traffic ended first."""
+
+import json
+
+import pytest
+
+from mrclab.experiments.drill import mischief
+from mrclab.experiments.drill.__main__ import REASON_S, Drill, Round
+
+LONG = next(one for one in mischief.ALL if one.name == "stop a helper for long")
+
+
+@pytest.fixture
+def drill(tmp_path):
+    return Drill(tmp_path, seed=1)
+
+
+def kept(drill, name, end):
+    """Keep a whole result directory of a run whose traffic ended at `end`."""
+    place = drill._results / f"drill-{name}"
+    place.mkdir(parents=True)
+    records = [{"t": 0.0, "node": "lab", "kind": "traffic.start"}]
+    records += [{"t": end, "node": "lab", "kind": "traffic.end"}] if end is not None else []
+    (place / "history.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    for other in ("run.json", "scenario.yaml"):
+        (place / other).write_text("")
+
+
+def judged(drill, during, stood, said="PASS", after=None):
+    made = Round(LONG.name, "relay", 10.0, during, status=0, after=after, stood=stood)
+    drill._judge(LONG, made, said)
+    return made.wrong
+
+
+def test_a_stop_without_a_word_is_wrong_where_the_traffic_went_on_beyond_the_time_for_it(drill):
+    kept(drill, "a", 5.0)
+    assert judged(drill, "traffic", REASON_S + 0.1) == ["no reason was given: PASS"]
+    assert judged(drill, "bring-up", REASON_S + 0.1) == ["no reason was given: PASS"]
+
+
+def test_a_stop_without_a_word_is_right_where_the_traffic_ended_first_or_had_ended(drill):
+    kept(drill, "a", 5.0)
+    assert judged(drill, "traffic", REASON_S - 0.1) == []
+    assert judged(drill, "tear-down", 60.0) == []
+
+
+def test_a_word_that_came_late_or_blames_the_machine_is_wrong_however_long_the_traffic_went_on(drill):
+    kept(drill, "a", 5.0)
+    assert judged(drill, "traffic", 1.0, after=REASON_S + 1) == ["the reason came after 6.0 s"]
+    assert judged(drill, "traffic", 1.0, "the machine is too slow")[0].startswith("the machine was blamed")
+
+
+@pytest.mark.parametrize(("end", "expected"), [(42.0, 42.0), (None, 99.0)])
+def test_the_end_of_the_traffic_is_that_of_the_newest_result_or_the_end_of_the_run(drill, end, expected):
+    assert drill._traffic_end(99.0) == 99.0
+    kept(drill, "a", end)
+    assert drill._traffic_end(99.0) == expected
