@@ -30,8 +30,8 @@ control MrcIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
     // outside and inside. Ports without an entry lead to switches, which have done it.
     table sources {
         key = { std.ingress_port : exact; }
-        actions = { expect_source; @defaultonly NoAction; }
-        const default_action = NoAction();
+        actions = { expect_source; } // the only one, so that no switch has to look which it is
+        const default_action = expect_source(0);
         size = 512;
     }
 
@@ -150,7 +150,7 @@ control MrcIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
             drop(DROP_HOP_LIMIT);
         } else {
             if (sources.apply().hit) {
-                if (hdr.ipv6.src != meta.source || (hdr.inner_ipv6.isValid() && hdr.inner_ipv6.src != meta.source)) {
+                if (hdr.ipv6.src != meta.source || (hdr.inner_ipv6.isValid() && hdr.inner_ipv6.src != hdr.ipv6.src)) {
                     drop(DROP_WRONG_SOURCE);
                     exit;
                 }
