@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from mrclab.controller.nodefiles import MOST_EVS, default_profile
 from mrclab.controller.provisioning.counters import DROP_REASONS
 from mrclab.lab.expectations.base import LINE, Level
 from mrclab.lab.faults.base import FaultBase
@@ -31,6 +32,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     """Everything that no field shows by itself."""
     found = [*timeorder.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_parts(scenario)]
     found += _transports(scenario, fabric)
+    found += _evs(scenario, fabric)
     faults = {fault.name: fault for fault in scenario.faults}
     traffics = {entry.name: entry for entry in scenario.traffic}
     flows = dict.fromkeys(flow.name for flow in scenario.flows(fabric))
@@ -78,6 +80,20 @@ def _transports(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
                 text = f"{host} has the transport of {other.name} already, and a host has one; name other hosts"
                 yield ("traffic", index, "transport" if entry.transport is not None else "name"), text
                 return
+
+
+def _evs(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
+    """EVs beyond the uplinks of a T0, and more than a QP can have."""
+    choice = scenario.transport
+    if choice.kind != "mrc" or not choice.ev_profile:
+        return
+    profile, place = choice.profile(default_profile(fabric)), ("transport", "ev_profile")
+    if profile.active_per_plane > fabric.uplinks:
+        text = f"active_per_plane: {profile.active_per_plane} EVs and {fabric.uplinks} uplinks of a T0"
+        yield place, f"{text}; give at most {fabric.uplinks}, or raise fabric.t1s"
+    elif (evs := min(profile.ev_count, fabric.uplinks) * fabric.planes) > MOST_EVS:
+        text = f"{profile.ev_count} EVs per plane, active and backup, make {evs}, but a QP has at most {MOST_EVS}"
+        yield place, f"{text}; give at most {MOST_EVS // fabric.planes} per plane"
 
 
 Rows = Iterator[tuple[str, str]]  # field, what is wrong with it

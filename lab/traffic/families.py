@@ -88,6 +88,26 @@ class PairTraffic(TrafficBase):
         return [Flow(self.name, self.source, self.destination, getattr(self, "size", None))]
 
 
+Content = Annotated[
+    Literal["random", "counted"],
+    Field(
+        description="counted: bytes are counted and not kept, so that a great many flows need no memory for them, and"
+        " nothing says whether they arrived intact. Virtual time only"
+    ),
+]
+
+
+def counted(content: str) -> dict[str, Any]:
+    """Return the field of a workload for this content."""
+    return {"counted": True} if content == "counted" else {}
+
+
+def counted_refusals(world: WorldName, content: str) -> Iterator[str]:
+    """Yield the reason for which a world cannot have this content."""
+    if world == "wire" and content == "counted":
+        yield "content: counted is for virtual time; leave it out, or run it with --world sim"
+
+
 class BoundedTraffic(TrafficBase):
     """Either so many bytes, or for so long."""
 
@@ -100,11 +120,7 @@ class BoundedTraffic(TrafficBase):
         default=None, description="messages outstanding per flow; else six bandwidth-delay products"
     )
     rate: LineShare | None = Field(default=None, description="of each flow, e.g. 80% of line; else as fast as it goes")
-    content: Literal["random", "counted"] = Field(
-        default="random",
-        description="counted: bytes are counted and not kept, so that a great many flows need no memory for them, and"
-        " nothing says whether they arrived intact. Virtual time only",
-    )
+    content: Content = "random"
 
     @model_validator(mode="after")
     def _size_or_duration(self) -> "BoundedTraffic":
@@ -115,8 +131,7 @@ class BoundedTraffic(TrafficBase):
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """Messages by all QPs in turn."""
         bounds = {"size": self.size, "duration": self.duration, "rate": self.rate and self.rate * line_rate(fabric)}
-        if self.content == "counted":
-            bounds["counted"] = True
+        bounds |= counted(self.content)
         depth = outstanding(fabric, qps, self.message, self.depth)
         return {"kind": "stream", "message": self.message, "depth": depth, **bounds}
 
@@ -130,8 +145,7 @@ class BoundedTraffic(TrafficBase):
     def refusals(self, world: WorldName) -> Iterator[str]:
         """Counted content, too, on the wire."""
         yield from super().refusals(world)
-        if world == "wire" and self.content == "counted":
-            yield "content: counted is for virtual time; leave it out, or run it with --world sim"
+        yield from counted_refusals(world, self.content)
 
 
 class CollectiveTraffic(TrafficBase):

@@ -131,6 +131,28 @@ def test_a_crashed_agent_ends_the_traffics_of_its_host_alone():
     assert "the agent of h4 ended" in errors["second"]
 
 
+def test_evs_that_cannot_be_are_refused_at_the_check(scenario):
+    with pytest.raises(mrclab.ScenarioError, match=r"ev_profile: active_per_plane: 3 EVs and 2 uplinks .* at most 2"):
+        scenario.with_values({"transport.ev_profile": {"active_per_plane": 3}})
+    large = FABRIC | {"planes": 4, "t1s": 200}
+    with pytest.raises(mrclab.ScenarioError, match=r"make 800, but a QP has at most 256; give at most 64"):
+        mrclab.scenario(
+            fabric=large, traffic=[FILE], transport={"ev_profile": {"active_per_plane": 150, "backup_per_plane": 50}}
+        )
+
+
+def test_counted_bytes_are_judged_as_counted(tmp_path):
+    matrix = tmp_path / "one.cm"
+    matrix.write_text("Nodes 2\nConnections 1\n0->1 id 1 start 0 size 100000\n", encoding="utf-8")
+    traffic = [
+        {"name": "all", "kind": "permutation", "size": "64 KiB", "content": "counted"},
+        {"name": "file", "kind": "matrix", "file": str(matrix), "content": "counted", "start": "all.end"},
+    ]
+    run = mrclab.run(mrclab.scenario(fabric=FABRIC, traffic=traffic))
+    assert run.passed
+    assert "counted" in run.verdicts[0].saw
+
+
 def test_mistakes_raise_the_sentences_of_files(scenario):
     with pytest.raises(mrclab.ScenarioError, match="no host is called 'h9'"):
         mrclab.scenario(fabric=FABRIC, traffic=[FILE | {"to": "h9"}])

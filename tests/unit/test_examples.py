@@ -25,6 +25,7 @@ SAYS = {
     "matrix.py": r"steps/h1>h3: 0.0 to .* 500000 bytes\n.*\nsteps/h3>h1: [1-9][\d.]+ to .* 250000 bytes",
     "training.py": r"from \d+ to \d+ µs\nstep \d.*\nstep .*\nstep .*\nstep ",
     "campaign.py": r"(seed \d, \{'fabric.t1s': \d\}: passed, [\d.]+ µs\n){4}",
+    "population.py": r"(seed \d: \d+ packets lost on 4 cables, .*: passed\n +t0-.*\n){2}",
     "history.py": r"fault.begin cut\n.*fault.end cut\ngoodput by plane drawn: True",
 }
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.units import Size, show_bytes
 from mrclab.lab.traffic import matrix
 from mrclab.lab.traffic.base import TRAFFIC, Flow, SourceFile, TrafficBase
-from mrclab.lab.traffic.families import MESSAGE, outstanding
+from mrclab.lab.traffic.families import MESSAGE, Content, counted, counted_refusals, outstanding
 from mrclab.lab.traffic.matrix import Connection, Matrix
 from mrclab.topo import files, sentences
 from mrclab.topo.model import Fabric
@@ -91,6 +92,7 @@ class ConnectionMatrix(TrafficBase):
     depth: Annotated[int, Field(ge=1, le=4096)] | None = Field(
         default=None, description="messages outstanding per connection; else six bandwidth-delay products"
     )
+    content: Content = "random"
 
     @property
     def matrix(self) -> Matrix:
@@ -118,8 +120,13 @@ class ConnectionMatrix(TrafficBase):
         """Streams; each flow has its own size and start."""
         largest = max(one.size for one in self.matrix.connections)
         depth = min(outstanding(fabric, qps, self.message, self.depth), max(1, -(-largest // self.message)))
-        bounds = {"size": None, "duration": None, "rate": None}
+        bounds = {"size": None, "duration": None, "rate": None, **counted(self.content)}
         return {"kind": "stream", "message": min(self.message, largest), "depth": depth, **bounds}
+
+    def refusals(self, world: WorldName) -> Iterator[str]:
+        """Counted content, too, on the wire."""
+        yield from super().refusals(world)
+        yield from counted_refusals(world, self.content)
 
     @property
     def together(self) -> bool:
