@@ -100,24 +100,22 @@ def test_a_run_in_the_tab_has_the_history_of_the_terminal_and_asks_no_other_host
 
 
 @pytest.mark.timeout(900)
-def test_a_figure_of_the_explanation_is_run_anew_where_its_handle_is_put_by_keyboard():
+def test_a_figure_of_the_explanation_is_run_anew_where_its_handle_is_put_by_keyboard(browser):
+    context, _, _ = browser
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=SITE))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        context = chromium.new_context(reduced_motion="reduce", service_workers="block")
-        context.set_default_timeout(PATIENCE)
-        page = context.new_page()
-        page.goto(f"http://127.0.0.1:{server.server_port}/cable.html")
-        told = page.locator("#spraying .sum")
-        told.filter(has_text="arrived").wait_for()  # before Python runs
-        before = told.inner_text()
-        page.locator("#spraying-handle").focus()
-        page.keyboard.press("Home")
-        page.wait_for_function("(text) => document.querySelector('#spraying .sum').textContent !== text", arg=before)
-        assert page.locator("#spraying output").inner_text().startswith("1")
-        assert "no path was retired" in told.inner_text()
-        assert page.locator("#spraying td", has_text="in use").count() == 1
-        chromium.close()
+    page = context.new_page()
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(f"http://127.0.0.1:{server.server_port}/cable.html")
+    told = page.locator("#spraying .sum")
+    told.filter(has_text="arrived").wait_for()  # before Python runs
+    before = told.inner_text()
+    page.locator("#spraying-handle").focus()
+    page.keyboard.press("Home")
+    page.wait_for_function("(text) => document.querySelector('#spraying .sum').textContent !== text", arg=before)
+    assert page.locator("#spraying output").inner_text().startswith("1")
+    assert "no path was retired" in told.inner_text()
+    assert page.locator("#spraying td", has_text="in use").count() == 1
+    page.close()
     server.shutdown()
     server.server_close()
