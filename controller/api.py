@@ -5,10 +5,10 @@ import time
 from mrclab.controller.app import Controller
 from mrclab.controller.arguments import DEFAULT_TIMEOUT, OPERATOR, EvNumber, Seconds
 from mrclab.controller.health.elements import Element
-from mrclab.controller.operations import Operation, Operations, Result, by_name
+from mrclab.controller.operations import CommonOperations, Operation, Result, by_name
 
 
-class ControllerApi(Operations):
+class ControllerApi(CommonOperations):
     """Serves one controller."""
 
     def __init__(self, controller: Controller) -> None:

@@ -15,7 +15,7 @@ Result = dict[str, Any]
 Operation = Callable[..., Any]
 
 
-class Operations:
+class CommonOperations:
     """Methods without underscore are operations; what they return travels as JSON.
 
     `mapper` returns the Clustermapper of now, None where it is off.
@@ -46,7 +46,7 @@ class Operations:
         return element(self._fabric, text)
 
 
-def by_name(operations: Operations, waits: bool) -> dict[str, Operation]:
+def by_name(operations: CommonOperations, waits: bool) -> dict[str, Operation]:
     """Return name → operation, with arguments' types checked and refusals as RpcError; coroutines where it `waits`."""
     made = _awaited if waits else _called
     methods = inspect.getmembers(operations, inspect.ismethod)

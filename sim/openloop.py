@@ -51,7 +51,7 @@ class _End:
         self.waits = False
 
 
-class OpenLoop:
+class SimOpenLoop:
     """Driver of one traffic. `host` gives a host that is there, or None; `done` takes each flow with its end."""
 
     def __init__(

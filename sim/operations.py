@@ -6,13 +6,13 @@ from mrclab.controller.arguments import DEFAULT_TIMEOUT, OPERATOR, EvNumber, Sec
 from mrclab.controller.health import checks
 from mrclab.controller.health.checks import PreCheck
 from mrclab.controller.health.elements import Element
-from mrclab.controller.operations import Operation, Operations, Result, by_name
+from mrclab.controller.operations import CommonOperations, Operation, Result, by_name
 from mrclab.sim.clock import Clock
 from mrclab.sim.controller import SimController
 from mrclab.sim.nic import SimNic
 
 
-class ControllerOperations(Operations):
+class ControllerOperations(CommonOperations):
     """Serves one controller of virtual time."""
 
     def __init__(self, controller: SimController, clock: Clock) -> None:

@@ -29,7 +29,7 @@ from mrclab.sim.fleet import MOST_TOLD
 from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.lines import Lines
 from mrclab.sim.nic import SimNic
-from mrclab.sim.openloop import Arrival, OpenFlow, OpenLoop
+from mrclab.sim.openloop import Arrival, OpenFlow, SimOpenLoop
 from mrclab.sim.operations import operations
 from mrclab.topo import fabricfile, nodeconfig
 from mrclab.topo.model import Fabric
@@ -159,10 +159,10 @@ class SimWorld:
         arrivals: Iterator[Arrival],
         attributes: dict[str, Any],
         done: Callable[[OpenFlow, float, str], None],
-    ) -> OpenLoop:
+    ) -> SimOpenLoop:
         """Make a driver of flows that arrive by themselves. From now on the history leaves out QPs that come and go."""
         self._counts_flows = True
-        return OpenLoop(self._clock, self._host_of, arrivals, attributes, done)
+        return SimOpenLoop(self._clock, self._host_of, arrivals, attributes, done)
 
     def _host_of(self, name: str) -> RunningHost | None:
         self._start_if_new(name)

@@ -22,7 +22,7 @@ from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.crossings import Crossings
-from mrclab.sim.openloop import OpenFlow, OpenLoop
+from mrclab.sim.openloop import OpenFlow, SimOpenLoop
 from mrclab.sim.world import SimWorld
 from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.model import Fabric, Link
@@ -140,7 +140,7 @@ class VirtualWorld:
         arrivals: Iterator[tuple[float, str, str, int]],
         attributes: dict[str, Any],
         done: Callable[[OpenFlow, float, str], None],
-    ) -> OpenLoop:
+    ) -> SimOpenLoop:
         """Make a driver of flows that arrive by themselves; nothing begins yet."""
         return self._sim.open_loop(arrivals, attributes, done)
 

@@ -175,7 +175,7 @@ class LivePage:
         last = request.headers.get("last-event-id", "").split("-")
         if len(last) == 2 and all(word.isdecimal() for word in last):
             run, number = map(int, last)
-        over, watched = False, Watched(self._packets, self._workers)
+        over, watched = False, WatchedPackets(self._packets, self._workers)
         while not await request.is_disconnected():
             ending, source = self.ending, self.source
             outcome = source.outcome()
@@ -270,7 +270,7 @@ class LivePage:
             former.stop()
 
 
-class Watched:
+class WatchedPackets:
     """Words of single packets for one browser: often while time is slow, and now and then whether it is."""
 
     def __init__(self, packets: Packets | None, workers: Workers) -> None:

@@ -21,7 +21,7 @@ from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.offloop import Workers
 from mrclab.lab.ui.phrases import phrase
 from mrclab.lab.ui.runindex import RunIndex
-from mrclab.lab.ui.server import LivePage, Watched
+from mrclab.lab.ui.server import LivePage, WatchedPackets
 from mrclab.lab.ui.sources import Blank, Live, Replay
 from mrclab.topo import fabricfile
 from mrclab.topo.model import Fabric
@@ -367,7 +367,7 @@ def test_the_page_says_at_what_pace_time_passes_or_why_no_single_packet_is_drawn
     assert (layout(virtual)["paced"], layout(virtual)["pace"]) == (True, 0.01)
 
     async def told(packets) -> list[str]:
-        watched = Watched(packets, Workers())
+        watched = WatchedPackets(packets, Workers())
         return [await watched.next() for _ in range(2)]
 
     first, second = asyncio.run(told(virtual))
