@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, Final
 
 from mrclab.experiments.soak.rig import Rig
@@ -139,7 +139,7 @@ def quiet(rig: Rig) -> Iterator[str]:
     """Nothing is left: EVs are back, nothing is in flight or waits, no QP is in ERROR that need not be."""
     given_up = _given_up(rig)
     # the last update of an agent that is gone may be believed until something is posted, and then the peer is asked
-    stale_news = bool(rig.plan.restarts)
+    restarted = {rig.transports[host].config.host.address for _, host in rig.plan.restarts}
     for name, transport in rig.transports.items():
         deadline = transport.next_deadline()
         if deadline is not None and not given_up:
@@ -147,9 +147,9 @@ def quiet(rig: Rig) -> Iterator[str]:
         if rig.plan.transport == "mrc":
             for number, qp in transport.qps.items():
                 if id(qp) not in given_up:
+                    stale_news = qp.peer.text in restarted
                     yield from _evs(f"{name} QP {number}", qp, rig.clock.seconds, stale_news)
-            if not stale_news:
-                yield from ports(name, transport)
+            yield from ports(name, transport, {peer.text for peer in transport.peers.values()} - restarted)
             yield from _control(name, transport)
     for connection in rig.connections:
         yield from _qps(rig, connection)
@@ -177,11 +177,11 @@ def _evs(name: str, qp: Any, now: float, stale_news: bool) -> Iterator[str]:
             yield f"{name}: {count} are in rotation in plane {plane.number} at {now:.1f} s"
 
 
-def ports(name: str, transport: Any, to: str = "") -> Iterator[str]:
-    """Judge what a host believes of the ports of its peers, or of the peer with one address."""
+def ports(name: str, transport: Any, peers: Container[str]) -> Iterator[str]:
+    """Judge what a host believes of the ports of its peers with these addresses."""
     every = transport.own.planes
     for peer in transport.peers.values():
-        if peer.port_mask != every and to in {"", peer.text}:
+        if peer.port_mask != every and peer.text in peers:
             yield f"{name}: all ports are up, and it takes some of {peer.text} for down: mask {peer.port_mask:b}"
 
 

@@ -114,7 +114,7 @@ def _ports_known(rig: Rig, connection: SoakConnection) -> list[str]:
         return []
     source, destination = connection.hosts
     address = rig.transports[destination].config.host.address
-    return list(judge.ports(source, rig.transports[source], address))
+    return list(judge.ports(source, rig.transports[source], {address}))
 
 
 def _last_size(plan: SoakPlan) -> int:

@@ -243,9 +243,11 @@ class MrcEndpoint(MrcVerbs):
         else:
             self.on_work()
 
-    def send_control(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None) -> None:
+    def send_control(
+        self, item: ControlItem | OpItem, peer: Peer, port: int | None = None, besides: int | None = None
+    ) -> None:
         """Queue a control packet; see Outbox."""
-        self.outbox.send(item, peer, port)
+        self.outbox.send(item, peer, port, besides)
         self.on_work()
 
     def drop_control(self, qp: MrcQueuePair) -> None:

@@ -303,10 +303,10 @@ class MrcQueuePair(
         self.host.urgent = True
         self.host.wake(self)
 
-    def send_control(self, item: ControlItem, port: int | None = None) -> None:
-        """Queue SACK, NACK or ACK for this port; for the next one if none is named."""
+    def send_control(self, item: ControlItem, port: int | None = None, besides: int | None = None) -> None:
+        """Queue SACK, NACK or ACK for this port; if none is named for the next one, other than `besides`."""
         if not self.orphaned:
-            self.host.send_control(item, self.peer, port)
+            self.host.send_control(item, self.peer, port, besides)
 
     def refuse(self, packet: MrcPacket, refusal: Refusal) -> None:
         """A write cannot be placed: tell the peer, and stop."""

@@ -292,12 +292,15 @@ class MrcResponder(ReceiveHalf):
         self.qp.stats.probes_answered += 1
         self.qp.peer.doubt_reverse(packet.entropy)
         mark = _SKIP_ONCE if packet.ce and self._echo else _NO_MARK
-        self.qp.send_control(SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id))
-        if now - self.last_placed > self._idle_after:
-            # whichever plane's way back is dead, probe after probe could be answered by it: two packets, two planes
-            again = SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id)
-            self.qp.send_control(again, packet.port)
-            self._show_gaps(packet.entropy)
+        answer = SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id)
+        if now - self.last_placed <= self._idle_after:
+            self.qp.send_control(answer)
+            return
+        # whichever plane's way back is dead, probe after probe could be answered by it: two packets, two planes
+        self.qp.send_control(answer, packet.port)
+        again = SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id)
+        self.qp.send_control(again, besides=packet.port)
+        self._show_gaps(packet.entropy)
 
     def _queue_sack(self, item: SackItem) -> None:
         """Send a SACK, or let one that still waits for a port speak for it too where its bitmap shows everything."""

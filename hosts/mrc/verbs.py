@@ -49,7 +49,7 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
 
     # --- hooks that the packet side fills in ------------------------------------------------------
 
-    def send_control(self, item: ControlItem, peer: Peer, port: int | None = None) -> None:
+    def send_control(self, item: ControlItem, peer: Peer, port: int | None = None, besides: int | None = None) -> None:
         """Queue a control packet."""
         raise NotImplementedError
 

@@ -230,17 +230,22 @@ def test_a_timer_that_moves_a_thousand_times_leaves_little_behind():
     assert wheel.next_deadline() == 1000.0
 
 
-def test_answers_do_not_all_go_back_by_the_plane_that_is_dead():
+@pytest.mark.parametrize("retired", [1, 2])
+@pytest.mark.parametrize("both_ways", [True, False])
+def test_answers_do_not_all_go_back_by_the_plane_that_is_dead(retired, both_ways):
     sim = Simulation(planes=2, uplinks=2)
     transfer = Transfer(sim, "h1", "h3", 400 * FULL_SIZE)
     transfer.write(0, 400 * FULL_SIZE)
     sim.run(until=5 * RTT)
-    evs = sim.hosts["h1"].qps[transfer.qa].evs
-    sim.fate = lambda t: [] if t.plane == 1 else sim.clean(t)
-    for ev in list(evs.planes[2].evs):
-        evs.lost(ev, sim.now, "time")
+    qp = sim.hosts["h1"].qps[transfer.qa]
+    sim.fate = lambda t: [] if t.plane == 1 and (both_ways or t.source == "h3") else sim.clean(t)
+    for ev in list(qp.evs.planes[retired].evs):
+        qp.evs.lost(ev, sim.now, "time")
     sim.run(done=transfer.done, until=1000 * RTT)
     assert transfer.done()
+    if not both_ways:  # data arrives by either plane
+        sim.run(until=2000 * RTT)
+        assert [ev for ev in qp.evs.planes[retired].evs if ev.state is EvState.ASSUMED_BAD] == []
 
 
 def test_probes_of_many_paths_take_a_tenth_of_a_link_at_most():

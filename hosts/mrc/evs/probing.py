@@ -109,14 +109,14 @@ class Prober:
         if state.probe_id is not None:
             self._failed(ev, state, now)
             return
+        reserved, state.reserved = state.reserved, False
         if self._qp.evs.planes[ev.plane].up:
-            if not state.reserved:
-                state.reserved = True
+            if not reserved:
                 slot = self._qp.host.probe_slot(ev.plane, now)
                 if slot > now:
+                    state.reserved = True
                     state.timer.arm(slot)
                     return
-            state.reserved = False
             waiting = self.queued.setdefault(ev.plane, [])
             if ev not in waiting:
                 waiting.append(ev)

@@ -47,8 +47,10 @@ class Outbox:
         """Return how many packets wait, by port."""
         return {port.number: len(port.control) for port in self._list}
 
-    def send(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None) -> None:
+    def send(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None, besides: int | None = None) -> None:
         """Queue a packet for this port; for the peer's next one if none is named or it is down at either end.
+
+        With `besides` that next one is another than this port, where there is another.
 
         A probe of a path goes by that path's port or, where it is down, not at all: it is lost.
 
@@ -62,6 +64,9 @@ class Outbox:
             return
         if entry is None or not entry.reaches(peer):
             entry = self._in_turn(peer)
+            for _ in self._list if entry.number == besides else ():
+                if (entry := self._in_turn(peer)).number != besides:
+                    break
         entry.control.append((item, peer))
 
     def _in_turn(self, peer: Peer) -> MrcPort:
