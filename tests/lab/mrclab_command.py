@@ -79,7 +79,8 @@ class Command:
             process.wait()
         assert process.returncode == 130
         assert said.strip().endswith("mrclab: interrupted; the lab is down")
-        assert self.remains(token) == []
+        left = self.remains(token)
+        assert left == [], left
         return said
 
     def recorded(self, kind: str) -> bool:

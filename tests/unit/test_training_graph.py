@@ -8,7 +8,6 @@ import pytest
 from mrclab import HOME
 from mrclab.hosts.workloads import schedules
 from mrclab.hosts.workloads.schedules import RECV, SEND, Collective
-from mrclab.lab.command.runs import plan
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
@@ -205,4 +204,4 @@ def test_a_plan_that_cannot_be_is_one_sentence(tmp_path, change, sentence):
 def test_the_plan_of_a_job_names_ranks_and_nodes():
     loaded = scenario.load(HOME.parent / "scenarios" / "training.yaml")
     (entry,) = loaded.scenario.traffic
-    assert plan._what(loaded.fabric, entry, 1) == "6 steps of 16 ranks; h1 is rank 0, with 21 nodes in each"
+    assert entry.text(loaded.fabric, 1) == "6 steps of 16 ranks; h1 is rank 0, with 21 nodes in each"
