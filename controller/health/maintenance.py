@@ -64,7 +64,7 @@ class Maintenance:
         return {"switch": name, "undrained": True, "seconds": seconds}
 
     async def precheck(self, timeout: float) -> dict[str, Any]:
-        """Return True if every switch, entry, cable, agent and NIC port is as a job wants it."""
+        """Check every switch, entry, cable, agent and NIC port, and say whether a job may start."""
         self._cables.forget(set(self._fleet.workers))
         self._cables.wake()
         deadline = time.monotonic() + timeout

@@ -108,6 +108,9 @@ def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
     for word in words:
         found = list(_files(word, home))
         if not found:
+            if (place := Path(word)).exists():
+                what = "holds no scenario file" if place.is_dir() else "is no regular file"
+                raise ScenarioError([f"{word} {what}; name a scenario or a folder of them"])
             raise ScenarioError([f'no scenario "{word}" (no such file, and not in {home.name}/){_meant(word, home)}'])
         paths += [path for path in found if path not in paths]
     return paths

@@ -3,11 +3,13 @@
 import cProfile
 import os
 import pstats
+from pathlib import Path
 
 import pytest
 
 from mrclab.lab.command import cli
 from mrclab.lab.errors import ScenarioError
+from mrclab.lab.run import suite
 from mrclab.lab.scenario import scenario
 
 BASE = "name: x\ntraffic:\n  - {name: a, kind: write, from: h1, to: h3, size: 1 MiB}\n"
@@ -122,3 +124,9 @@ def test_files_that_never_end_are_one_sentence(tmp_path, capsys, kind):
         assert said.count("\n") == 1
     with pytest.raises(ScenarioError, match=says):
         scenario.load(path)
+
+
+@pytest.mark.parametrize(("word", "what"), [("/dev/zero", "is no regular file"), ("", "holds no scenario file")])
+def test_what_is_there_and_no_scenario_is_not_said_to_be_missing(tmp_path, word, what):
+    with pytest.raises(ScenarioError, match=what):
+        suite.find_one(Path(word or tmp_path))
