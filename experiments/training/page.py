@@ -57,7 +57,7 @@ _RATES = """\
 ## A day
 
 The paper counts 4.2 flaps of T0–T1 links a minute (Figure 5), {flaps:,} a day. If every flap stops all of {gpus:,} GPUs
-for as long as it stopped the largest job above in which it was measured, a day of them costs:
+for as long as it stopped the largest job above in which most transports were measured, a day of them costs:
 
 """
 
@@ -127,13 +127,15 @@ def told(cost: FaultCost | None) -> str:
 
 
 def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
+    told_of = {size.nics: {name: costs.cost(rows[size.nics], name, "flap") for name in TRANSPORTS} for size in sizes}
+    most = max(sum(cost is not None for cost in found.values()) for found in told_of.values())
+    # one size for all, as a cost grows with the job
+    size = [size for size in sizes if sum(cost is not None for cost in told_of[size.nics].values()) == most][-1]
     lines: list[list[str]] = []
     for name, text in TRANSPORTS.items():
-        found = [(size, costs.cost(rows[size.nics], name, "flap")) for size in reversed(sizes)]
-        known = next(((size, cost) for size, cost in found if cost is not None), None)
-        if known is None:
+        cost = told_of[size.nics][name]
+        if cost is None:
             continue
-        size, cost = known
         if not cost.lost:
             lines.append([text, f"{size.nics:,} NICs", "ends", "–", "–"])
             continue
