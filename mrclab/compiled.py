@@ -105,8 +105,8 @@ def _missing_package() -> str:
     return ""
 
 
-_BUSY = ("mrclab.sim.", "mrclab.hosts.mrc.", "mrclab.hosts.roce.")
-"""Where the modules are that are compiled, for whom nothing else says it."""
+_COMPILED = ("mrclab.sim.", "mrclab.hosts.mrc.", "mrclab.hosts.roce.")
+"""Prefixes of modules that are compiled, for `MRCLAB_COMPILED=1` where no build lists them."""
 
 
 class Finder:
@@ -127,7 +127,7 @@ class Finder:
             return None
         known = self._read()
         if known is None or name not in known.modules:
-            if name.startswith(_BUSY) and os.environ.get(VARIABLE) == "1":
+            if name.startswith(_COMPILED) and os.environ.get(VARIABLE) == "1":
                 self.state()  # refuses
             return None
         if not self.state().runs:

@@ -30,7 +30,7 @@ if str(TREE) not in sys.path:
 from mrclab import compiled  # noqa: E402
 
 SOURCES = TREE / "mrclab"
-"""Where the folders are found in a checkout, as links, and in a source distribution."""
+"""Parents of the folders: of the links in a checkout, and in a source distribution."""
 
 FOLDERS = ("hosts/mrc", "hosts/rdma", "hosts/roce", "sim")
 FILES = ("hosts/nic/seam.py",)

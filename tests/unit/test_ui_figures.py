@@ -22,7 +22,7 @@ def texts(figure: dict, place: int) -> list[str]:
 
 
 def told(name: str, number: int = 0) -> tuple[dict, dict, set[str]]:
-    """What a figure tells where its handle begins, its last frame, and names of cables that lost something."""
+    """Return a figure's words at the first place of its handle, its last frame, and the cables that lost something."""
     figure = FIGURES[name]
     run = shortrun.told(texts(figure, figure["start"])[number], figure["begin"], figure["end"], 0.01)
     last: dict = {}

@@ -60,6 +60,13 @@ class JobTraffic(TrafficBase):
         """The graph; JobError where there is none."""
         raise NotImplementedError
 
+    def _check_job(self) -> None:
+        """Raise ValueError in a sentence where the graph cannot be, or not so often."""
+        try:
+            self.job.checked(self.steps).largest  # noqa: B018
+        except JobError as error:
+            raise ValueError(str(error)) from None
+
     @property
     def placed(self) -> list[str]:
         """The host of every rank."""
@@ -186,10 +193,7 @@ class Training(JobTraffic):
     @model_validator(mode="after")
     def _can_be(self) -> "Training":
         if self.hosts != ["all"]:
-            try:
-                self.job.checked(self.steps).largest  # noqa: B018
-            except JobError as error:
-                raise ValueError(str(error)) from None
+            self._check_job()
         return self
 
     @functools.cached_property
@@ -236,10 +240,7 @@ class Trace(JobTraffic):
                 f"{self.file} has {ranks} ranks and {self.name} {len(self.hosts)} hosts; name as many, or raise"
                 " fabric.t0s or hosts_per_t0"
             )
-        try:
-            self.job.checked(self.steps).largest  # noqa: B018
-        except JobError as error:
-            raise ValueError(str(error)) from None
+        self._check_job()
         return self
 
     @functools.cached_property
