@@ -197,13 +197,14 @@ EXPORT int mrc_poll_cq(struct mrc_cq *cq, int num_entries, struct ibv_wc *wc)
 	head = cq->ring->head;
 	ready = __atomic_load_n(&cq->ring->tail, __ATOMIC_ACQUIRE) - head;
 	for (n = 0; n < num_entries && (uint32_t)n < ready; n++) {
-		const struct wire_cqe *entry = &cq->entries[(head + n) & cq->mask];
+		const struct wire_cqe entry = cq->entries[(head + n) & cq->mask];
 
-		to_wc(entry, &wc[n]);
-		free_places(cq->mrc->context, entry);
+		/* the entry's place is free before its request's: what is posted at once finds room for its completion */
+		__atomic_store_n(&cq->ring->head, head + n + 1, __ATOMIC_RELEASE);
+		to_wc(&entry, &wc[n]);
+		free_places(cq->mrc->context, &entry);
 	}
 	if (n) {
-		__atomic_store_n(&cq->ring->head, head + n, __ATOMIC_RELEASE);
 		cq->idle = 0;
 		pthread_mutex_unlock(&cq->lock);
 		return n;

@@ -6,6 +6,7 @@
 
 #define SIZE(name, type) printf(name " %zu\n", sizeof(type))
 #define AT(name, type, field) printf(name " %zu\n", offsetof(type, field))
+#define WORD(name, type, field) printf(name " %zu\n", offsetof(type, field) / 4)
 #define NUMBER(name, value) printf(name " %llu\n", (unsigned long long)(value))
 
 int main(void)
@@ -18,15 +19,15 @@ int main(void)
 	NUMBER("last_op", OP_CTL_PROBE);
 	NUMBER("CREATE_QP", OP_CREATE_QP);
 	SIZE("PAGE_BYTES", struct wire_page);
-	AT("CQ_TAIL", struct wire_cq, tail);
-	AT("CQ_OVERFLOW", struct wire_cq, overflow);
-	AT("CQ_HEAD", struct wire_cq, head);
-	AT("CQ_ARMED", struct wire_cq, armed);
+	WORD("CQ_TAIL", struct wire_cq, tail);
+	WORD("CQ_OVERFLOW", struct wire_cq, overflow);
+	WORD("CQ_HEAD", struct wire_cq, head);
+	WORD("CQ_ARMED", struct wire_cq, armed);
 	SIZE("CQ_ENTRIES", struct wire_cq);
 	SIZE("CQE", struct wire_cqe);
-	AT("QP_SQ_TAIL", struct wire_qp, sq_tail);
-	AT("QP_RQ_TAIL", struct wire_qp, rq_tail);
-	AT("QP_STATE", struct wire_qp, state);
+	WORD("QP_SQ_TAIL", struct wire_qp, sq_tail);
+	WORD("QP_RQ_TAIL", struct wire_qp, rq_tail);
+	WORD("QP_STATE", struct wire_qp, state);
 	SIZE("QP_SLOTS", struct wire_qp);
 	SIZE("SEND", struct wire_send);
 	AT("SEND_DATA", struct wire_send, data);

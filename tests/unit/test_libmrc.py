@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import fcntl
 import os
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from verbs_ground import PATIENCE_S, PROGRAMS, Ground, build, compiled, needs_compiler
 
 from mrclab.hosts.agent.provider import wire
+from mrclab.hosts.agent.provider.rings import QpRings
 
 pytestmark = needs_compiler
 
@@ -82,6 +84,25 @@ def test_threads_post_and_poll_at_once_and_immediates_wait_for_their_turn(librar
         ground.until(ground.nothing_left)
     finally:
         ground.close()
+
+
+def test_a_program_never_sees_a_counter_half_written(library):
+    descriptor = os.memfd_create("rings", os.MFD_ALLOW_SEALING)
+    size = wire.QP_SLOTS + wire.SEND.size + wire.RECV.size
+    os.ftruncate(descriptor, size)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    rings = QpRings(descriptor, 1, 1)
+    rings.set_state(wire.IbvQpState.RTS)
+    command = [str(compiled(PROGRAMS / "watch.c", library)), str(descriptor), str(size), "16"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, pass_fds=[descriptor]) as watcher:
+        assert watcher.stdout is not None
+        assert watcher.stdout.readline() == "watching\n"
+        for _ in range(500_000):
+            rings.set_state(wire.IbvQpState.RTS)
+        rings.set_state(99)
+        assert watcher.stdout.read() == "0\n"
+    rings.close()
+    os.close(descriptor)
 
 
 def test_a_child_has_none_of_its_parents_queues_and_its_own_copy_of_the_memory(library, ground):

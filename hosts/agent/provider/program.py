@@ -98,7 +98,7 @@ class ProgramContext:
         assert self._page is not None
         with contextlib.suppress(OSError):
             os.read(self.doorbell, 8)
-        wire.U32.pack_into(self._page, 0, 0)
+        self._page[:] = bytes(wire.PAGE_BYTES)
         with FENCE:  # whoever posts from here on rings; what was posted before is seen below
             self.pump()
 

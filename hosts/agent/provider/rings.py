@@ -35,6 +35,15 @@ def shared(descriptor: int, size: int) -> mmap.mmap:
         raise VerbsError("EINVAL", f"shared memory cannot be mapped: {error}") from None
 
 
+def counters(ring: mmap.mmap) -> memoryview[int]:
+    """Return the whole 32-bit words at the head of shared memory; release it before the memory is closed.
+
+    An item is stored in one piece. `Struct.pack_into` does not: it zeroes the place before it writes there, and a
+    program that looks in between sees a counter of 0.
+    """
+    return memoryview(ring)[: len(ring) // 4 * 4].cast("I")
+
+
 def power_of_two(number: int, most: int, what: str) -> int:
     """The number, if a ring can have so many slots."""
     if not 1 <= number <= most or number & (number - 1):
@@ -70,6 +79,7 @@ class SharedQueue(CompletionQueue):
         self.handle = 0
         self.channel = channel
         self._ring = shared(descriptor, wire.CQ_ENTRIES + entries * wire.CQE.size)
+        self._counters = counters(self._ring)
         self._mask = entries - 1
         self._tail = 0
         self._qps = qps
@@ -82,26 +92,26 @@ class SharedQueue(CompletionQueue):
 
     def put(self, entry: bytes, solicited: bool) -> bool:
         """Write an entry and tell the program if it asked to be told; False when the ring is full."""
-        ring = self._ring
-        (head,) = wire.U32.unpack_from(ring, wire.CQ_HEAD)
-        if (self._tail - head) & 0xFFFFFFFF > self._mask:
+        counters = self._counters
+        if (self._tail - counters[wire.CQ_HEAD]) & 0xFFFFFFFF > self._mask:
             self.overflowed = True
-            wire.U32.pack_into(ring, wire.CQ_OVERFLOW, 1)
+            counters[wire.CQ_OVERFLOW] = 1
             return False
         at = wire.CQ_ENTRIES + (self._tail & self._mask) * wire.CQE.size
-        ring[at : at + wire.CQE.size] = entry
+        self._ring[at : at + wire.CQE.size] = entry
         self._tail = self._tail + 1 & 0xFFFFFFFF
-        wire.U32.pack_into(ring, wire.CQ_TAIL, self._tail)
+        counters[wire.CQ_TAIL] = self._tail
         if self.channel is not None:
             with FENCE:  # the entry must be seen before one looks whether the program sleeps
-                (armed,) = wire.U32.unpack_from(ring, wire.CQ_ARMED)
+                armed = counters[wire.CQ_ARMED]
             if armed == 1 or (armed and solicited):
-                wire.U32.pack_into(ring, wire.CQ_ARMED, 0)
+                counters[wire.CQ_ARMED] = 0
                 self.channel.tell(self.handle)
         return True
 
     def close(self) -> None:
         """Unmap."""
+        self._counters.release()
         self._ring.close()
 
 
@@ -111,22 +121,23 @@ class QpRings:
     def __init__(self, descriptor: int, sends: int, receives: int) -> None:
         self._receives_at = wire.QP_SLOTS + sends * wire.SEND.size
         self._ring = shared(descriptor, self._receives_at + receives * wire.RECV.size)
+        self._counters = counters(self._ring)
         self._send_mask, self._receive_mask = sends - 1, receives - 1
         self.taken = self.received = 0  # requests, receives looked at
         self._sends_over = self._receives_over = 0
 
     def set_state(self, state: wire.IbvQpState) -> None:
         """Let the program know what it may post."""
-        wire.U32.pack_into(self._ring, wire.QP_STATE, state)
+        self._counters[wire.QP_STATE] = state
 
     def waiting_sends(self) -> int:
         """Requests posted and not taken; EINVAL for more than the ring has."""
-        (tail,) = wire.U32.unpack_from(self._ring, wire.QP_SQ_TAIL)
+        tail = self._counters[wire.QP_SQ_TAIL]
         return self._within(tail - self.taken & 0xFFFFFFFF, self._send_mask, "send")
 
     def waiting_receives(self) -> int:
         """The same for receives."""
-        (tail,) = wire.U32.unpack_from(self._ring, wire.QP_RQ_TAIL)
+        tail = self._counters[wire.QP_RQ_TAIL]
         return self._within(tail - self.received & 0xFFFFFFFF, self._receive_mask, "receive")
 
     @staticmethod
@@ -162,10 +173,11 @@ class QpRings:
 
     def drop(self) -> None:
         """Forget everything that was posted."""
-        (self.taken,) = wire.U32.unpack_from(self._ring, wire.QP_SQ_TAIL)
-        (self.received,) = wire.U32.unpack_from(self._ring, wire.QP_RQ_TAIL)
+        self.taken = self._counters[wire.QP_SQ_TAIL]
+        self.received = self._counters[wire.QP_RQ_TAIL]
         self._sends_over, self._receives_over = self.taken, self.received
 
     def close(self) -> None:
         """Unmap."""
+        self._counters.release()
         self._ring.close()

@@ -23,14 +23,15 @@ Op = IntEnum(
 
 HEAD: Final = struct.Struct("=II")
 ANSWER: Final = struct.Struct("=iI")
-U32: Final = struct.Struct("I")  # native, so that a counter is read and written in one piece
 U64: Final = struct.Struct("=Q")
 EVENT: Final = struct.Struct("=II")  # type, handle
 
 PAGE_BYTES: Final = 4
-CQ_TAIL, CQ_OVERFLOW, CQ_HEAD, CQ_ARMED, CQ_ENTRIES = 0, 4, 64, 68, 128
+CQ_TAIL, CQ_OVERFLOW, CQ_HEAD, CQ_ARMED = 0, 1, 16, 17  # counters are places among 32-bit words
+CQ_ENTRIES: Final = 128  # bytes
 CQE: Final = struct.Struct("=QIIII4sIII16x")
-QP_SQ_TAIL, QP_RQ_TAIL, QP_STATE, QP_SLOTS = 0, 4, 64, 128
+QP_SQ_TAIL, QP_RQ_TAIL, QP_STATE = 0, 1, 16
+QP_SLOTS: Final = 128
 SEND: Final = struct.Struct("=QIIQI4sII24x256x")
 SEND_HEAD: Final = struct.Struct("=QIIQI4sII")
 SEND_DATA: Final = 64  # offset of scatter list or inline data
