@@ -36,12 +36,12 @@ def shared(descriptor: int, size: int) -> mmap.mmap:
 
 
 def counters(ring: mmap.mmap) -> memoryview[int]:
-    """Return the whole 32-bit words at the head of shared memory; release it before the memory is closed.
+    """Return shared memory as 32-bit words, a multiple of four bytes; release it before the memory is closed.
 
     An item is stored in one piece. `Struct.pack_into` does not: it zeroes the place before it writes there, and a
     program that looks in between sees a counter of 0.
     """
-    return memoryview(ring)[: len(ring) // 4 * 4].cast("I")
+    return memoryview(ring).cast("I")
 
 
 def power_of_two(number: int, most: int, what: str) -> int:
