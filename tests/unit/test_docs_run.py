@@ -114,7 +114,8 @@ class Reader:
             return self._up(line, rest[1:])
         if name == "ui" or "--ui" in rest:
             self.hold()
-            return self._until_it_speaks([*rest, "--world", "sim"] if name == "run" else rest)
+            own = ["--run-dir", str(virtual_run_dir())]
+            return self._until_it_speaks([*own, *rest, *(["--world", "sim"] if name == "run" else [])])
         if name in ASKS and "--world" not in rest:
             self.hold()
         else:
@@ -123,7 +124,10 @@ class Reader:
         if " ".join(rest) in self._done and name in WORLDLY:
             return ""
         self._done.add(" ".join(rest))
-        apart = ["--run-dir", str(self.folder / "none" / "lab")] if name in {"doctor", "clean"} else []
+        lab = self.folder / "none" / "lab" if name in {"doctor", "clean"} else virtual_run_dir()
+        apart = (
+            ["--run-dir", str(lab)] if self.desk is not None or name in {"doctor", "clean"} else []
+        )  # never the user's
         status, said = self._invoke([*apart, *rest])
         if any(row.startswith("mrclab: ") for row in line.output):
             wanted = next(row for row in line.output if row.startswith("mrclab: ")).removeprefix("mrclab: ")
