@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mrclab.experiments.campaign import plan
-from mrclab.experiments.campaign.journal import Journal
 from mrclab.experiments.training import page, sizes
 from mrclab.lab.errors import LabError
 
@@ -45,12 +44,12 @@ def main(words: Sequence[str] | None = None) -> int:
     except LabError as error:
         parser.error(str(error))
     digest = sizes.digest()
-    rows = {}
-    for size in sizes.SIZES:
-        journal = Journal(asked.results / f"{size.nics}-{digest}")
-        if journal.directory.is_dir():
-            rows[size.nics] = list(journal.begin(size.plan([1])).rows.values())
-    page.write(asked.page, rows, digest)
+    found = {size.nics: kept for size in sizes.SIZES if (kept := sizes.kept(size, asked.results))}
+    rows = {nics: kept[1] for nics, kept in found.items()}
+    digests = {nics: kept[0] for nics, kept in found.items()}
+    if digest not in digests.values():
+        digest = next(iter(digests.values()), digest)
+    page.write(asked.page, rows, digest, digests)
     _say(f"Page: {asked.page}")
     return 0
 

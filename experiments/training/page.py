@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mrclab.experiments.runs.store import Row
 from mrclab.experiments.training import costs
@@ -11,6 +13,9 @@ from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
 from mrclab.experiments.training.sizes import SIZES, STEPS, JobSize
 from mrclab.lab.report import results
 from mrclab.lab.report.grid import markdown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TRANSPORTS = {
     "mrc": "MRC",
@@ -21,10 +26,11 @@ TRANSPORTS = {
 }
 FAULTS = {
     "flap": "a T0–T1 cable is down for 200 µs",
+    "flapping": "a T0–T1 cable flaps: down for 50 µs of every 200 µs",
     "port": "a NIC–T0 cable is down for 200 µs",
     "t0": "a T0 dies",
     "t1": "a T1 dies",
-    "lossy": "a T0–T1 cable loses 1 % of its packets",
+    "lossy": "a T0–T1 cable loses 1\N{NO-BREAK SPACE}% of its packets",
 }
 PICTURE = "training.png"
 
@@ -40,6 +46,7 @@ something fails, and the cost is the time by which its {steps} steps took longer
 same seed and no fault. Made by `make training` (`python -m mrclab.experiments.training`), which does the runs that are
 missing and writes this page; all are done again where the sources of transport or simulator have changed since, which
 then were {digest}. Made on {system}, {cores} cores, Python {python}.
+A chapter whose runs are of other sources says so.
 
 **The job.** Tensor parallelism in servers of eight, inside which no packet crosses the fabric; a pipeline; data
 parallelism in what is left, whose gradients (256 KiB for each rank and step) are reduced by halving and doubling while
@@ -78,22 +85,28 @@ _LIMITS = """\
 """
 
 
-def write(path: Path, rows: Mapping[int, Sequence[Row]], digest: str) -> None:
-    """Write the page and its picture beside it."""
+def write(
+    path: Path, rows: Mapping[int, Sequence[Row]], digest: str, of_sizes: Mapping[int, str] | None = None
+) -> None:
+    """Write the page and its picture beside it.
+
+    `digest` names the sources; `of_sizes` those of the sizes whose rows are of others, which their chapters then say.
+    """
+    of_sizes = of_sizes or {}
     found = results.versions(), results.machine()
     head = _HEAD.format(
         steps=STEPS, digest=f"`{digest}`", system=found[1]["system"], cores=found[1]["cores"], python=found[0]["python"]
     )
     sizes = [size for size in SIZES if rows.get(size.nics)]
-    chapters = [_chapter(size, rows[size.nics]) for size in sizes]
+    chapters = [_chapter(size, rows[size.nics], of_sizes.get(size.nics, digest), digest) for size in sizes]
     parts = [head, *chapters, _day(sizes, rows), _LIMITS.format(steps=STEPS), _missing(rows)]
     if draw(path.with_name(PICTURE), sizes, rows):
-        parts.insert(1, f"![Milliseconds that each fault cost the job]({PICTURE})\n")
+        parts.insert(1, f"![Milliseconds that each fault cost the job, with 95 % intervals]({PICTURE})\n")
     path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
 
 
-def _chapter(size: JobSize, rows: Sequence[Row]) -> str:
-    """One table: faults by transports."""
+def _chapter(size: JobSize, rows: Sequence[Row], digest: str, current: str) -> str:
+    """One table: faults by transports. `digest` names the sources of its rows, `current` those of the page."""
     shown = [name for name in TRANSPORTS if costs.step(rows, name) is not None]
     seeds = sorted({row["seed"] for row in rows})
     words = [f"## {size.nics:,} NICs", ""]
@@ -101,6 +114,8 @@ def _chapter(size: JobSize, rows: Sequence[Row]) -> str:
         f"{size.t0s} T0s of {size.hosts_per_t0} NICs and {size.t1s} T1s in each plane; pipeline of {size.pipeline},"
         f" data parallelism of {size.data}. Seeds {seeds[0]} to {seeds[-1]}; ms."
     )
+    if digest != current:
+        words.append(f"Its runs are of older sources, `{digest}`: compare them with each other alone.")
     usual = [costs.step(rows, name) for name in shown]
     lines = [["*a step without a fault*", *(f"{ms:.3f}" if ms else "–" for ms in usual)]]
     for fault, text in FAULTS.items():
@@ -171,28 +186,71 @@ def _missing(rows: Mapping[int, Sequence[Row]]) -> str:
 
 
 def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> bool:
-    """Draw costs by fault and transport of the size with most transports; False where there is nothing to draw."""
-    from mrclab.lab.report.plots import style  # noqa: PLC0415 - Matplotlib takes a second to load
+    """Draw the costs, one panel for each size that has any; False where there is nothing to draw."""
+    from matplotlib.patches import Patch  # noqa: PLC0415 - Matplotlib takes a second to load
 
-    if not sizes:
+    from mrclab.lab.report.plots import style  # noqa: PLC0415
+
+    drawn = {size: costs_of(rows[size.nics]) for size in sizes}
+    drawn = {size: found for size, found in drawn.items() if found}
+    if not drawn:
         return False
-    size = sizes[0]
-    names = [name for name in TRANSPORTS if costs.step(rows[size.nics], name) is not None]
-    figure, (axes,) = style.panels([3.6], gap=0.3)
-    width = 0.8 / max(1, len(names))
-    for number, name in enumerate(names):
-        found = [costs.cost(rows[size.nics], name, fault) for fault in FAULTS]
-        at = [place + (number - (len(names) - 1) / 2) * width for place in range(len(FAULTS))]
-        heights = [cost.mean if cost and cost.lost else 0.0 for cost in found]
-        halves = [(cost.half or 0.0) if cost and cost.lost else 0.0 for cost in found]
-        colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
-        axes.bar(at, heights, width * 0.9, yerr=halves, color=colour, label=TRANSPORTS[name], ecolor=style.FAINT)
-        for x, cost in zip(at, found, strict=True):
-            if cost and not cost.lost:
-                axes.text(x, 0, "ends", rotation=90, ha="center", va="bottom", fontsize=7, color=colour)
-    axes.set_yscale("symlog", linthresh=0.01)
-    labels = [text.replace(" for 200 µs", "\nfor 200 µs").replace(" loses", "\nloses") for text in FAULTS.values()]
-    axes.set_xticks(range(len(FAULTS)), labels, fontsize=8)
-    axes.set_title(f"ms that a fault costs a job of {size.nics} NICs, {STEPS} steps")
-    axes.legend(fontsize=8, frameon=False)
+    known = {key for found in drawn.values() for key in found}
+    faults = [fault for fault in FAULTS if any(key[0] == fault for key in known)]
+    names = [name for name in TRANSPORTS if any(key[1] == name for key in known)]
+    colours = dict(zip(names, style.LINE_COLOURS, strict=False))
+    figure, panels = style.panels([2.6] * len(drawn), gap=0.95)
+    for axes, (size, found) in zip(panels, drawn.items(), strict=True):
+        seeds = len({row["seed"] for row in rows[size.nics]})
+        axes.set_title(f"{size.nics:,} NICs, {STEPS} steps, {seeds} seed{'s' if seeds > 1 else ''}")
+        _bars(axes, found, faults, colours)
+    figure.legend(
+        [Patch(color=colour) for colour in colours.values()], [TRANSPORTS[name] for name in colours], loc="upper left",
+        frameon=False, fontsize=8.5, borderaxespad=0,
+        bbox_to_anchor=(panels[0].get_position().x1 + 0.01, panels[0].get_position().y1),
+    )  # fmt: skip
     return style.save(figure, path)
+
+
+def costs_of(rows: Sequence[Row]) -> dict[tuple[str, str], FaultCost]:
+    """Return what each fault cost each transport, of those that were run."""
+    found = {(fault, name): costs.cost(rows, name, fault) for fault in FAULTS for name in TRANSPORTS}
+    return {key: cost for key, cost in found.items() if cost is not None}
+
+
+def _bars(
+    axes: Axes, found: Mapping[tuple[str, str], FaultCost], faults: Sequence[str], colours: Mapping[str, str]
+) -> None:
+    """Draw groups of bars: faults along the axis, a bar with its interval for each transport, from zero."""
+    width = 0.8 / len(colours)
+    for number, (name, colour) in enumerate(colours.items()):
+        offset = (number - (len(colours) - 1) / 2) * width
+        ran = {place + offset: found[fault, name] for place, fault in enumerate(faults) if (fault, name) in found}
+        well = {x: cost for x, cost in ran.items() if cost.lost}
+        means, halves = [cost.mean for cost in well.values()], [cost.half or 0.0 for cost in well.values()]
+        bars: dict[str, Any] = {
+            "color": colour,
+            "ecolor": "#222222",
+            "error_kw": {"elinewidth": 0.9, "capsize": 2, "capthick": 0.9},
+        }
+        axes.bar(list(well), means, width * 0.88, yerr=halves, **bars)
+        for x in ran.keys() - well.keys():
+            axes.annotate(
+                "job ends", (x, 0), (0, 2), textcoords="offset points", rotation=90, ha="center", fontsize=7.5,
+                color=colour,
+            )  # fmt: skip
+    for place, fault in enumerate(faults):
+        if not any(key[0] == fault for key in found):
+            axes.annotate(
+                "not run", (place, 0), (0, 4), textcoords="offset points", ha="center", fontsize=8, color="#777777"
+            )
+    axes.axhline(0, color="#777777", linewidth=0.8)
+    axes.set_ylabel("ms lost (mean, 95 % interval)")
+    axes.set_xlim(-0.5, len(faults) - 0.5)
+    axes.set_xticks(range(len(faults)), [_label(FAULTS[fault]) for fault in faults], fontsize=8)
+    axes.tick_params(axis="x", length=0)
+
+
+def _label(text: str) -> str:
+    """Break a fault's text into two lines or three."""
+    return "\n".join(textwrap.wrap(text, 22))

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from mrclab import HOME
-from mrclab.experiments.campaign import plan, work
-from mrclab.experiments.campaign.journal import Journal
+from mrclab.experiments.campaign import journal, plan, work
+from mrclab.experiments.campaign.journal import ROWS, Journal
 from mrclab.experiments.campaign.plan import CampaignPlan, Job
 from mrclab.experiments.runs import batch
 from mrclab.experiments.runs.store import Row
@@ -92,7 +92,7 @@ class JobSize:
 
 
 _ALL = ("mrc", "roce-16", "mrc-mapper", "mrc-mute", "roce-1")
-_FAULTS = ("calm", "flap", "port", "t0", "t1", "lossy")
+_FAULTS = ("calm", "flap", "flapping", "port", "t0", "t1", "lossy")
 SIZES = (
     JobSize(64, 4, 16, 16, 2, 5, _ALL, _FAULTS),
     JobSize(1024, 32, 32, 32, 4, 5, ("mrc", "mrc-mute"), ("calm", "flap", "t0")),
@@ -109,6 +109,20 @@ def digest() -> str:
     return found.hexdigest()[:12]
 
 
+def kept(size: JobSize, directory: Path) -> tuple[str, list[Row]] | None:
+    """Return the rows of a size with the digest of their sources: of those there are now, else the newest kept.
+
+    None where nothing is kept.
+    """
+    there = [path for path in directory.glob(f"{size.nics}-*") if (path / ROWS).is_file()]
+    current = directory / f"{size.nics}-{digest()}"
+    if not there:
+        return None
+    chosen = current if current in there else max(there, key=lambda path: (path / ROWS).stat().st_mtime)
+    rows = [row for row in journal.read(chosen) if row["variant"] in size.variants]
+    return chosen.name.partition("-")[2], rows
+
+
 def run(
     size: JobSize,
     seeds: Sequence[int],
@@ -122,15 +136,15 @@ def run(
     Returns the rows of all that were ever done of this size and program.
     """
     asked = size.plan(seeds)
-    journal = Journal(directory / f"{size.nics}-{digest()}").begin(asked)
-    left = [job for job in batch.missing(journal, asked) if not only or job.variant in only]
+    table = Journal(directory / f"{size.nics}-{digest()}").begin(asked)
+    left = [job for job in batch.missing(table, asked) if not only or job.variant in only]
     faults = len(size.faults)
     left.sort(key=lambda job: size.variants.index(job.variant) // faults)  # all seeds of a transport, then another
-    begun = len(journal)
+    begun = len(table)
 
     def told(job: Job, row: Row) -> None:
-        number = f"{size.nics} NICs, {len(journal) - begun} of {len(left)}"
+        number = f"{size.nics} NICs, {len(table) - begun} of {len(left)}"
         say(f"{number}: {job.variant}, seed {job.seed}: {row['seconds']:.0f} s")
 
-    work.do(journal, left, workers, told)
-    return list(journal.rows.values())
+    work.do(table, left, workers, told)
+    return list(table.rows.values())

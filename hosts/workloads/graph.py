@@ -6,7 +6,8 @@ acknowledged, a receive when the message of its number is there, a collective wh
 (`mrclab.hosts.workloads.schedules`) is done. A step ends with its last operation, and the next one begins.
 
 Bytes are counted, not kept. Messages bear the number of the step and of the operation, so that they may come in any
-order, and before anybody waits for them.
+order, and before anybody waits for them. A receive that accepts several takes the one that came first; of several such
+receives, the one that began first takes it.
 """
 
 from __future__ import annotations
@@ -71,6 +72,11 @@ class _Unit:
     waiting: deque[tuple[_Live, int]] = field(default_factory=deque)
 
 
+def _accepts(live: _Live, place: int, number: int) -> bool:
+    """Return True if a receive accepts the message of this number."""
+    return (number - live.base) % MOST_NUMBERS in live.schedule.ops[place].accepts
+
+
 class PieceReceiver(Receiver):
     """A receiving end that needs no lengths: every QP brings one piece of a message."""
 
@@ -121,7 +127,8 @@ class GraphRun(Span):
         self._units: dict[int, _Unit] = {}
         self._draw = random.Random(program.seed) if program.jitter else None
         self._waiting: dict[tuple[int, int], tuple[_Live, int]] = {}  # receives, by rank and number
-        self._early: set[tuple[int, int]] = set()  # messages that nobody waits for yet
+        self._choosing: list[tuple[_Live, int]] = []  # receives that accept several messages, in order of their begin
+        self._early: dict[tuple[int, int], None] = {}  # messages that nobody waits for yet, in order of arrival
         self._sent: dict[tuple[int, int], tuple[_Live, int]] = {}  # sends without acknowledgement
         self._queued: dict[int, deque[tuple[_Live, int, int]]] = {}  # sends that wait, by rank: with their number
         self._ready: deque[tuple[_Live, int]] = deque()
@@ -167,9 +174,9 @@ class GraphRun(Span):
                 self._end(now)
             return
         key = self._rank_of[receiver.name], number
-        found = self._waiting.pop(key, None)
+        found = self._waiting.pop(key, None) or self._taker(number)
         if found is None:
-            self._early.add(key)
+            self._early[key] = None
             return
         self._ended(*found, now)
         self._work(now)
@@ -207,10 +214,12 @@ class GraphRun(Span):
                 self._queued.setdefault(rank, deque()).append((live, place, number))
             else:
                 self._post(rank, live, place, number, now)
+        elif op.kind == RECV and op.accepts:
+            self._receive_any(live, place, now)
         elif op.kind == RECV:
             key = live.peers[op.peer], (live.base + op.number) % MOST_NUMBERS
             if key in self._early:
-                self._early.remove(key)
+                del self._early[key]
                 self._ended(live, place, now)
             else:
                 self._waiting[key] = live, place
@@ -223,6 +232,22 @@ class GraphRun(Span):
             what = schedule(op.collective, len(ranks), mine)
             if not self._begin(what, ranks, live.base + op.number, live, place):
                 self._ended(live, place, now)
+
+    def _taker(self, number: int) -> tuple[_Live, int] | None:
+        """Return the first of the receives that accept several messages to accept this one."""
+        for at, (live, place) in enumerate(self._choosing):
+            if _accepts(live, place, number):
+                return self._choosing.pop(at)
+        return None
+
+    def _receive_any(self, live: _Live, place: int, now: float) -> None:
+        """Begin a receive that accepts several messages."""
+        for key in self._early:
+            if _accepts(live, place, key[1]):
+                del self._early[key]
+                self._ended(live, place, now)
+                return
+        self._choosing.append((live, place))
 
     def _post(self, rank: int, live: _Live, place: int, number: int, now: float) -> None:
         sender = self._senders[rank]

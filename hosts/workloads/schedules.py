@@ -46,6 +46,7 @@ class Op(NamedTuple):
     then: tuple[int, ...] = ()
     begun: tuple[int, ...] = ()
     collective: Collective | None = None
+    accepts: frozenset[int] = frozenset()  # numbers of the messages of which a receive takes the first; none: `number`
 
 
 class Collective(NamedTuple):

@@ -1,9 +1,13 @@
 """The page of what failures cost jobs: figures from rows, and every variant of the scenario as it should be."""
 
+import json
+import os
+
 import pytest
 
 from mrclab.experiments.training import costs, page, sizes
 from mrclab.lab.measure.intervals import summary
+from mrclab.lab.report.plots import style
 from mrclab.lab.scenario import scenario
 
 
@@ -45,6 +49,42 @@ def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
     assert "* 1,024 NICs: nothing." in text
     assert "MRC, Clustermapper" in text
     assert (tmp_path / page.PICTURE).stat().st_size > 1000
+
+
+def test_rows_of_older_sources_are_marked_in_their_chapter(tmp_path):
+    page.write(tmp_path / "training.md", {64: rows(), 1024: rows()}, "abc", {64: "abc", 1024: "0ld"})
+    one, other = (tmp_path / "training.md").read_text().split("## 1,024 NICs")
+    assert "older sources" not in one
+    assert "of older sources, `0ld`" in other
+
+
+def test_the_newest_rows_are_taken_where_those_of_these_sources_are_missing(tmp_path):
+    size = sizes.SIZES[0]
+    assert sizes.kept(size, tmp_path) is None
+    for name, age in (("old", 1), ("new", 2), (sizes.digest(), 0)):
+        folder = tmp_path / f"64-{name}"
+        folder.mkdir()
+        lines = (json.dumps(row(variant, 1, 1e-3)) + "\n" for variant in ("mrc-calm", "no-more"))
+        (folder / "runs.jsonl").write_text("".join(lines))
+        os.utime(folder / "runs.jsonl", (age, age))
+        if name == "new":
+            assert sizes.kept(size, tmp_path)[0] == "new"
+    digest, found = sizes.kept(size, tmp_path)
+    assert digest == sizes.digest()
+    assert [row["variant"] for row in found] == ["mrc-calm"]
+
+
+def test_the_picture_has_a_panel_for_each_size_and_an_axis_with_its_unit(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(style, "save", lambda figure, _: figures.append(figure) or True)
+    assert page.draw(tmp_path / "x.png", sizes.SIZES[:2], {64: rows(), 1024: rows()})
+    (figure,) = figures
+    assert [axes.get_title(loc="left").partition(",")[0] for axes in figure.axes] == ["64 NICs", "1"]
+    for axes in figure.axes:
+        assert axes.get_ylabel() == "ms lost (mean, 95 % interval)"
+        assert axes.get_yscale() == "linear"
+        assert len(axes.get_xticks()) == 1  # the one fault that rows have
+    assert not page.draw(tmp_path / "x.png", sizes.SIZES[:1], {64: []})
 
 
 def test_every_size_and_variant_is_a_scenario_of_as_many_ranks_and_steps():

@@ -8,6 +8,7 @@ from test_training_graph import GROUP, run
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.training.job import JobError
 from mrclab.lab.training.traces import chakra, goal, recorded
+from mrclab.lab.training.traces.nodes import ANY
 
 COMP, SEND, RECV, COLL = 4, 5, 6, 7
 CYCLE = 1e-9
@@ -187,7 +188,9 @@ def test_a_goal_schedule_runs_over_a_link_that_fails(tmp_path):
         ("l2 requires l1", "l2 requires l9", "x:8: l9 labels nothing"),
         ("l2 requires l1", "l2 requires l1\nl1 requires l2", r"l1 of rank 0 \(line 6\) waits for itself"),
         ("calc 20", "wait 20", "x:9: 'wait 20' is no operation"),
-        ("from 0 tag 7", "from -1 tag 7", "receives from any rank"),
+        ("to 1 tag 7", "to 1 tag -1", "sends to any rank or with any tag; name the rank and the tag"),
+        ("from 0 tag 7", "from -1 tag 8", "receives from any rank with tag 8, which nobody sends it; add a send"),
+        ("from 0 tag 7", "from -1 tag 7\nrecv 5000b from -1 tag 7", "has 2 receives like that of l1 .* and is sent 1"),
         ("from 0 tag 7", "from 0 tag 8", "with tag 7, which never receives it"),
         ("recv 5000b", "recv 4000b", "receives 4000 bytes and rank 0 sends 5000"),
         ("\n}\n", "\n", "is no operation"),
@@ -196,6 +199,68 @@ def test_a_goal_schedule_runs_over_a_link_that_fails(tmp_path):
 def test_a_goal_schedule_that_is_wrong_is_one_sentence_with_its_line(old, new, sentence):
     with pytest.raises(JobError, match=sentence):
         recorded.job(goal.read(TEXT.replace(old, new, 1).encode(), "x", CYCLE), "ring")
+
+
+def test_messages_that_no_receive_from_any_rank_is_left_for_are_named():
+    text = TEXT.replace("from 0 tag 7", "from -1 tag -1").replace("calc 20", "send 9b to 1 tag 3")
+    with pytest.raises(JobError, match=r"x: rank 1 is sent 2 messages .* and has 1 receives for them; make both alike"):
+        recorded.job(goal.read(text.encode(), "x", CYCLE), "ring")
+
+
+ANY_RANK = """
+num_ranks 3
+rank 0 {
+l1: recv 50b from -1 tag 0
+l2: send 50b to 1 tag 0
+l2 requires l1
+l3: recv 60b from 1 tag 0
+l3 requires l2
+l4: recv 70b from -1 tag -1
+l4 requires l3
+}
+rank 1 {
+l1: recv 50b from 0 tag 0
+l2: send 60b to 0 tag 0
+l2 requires l1
+}
+rank 2 {
+l1: send 50b to 0 tag 0
+l2: calc 90000
+l2 requires l1
+l3: send 70b to 0 tag 5
+l3 requires l2
+}
+"""
+
+
+def test_a_receive_from_any_rank_takes_the_message_that_comes_first(tmp_path):
+    """Rank 1 answers what rank 0 sends after the first of them: had that one waited for rank 1, nothing would end."""
+    (tmp_path / "job.goal").write_text(ANY_RANK)
+    outcome, records = run(tmp_path, [{"name": "job", "kind": "trace", "file": "job.goal", "steps": 3}], timeout="1ms")
+    assert outcome.ok, outcome.verdicts
+    assert len([r for r in records if r["kind"] == "training.step"]) == 9
+
+
+def test_both_forms_of_goal_receive_from_any_rank():
+    either = [(3, 0, 100, 0, 0, [], [])], [(2, goal._ANY, 5000, goal._ANY, 0, [], [])]
+    node = goal.read(binary(either), "x", CYCLE)[1].nodes[0]
+    assert (node.peer, node.tag) == (ANY, ANY)
+    (node,) = goal.read(b"num_ranks 1\nrank 0 {\nrecv 5000b from -1 tag -1\n}", "x", CYCLE)[0].nodes
+    assert (node.peer, node.tag) == (ANY, ANY)
+
+
+@pytest.mark.parametrize("number", range(len(chakra.COLLECTIVE_TYPES)), ids=chakra.COLLECTIVE_TYPES)
+def test_every_collective_of_the_schema_is_done(number):
+    body = trace((1, COLL, [], {"comm_type": number, "comm_size": 900}, 0))
+    job = recorded.job(chakra.read(dict.fromkeys(range(3), body), "job"), "ring")
+    kind = chakra.COLLECTIVE_TYPES[number]
+    sent = {rank: sum(size for size, _ in job.sent(rank).values()) for rank in range(3)}
+    expected = {
+        "all_reduce": [1200] * 3, "reduce": [0, 900, 900], "all_gather": [1800] * 3, "gather": [0, 900, 900],
+        "scatter": [600, 0, 0], "broadcast": [1800, 0, 0], "all_to_all": [600] * 3, "reduce_scatter": [600] * 3,
+        "barrier": [2] * 3,
+    }  # fmt: skip
+    assert list(sent.values()) == expected[kind]
 
 
 def test_a_goal_file_that_is_cut_off_is_refused():

@@ -10,7 +10,8 @@
     l1: recv 1024b from 0 tag 7
     }
 
-`requires` waits for an end, `irequires` for a begin. The binary form has little-endian words without padding: magic
+`requires` waits for an end, `irequires` for a begin. A receive from -1 or with tag -1 takes the first message that
+fits. The binary form has little-endian words without padding: magic
 4223 (8 bytes), ranks (4), processors and NICs (1 each), begin and end of every rank's part counted from behind the
 magic (8 each); each part has the number of nodes and of roots (4 each), the roots, the nodes (39 bytes), and the places
 of those that wait (4 each).
@@ -24,7 +25,7 @@ from typing import Final
 
 from mrclab.hosts.workloads.schedules import COMPUTE, RECV, SEND
 from mrclab.lab.training.job import JobError
-from mrclab.lab.training.traces.recorded import MOST_NODES, RecordedNode, RecordedRank
+from mrclab.lab.training.traces.nodes import ANY, MOST_NODES, RecordedNode, RecordedRank
 
 MAGIC: Final = 4223
 MOST_RANKS: Final = 1 << 17
@@ -156,15 +157,15 @@ class _TextRank:
         if match["calc"]:
             seconds, unit = int(match["calc"]) * self._cycle, int(match["cpu"] or 0)
             return RecordedNode(key, text, COMPUTE, seconds, unit, after=after, begun_after=begun)
-        _no_wildcard(match["peer"] == "-1" or match["tag"] == "-1", self._into.file, text)
         kind = SEND if match["way"] == "send" else RECV
         peer, size, tag = int(match["peer"]), int(match["size"]), int(match["tag"] or 0)
+        _check_send(kind, peer, tag, self._into.file, text)
         return RecordedNode(key, text, kind, peer=peer, size=size, tag=tag, after=after, begun_after=begun)
 
 
-def _no_wildcard(wild: bool, file: str, text: str) -> None:
-    if wild:
-        raise JobError(f"{file}: {text} receives from any rank or with any tag; name the rank and the tag")
+def _check_send(kind: int, peer: int, tag: int, file: str, text: str) -> None:
+    if kind == SEND and ANY in {peer, tag}:
+        raise JobError(f"{file}: {text} sends to any rank or with any tag; name the rank and the tag")
 
 
 # --- binary -----------------------------------------------------------------------------------------------------------
@@ -210,9 +211,10 @@ def _binary_rank(part: memoryview, name: str, rank: int, cycle: float) -> Record
         if kind == 3:
             node = RecordedNode(key, text, COMPUTE, size * cycle, cpu, after=ended, begun_after=started)
         else:
-            _no_wildcard(_ANY in {peer, tag}, name, text)
+            other, label = ANY if peer == _ANY else peer, ANY if tag == _ANY else tag
+            _check_send(_KINDS[kind], other, label, name, text)
             node = RecordedNode(
-                key, text, _KINDS[kind], peer=peer, size=size, tag=tag, after=ended, begun_after=started
+                key, text, _KINDS[kind], peer=other, size=size, tag=label, after=ended, begun_after=started
             )
         made.nodes.append(node)
     return made

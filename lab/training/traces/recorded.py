@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from mrclab.hosts.workloads.graph import RankProgram
 from mrclab.hosts.workloads.schedules import (
@@ -18,41 +17,8 @@ from mrclab.hosts.workloads.schedules import (
     span,
 )
 from mrclab.lab.training.job import JobError, TrainingJob
-
-MOST_NODES = 4_000_000
-"""Nodes of all ranks together."""
-
-DELAY = -1
-
-
-@dataclass(frozen=True)
-class RecordedNode:
-    """One node of one rank; `text` names it for people. `after` and `begun_after` are other nodes' ids.
-
-    A computation has `seconds` and a `unit`; a send or receive has a `peer`, a `size` and a `tag`; a collective has
-    its kind, a `size` and the ranks of its `group`.
-    """
-
-    key: int
-    text: str
-    kind: int
-    seconds: float = 0.0
-    unit: int = 0
-    peer: int = 0
-    size: int = 0
-    tag: int = 0
-    collective: str = ""
-    group: tuple[int, ...] = ()
-    after: tuple[int, ...] = ()
-    begun_after: tuple[int, ...] = ()
-
-
-@dataclass
-class RecordedRank:
-    """The nodes of one rank, in the order of `file`, where they are from."""
-
-    file: str
-    nodes: list[RecordedNode] = field(default_factory=list)
+from mrclab.lab.training.traces.nodes import ANY, RecordedNode, RecordedRank
+from mrclab.lab.training.traces.wildcards import Wildcards
 
 
 class _RecordedNumbers:
@@ -92,8 +58,10 @@ def job(ranks: Sequence[RecordedRank], algorithm: str) -> TrainingJob:
     receives: dict[tuple[int, int, int], list[tuple[RecordedNode, str]]] = {}
     made: list[tuple[Schedule, tuple[tuple[Sequence[int], int], ...]]] = []
     members: dict[tuple[int, ...], dict[int, int]] = {}  # group → rank → collectives
+    wild = Wildcards(ranks, numbers.message)
     for rank, recorded in enumerate(ranks):
-        made.append(_of_rank(rank, recorded, len(ranks), algorithm, numbers, sends, receives, members))
+        made.append(_of_rank(rank, recorded, len(ranks), algorithm, numbers, sends, receives, members, wild))
+    wild.check()
     _check_pairs(sends, receives)
     _check_groups(members, ranks)
     everybody = range(len(ranks))
@@ -117,6 +85,7 @@ def _of_rank(
     sends: _Ends,
     receives: _Ends,
     members: dict[tuple[int, ...], dict[int, int]],
+    wild: Wildcards,
 ) -> tuple[Schedule, tuple[tuple[Sequence[int], int], ...]]:
     builder, file = ScheduleBuilder(), recorded.file
     places: dict[int, int] = {}
@@ -125,7 +94,7 @@ def _of_rank(
         if node.key in places:
             raise JobError(f"{file}: {node.text} has an id that another node has; give every node its own")
         if node.kind in {SEND, RECV}:
-            op = _message(rank, node, file, count, numbers, sends, receives)
+            op = _message(rank, node, file, count, numbers, sends, receives, wild)
         elif node.kind == COLLECTIVE:
             group = node.group or tuple(range(count))
             _check_group(rank, node, file, group, count)
@@ -155,9 +124,18 @@ def _found(node: RecordedNode, keys: Iterable[int], places: dict[int, int], file
 
 
 def _message(
-    rank: int, node: RecordedNode, file: str, count: int, numbers: _RecordedNumbers, sends: _Ends, receives: _Ends
+    rank: int,
+    node: RecordedNode,
+    file: str,
+    count: int,
+    numbers: _RecordedNumbers,
+    sends: _Ends,
+    receives: _Ends,
+    wild: Wildcards,
 ) -> Op:
     sending = node.kind == SEND
+    if node.peer == ANY and not sending:
+        return Op(RECV, node.size, accepts=wild.accepts(rank, node, file))
     if not 0 <= node.peer < count:
         raise JobError(
             f"{file}: {node.text} {'sends to' if sending else 'receives from'} rank {node.peer}, and there are"
@@ -166,10 +144,16 @@ def _message(
     if node.peer == rank:
         raise JobError(f"{file}: {node.text} names rank {rank} itself; name another")
     source, destination = (rank, node.peer) if sending else (node.peer, rank)
-    row = (sends if sending else receives).setdefault((source, destination, node.tag), [])
-    row.append((node, file))
-    number = numbers.message((source, destination, node.tag, len(row)))
-    return Op(node.kind, node.size, peer=node.peer, number=number)
+    key = source, destination, node.tag
+    if not wild.covers(*key):
+        row = (sends if sending else receives).setdefault(key, [])
+        row.append((node, file))
+        turn = len(row)
+    elif sending:
+        turn = wild.turn(key)
+    else:
+        return Op(RECV, node.size, peer=node.peer, accepts=wild.accepts(rank, node, file))
+    return Op(node.kind, node.size, peer=node.peer, number=numbers.message((*key, turn)))
 
 
 def _check_group(rank: int, node: RecordedNode, file: str, group: tuple[int, ...], count: int) -> None:
