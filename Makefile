@@ -47,8 +47,10 @@ installed:
 compiled: installed
 	@$(BIN)/python setup/compiled.py --strict
 
+# A machine that is too slow (status 3) gets links half as fast: the same in round trips.
 demo: installed
-	@$(BIN)/mrclab run scenarios/link-failure.yaml $(target_flag) $(ARGS)
+	@$(BIN)/mrclab run scenarios/link-failure.yaml $(target_flag) $(ARGS) || { status=$$?; [ $$status = 3 ] || exit $$status; \
+	 $(BIN)/mrclab run scenarios/link-failure.yaml $(target_flag) $(ARGS) --slower 2; }
 
 drill: installed
 	@$(BIN)/python -m mrclab.experiments.drill $(ARGS)

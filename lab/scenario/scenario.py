@@ -247,6 +247,24 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     return replace(loaded, scenario=scenario, fabric=fabric, text=_text(data), named=(*loaded.named, *values))
 
 
+def slower(loaded: Loaded, factor: float) -> Loaded:
+    """The same scenario, or each of its variants, with links `factor` times slower and longer: the same per round trip.
+
+    Times that the scenario gives in seconds stay as they are.
+    """
+    if factor == 1:
+        return loaded
+    if loaded.variants:
+        return replace(loaded, variants=tuple(slower(variant, factor) for variant in loaded.variants))
+    link = loaded.fabric.spec.link
+    values: dict[str, float] = {"fabric.link.delay": link.delay * factor}
+    if link.rate is None:
+        values["fabric.link.rate_pps"] = max(1, round(link.rate_pps / factor))
+    else:
+        values["fabric.link.rate"] = link.rate / factor
+    return with_values(loaded, values)
+
+
 def source_files(loaded: Loaded) -> dict[str, SourceFile]:
     """Files of which traffics are made, by the traffics' names."""
     found = ((entry.name, entry.source_file) for entry in loaded.scenario.traffic)

@@ -47,6 +47,9 @@ def run(
     seed: Annotated[int | None, typer.Option(min=0, help="instead of the scenario's")] = None,
     variant: Variant = "",
     sets: Sets = None,
+    slower: Annotated[
+        float, typer.Option(min=1, help="links so many times slower and longer: the same per round trip, less load")
+    ] = 1.0,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
     ui: up.Ui = False,
@@ -64,6 +67,7 @@ def run(
     chosen = tuple(scenario.with_values(one, values) for one in ((loaded.pick(variant),) if variant else loaded.runs))
     if seed is not None:
         chosen = tuple(scenario.with_seed(one, seed) for one in chosen)
+    chosen = tuple(scenario.slower(one, slower) for one in chosen)
     worlds.check(*chosen)
     if dry_run:
         if as_json:
@@ -91,6 +95,9 @@ def run(
         )
         progress.bar.stop()
         status = _report("run", outcome, as_json)
+        if outcome.state == "invalid":
+            again = f"--slower {2 * slower:g}"
+            _warn([f"where nothing else keeps this machine busy, {again} asks less of it, for the same in round trips"])
         shown.linger()
     if status:
         raise typer.Exit(status)
