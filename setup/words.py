@@ -25,7 +25,7 @@ RETIRED = {
     r"\bMisbehaviour\b": "fault mode",
 }
 COLUMNS = 120
-GENERATED = frozenset({"commands.md", "scenario-reference.md", "metrics.md", "wire.md"})
+GENERATED = frozenset({"commands.md", "history-reference.md", "scenario-reference.md", "metrics.md", "wire.md"})
 HERE = Path(__file__).resolve().parent.parent
 
 

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 
+import history_net
 import hypothesis
 import pytest
 
@@ -45,6 +46,18 @@ def signals_as_before() -> Iterator[None]:
     for name, handler in before.items():
         if handler is not None:  # one that was not set from Python cannot be set again
             signal.signal(getattr(signal, name), handler)
+
+
+@pytest.fixture(autouse=True)
+def records_have_classes() -> Iterator[None]:
+    """Every kind of record that a simulation writes is one of `mrclab.events`."""
+    yield
+    assert history_net.taken() == []
+
+
+def pytest_collection_finish() -> None:
+    """Modules are loaded now: simulated worlds are watched where there are any."""
+    history_net.spread()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -157,7 +157,7 @@ def collect(stage: Path, engine: Path) -> None:
         with zipfile.ZipFile(wheel) as file:
             file.extractall(stage / "core")
     shutil.rmtree(stage / "core" / "pydantic" / "v1")
-    for package in ("controller", "hosts", "lab", "rpc", "sim", "softswitch", "topo"):
+    for package in ("controller", "events", "hosts", "lab", "rpc", "sim", "softswitch", "topo"):
         source = ROOT / package
         ignore = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "*.pyi")
         shutil.copytree(source, stage / "lab" / "mrclab" / package, ignore=ignore)

@@ -34,13 +34,14 @@ PURE_TOPO = {
     "transport",
 }
 MAY_IMPORT = {
+    "events": set(),
     "rpc": set(),
     "softswitch": set(),
     "topo": set(),
-    "controller": {"rpc", "topo"},
+    "controller": {"events", "rpc", "topo"},
     "hosts": {"rpc", "topo"},
-    "sim": {"controller", "hosts", "rpc", "softswitch", "topo"},
-    "lab": {"controller", "experiments", "hosts", "rpc", "sim", "softswitch", "topo"},
+    "sim": {"controller", "events", "hosts", "rpc", "softswitch", "topo"},
+    "lab": {"controller", "events", "experiments", "hosts", "rpc", "sim", "softswitch", "topo"},
     "experiments": {"controller", "hosts", "lab", "rpc", "sim", "topo"},
     "bench": {"controller", "hosts", "lab", "rpc", "sim", "softswitch", "topo"},
 }

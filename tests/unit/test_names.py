@@ -11,7 +11,7 @@ pytestmark = pytest.mark.once
 
 TREE = HOME.parent
 OF_THE_API = {"Run", "Scenario", "Table"}  # lab/api.py and lab/tables.py have the words that a user would guess
-PACKAGES = ("bench", "controller", "experiments", "hosts", "lab", "rpc", "sim", "softswitch", "topo")
+PACKAGES = ("bench", "controller", "events", "experiments", "hosts", "lab", "rpc", "sim", "softswitch", "topo")
 
 
 def test_a_class_name_means_one_thing_in_all_packages():

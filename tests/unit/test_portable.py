@@ -45,7 +45,7 @@ for name in ("fcntl", "resource", "mininet", "finsy", "grpc", "google", "scapy",
 if hasattr(socket, "AF_PACKET"):
     del socket.AF_PACKET
 failed = {}
-for top in ("controller", "experiments", "hosts", "lab", "rpc", "sim", "topo"):
+for top in ("controller", "events", "experiments", "hosts", "lab", "rpc", "sim", "topo"):
     package = importlib.import_module(f"mrclab.{top}")
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda _: None):
         if not module.name.endswith(("__main__", "libmrc.example")):  # these are programs

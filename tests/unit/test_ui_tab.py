@@ -157,7 +157,7 @@ def test_the_tab_needs_no_package_and_no_module_that_the_site_does_not_bring(tmp
     )
     assert ran.returncode == 0, ran.stderr
     pack = runpy.run_path(str(ROOT / "setup/site/pack.py"))
-    parts = [ROOT / name for name in ("controller", "hosts", "lab", "rpc", "sim", "softswitch", "topo")]
+    parts = [ROOT / name for name in ("controller", "events", "hosts", "lab", "rpc", "sim", "softswitch", "topo")]
     modules = {f"mrclab.{part.name}.{name}".removesuffix("."): path for part in parts
                for name, path in pack["sources"](part).items()}  # fmt: skip
     modules = {name.removesuffix(".__init__"): path for name, path in modules.items()} | {

@@ -1,0 +1,78 @@
+"""Lines of a history as events, and back. Loads every module of this package, so that all kinds are registered."""
+
+import json
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+import mrclab.events
+from mrclab.events.event import EVENTS, Event
+
+for _module in pkgutil.iter_modules(mrclab.events.__path__):
+    if _module.name != "codec":
+        import_module(f"mrclab.events.{_module.name}")
+
+_HEAD = ("t", "node", "kind")
+
+E = TypeVar("E", bound=Event)
+E_co = TypeVar("E_co", bound=Event, covariant=True)
+
+
+class EventError(ValueError):
+    """A line that is no record of its kind; the text names the kind and the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[E_co]):
+    """An event with the node that wrote it, and its time in seconds."""
+
+    t: float
+    node: str
+    event: E_co
+
+
+@cache
+def _adapter(kind: str) -> TypeAdapter[Any]:
+    return TypeAdapter(EVENTS[kind])
+
+
+def encode(entry: Entry[Event]) -> str:
+    """Return the line of the history, without a line break."""
+    event = entry.event
+    return json.dumps({"t": entry.t, "node": entry.node, "kind": event.kind, **event.fields()})
+
+
+def decode(line: str) -> Entry[Event]:
+    """Return the event of a line; EventError where its kind is not known or a field is missing or of another type.
+
+    Fields that its class does not have, as older versions wrote them, are passed over.
+    """
+    try:
+        told = json.loads(line)
+        t, node, kind = (told.pop(name) for name in _HEAD)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise EventError("this line is no record: it needs t, node and kind") from None
+    if kind not in EVENTS:
+        raise EventError(f"no class of mrclab.events has the kind {kind!r}")
+    return Entry(t, node, typed(EVENTS[kind], told))
+
+
+def typed(cls: type[E], told: Mapping[str, Any]) -> E:
+    """Return an event of this class from the fields of a line; EventError as `decode`."""
+    if cls.more:
+        known = {field.name for field in fields(cls)}  # type: ignore[arg-type] # every event is a dataclass
+        rest = {name: value for name, value in told.items() if name not in known}
+        told = {**{name: value for name, value in told.items() if name in known}, cls.more: rest}
+    try:
+        # As JSON, where strict types still take a list for a tuple.
+        made: E = _adapter(cls.kind).validate_json(json.dumps(told), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise EventError(f"{cls.kind}: {place}: {first['msg']}") from None
+    return made

@@ -1,0 +1,70 @@
+"""Base of all records of the history, the decorator that registers them, and the units of their fields.
+
+A class names its `kind`; its docstring says when it is written. A field with a default is left out of the line where
+it has that value, any other is always there. Fields of a class are written in their order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, ClassVar, Final, TypeVar
+
+from typing_extensions import dataclass_transform
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Unit of a field, or what a number or a text of it names; part of the field's type."""
+
+    text: str
+
+
+Seconds = Annotated[float, Unit("s")]
+At = Annotated[float, Unit("s on the history's clock")]
+Bytes = Annotated[int, Unit("bytes of payload")]
+Share = Annotated[float, Unit("share of 1")]
+Qp = Annotated[int, Unit("local QP number")]
+Psn = Annotated[int, Unit("PSN")]
+Ev = Annotated[int, Unit("EV")]
+Plane = Annotated[int, Unit("plane")]
+Uplink = Annotated[int, Unit("uplink of the T0")]
+PortNumber = Annotated[int, Unit("port number")]
+Packets = Annotated[int, Unit("packets")]
+Sha256 = Annotated[str, Unit("SHA-256, hexadecimal")]
+Row = dict[str, Any]
+"""Counters by name, as the part that counts defines them."""
+
+
+class Event:
+    """A record without its time and node."""
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+    more: ClassVar[str] = ""
+    """Name of a field that holds whatever other fields the line has; "" where a class knows all of them."""
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields as a line of the history has them, by name."""
+        found = {name: value for name, value, default in self._values() if default is MISSING or value != default}
+        found.update(found.pop(self.more, {}))
+        return found
+
+    def _values(self) -> Iterator[tuple[str, Any, Any]]:
+        for field in fields(self):  # type: ignore[arg-type] # every subclass is a dataclass
+            yield field.name, getattr(self, field.name), field.default
+
+
+EVENTS: Final[dict[str, type[Event]]] = {}
+"""Classes by kind; all of them once `mrclab.events.codec` is loaded."""
+
+E = TypeVar("E", bound=Event)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def event(cls: type[E]) -> type[E]:
+    """Make a class a frozen dataclass with slots, and register it; ValueError where its kind is taken."""
+    made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    other = EVENTS.setdefault(made.kind, made)
+    if other is not made:
+        raise ValueError(f"record kind {made.kind!r} of {made.__module__} is {other.__module__}'s; choose another")
+    return made

@@ -1,0 +1,72 @@
+"""Records of faults: their begin and end, what they did to packets, and the fabric's state after the last."""
+
+from typing import ClassVar
+
+from mrclab.events.event import Event, event
+
+
+@event
+class FaultBegin(Event):
+    """Injection of a fault: the cables, paths (plane and uplink) and processes that it concerns, the first cable in
+    `link`, and the nodes that it stops.
+    """
+
+    kind: ClassVar[str] = "fault.begin"
+    fault: str
+    fault_kind: str
+    links: list[str]
+    text: str
+    link: str | None = None
+    paths: list[list[int]] | None = None
+    processes: list[str] | None = None
+    stops: list[str] | None = None
+
+
+@event
+class FaultEnd(Event):
+    """End of a fault, with the same fields as its begin."""
+
+    kind: ClassVar[str] = "fault.end"
+    fault: str
+    fault_kind: str
+    links: list[str]
+    text: str
+    link: str | None = None
+    paths: list[list[int]] | None = None
+    processes: list[str] | None = None
+    stops: list[str] | None = None
+
+
+@event
+class FaultEdge(Event):
+    """Change of a cable that flaps: it went down, or came up."""
+
+    kind: ClassVar[str] = "fault.edge"
+    fault: str
+    link: str
+    up: bool
+
+
+@event
+class FaultCounters(Event):
+    """Effect of a fault on packets, where it can be counted, at its end.
+
+    Each counter is a field of its own: `seen`, `dropped`, `damaged`, `refused`, `sent`, `flaps`, and what faults of
+    other packages count.
+    """
+
+    kind: ClassVar[str] = "fault.counters"
+    more: ClassVar[str] = "counters"
+    fault: str
+    fault_kind: str
+    counters: dict[str, int]
+
+
+@event
+class FaultsHealed(Event):
+    """Verification of the fabric after the last fault: what is wrong with cables, and with table entries."""
+
+    kind: ClassVar[str] = "faults.healed"
+    verified: bool
+    problems: list[str]
+    entries: list[str]

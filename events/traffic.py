@@ -1,0 +1,96 @@
+"""Records of traffic: begin and end of each, and of each flow, as the lab drives them."""
+
+from typing import ClassVar
+
+from typing_extensions import TypedDict
+
+from mrclab.events.event import At, Bytes, Event, Qp, Seconds, Sha256, event
+
+
+class QpPair(TypedDict):
+    """QPs at both ends of a flow."""
+
+    source_qp: Qp
+    destination_qp: Qp
+
+
+class FlowEnds(TypedDict):
+    """Flow of a traffic, with its QPs; a size of 0 is one that is not known before."""
+
+    flow: str
+    source: str
+    destination: str
+    size: Bytes
+    qps: list[QpPair]
+
+
+@event
+class TrafficStart(Event):
+    """Begin of a traffic. `source`, `destination` and `qps` are those of its first flow."""
+
+    kind: ClassVar[str] = "traffic.start"
+    traffic: str
+    traffic_kind: str
+    source: str
+    destination: str
+    size: Bytes
+    qps: dict[str, Qp] | None = None
+    flows: list[FlowEnds]
+
+
+@event
+class FlowEnd(Event):
+    """End of a flow: digests of both its ends where they are known, of a job the bytes that arrived, of a program its
+    exit status.
+    """
+
+    kind: ClassVar[str] = "flow.end"
+    traffic: str
+    flow: str
+    bytes: Bytes
+    seconds: Seconds
+    sent_sha256: Sha256 | None = None
+    received_sha256: Sha256 | None = None
+    error: str
+    received: Bytes | None = None
+    exit_status: int | None = None
+
+
+@event
+class TrafficEnd(Event):
+    """End of all flows of a traffic. `iterations`: how long each round took; `flows`: how many ended, where they arrive
+    by themselves.
+    """
+
+    kind: ClassVar[str] = "traffic.end"
+    traffic: str
+    bytes: Bytes
+    flows: int | None = None
+    sent_sha256: Sha256
+    received_sha256: Sha256
+    iterations: list[Seconds]
+    iteration_ends: list[At] | None = None
+    exit_status: int | None = None
+    error: str | None = None
+
+
+@event
+class TrainingReference(Event):
+    """Steps of a job in the same run without faults: when it began, and when each step ended."""
+
+    kind: ClassVar[str] = "training.reference"
+    traffic: str
+    began: At
+    ends: list[At]
+
+
+@event
+class ProgramEnd(Event):
+    """End of a program, and why; a negative exit status is the signal that ended it."""
+
+    kind: ClassVar[str] = "program.end"
+    traffic: str
+    host: str
+    place: int
+    exit_status: int | None
+    error: str
