@@ -96,3 +96,6 @@ def test_every_size_and_variant_is_a_scenario_of_as_many_ranks_and_steps():
     assert job.steps == sizes.STEPS
     assert len(job.placed) == 64
     assert {run.scenario.transport.kind for run in loaded.runs} == {"mrc", "roce"}
+    flapping = [fault for run in loaded.runs for fault in run.scenario.faults if fault.kind == "flap"]
+    assert len(flapping) == len(page.TRANSPORTS)
+    assert all(fault.ends_at for fault in flapping)  # else the run goes on to its timeout
