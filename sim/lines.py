@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 _BLOCK: Final = 512  # lines
+_GATHERED: Final = 16 * _BLOCK  # lines that are read at once in the order of their times
 _LEVEL: Final = 1  # of zlib: the quickest, which leaves a seventh
 
 
@@ -39,7 +40,12 @@ class Lines:
     def by_time(self) -> Iterator[str]:
         """All in the order of their times; those of one time in order of writing."""
         times = self._times
-        return map(self.__getitem__, sorted(range(len(times)), key=times.__getitem__))
+        order = sorted(range(len(times)), key=times.__getitem__)
+        for begin in range(0, len(order), _GATHERED):
+            part = order[begin : begin + _GATHERED]
+            found = {number: self[number] for number in sorted(part)}  # each block is opened once
+            for number in part:
+                yield found[number]
 
     def __len__(self) -> int:
         return len(self._times)

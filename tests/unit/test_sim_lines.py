@@ -1,5 +1,7 @@
 """The history of a run in virtual time, packed while it grows."""
 
+import zlib
+
 from mrclab.sim.lines import Lines
 
 
@@ -36,3 +38,13 @@ def test_what_is_forgotten_is_gone_and_new_lines_begin_anew():
     lines.clear()
     lines.append(1.0, "x")
     assert lines.since(0) == ["x"]
+
+
+def test_lines_that_were_written_out_of_order_are_unpacked_once(monkeypatch):
+    kept, opened, decompress = Lines(), [], zlib.decompress
+    for number in range(4096):
+        kept.append(float(number % 64), f"line {number}")
+    monkeypatch.setattr(zlib, "decompress", lambda block: opened.append(block) or decompress(block))
+    found = list(kept.by_time())
+    assert found == [f"line {first + 64 * turn}" for first in range(64) for turn in range(64)]
+    assert len(opened) == 8
