@@ -111,20 +111,30 @@ def load(path: Path) -> History:
 _STORED = re.compile(r'\{"t": ?([0-9.eE+-]+), ?"node": ?"([^"\\]*)", ?"kind": ?"sample",.*\}\n')
 
 
+def of_lines(lines: Lines) -> History:
+    """Read the lines of a world in virtual time, which were never in a file."""
+    return History(_packed((line + "\n" for line in lines.by_time()), "the history"))
+
+
 def _stored(path: Path) -> Iterator[Record]:
     """Records of a file, samples packed."""
-    samples = Lines()
     with files.open_text(path, follow=False) as file:
-        for number, line in enumerate(file, 1):
-            head = _STORED.fullmatch(line)
-            if head is None:
-                if record := _record(line):
-                    yield record
-                elif line.endswith("\n"):
-                    raise ValueError(f"{path.name}, line {number} is no record")
-            else:
-                samples.append(0.0, line[:-1])
-                yield _StoredSample(float(head[1]), sys.intern(head[2]), samples, len(samples) - 1)
+        yield from _packed(file, path.name)
+
+
+def _packed(lines: Iterable[str], name: str) -> Iterator[Record]:
+    """Records of whole lines, samples packed; ValueError names one that is no record, unless it was cut."""
+    samples = Lines()
+    for number, line in enumerate(lines, 1):
+        head = _STORED.fullmatch(line)
+        if head is None:
+            if record := _record(line):
+                yield record
+            elif line.endswith("\n"):
+                raise ValueError(f"{name}, line {number} is no record")
+        else:
+            samples.append(0.0, line[:-1])
+            yield _StoredSample(float(head[1]), sys.intern(head[2]), samples, len(samples) - 1)
 
 
 def digest(path: Path) -> str:

@@ -362,6 +362,11 @@ class SimWorld:
         self.snapshot(directory)
         self._lines.clear()  # whoever reads the file makes more of it
 
+    def hand_over(self) -> Lines:
+        """Give up what happened, unwritten: the history is forgotten here."""
+        lines, self._lines = self._lines, Lines()
+        return lines
+
     def snapshot(self, directory: Path) -> None:
         """Write what it is made of and what has happened: fabric.yaml, node/, log/, history.jsonl."""
         for folder in ("node", "log"):

@@ -20,7 +20,6 @@ from mrclab.lab.report import results
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.topo.errors import TopoError
-from mrclab.topo.linux.killed import folder_prefix
 
 _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
@@ -38,8 +37,7 @@ def _ran(job: Job) -> Row:
     row["verdicts"] = {}
     try:
         loaded = scenario.with_seed(job.setting.loaded(), job.seed)
-        with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
-            outcome = runner.run_scenario(loaded, Path(folder), _unseen, _unheard, report=False)
+        outcome = runner.measure(loaded, Path(tempfile.gettempdir()), _unseen, _unheard)
     except Interrupted:
         raise
     except OSError as error:

@@ -30,6 +30,7 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.report import junit, summary
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
+from mrclab.sim.lines import Lines
 from mrclab.topo import files
 
 _LEAST_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
@@ -145,6 +146,13 @@ def _write_scenario(directory: Path, loaded: Loaded) -> None:
         (directory / kept[name]).write_text(file.text, encoding="utf-8")
     text = with_names(loaded, kept)
     (directory / "scenario.yaml").write_text(text, encoding="utf-8")
+
+
+def measured(lines: Lines, loaded: Loaded, trouble: str) -> CollectedRun:
+    """Make a run of a history that no file has; it is in no directory."""
+    with _without_collection():
+        measures = Measures(history.of_lines(lines), loaded.scenario, loaded.fabric)
+    return CollectedRun(Path(), loaded, measures, {"trouble": trouble})
 
 
 def load(directory: Path) -> CollectedRun:

@@ -2,12 +2,11 @@
 
 import contextlib
 import math
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, exhausted
@@ -24,9 +23,11 @@ from mrclab.lab.run.world import GONE, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.traffic.running.flows import Running
+from mrclab.sim.lines import Lines
 from mrclab.topo.errors import TopoError
-from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.linux.paths import RUN_DIR
+
+T = TypeVar("T")
 
 _LATE = 0.01  # seconds: the run writes down when it was woken up later than this
 # In times between two samples of a host:
@@ -220,8 +221,13 @@ def run_scenario(
     """
     check(loaded)
     results.check_parent(parent)
-    references = _without_faults(loaded, progress)
-    directory, interrupted = _collected(loaded, parent, progress, say, target, run_dir, show, references)
+    references = _without_faults(loaded, parent, progress)
+    place = parent, target, run_dir
+
+    def take(world: World, trouble: str) -> Path:
+        return results.collect(world, loaded, parent, trouble)
+
+    directory, interrupted = _taken(loaded, place, progress, say, show, references, take)
     if parent.absolute() not in directory.absolute().parents:
         say(f"results could not go to {parent}; they are in {directory}")
     with guarded() as interrupts:
@@ -241,7 +247,38 @@ def run_scenario(
     return outcome
 
 
-def _without_faults(loaded: Loaded, progress: Progress) -> list[dict[str, Any]]:
+def measure(loaded: Loaded, parent: Path, progress: Progress, say: Callable[[str], None]) -> Outcome:
+    """Run a scenario in virtual time for its figures alone: no file is written, and the outcome has no directory.
+
+    Raises what `run_scenario` raises. `parent` gets the logs of a lab that does not come up.
+    """
+    check(loaded)
+    references = _without_faults(loaded, parent, progress)
+    lines, trouble = _handed_over(loaded, parent, progress, say, references)
+    results.forget()  # the world: its history is read into the memory that it had
+    run = results.measured(lines, loaded, trouble)
+    return Outcome(run.measures, run.judge(), run.directory, run.trouble)
+
+
+def _handed_over(
+    loaded: Loaded,
+    parent: Path,
+    progress: Progress,
+    say: Callable[[str], None],
+    references: Sequence[Mapping[str, Any]] = (),
+) -> tuple[Lines, str]:
+    """Go through a run in virtual time; return what happened, and why it broke off."""
+
+    def take(world: World, trouble: str) -> tuple[Lines, str]:
+        return world.hand_over(), trouble
+
+    found, interrupted = _taken(loaded, (parent, None, RUN_DIR), progress, say, lambda _: None, references, take)
+    if interrupted:
+        raise Interrupted("interrupted; nothing is left of the run")
+    return found
+
+
+def _without_faults(loaded: Loaded, parent: Path, progress: Progress) -> list[dict[str, Any]]:
     """Return when the steps of each job ended in the same run without faults, where an expectation needs it."""
     scenario = loaded.scenario
     if (
@@ -251,12 +288,8 @@ def _without_faults(loaded: Loaded, progress: Progress) -> list[dict[str, Any]]:
     ):
         return []
     twin = replace(loaded, scenario=scenario.model_copy(update={"faults": [], "expect": []}))
-    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
-        nothing = twin, Path(folder), progress, lambda _: None, None, RUN_DIR, lambda _: None
-        directory, interrupted = _collected(*nothing)
-        if interrupted:
-            raise Interrupted("interrupted in the run without faults; nothing is left of it")
-        told = TrainingSteps(history.load(directory / "history.jsonl"))
+    lines, _ = _handed_over(twin, parent, progress, lambda _: None)
+    told = TrainingSteps(history.of_lines(lines))
     steps = {job: told.steps(job) for job in told.jobs}
     return [
         {"traffic": job, "began": found[0].began, "ends": [step.ended for step in found]}
@@ -265,19 +298,22 @@ def _without_faults(loaded: Loaded, progress: Progress) -> list[dict[str, Any]]:
     ]
 
 
-def _collected(
+def _taken(
     loaded: Loaded,
-    parent: Path,
+    place: tuple[Path, str | None, Path],
     progress: Progress,
     say: Callable[[str], None],
-    target: str | None,
-    run_dir: Path,
     show: Callable[[World], None],
-    references: Sequence[Mapping[str, Any]] = (),
-) -> tuple[Path, bool]:
-    """Bring the world up, go through the run, take it down; where what it left is, and whether somebody interrupted."""
+    references: Sequence[Mapping[str, Any]],
+    take: Callable[[World, str], T],
+) -> tuple[T, bool]:
+    """Bring the world up, go through the run, take it down; what `take` made of it, and whether somebody interrupted.
+
+    `place`: of results, the P4 target, where the running lab keeps its files.
+    """
     asked, trouble, interrupted = loaded.scenario, "", False
-    directory: Path | None = None
+    parent, target, run_dir = place
+    taken: T | None = None
     try:
         with world_up(
             asked.world,
@@ -318,13 +354,13 @@ def _collected(
             began = time.monotonic()
             world.stop()
             say(f"lab down in {time.monotonic() - began:.1f} s")
-            directory = results.collect(world, loaded, parent, trouble)
+            taken = take(world, trouble)
     except Interrupted:  # by a signal that waited until all was collected
-        if directory is None:
+        if taken is None:
             raise
         interrupted = True
-    assert directory is not None
-    return directory, interrupted
+    assert taken is not None
+    return taken, interrupted
 
 
 def _keep(world: World, loaded: Loaded, parent: Path, error: Exception) -> str:

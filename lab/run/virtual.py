@@ -22,6 +22,7 @@ from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.crossings import Crossings
+from mrclab.sim.lines import Lines
 from mrclab.sim.openloop import OpenFlow, SimOpenLoop
 from mrclab.sim.world import SimWorld
 from mrclab.topo.linux.killed import folder_prefix
@@ -205,6 +206,10 @@ class VirtualWorld:
         """Write what it was made of and what happened; `facts` then has the digest of the history."""
         self._sim.collect(directory)
         self._digest = history.digest(directory / "history.jsonl")
+
+    def hand_over(self) -> Lines:
+        """Give up what happened, unwritten."""
+        return self._sim.hand_over()
 
     def snapshot(self, directory: Path) -> None:
         """Write what it is made of and what has happened, and go on."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from mrclab.lab.faults.action import FaultContext
 from mrclab.lab.kinds import WorldName
+from mrclab.sim.lines import Lines
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 Event = tuple[str, Mapping[str, Any]]  # node, what it told
@@ -108,6 +109,9 @@ class World(FaultContext, Protocol):
 
     def collect(self, directory: Path) -> None:
         """Write what it was made of and what happened: fabric.yaml, node/, log/, history.jsonl."""
+
+    def hand_over(self) -> Lines:
+        """Give up what happened, unwritten, of a world that was stopped; RunError where files have it."""
 
     def snapshot(self, directory: Path) -> None:
         """Write the same of a world that goes on."""

@@ -242,7 +242,7 @@ def test_a_run_that_the_machine_kept_from_its_end_is_no_row(file, tmp_path, monk
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(runner, "run_scenario", full)
+    monkeypatch.setattr(runner, "measure", full)
     monkeypatch.setattr(processes, "rows", lambda left, *_: ((job, work.run(job)) for job in left))
     told = CliRunner().invoke(app, arguments(file, tmp_path / "out"))
     assert isinstance(told.exception, RunError)

@@ -101,6 +101,16 @@ def test_the_same_seed_gives_the_same_bytes_under_every_python(tmp_path, own_his
     assert history_by(python, SMALL, tmp_path) == own_history
 
 
+def test_a_run_measured_without_files_is_the_run_that_files_tell(tmp_path, monkeypatch):
+    loaded, quiet = scenario.loads(SMALL), lambda *_: None
+    kept = runner.run_scenario(loaded, tmp_path, quiet, quiet, report=False)
+    monkeypatch.setattr(results, "collect", None)
+    found = runner.measure(loaded, tmp_path / "none", quiet, quiet)
+    assert (found.state, found.verdicts) == (kept.state, kept.verdicts)
+    assert found.measures.history.records == kept.measures.history.records
+    assert not (tmp_path / "none").exists()
+
+
 def test_another_seed_gives_another_run(tmp_path):
     first, second = (run(SMALL.replace("seed: 3", f"seed: {n}"), tmp_path) for n in (3, 4))
     assert first.facts.run["history_sha256"] != second.facts.run["history_sha256"]

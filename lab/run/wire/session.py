@@ -30,6 +30,7 @@ from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S
+from mrclab.sim.lines import Lines
 from mrclab.topo import fabricfile
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import processes
@@ -240,6 +241,10 @@ class LabSession(Lab):
     def collect(self, directory: Path) -> None:
         """Copy what the stopped lab left in its run directory, after which nothing more comes."""
         self.snapshot(directory)
+
+    def hand_over(self) -> Lines:
+        """Refuse: every process writes a file of its own."""
+        raise RunError("the history of real frames is in files; run it in virtual time, with --world sim")
 
     def snapshot(self, directory: Path) -> None:
         """Copy what is in the run directory now: a line that somebody is writing is left out."""
