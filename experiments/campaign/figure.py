@@ -6,7 +6,7 @@ Percentiles of flows are pooled over seeds; their interval is Student's t of the
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ import typer
 from mrclab.experiments.campaign import journal
 from mrclab.experiments.runs.store import Row
 from mrclab.lab import console
+from mrclab.lab.command.display import answer
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.measure.series import quantile
@@ -61,6 +62,7 @@ def figure(
     x_label: Annotated[str, typer.Option(help="title of the x axis; default: the field")] = "",
     to: Annotated[Path, typer.Option("--out", help="a picture (.png, .svg or .pdf)")] = Path("figure.png"),
     table: Annotated[Path | None, typer.Option(help="also write the numbers as a Markdown table")] = None,
+    as_json: answer.AsJson = False,
 ) -> None:
     """Draw figures of a campaign against a swept field, with 95 % intervals over seeds."""
     rows = [row for row in journal.read(directory) if row["state"] in {"passed", "failed"}]
@@ -75,6 +77,10 @@ def figure(
     if table is not None:
         with naming(table):
             table.write_text(markdown(measures, points, x_label or x, columns, by), encoding="utf-8")
+    if as_json:
+        numbers = {one.label: [asdict(point) for point in found] for one, found in zip(measures, points, strict=True)}
+        answer.give("figure", 0, picture=str(to), table=str(table) if table else None, measures=numbers)
+        return
     out.print(f"Figure: {to}" + (f"\nTable: {table}" if table else ""), highlight=False, soft_wrap=True, markup=False)
 
 

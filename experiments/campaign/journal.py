@@ -3,17 +3,20 @@
 A Parquet file has its index at its end and cannot grow line by line; `runs.parquet` is made of the finished lines.
 """
 
+import contextlib
 import importlib.util
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mrclab.experiments.campaign.plan import CampaignPlan, Job, key
 from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.report.summary import state_of
+from mrclab.lab.scenario.units import parse_percent, parse_size
 from mrclab.topo import files
+from mrclab.topo.spec import parse_bit_rate, parse_duration
 
 ROWS, ABOUT, PARQUET, FLOWS = "runs.jsonl", "campaign.json", "runs.parquet", "flows.parquet"
 
@@ -123,9 +126,31 @@ def write_parquet(directory: Path) -> Path | None:
     ordered = sorted(read(directory), key=lambda row: (row["variant"], json.dumps(row["values"]), row["seed"]))
     rows = [flat(row) for row in ordered]
     units = {f"value.{name}": v["unit"] for row in ordered for name, v in row["verdicts"].items() if v["unit"]}
+    units |= _as_numbers(rows)
     if any("flows" in row for row in ordered):
-        _store(list(flow_rows(ordered)), directory / FLOWS, {"bytes": "B", "began": "s", "ended": "s"})
+        flows = list(flow_rows(ordered))
+        _store(flows, directory / FLOWS, {"bytes": "B", "began": "s", "ended": "s", **_as_numbers(flows)})
     return _store(rows, directory / PARQUET, {"seconds": "s", **units})
+
+
+def _as_numbers(rows: list[Row]) -> dict[str, str]:
+    """Replace the texts of each swept field that are quantities of one kind, such as `1%`, by numbers; their units."""
+    units: dict[str, str] = {}
+    for name in dict.fromkeys(name for row in rows for name in row if name.startswith("set.")):
+        given = {row[name] for row in rows if row.get(name) is not None}
+        if not any(isinstance(value, str) for value in given) or any(isinstance(value, bool) for value in given):
+            continue
+        for unit, parse in _QUANTITIES:
+            with contextlib.suppress(ValueError):
+                numbers = {value: parse(value) for value in given}
+                for row in rows:
+                    row[name] = numbers.get(row.get(name))
+                units[name] = unit
+                break
+    return units
+
+
+_QUANTITIES: Final = (("1", parse_percent), ("s", parse_duration), ("b/s", parse_bit_rate), ("B", parse_size))
 
 
 def flow_rows(rows: Iterable[Row]) -> Iterator[Row]:

@@ -348,6 +348,26 @@ def test_a_field_that_decides_whether_an_expectation_without_a_figure_holds_expl
     assert "100 %, held 0 % … 100 %" in html_page
 
 
+@pytest.mark.parametrize(
+    ("given", "numbers", "unit"),
+    [
+        (["1%", "0.5%", 0], [0.01, 0.005, 0], b"1"),
+        (["2ms", "500 us"], [0.002, 0.0005], b"s"),
+        (["100 Gb/s", "400 Gb/s"], [1e11, 4e11], b"b/s"),
+        (["64 KiB", "1 MiB"], [65536, 1048576], b"B"),
+    ],
+)
+def test_swept_quantities_are_numbers_with_a_unit(tmp_path, given, numbers, unit):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = journal.Journal(tmp_path)
+    for seed, value in enumerate(given):
+        table.append(made_up(seed, value, 0.5))
+    read = parquet.read_table(journal.write_parquet(tmp_path))
+    by_seed = dict(zip(read.to_pydict()["seed"], read.to_pydict()["set.rate"], strict=True))
+    assert [by_seed[seed] for seed in range(len(given))] == numbers
+    assert read.schema.field("set.rate").metadata == {b"unit": unit}
+
+
 def test_the_page_of_a_huge_campaign_names_only_its_first_failing_runs():
     rows = [made_up(seed, 1, 5.0, "failed") for seed in range(1500)]
     shown = page.render("x", rows, ["rate"], [(row, f"again {row['seed']}") for row in rows], 1500)

@@ -1,5 +1,6 @@
 """The study of completion times in a reduced form: its campaign file, its tables, its figure."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,9 @@ def test_the_figure_and_its_table(study, tmp_path):
     lines = (tmp_path / "f.md").read_text(encoding="utf-8").splitlines()
     assert "completion p99, µs" in lines[0]
     assert len(lines) == 2 + 5
+    told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert told["picture"].endswith("f.svg")
+    assert all(point["value"] > 0 for point in told["measures"]["completion p50, µs"])
 
 
 def test_a_field_that_nobody_swept_is_named(study):

@@ -12,7 +12,7 @@ from mrclab.lab.command.display import answer
 from mrclab.lab.errors import LabError
 from mrclab.lab.measure import slowdown as measured
 from mrclab.lab.report import results
-from mrclab.lab.scenario.units import show_bytes, show_seconds
+from mrclab.lab.scenario.units import show_seconds
 
 app = typer.Typer()
 out = console.console()
@@ -46,7 +46,8 @@ def slowdown(
         ]
         answer.give("slowdown", 0, rows=told)
         return
-    table = Table("size", "flows", *(f"{what} {name}" for what in ("time", "slowdown") for name in _NAMES), box=_BOX)
+    times_of = (f"time\n{name}" for name in _NAMES)
+    table = Table("size", "flows", *times_of, *(f"slowdown\n{name}" for name in _NAMES), box=_BOX)
     for row in rows:
         times, slow = map(show_seconds, row.seconds), (f"{value:.2f}" for value in row.slowdowns)
         table.add_row(_sizes(row), f"{row.count:,}", *times, *slow)
@@ -58,6 +59,12 @@ _BOX = box.SIMPLE_HEAD
 
 
 def _sizes(row: measured.SizeRow) -> str:
+    least, most = _decimal(row.least), _decimal(row.most or 0)
     if row.most is None:
-        return "all" if not row.least else f"{show_bytes(row.least)} and more"
-    return f"below {show_bytes(row.most)}" if not row.least else f"{show_bytes(row.least)} to {show_bytes(row.most)}"
+        return "all" if not row.least else f"{least} and more"
+    return f"below {most}" if not row.least else f"{least} to {most}"
+
+
+def _decimal(edge: int) -> str:
+    """Show a row's edge, a power of ten: `10 kB`."""
+    return f"{edge // 1_000_000} MB" if edge >= 1_000_000 else f"{edge // 1000} kB"

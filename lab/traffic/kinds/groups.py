@@ -57,19 +57,22 @@ class Permutation(BoundedTraffic):
                 best, fewest = list(targets), inside
             if not inside:
                 break
-        return best if len(targets) <= _MOST_DRAWN else self._mended(best, group, draw)
+        return best if not fewest and len(targets) <= _MOST_DRAWN else self._mended(best, group, draw)
 
     def _mended(self, targets: list[str], group: Mapping[str, int], draw: random.Random) -> list[str]:
-        """A drawn permutation of so many that none is right by luck: whoever must not be a pair swaps with another."""
+        """A drawn permutation of so many that none is right by luck: whoever must not be a pair swaps with another.
+
+        While no group has more than half of the hosts, there is always one to swap with.
+        """
 
         def wrong(source: str, destination: str) -> bool:
             return source == destination or (self.cross_group and group[source] == group[destination])
 
         for place, source in enumerate(self.hosts):
-            for _ in range(_DRAWS):
+            for tried in range(_DRAWS + len(targets)):
                 if not wrong(source, targets[place]):
                     break
-                other = draw.randrange(len(targets))
+                other = draw.randrange(len(targets)) if tried < _DRAWS else tried - _DRAWS
                 if not wrong(source, targets[other]) and not wrong(self.hosts[other], targets[place]):
                     targets[place], targets[other] = targets[other], targets[place]
         return targets
