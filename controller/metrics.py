@@ -1,14 +1,18 @@
 """Counters and states as Prometheus text (exposition format 0.0.4), served on loopback to who knows the token."""
 
-import asyncio
+from __future__ import annotations
+
 import hmac
 import logging
 import secrets
 import urllib.parse
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mrclab.controller.metricnames import CONTROLLER, KEYS, PREFIX, SWITCHES, Metric, agent_metric
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +119,8 @@ class MetricsServer:
 
     async def start(self) -> None:
         """Listen; OSError where the port is taken."""
+        import asyncio  # noqa: PLC0415 - virtual time, which serves nothing, does without
+
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -124,7 +130,7 @@ class MetricsServer:
             self._server.close()
             await self._server.wait_closed()
 
-    async def __aenter__(self) -> "MetricsServer":
+    async def __aenter__(self) -> MetricsServer:
         await self.start()
         return self
 
@@ -132,6 +138,8 @@ class MetricsServer:
         await self.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        import asyncio  # noqa: PLC0415
+
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_TIMEOUT)
             writer.write(await self._answer(head.decode("latin-1")))

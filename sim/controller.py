@@ -6,7 +6,7 @@ No P4Runtime, no process, no file: Clustermapper, denylist and node configs are 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.controller import metrics, nodefiles
 from mrclab.controller.health.checks import DRAIN, MaintenanceError, switch_name
@@ -18,9 +18,11 @@ from mrclab.hosts.agent.host import RunningHost
 from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.fleet import SimFleet
-from mrclab.sim.servedpage import ServedPage
 from mrclab.topo.nodeconfig import MapperSection, NodeConfig
 from mrclab.topo.transport import TransportSpec
+
+if TYPE_CHECKING:
+    from mrclab.sim.servedpage import ServedPage
 
 TELEMETRY_S: Final = 1.0
 """Between two records of all switches' counters."""
@@ -174,6 +176,8 @@ class SimController:
     def metrics_url(self) -> str:
         """Return the URL of the Prometheus page, current until the last telemetry, served until the controller ends."""
         if self._page is None:
+            from mrclab.sim.servedpage import ServedPage  # noqa: PLC0415 - asyncio, which a run does without
+
             self._page = ServedPage()
         self._page.text = self._metrics()
         return self._page.url

@@ -9,9 +9,11 @@ package outside this tree adds one by an entry point whose value names a module:
 Modules of this tree are imported at the first look-up, those of other packages when a name is not known without them.
 """
 
+import functools
 import importlib
 import math
 import pkgutil
+import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
@@ -144,9 +146,15 @@ def import_modules(package: str) -> None:
         importlib.import_module(module.name)
 
 
+@functools.cache
+def _entry_points(path: tuple[str, ...]) -> Any:  # noqa: ARG001 - what is installed depends on it
+    """All entry points of a search path, read once: each look goes through all installed packages."""
+    return entry_points()
+
+
 def import_entry_points(family: str, group: str) -> None:
     """Import what the entry points of a group name; KindError with the distribution's name where that fails."""
-    for entry in entry_points(group=group):
+    for entry in _entry_points(tuple(sys.path)).select(group=group):
         try:
             entry.load()
         except Exception as error:

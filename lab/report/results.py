@@ -245,6 +245,12 @@ def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Fac
     return facts
 
 
+def page_of(directory: Path) -> Path:
+    """Return the page of a run; its figures where the scenario wants no page."""
+    page, figures = directory / "report.html", directory / "result.json"
+    return figures if figures.exists() and not page.exists() else page
+
+
 def versions() -> dict[str, str]:
     """Versions of what the result depends on, and the form of transport and simulator that ran."""
     found = {"python": platform.python_version(), "kernel": platform.release()}

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from mrclab.lab.report import compare, junit, template
 from mrclab.lab.report.grid import grid
-from mrclab.lab.report.results import machine, versions
+from mrclab.lab.report.results import machine, page_of, versions
 from mrclab.lab.run.suite import Repeated, Suite, SuiteEntry, SuiteResult
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.units import show_seconds
@@ -36,7 +36,7 @@ def write(result: SuiteResult) -> Path:
     """Write index.html, junit.xml and suite.json into the suite's directory; returns the page."""
     write_json(result)
     files.replace_file(result.directory / "junit.xml", _junit(result))
-    rows = [(entry, _link(entry, result.directory)) for entry in result.entries]
+    rows = [(entry, _page(entry, result.directory)) for entry in result.entries]
     context = {
         "name": result.directory.name, "rows": rows, "comparisons": _comparisons(result), "counts": _counts(result),
         "figures": [(row, _numbers(row)) for row in result.repeated()], "versions": versions(), "machine": machine(),
@@ -128,6 +128,12 @@ def _numbers(row: Repeated) -> tuple[str, str]:
     if figure.low is None or figure.high is None:
         return f"{figure.median:.4g}{unit}", "–"
     return f"{figure.median:.4g}{unit}", f"{figure.low:.4g} … {figure.high:.4g}{unit}"
+
+
+def _page(entry: SuiteEntry, directory: Path) -> str:
+    """The run's page, or its figures, as seen from the suite's page; empty where it has none."""
+    found = page_of(entry.directory) if entry.directory else None
+    return str(found.absolute().relative_to(directory.absolute())) if found is not None and found.exists() else ""
 
 
 def _link(entry: SuiteEntry, directory: Path) -> str:

@@ -230,14 +230,15 @@ def run_scenario(
     directory, interrupted = _taken(loaded, place, progress, say, show, references, take)
     if parent.absolute() not in directory.absolute().parents:
         say(f"results could not go to {parent}; they are in {directory}")
+    drawn = loaded.scenario.report
     with guarded() as interrupts:
         try:
             results.forget()  # the world: its history is read into the memory that it had
-            outcome = finish(directory) if report else judged(directory)
+            outcome = judged(directory) if not report else finish(directory) if drawn else figures(directory)
         except OSError as error:
             moved = results.elsewhere(directory)
             say(f"the report could not be written to {directory}: {error.strerror}; all of it is in {moved}")
-            directory, outcome = moved, finish(moved)
+            directory, outcome = moved, finish(moved) if drawn else figures(moved)
         except KeyboardInterrupt:
             interrupted = True
         interrupts.shield()
@@ -376,6 +377,13 @@ def judged(directory: Path) -> Outcome:
     """Judge a collected run."""
     run = results.load(directory)
     return Outcome(run.measures, run.judge(), directory, run.trouble)
+
+
+def figures(directory: Path) -> Outcome:
+    """Judge a collected run and write its figures, without pictures and page."""
+    run = results.load(directory)
+    verdicts = run.judge()
+    return Outcome(run.measures, verdicts, directory, run.trouble, results.write_numbers(run, verdicts))
 
 
 def finish(directory: Path) -> Outcome:

@@ -71,6 +71,9 @@ class Scenario(LabSetting):
         default=[], description="expectations whose figure is told and not judged: they need no limits"
     )
     variants: Annotated[list[Variant], Field(max_length=_MOST_VARIANTS)] = Field(default=[])
+    report: bool = Field(
+        default=True, description="draw pictures and the page report.html; false: figures only, in result.json"
+    )
     timeout: Duration = Field(default=300.0, gt=0, le=_LONGEST, description="seconds the traffic may take")
     linger: Duration = Field(
         default=0.0, ge=0, le=_LONGEST, description="seconds to wait after it for all EVs to be GOOD again"

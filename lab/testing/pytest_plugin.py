@@ -68,6 +68,7 @@ class ScenarioItem(pytest.Item):
     def runtest(self) -> None:
         """Run it; ScenarioFailed where it did not hold."""
         from mrclab.lab.errors import Interrupted, NoResult  # noqa: PLC0415
+        from mrclab.lab.report import results  # noqa: PLC0415
         from mrclab.lab.run import runner, worlds  # noqa: PLC0415
 
         _need_root(self._loaded.scenario.world)
@@ -80,12 +81,12 @@ class ScenarioItem(pytest.Item):
             pytest.exit(str(error), returncode=error.status)
         except NoResult as error:
             pytest.skip(str(error))
-        self.user_properties.append(("report", str(outcome.directory / "report.html")))
+        self.user_properties.append(("report", str(results.page_of(outcome.directory))))
         if outcome.state == "invalid":
             pytest.skip(f"the machine could not keep up: {'; '.join(outcome.measures.invalid)}")
         if not outcome.ok:
             missed = [f"wanted {v.wanted}\n   saw {v.saw}  {v.when}" for v in outcome.verdicts if not v.ok]
-            raise ScenarioFailed("\n".join([*missed, f"report: {outcome.directory / 'report.html'}"]))
+            raise ScenarioFailed("\n".join([*missed, f"report: {results.page_of(outcome.directory)}"]))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Expectations rather than a traceback."""

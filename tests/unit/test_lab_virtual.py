@@ -111,6 +111,15 @@ def test_a_run_measured_without_files_is_the_run_that_files_tell(tmp_path, monke
     assert not (tmp_path / "none").exists()
 
 
+def test_a_scenario_without_a_report_has_figures_and_draws_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "write", None)
+    outcome = run(f"report: false\n{SMALL}", tmp_path)
+    assert outcome.facts.ok
+    assert not list(outcome.directory.glob("*.png"))
+    assert json.loads((outcome.directory / "result.json").read_text())["ok"]
+    assert results.page_of(outcome.directory) == outcome.directory / "result.json"
+
+
 def test_another_seed_gives_another_run(tmp_path):
     first, second = (run(SMALL.replace("seed: 3", f"seed: {n}"), tmp_path) for n in (3, 4))
     assert first.facts.run["history_sha256"] != second.facts.run["history_sha256"]

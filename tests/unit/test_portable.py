@@ -70,6 +70,20 @@ def test_only_the_wire_needs_linux():
     assert set(needed.values()) == set(WIRE)
 
 
+def test_a_run_loads_only_what_runs_need():
+    """Modules that other commands, reports, suites and pages need: each costs every run, and every worker's first."""
+    program = "import mrclab.lab.command.cli, mrclab.lab.command.runs.scenarios, mrclab.lab.run.virtual, sys"
+    loaded = set(_python(f"{program}; print(*sys.modules)").split())
+    others = {
+        "asyncio", "jinja2", "matplotlib", "numpy", "pandas", "prompt_toolkit", "pyarrow", "uvicorn", "starlette",
+        "mrclab.experiments.paper.page", "mrclab.lab.command.live.up", "mrclab.lab.command.runs.plan",
+        "mrclab.lab.prompt.desk", "mrclab.lab.report.plots", "mrclab.lab.report.suitereport",
+        "mrclab.lab.report.template",
+    }  # fmt: skip
+    assert not others & loaded
+    assert len(loaded) < 700
+
+
 @pytest.mark.parametrize("module", ["lab.command.cli", "lab.run.virtual", "sim.fabric", "topo.model"])
 def test_nothing_is_drawn_at_import(module):
     loaded = _python(f"import mrclab.{module}, sys; print(*sys.modules)").split()

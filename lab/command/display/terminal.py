@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mrclab.lab.report.grid import grid
+from mrclab.lab.report.results import page_of
 from mrclab.lab.report.summary import Facts
 from mrclab.lab.scenario.units import show_seconds
 
@@ -40,7 +41,7 @@ def show(facts: Facts, directory: Path, console: Console) -> None:
     console.print(f"[{style}]{word}[/]  {escape(facts.headline)}", soft_wrap=True)
     if digest := facts.run.get("history_sha256"):
         console.print(f"History: sha256 {digest}; the same scenario and seed give it again", soft_wrap=True)
-    console.print(f"Report: {escape(str(directory / 'report.html'))}", soft_wrap=True)
+    console.print(f"Report: {escape(str(page_of(directory)))}", soft_wrap=True)
 
 
 def _phases(facts: Facts) -> Table:

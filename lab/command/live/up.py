@@ -15,6 +15,7 @@ from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.live import operations
 from mrclab.lab.command.live.held import virtual_run_dir
 from mrclab.lab.command.live.secondterminal import watch_lab
+from mrclab.lab.command.pageoptions import Open, Ui
 from mrclab.lab.command.runs.send import keep_logs
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError
@@ -44,8 +45,6 @@ Script = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")]
 Pace = Annotated[float, typer.Option(min=1e-9, help="virtual seconds per real second")]
-Ui = Annotated[bool, typer.Option("--ui", help="with the live page: prints its address")]
-Open = Annotated[bool, typer.Option("--open", help="with the live page, opened in the browser")]
 
 
 @app.command()

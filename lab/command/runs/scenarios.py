@@ -7,16 +7,14 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mrclab.experiments.paper import page as paper
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, terminal
 from mrclab.lab.command.display import progress as progressbar
-from mrclab.lab.command.live import up
-from mrclab.lab.command.runs import plan as planning
+from mrclab.lab.command.pageoptions import Open, Ui
 from mrclab.lab.command.runs import watched
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import LabError
-from mrclab.lab.report import results, suitereport
+from mrclab.lab.report import results
 from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.scenario import scenario
 from mrclab.topo.model import Fabric
@@ -52,8 +50,8 @@ def run(
     ] = 1.0,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
-    ui: up.Ui = False,
-    browser: up.Open = False,
+    ui: Ui = False,
+    browser: Open = False,
     place: Annotated[
         Path | None, typer.Option(help="virtual time: keep its history here while it runs, for `mrclab ui PLACE`")
     ] = None,
@@ -70,6 +68,8 @@ def run(
     chosen = tuple(scenario.slower(one, slower) for one in chosen)
     worlds.check(*chosen)
     if dry_run:
+        from mrclab.lab.command.runs import plan as planning  # noqa: PLC0415 - runs do without
+
         if as_json:
             answer.give("run", 0, dry_run=True, runs=[planning.as_json(one.fabric, one.scenario) for one in chosen])
         else:
@@ -81,6 +81,8 @@ def run(
     if len(chosen) > 1:
         if ui or browser:
             raise LabError("the live page shows one run; choose one with --variant")
+        from mrclab.lab.report import suitereport  # noqa: PLC0415 - single runs do without
+
         with progressbar.shown(err) as progress:
             made = suite.Suite(results_dir, progress, progressbar.teller(progress), target, context.obj)
             result = suitereport.run(made, chosen, loaded.scenario.name, err)
@@ -113,6 +115,8 @@ def plan(
     as_json: answer.AsJson = False,
 ) -> None:
     """Print what would be built: nodes, addresses, uSIDs, cables, time line. Needs no root and starts nothing."""
+    from mrclab.lab.command.runs import plan as planning  # noqa: PLC0415 - runs do without
+
     if path is None and (variant or sets):
         raise LabError("--variant and --set change a scenario, and none is named; give a scenario too")
     loaded = scenario.in_world(scenario.load(suite.find_one(path)), world) if path else None
@@ -137,6 +141,8 @@ def report(
 ) -> None:
     """Make the report of a result directory again and print it; of suites, the page that holds them to the paper."""
     if more or (directory / "suite.json").is_file():
+        from mrclab.experiments.paper import page as paper  # noqa: PLC0415 - runs do without
+
         page = paper.write(directory, *(more or []))[0]
         if as_json:
             answer.give("report", 0, page=str(page))
