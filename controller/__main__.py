@@ -17,6 +17,7 @@ from mrclab.controller.history import ControllerHistory
 from mrclab.controller.metrics import MetricsServer
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.session import SwitchSession
+from mrclab.events.controller import ControllerDown, ControllerUp
 from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.errors import RpcError
 from mrclab.topo import fabricfile, transport
@@ -121,17 +122,14 @@ async def serve(options: argparse.Namespace) -> None:
     async with AsyncServer(options.socket or options.run_dir / "controller.sock", api) as server, metrics:
         history.listen(server.publish)
         history.record(
-            "controller.up",
-            election_id=options.election_id,
-            switches=len(fabric.switches),
-            metrics_port=metrics.port,
+            ControllerUp(election_id=options.election_id, switches=len(fabric.switches), metrics_port=metrics.port)
         )
         running = asyncio.create_task(controller.run(), name="controller")
         stopping = asyncio.create_task(stop.wait(), name="signals")
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         running.cancel()
         await asyncio.gather(running, return_exceptions=stop.is_set())
-        history.record("controller.down")
+        history.record(ControllerDown())
     history.close()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from mrclab.controller.history import ControllerHistory
+from mrclab.events.controller import AgentDown, AgentRefused, AgentTold, AgentUp
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.framing import LineSplitter, decode, encode
 from mrclab.rpc.peers import STOPPED_S, is_stopped, peer_pid, stopped_text
@@ -195,7 +196,7 @@ class AgentLink:
                 self._client = None
                 await client.close()
                 if self.connected:
-                    self._history.record("agent.down", host=self.host)
+                    self._history.record(AgentDown(host=self.host))
                 self.version = 0
                 self._told.set()
             await asyncio.sleep(CONNECT_INTERVAL)
@@ -211,7 +212,7 @@ class AgentLink:
         self._client = client
         self.version = _version(hello.get("config_version", 1))
         self._refused, self._complaint = 0, ""
-        self._history.record("agent.up", host=self.host, version=self.version)
+        self._history.record(AgentUp(host=self.host, version=self.version))
         ended = asyncio.create_task(client.ended(), name=f"agent {self.host}")
         try:
             while not ended.done():
@@ -229,12 +230,12 @@ class AgentLink:
             try:
                 answer = await client.call("update_config", config=wanted.model_dump(mode="json"))
                 self.version = _version(answer.get("version"))
-                self._history.record("agent.told", host=self.host, version=self.version)
+                self._history.record(AgentTold(host=self.host, version=self.version))
             except RpcError as error:
                 if error.code in GONE:
                     raise
                 self._refused = wanted.version  # it keeps what it has; asking again would not change its mind
-                self._history.record("agent.refused", host=self.host, version=wanted.version, reason=error.message)
+                self._history.record(AgentRefused(host=self.host, version=wanted.version, reason=error.message))
         self._told.set()
 
     def _complain(self, what: str) -> None:

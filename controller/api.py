@@ -6,6 +6,7 @@ from mrclab.controller.app import Controller
 from mrclab.controller.arguments import DEFAULT_TIMEOUT, OPERATOR, EvNumber, Seconds
 from mrclab.controller.health.elements import Element
 from mrclab.controller.operations import CommonOperations, Operation, Result, by_name
+from mrclab.events.switches import RouteMisdirected
 
 
 class ControllerApi(CommonOperations):
@@ -51,7 +52,7 @@ class ControllerApi(CommonOperations):
     async def misroute(self, switch: str, port: int, to: int = 0) -> Result:
         """Make a switch hold a wrong route, or with `to` 0 none, where one leads out of `port`; `repair` mends it."""
         done = await self._controller.fleet.misroute(switch, port, to)
-        self._controller.history.record("misrouted", switch=switch, port=port, to=to, entry=done)
+        self._controller.history.record(RouteMisdirected(switch=switch, port=port, to=to, entry=done))
         return {"entry": done}
 
     async def counters(self) -> Result:

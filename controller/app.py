@@ -20,6 +20,7 @@ from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.prober import CableProber
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.worker import SwitchState, Worker
+from mrclab.events.switches import EntriesRight, EntriesWrong, FabricVerified, SwitchTotals
 from mrclab.topo.model import Fabric
 from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
@@ -143,7 +144,7 @@ class Controller:
         if only is not None:
             return found
         if found.wrong != self._audited.wrong:
-            self.history.record("entries.wrong" if found.wrong else "entries.right", entries=found.wrong)
+            self.history.record((EntriesWrong if found.wrong else EntriesRight)(entries=found.wrong))
         self._audited = found
         return found
 
@@ -178,7 +179,7 @@ class Controller:
         if self._verified_at is None and self._all_right():
             self._verified_at = time.monotonic()
             seconds = round(self._verified_at - self._started, 3)
-            self.history.record("verified", seconds=seconds, links=len(self.fabric.links))
+            self.history.record(FabricVerified(seconds=seconds, links=len(self.fabric.links)))
             if self.mapper is not None:
                 self.mapper.begin()
         self._changed.set()
@@ -213,7 +214,7 @@ class Controller:
             due = max(due + self._telemetry, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
             if totals := await self.fleet.totals(self._telemetry / 2):
-                self.history.record("switches", switches=totals)
+                self.history.record(SwitchTotals(switches=totals))
 
     # --- state ------------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mrclab.events.controller import ControllerPulse
+from mrclab.events.event import Event
+from mrclab.events.mapping import CableMap
+from mrclab.events.switches import SwitchTotals
+
 NODE = "controller"
-FREQUENT = {"switches", "map", "pulse"}  # kinds that would fill the log
+FREQUENT = {SwitchTotals.kind, CableMap.kind, ControllerPulse.kind}  # kinds that would fill the log
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +32,15 @@ class ControllerHistory:
         """Call `listener` with every event from now on."""
         self._listeners.append(listener)
 
-    def record(self, kind: str, **fields: Any) -> None:
+    def record(self, event: Event) -> None:
         """Write one event and hand it on."""
-        event = {"t": time.monotonic(), "node": NODE, "kind": kind, **fields}
-        self._file.write(json.dumps(event, separators=(",", ":")) + "\n")
-        level = logging.DEBUG if kind in FREQUENT else logging.INFO
-        log.log(level, "%s %s", kind, " ".join(f"{name}={value}" for name, value in fields.items()))
+        fields = event.fields()
+        record = {"t": time.monotonic(), "node": NODE, "kind": event.kind, **fields}
+        self._file.write(json.dumps(record, separators=(",", ":")) + "\n")
+        level = logging.DEBUG if event.kind in FREQUENT else logging.INFO
+        log.log(level, "%s %s", event.kind, " ".join(f"{name}={value}" for name, value in fields.items()))
         for listener in self._listeners:
-            listener(event)
+            listener(record)
 
     def close(self) -> None:
         """Close the file."""

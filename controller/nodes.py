@@ -12,6 +12,7 @@ from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import Element
 from mrclab.controller.health.mapper import MAPPER_REPORT
 from mrclab.controller.history import ControllerHistory
+from mrclab.events.controller import ElementDenied, ElementUndenied, NodeDamaged, NodesWritten
 from mrclab.topo.model import Fabric
 from mrclab.topo.nodeconfig import MapperSection
 from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
@@ -61,7 +62,7 @@ class NodeConfigKeeper:
         self.denylist.load()  # the file is the truth: another controller may have been primary meanwhile
         changed = self.denylist.deny(what, reason, source)
         if changed:
-            self._history.record("denied", element=str(what), reason=reason, source=source)
+            self._history.record(ElementDenied(element=str(what), reason=reason, source=source))
             self._publish()
         await self.told()
         return changed
@@ -71,7 +72,7 @@ class NodeConfigKeeper:
         self.denylist.load()
         count = self.denylist.undeny(what, source)
         if count:
-            self._history.record("undenied", element=str(what), source=source or "any")
+            self._history.record(ElementUndenied(element=str(what), source=source or "any"))
             self._publish()
         await self.told()
         return count
@@ -120,10 +121,10 @@ class NodeConfigKeeper:
         version = max(config.version for config in configs.values())
         if version != self.version:
             self.version = version
-            self._history.record("nodes.written", hosts=len(configs), version=version)
+            self._history.record(NodesWritten(hosts=len(configs), version=version))
         for name, config in configs.items():
             self.agents[name].tell(config)
 
     def _damaged(self, host: str, complaint: str) -> None:
         log.warning("%s; it is written anew", complaint)
-        self._history.record("node.damaged", host=host, reason=complaint)
+        self._history.record(NodeDamaged(host=host, reason=complaint))

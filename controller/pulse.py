@@ -4,6 +4,7 @@ import asyncio
 import time
 
 from mrclab.controller.history import ControllerHistory
+from mrclab.events.controller import ControllerPulse
 
 BEAT_S = 0.02  # seconds between two moments at which the loop asks to be woken
 TELL_S = 0.25  # seconds between two records
@@ -39,4 +40,4 @@ async def run(history: ControllerHistory) -> None:
         if now - told >= TELL_S:
             late, at = lateness.take()
             told = now
-            history.record("pulse", late=round(late, 6), at=at, cpu=round(time.process_time(), 3))
+            history.record(ControllerPulse(late=round(late, 6), at=at, cpu=round(time.process_time(), 3)))

@@ -16,6 +16,17 @@ from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned, provision
 from mrclab.controller.provisioning.reconcile import Change
 from mrclab.controller.session import Role, SwitchSession, session_closed
+from mrclab.events.switches import (
+    ProgramReplaced,
+    SwitchAnswers,
+    SwitchDemoted,
+    SwitchDown,
+    SwitchFailed,
+    SwitchReady,
+    SwitchSilent,
+    SwitchTakeover,
+    SwitchUp,
+)
 from mrclab.rpc.peers import is_stopped, peer_pid, stopped_text
 from mrclab.topo.model import Switch
 
@@ -112,10 +123,10 @@ class Worker:
         """Note that a request came to nothing; the history hears of it once."""
         if error.code == "DEADLINE_EXCEEDED" and not self.silent:
             self.silent = True
-            self._history.record("switch.silent", switch=self.name, reason=str(error))
+            self._history.record(SwitchSilent(switch=self.name, reason=str(error)))
         elif error.code == "DATA_LOSS" and self.error != str(error):
             self.error = str(error)
-            self._history.record("switch.error", switch=self.name, error=self.error)
+            self._history.record(SwitchFailed(switch=self.name, error=self.error))
         else:
             log.debug("%s", error)
 
@@ -124,7 +135,7 @@ class Worker:
         self.error = ""
         if self.silent:
             self.silent = False
-            self._history.record("switch.answers", switch=self.name)
+            self._history.record(SwitchAnswers(switch=self.name))
 
     async def _until_served(self) -> None:
         """Wait until something accepts connections on the socket."""
@@ -151,7 +162,7 @@ class Worker:
         )
         try:
             await session.open()
-            self._history.record("switch.up", switch=self.name, role=str(session.role and session.role.value))
+            self._history.record(SwitchUp(switch=self.name, role=str(session.role and session.role.value)))
             await self._serve(session)
         finally:
             was_ready = self.state in {SwitchState.READY, SwitchState.BACKUP}
@@ -166,22 +177,23 @@ class Worker:
             if session.role is not Role.PRIMARY:
                 self._become(SwitchState.BACKUP)
                 await session.until_role(Role.PRIMARY)
-                self._history.record("switch.takeover", switch=self.name, election_id=session.election_id)
+                self._history.record(SwitchTakeover(switch=self.name, election_id=session.election_id))
             self._become(SwitchState.PROVISIONING)
             async with self.lock:
                 self.provisioned = done = await provision(session, self._program, self.wanted)
             self.session, self.error = session, ""
             self._become(SwitchState.READY)
             if done.replaced:
-                self._history.record("program.replaced", switch=self.name)
+                self._history.record(ProgramReplaced(switch=self.name))
             self._history.record(
-                "switch.ready",
-                switch=self.name,
-                adopted=done.adopted,
-                inserted=done.inserted,
-                modified=done.modified,
-                deleted=done.deleted,
-                seconds=round(done.seconds, 4),
+                SwitchReady(
+                    switch=self.name,
+                    adopted=done.adopted,
+                    inserted=done.inserted,
+                    modified=done.modified,
+                    deleted=done.deleted,
+                    seconds=round(done.seconds, 4),
+                )
             )
             await self._watch(session)
 
@@ -191,14 +203,14 @@ class Worker:
         try:
             await lost
         except SwitchError as reason:
-            self._history.record("switch.down", switch=self.name, reason=str(reason))
+            self._history.record(SwitchDown(switch=self.name, reason=str(reason)))
             raise
         finally:
             lost.cancel()
             with contextlib.suppress(asyncio.CancelledError, SwitchError):
                 await lost
         self.session = None
-        self._history.record("switch.demoted", switch=self.name, primary=session.highest_election_id)
+        self._history.record(SwitchDemoted(switch=self.name, primary=session.highest_election_id))
 
     def _failed(self, error: ControllerError) -> None:
         """Note why a session came to nothing; the history hears of it once, however often it is tried again."""
@@ -207,7 +219,7 @@ class Worker:
         log.log(logging.DEBUG if not news else logging.INFO if gone else logging.ERROR, "%s", error)
         if not gone:
             if news:
-                self._history.record("switch.error", switch=self.name, error=self.error)
+                self._history.record(SwitchFailed(switch=self.name, error=self.error))
             self._become(SwitchState.FAILED)
 
     def _become(self, state: SwitchState) -> None:

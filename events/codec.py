@@ -43,8 +43,7 @@ def _adapter(kind: str) -> TypeAdapter[Any]:
 
 def encode(entry: Entry[Event]) -> str:
     """Return the line of the history, without a line break."""
-    event = entry.event
-    return json.dumps({"t": entry.t, "node": entry.node, "kind": event.kind, **event.fields()})
+    return json.dumps({"t": entry.t, "node": entry.node, **entry.event.to_record()})
 
 
 def decode(line: str) -> Entry[Event]:

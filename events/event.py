@@ -43,6 +43,10 @@ class Event:
     more: ClassVar[str] = ""
     """Name of a field that holds whatever other fields the line has; "" where a class knows all of them."""
 
+    def to_record(self) -> dict[str, Any]:
+        """Return kind and fields, as they follow time and node in a line of the history."""
+        return {"kind": self.kind, **self.fields()}
+
     def fields(self) -> dict[str, Any]:
         """Return the fields as a line of the history has them, by name."""
         found = {name: value for name, value, default in self._values() if default is MISSING or value != default}

@@ -14,6 +14,16 @@ from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import Element
 from mrclab.controller.health.mapper import MAPPER_REPORT, SOURCE, Clustermapper, reason
 from mrclab.controller.health.policy import POLICIES
+from mrclab.events.controller import (
+    DrainIncomplete,
+    ElementDenied,
+    ElementUndenied,
+    NodesWritten,
+    SwitchDrained,
+    SwitchUndrained,
+)
+from mrclab.events.event import Event
+from mrclab.events.switches import SwitchTotals
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
@@ -35,14 +45,14 @@ _POLICY: Final[dict[bool | str, str]] = {True: "default", False: "observe", "all
 
 
 class SimController:
-    """`write(kind, **fields)` keeps an event; `let_pass(seconds)` runs the world for whoever has to wait."""
+    """`write(event)` keeps an event; `let_pass(seconds)` runs the world for whoever has to wait."""
 
     def __init__(
         self,
         fabric: SimFabric,
         transport: TransportSpec,
         mapper: Mapping[str, Any] | None,
-        write: Callable[..., object],
+        write: Callable[[Event], object],
         let_pass: Callable[[float], None],
         of_hosts: Mapping[str, TransportSpec] = NO_TRANSPORTS,
     ) -> None:
@@ -75,10 +85,10 @@ class SimController:
         """True if there is a controller."""
         return self.fleet.on
 
-    def record(self, kind: str, **fields: Any) -> None:
+    def record(self, event: Event) -> None:
         """Keep an event of now, while there is a controller."""
         if self.alive:
-            self._write(kind, **fields)
+            self._write(event)
 
     @property
     def probing(self) -> Iterator[str]:
@@ -141,7 +151,7 @@ class SimController:
             self.mapper.begin()
 
     def _sample(self) -> None:
-        self.record("switches", switches=self.fleet.totals())
+        self.record(SwitchTotals(switches=self.fleet.totals()))
         if self._page is not None:
             self._page.text = self._metrics()
 
@@ -203,7 +213,7 @@ class SimController:
         denied = self.denylist.by_host()
         given = self._section, self._transport, self._agents, self._of_hosts
         self.configs = nodefiles.Configs(self.model, version, denied, *given)
-        self.record("nodes.written", hosts=len(self.configs), version=version)
+        self.record(NodesWritten(hosts=len(self.configs), version=version))
         for name, host in self.hosts.items():
             self._tell(host, self.configs[name])
 
@@ -217,7 +227,7 @@ class SimController:
             raise DenyError(f"{what} cannot be denied: RoCE's paths are the switches' choice; cut cables, or run MRC")
         changed = self.denylist.deny(what, why, source)
         if changed:
-            self.record("denied", element=str(what), reason=why, source=source)
+            self.record(ElementDenied(element=str(what), reason=why, source=source))
             self._publish()
         return changed
 
@@ -225,7 +235,7 @@ class SimController:
         """Lift denials of `what`, of one source or of all; how many there were."""
         count = self.denylist.undeny(what, source)
         if count:
-            self.record("undenied", element=str(what), source=source or "any")
+            self.record(ElementUndenied(element=str(what), source=source or "any"))
             self._publish()
         return count
 
@@ -257,7 +267,7 @@ class SimController:
 
         drained = self.wait(is_quiet, timeout, _POLL_S)
         seconds = round(self._clock.seconds - begun, 9)
-        self.record("drained" if drained else "drain.incomplete", switch=name, seconds=seconds)
+        self.record((SwitchDrained if drained else DrainIncomplete)(switch=name, seconds=seconds))
         why = "stands still" if self.fleet.is_silent(name) else ""
         return {"switch": name, "drained": drained, "seconds": seconds, "unread": why, "untold": {}}
 
@@ -272,7 +282,7 @@ class SimController:
             raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still lacks {lacks}")
         self.undeny(what, DRAIN)
         seconds = round(self._clock.seconds - begun, 9)
-        self.record("undrained", switch=name, seconds=seconds)
+        self.record(SwitchUndrained(switch=name, seconds=seconds))
         return {"switch": name, "undrained": True, "seconds": seconds}
 
     def _in_service(self, name: str) -> bool:

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from mrclab.controller.provisioning import counters
 from mrclab.controller.provisioning.cables import CableBook
+from mrclab.events.event import Event
+from mrclab.events.switches import FabricVerified, LinkFailed, SwitchDown, SwitchReady
 from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame, of_bytes
@@ -35,7 +37,7 @@ class SimFleet:
     While `on` is False there is no controller: nothing is written, nothing is heard.
     """
 
-    def __init__(self, fabric: SimFabric, record: Callable[..., object], verified: Callable[[], None]) -> None:
+    def __init__(self, fabric: SimFabric, record: Callable[[Event], object], verified: Callable[[], None]) -> None:
         self.on = True
         self.model = fabric.model
         self.switches = fabric.switches
@@ -98,7 +100,7 @@ class SimFleet:
     def lost(self, name: str) -> None:
         """A switch is dead."""
         self.forget(name)
-        self._record("switch.down", switch=name, reason="it is gone")
+        self._record(SwitchDown(switch=name, reason="it is gone"))
 
     def came(self, switch: SimSwitch) -> None:
         """A switch is back, empty."""
@@ -114,7 +116,7 @@ class SimFleet:
         name = switch.model.name
         if switch.alive and self.on and switch.is_empty:
             switch.provision()
-            self._record("switch.ready", switch=name)
+            self._record(SwitchReady(switch=name))
             self.probe_pending()
 
     # --- cables -------------------------------------------------------------------------------------------------------
@@ -164,13 +166,13 @@ class SimFleet:
             return
         if not sighting.right:
             reason = "; ".join(self.book.complaints(sighting.link))
-            self._record("link.failed", link=sighting.link, state="wrong", reason=reason)
+            self._record(LinkFailed(link=sighting.link, state="wrong", reason=reason))
         self._note_verified()
 
     def _note_verified(self) -> None:
         if self.verified_at is None and self.all_right:
             self.verified_at = self._clock.seconds
-            self._record("verified", seconds=self.verified_at, links=len(self.model.links))
+            self._record(FabricVerified(seconds=self.verified_at, links=len(self.model.links)))
             self._tell_verified()
 
     def outcome(self) -> dict[str, Any]:

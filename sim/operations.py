@@ -7,6 +7,7 @@ from mrclab.controller.health import checks
 from mrclab.controller.health.checks import PreCheck
 from mrclab.controller.health.elements import Element
 from mrclab.controller.operations import CommonOperations, Operation, Result, by_name
+from mrclab.events.switches import RouteMisdirected
 from mrclab.sim.clock import Clock
 from mrclab.sim.controller import SimController
 from mrclab.sim.nic import SimNic
@@ -67,7 +68,7 @@ class ControllerOperations(CommonOperations):
     def misroute(self, switch: str, port: int, to: int = 0) -> Result:
         """Make a switch hold a wrong route, or with `to` 0 none, where one leads out of `port`; `repair` mends it."""
         entry = self._fleet.misroute(switch, port, to)
-        self._controller.record("misrouted", switch=switch, port=port, to=to, entry=entry)
+        self._controller.record(RouteMisdirected(switch=switch, port=port, to=to, entry=entry))
         return {"entry": entry}
 
     def counters(self) -> Result:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from mrclab.events.event import Event
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.agent.sampling import KEPT
 from mrclab.hosts.memory.memory import local_memory
@@ -288,9 +289,9 @@ class SimWorld:
         """Write a record of the lab's own, of now where no time is given; returns its time."""
         return self._write("lab", self.now if t is None else t, {"kind": kind, **fields})["t"]  # type: ignore[no-any-return]
 
-    def _write_now(self, node: str, kind: str, **fields: Any) -> None:
-        whole = self._write(node, self.now, {"kind": kind, **fields})
-        if kind in TOLD:
+    def _write_now(self, node: str, event: Event) -> None:
+        whole = self._write(node, self.now, event.to_record())
+        if event.kind in TOLD:
             self._heard(node, whole)
 
     def _write(self, node: str, t: float, record: dict[str, Any]) -> dict[str, Any]:

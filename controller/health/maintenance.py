@@ -16,6 +16,7 @@ from mrclab.controller.health.elements import Element
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.nodes import NodeConfigKeeper
 from mrclab.controller.provisioning.prober import CableProber
+from mrclab.events.controller import DrainIncomplete, SwitchDrained, SwitchUndrained
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.model import Fabric
 
@@ -42,7 +43,7 @@ class Maintenance:
         await self._nodes.deny(what, reason, DRAIN)
         drained = await self._until_quiet(name, begun + timeout)
         seconds = round(time.monotonic() - begun, 3)
-        self._history.record("drained" if drained else "drain.incomplete", switch=name, seconds=seconds)
+        self._history.record((SwitchDrained if drained else DrainIncomplete)(switch=name, seconds=seconds))
         why = self._fleet.silences.get(name, "")
         return {"switch": name, "drained": drained, "seconds": seconds, "unread": why, "untold": self._nodes.silences}
 
@@ -60,7 +61,7 @@ class Maintenance:
             await asyncio.sleep(POLL)
         await self._nodes.undeny(what, DRAIN)
         seconds = round(time.monotonic() - begun, 3)
-        self._history.record("undrained", switch=name, seconds=seconds)
+        self._history.record(SwitchUndrained(switch=name, seconds=seconds))
         return {"switch": name, "undrained": True, "seconds": seconds}
 
     async def precheck(self, timeout: float) -> dict[str, Any]:

@@ -12,11 +12,14 @@ from mrclab.controller.health.elements import Element
 from mrclab.controller.health.healthmap import HealthMap, ReportError
 from mrclab.controller.health.localise import LocalisedFault
 from mrclab.controller.health.policy import Decision, Policy, PolicyEngine
+from mrclab.events.event import Event
+from mrclab.events.hosts import MapperReport
+from mrclab.events.mapping import CableMap, DenyRefused, VerdictGiven, VerdictOver
 from mrclab.topo.model import Fabric
 
 log = logging.getLogger(__name__)
 
-MAPPER_REPORT = "mapper.report"
+MAPPER_REPORT = MapperReport.kind
 """Kind of the event with one cycle of a host's probes."""
 
 SOURCE = "clustermapper"
@@ -26,7 +29,7 @@ MAP_INTERVAL = 1.0  # seconds between records of the map while something in it i
 class EventRecorder(Protocol):
     """Sink of events."""
 
-    def record(self, kind: str, **fields: Any) -> None:
+    def record(self, event: Event, /) -> None:
         """Keep one of now."""
 
 
@@ -89,7 +92,7 @@ class Clustermapper:
         if verdict.element not in self._undeniable:
             self._undeniable.add(verdict.element)
             log.warning("%s", error)
-            self._history.record("deny.refused", element=str(verdict.element), reason=str(error))
+            self._history.record(DenyRefused(element=str(verdict.element), reason=str(error)))
 
     def begin(self) -> None:
         """Forget all that was seen: while the fabric was being set up, or before a repair."""
@@ -105,7 +108,7 @@ class Clustermapper:
             "reports": self._reports,
             "rejected": self._complaints,
             "links": self.health.links(),
-            "verdicts": [_as_json(verdict) for verdict in self.health.verdicts],
+            "verdicts": [_given(verdict).fields() for verdict in self.health.verdicts],
         }
 
     def _tell(self, verdicts: tuple[LocalisedFault, ...]) -> None:
@@ -114,10 +117,10 @@ class Clustermapper:
         for element, verdict in now.items():
             known = self._known.get(element)
             if known is None or known.state != verdict.state:
-                self._history.record("verdict", **_as_json(verdict))
+                self._history.record(_given(verdict))
         for element in self._known:
             if element not in now:
-                self._history.record("verdict.over", element=str(element))
+                self._history.record(VerdictOver(element=str(element)))
         self._known = now
 
     def _record_map(self, now: float) -> None:
@@ -126,7 +129,7 @@ class Clustermapper:
         if at_fault != self._recorded or (at_fault and now - self._recorded_at >= MAP_INTERVAL):
             self._recorded, self._recorded_at = at_fault, now
             links = self.health.links().items()
-            self._history.record("map", links={n: [link["state"], link["loss"], link["rtt"]] for n, link in links})
+            self._history.record(CableMap(links={n: (link["state"], link["loss"], link["rtt"]) for n, link in links}))
 
 
 def reason(verdict: LocalisedFault) -> str:
@@ -134,12 +137,12 @@ def reason(verdict: LocalisedFault) -> str:
     return f"{verdict.rate:.0%} of probes lost"
 
 
-def _as_json(verdict: LocalisedFault) -> dict[str, Any]:
-    return {
-        "element": str(verdict.element),
-        "element_kind": verdict.element.kind,
-        "state": verdict.state,
-        "rate": verdict.rate,
-        "evidence": round(verdict.evidence, 1),
-        "rivals": [str(rival) for rival in verdict.rivals],
-    }
+def _given(verdict: LocalisedFault) -> VerdictGiven:
+    return VerdictGiven(
+        element=str(verdict.element),
+        element_kind=verdict.element.kind,
+        state=verdict.state,
+        rate=verdict.rate,
+        evidence=round(verdict.evidence, 1),
+        rivals=[str(rival) for rival in verdict.rivals],
+    )

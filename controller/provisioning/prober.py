@@ -9,6 +9,7 @@ from mrclab.controller.errors import SwitchError
 from mrclab.controller.fleet import Fleet
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.provisioning.cables import CableBook, End
+from mrclab.events.switches import LinkFailed, LinkVerified
 from mrclab.topo.model import Fabric
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class CableProber:
             self._complain_about(sighting.link, "wrong")
         elif self.book.state(sighting.link) == "verified":
             self._complained.pop(sighting.link, None)
-            self._history.record("link.verified", link=sighting.link)
+            self._history.record(LinkVerified(link=sighting.link))
             self._on_change()
 
     async def _probe(self, end: End) -> None:
@@ -106,7 +107,7 @@ class CableProber:
         if self._complained.get(link) == reason:
             return
         self._complained[link] = reason
-        self._history.record("link.failed", link=link, state=state, reason=reason)
+        self._history.record(LinkFailed(link=link, state=state, reason=reason))
         self._on_change()
 
     def _link_of(self, end: End) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from mrclab.controller import pulse
 from mrclab.controller.pulse import WorstLateness
+from mrclab.events.event import Event
 
 
 class Records:
@@ -15,8 +16,8 @@ class Records:
     def __init__(self) -> None:
         self.told: list[tuple[str, dict[str, float]]] = []
 
-    def record(self, kind: str, **fields: float) -> None:
-        self.told.append((kind, fields))
+    def record(self, event: Event) -> None:
+        self.told.append((event.kind, event.fields()))
 
 
 def test_the_worst_is_told_once_with_its_time() -> None:
