@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from mrclab.events.event import Event
 from mrclab.sim.lines import Lines
 from mrclab.topo import files
 
@@ -175,10 +176,10 @@ class HistoryWriter:
         self._node = node
         self._file: TextIO = path.open("a", encoding="utf-8", buffering=1)
 
-    def add(self, kind: str, t: float | None = None, **fields: Any) -> float:
+    def add(self, event: Event, t: float | None = None) -> float:
         """Append a record, now or with the time given; returns its time."""
         at = time.monotonic() if t is None else t
-        self._file.write(json.dumps({"t": at, "node": self._node, "kind": kind, **fields}) + "\n")
+        self._file.write(json.dumps({"t": at, "node": self._node, **event.to_record()}) + "\n")
         return at
 
     def close(self) -> None:

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from mrclab.events.event import Event
+from mrclab.events.processes import ProcessEnded
+from mrclab.events.run import LabUp
+from mrclab.events.switches import QueueDepthSample
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.agent.sampling import KEPT
 from mrclab.hosts.memory.memory import local_memory
@@ -105,7 +108,7 @@ class SimWorld:
         self.injector = SimFaultInjector(self.sim, self, seed)
         self._clock.at(0, self._record_depths)
         self._controller.begin()
-        self.record("lab.up", seconds=self.now)
+        self.record(LabUp(seconds=self.now))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -252,7 +255,7 @@ class SimWorld:
             self.sim.plug(node).nic = None
             self._last_output[node] = "it was ended on purpose"
             self._tell(node, self.now, {"kind": GONE})
-        self.record("process.ended", process=node)
+        self.record(ProcessEnded(process=node))
 
     def restart(self, node: str) -> None:
         """It starts anew, knowing nothing."""
@@ -285,9 +288,9 @@ class SimWorld:
 
     # --- the history --------------------------------------------------------------------------------------------------
 
-    def record(self, kind: str, t: float | None = None, **fields: object) -> float:
+    def record(self, event: Event, t: float | None = None) -> float:
         """Write a record of the lab's own, of now where no time is given; returns its time."""
-        return self._write("lab", self.now if t is None else t, {"kind": kind, **fields})["t"]  # type: ignore[no-any-return]
+        return self._write("lab", self.now if t is None else t, event.to_record())["t"]  # type: ignore[no-any-return]
 
     def _write_now(self, node: str, event: Event) -> None:
         whole = self._write(node, self.now, event.to_record())
@@ -323,7 +326,7 @@ class SimWorld:
     def _record_depths(self, _about: object) -> None:
         self._clock.at(self._clock.now + self._depths_every, self._record_depths)
         waiting, silent = self.depths()
-        self.record("depths", switches=waiting, silent=silent)
+        self.record(QueueDepthSample(switches=waiting, silent=silent))
 
     def depths(self) -> tuple[dict[str, dict[str, int]], list[str]]:
         """Packets in data queues by switch and port number, where there are any; switches that tell nothing."""

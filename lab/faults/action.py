@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from mrclab.events.event import Event
 from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
@@ -117,7 +118,7 @@ class FaultContext(Protocol):
     def pause(self, seconds: float) -> None:
         """Let time pass."""
 
-    def record(self, kind: str, t: float | None = None, **fields: object) -> float:
+    def record(self, event: Event, t: float | None = None) -> float:
         """Write a record into the history, at `now` where no time is given; return its time."""
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from mrclab.events.faults import FaultBegin, FaultCounters, FaultEnd, FaultsHealed
 from mrclab.lab.errors import RunError, as_run_error
 from mrclab.lab.faults import overlap
 from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
@@ -123,7 +124,7 @@ class TimeLine:
         problems = [*outcome["problems"], *(f"{switch} is not ready" for switch in outcome["not_ready"])]
         unread = [f"{switch} {why}" for switch, why in outcome.get("unread", {}).items()]
         entries = [*outcome.get("entries", []), *unread]
-        self._context.record("faults.healed", None, verified=outcome["verified"], problems=problems, entries=entries)
+        self._context.record(FaultsHealed(verified=outcome["verified"], problems=problems, entries=entries))
 
     def inject(self, fault: FaultBase) -> str:
         """Inject a fault now, whatever its trigger; return a phrase."""
@@ -137,7 +138,7 @@ class TimeLine:
             entry.action.inject()
         except TopoError as error:
             raise as_run_error(error, f"{fault.name} could not be injected") from None
-        self._record("fault.begin", at, fault)
+        self._record(FaultBegin, at, fault)
         return f"{fault.name}: {fault.text(self._context.fabric)}"
 
     def _clear(self, entry: _Active) -> str:
@@ -149,24 +150,25 @@ class TimeLine:
             raise as_run_error(error, f"{fault.name} could not be cleared") from None
         self._active = [other for other in self._active if other is not entry]
         if counters:
-            self._context.record("fault.counters", None, fault=fault.name, fault_kind=fault.kind_name, **counters)
-        self._record("fault.end", at, fault)
+            self._context.record(FaultCounters(fault=fault.name, fault_kind=fault.kind_name, counters=dict(counters)))
+        self._record(FaultEnd, at, fault)
         counted = ", ".join(f"{name} {count}" for name, count in (counters or {}).items())
         return f"{fault.name}: cleared" + (f" ({counted})" if counted else "")
 
-    def _record(self, kind: str, at: float, fault: FaultBase) -> None:
+    def _record(self, event: type[FaultBegin | FaultEnd], at: float, fault: FaultBase) -> None:
         fabric = self._context.fabric
         links = list(fault.links(fabric))
-        fields: dict[str, object] = {"links": links, "text": fault.text(fabric)}
-        if links:
-            fields["link"] = links[0]
-        if paths := fault.paths(fabric):
-            fields["paths"] = [list(path) for path in paths]
-        if processes := fault.processes(fabric):
-            fields["processes"] = list(processes)
-        if stops := fault.stops(fabric):
-            fields["stops"] = list(stops)
-        self._context.record(kind, at, fault=fault.name, fault_kind=fault.kind_name, **fields)
+        concerned = event(
+            fault=fault.name,
+            fault_kind=fault.kind_name,
+            links=links,
+            text=fault.text(fabric),
+            link=links[0] if links else None,
+            paths=[list(path) for path in fault.paths(fabric)] or None,
+            processes=list(fault.processes(fabric)) or None,
+            stops=list(fault.stops(fabric)) or None,
+        )
+        self._context.record(concerned, at)
 
 
 @contextmanager

@@ -32,12 +32,16 @@ def build() -> str:
     """Return the page's text."""
     assert codec  # it has loaded all kinds
     parts = [_HEAD]
-    for module, classes in groupby(event.EVENTS.values(), lambda cls: cls.__module__):
+    for module, classes in groupby(sorted(event.EVENTS.values(), key=_module), _module):
         title, _, rest = (inspect.getdoc(sys.modules[module]) or "").removeprefix("Records of ").partition(": ")
         parts.append(f"\n## {title[0].upper()}{title[1:]}\n\n{rest[0].upper()}{rest[1:]}")
         for cls in classes:
             parts += ["", f"### `{cls.kind}`\n", inspect.getdoc(cls) or "", *_table(cls)]
     return "\n".join(parts) + "\n"
+
+
+def _module(cls: type[event.Event]) -> str:
+    return cls.__module__
 
 
 def _table(cls: type[event.Event]) -> Iterator[str]:

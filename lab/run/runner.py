@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mrclab.events.run import LabLate, MachineSlow, RunBroken, ScenarioText
+from mrclab.events.traffic import TrainingReference
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, exhausted
 from mrclab.lab.expectations import Verdict
@@ -114,7 +116,7 @@ class Run:
             until = self._next(now)
             heard = self._hearing.wait(until)
             if (late := self._world.now - until) > _LATE:
-                self._world.record("lab.late", None, late=round(late, 6))
+                self._world.record(LabLate(late=round(late, 6)))
             for host, event in heard:
                 self._take(host, event)
             for traffic in self._traffics:
@@ -331,27 +333,27 @@ def _taken(
         ) as world:
             world.on_notice(say)
             say(world.greeting)
-            world.record("scenario", text=loaded.text)
+            world.record(ScenarioText(text=loaded.text))
             for reference in references:
-                world.record("training.reference", **reference)
+                world.record(TrainingReference(**reference))
             show(world)
             try:
                 with world.punctual():
                     Run(world, loaded, say, progress).go()
             except NoResult as error:
-                world.record("machine.slow", why=str(error))
+                world.record(MachineSlow(why=str(error)))
                 say(str(error))
             except (RunError, TopoError, OSError) as error:
                 trouble = exhausted(error) or str(error)
                 say(trouble)
                 with contextlib.suppress(RunError):  # what else ends now says nothing new
-                    world.record("run.broken", why=trouble)
+                    world.record(RunBroken(why=trouble))
                     world.pause(loaded.fabric.spec.quiet)
             except KeyboardInterrupt:
                 trouble, interrupted = "it was interrupted", True
                 say("interrupted; the lab goes down, and what was measured is kept")
                 with contextlib.suppress(RunError):
-                    world.record("run.broken", why=trouble)
+                    world.record(RunBroken(why=trouble))
             began = time.monotonic()
             world.stop()
             say(f"lab down in {time.monotonic() - began:.1f} s")

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from mrclab.events.event import Event as HistoryEvent
+from mrclab.events.run import WorldBegin
 from mrclab.lab import history
 from mrclab.lab.capture.virtual import VirtualTaps
 from mrclab.lab.errors import Interrupted, RunError
@@ -78,7 +80,7 @@ class VirtualWorld:
         self._sim.heed = self._heed
         interrupts.noted = self._sim.halt
         self.injector: FaultInjector = self._sim.injector
-        self.record("world", 0.0, world=NAME)
+        self.record(WorldBegin(world=NAME), 0.0)
 
     @property
     def now(self) -> float:
@@ -115,9 +117,9 @@ class VirtualWorld:
         """Have a follower look at the history as time passes, until it is closed; one at a time."""
         self._mirror = follower
 
-    def record(self, kind: str, t: float | None = None, **fields: object) -> float:
+    def record(self, event: HistoryEvent, t: float | None = None) -> float:
         """Write a record of the lab's own into the history; returns its time."""
-        return self._sim.record(kind, t, **fields)
+        return self._sim.record(event, t)
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
         """Ask a host or the `controller`; RunError says which of them refused what."""

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from mrclab.events.switches import SwitchCounters
 from mrclab.lab.faults.action import FaultContext
 from mrclab.lab.kinds import WorldName
 from mrclab.sim.lines import Lines
@@ -119,4 +120,4 @@ class World(FaultContext, Protocol):
 
 def record_counters(world: FaultContext) -> None:
     """Write the switches' counters into the history."""
-    world.record("counters", switches=world.call("controller", "counters")["switches"])
+    world.record(SwitchCounters(switches=world.call("controller", "counters")["switches"]))

@@ -19,9 +19,9 @@ class Ground:
         self.records = []
         self.may_end = set()
 
-    def record(self, kind, t=None, **fields):
+    def record(self, event, t=None):
         at = time.monotonic() if t is None else t
-        self.records.append((kind, {"t": at, **fields}))
+        self.records.append((event.kind, {"t": at, **event.fields()}))
         return at
 
     @property

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mrclab.events.faults import FaultEdge
+from mrclab.events.switches import FabricVerified
 from mrclab.lab import history
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.history import History, HistoryWriter, Record
@@ -52,7 +54,7 @@ def test_histories_of_several_processes_merge_by_time(tmp_path):
     for node, times in (("h1", (1.0, 3.0)), ("h2", (0.5, 2.0))):
         with HistoryWriter(tmp_path / f"{node}.jsonl", node) as writer:
             for t in times:
-                writer.add("tick", t, n=t)
+                writer.add(FabricVerified(seconds=t, links=0), t)
     merged = history.load(tmp_path)
     assert [(r.t, r.node) for r in merged.records] == [(0.5, "h2"), (1.0, "h1"), (2.0, "h2"), (3.0, "h1")]
     merged.store(tmp_path / "all.json")
@@ -163,10 +165,12 @@ def test_random_files_have_their_size_and_repeat_with_their_seed(tmp_path, size)
 
 def test_history_lines_are_plain_json(tmp_path):
     with HistoryWriter(tmp_path / "lab.jsonl") as writer:
-        at = writer.add("fault.begin", fault="x")
+        at = writer.add(FaultEdge(fault="x", link="h1-p1", up=False))
     assert json.loads((tmp_path / "lab.jsonl").read_text()) == {
         "t": at,
         "node": "lab",
-        "kind": "fault.begin",
+        "kind": "fault.edge",
         "fault": "x",
+        "link": "h1-p1",
+        "up": False,
     }

@@ -39,8 +39,8 @@ class World(Lab):
         peer = {"h1": "h3", "h3": "h1"}.get(node, "h1")
         return {"qps": [{"qp": 256, "peer": self.fabric.host(peer).address}]} if op == "stats" else {"pid": os.getpid()}
 
-    def record(self, kind, t=None, **fields):
-        self.records.append({"kind": kind, "t": t, **fields})
+    def record(self, event, t=None):
+        self.records.append({"t": t, **event.to_record()})
         return t or self.now
 
     def of(self, kind):

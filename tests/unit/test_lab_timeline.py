@@ -30,8 +30,8 @@ class Ground:
         self.kinds = []
         self.now = 0.0
 
-    def record(self, kind, t=None, **fields):
-        self.kinds.append((kind, fields["fault"]))
+    def record(self, event, t=None):
+        self.kinds.append((event.kind, event.fault))
         return t or 0.0
 
 

@@ -113,7 +113,7 @@ def test_a_wait_for_a_stopped_process_is_given_up_and_says_why(tmp_path, monkeyp
 
 def test_a_stop_is_recorded_at_once_said_after_a_second_and_its_end_too():
     records, lines = [], []
-    stops = Stops(FABRIC, lambda kind, t=None, **fields: records.append((kind, t, fields)), lines.append)
+    stops = Stops(FABRIC, lambda event, t=None: records.append((event.kind, t, event.fields())), lines.append)
     stops.look(10.0, {"h1": 7})
     stops.look(10.1, {})  # a moment only
     assert records == lines == []

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 from typing_extensions import override
 
+from mrclab.events.faults import FaultEdge
 from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, LastingFault, at_least_one, several
 from mrclab.lab.faults.families import CableFault, Share, random_link, random_switch
@@ -178,7 +179,7 @@ class FlapCable(FaultAction[Flap]):
             injector.let_go(self.fault.name)
         else:
             injector.hold_down(self.fault.name, self.fault.link)
-        self.context.record("fault.edge", at, fault=self.fault.name, link=self.fault.link, up=up)
+        self.context.record(FaultEdge(fault=self.fault.name, link=self.fault.link, up=up), at)
 
 
 @FAULTS.register

@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from mrclab.events.event import Event
+from mrclab.events.run import LabUp
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error, exhausted
 from mrclab.lab.kinds import WorldName
@@ -117,7 +119,7 @@ class LabSession(Lab):
         self._watch = Watch(self.emulation.processes, self.log, depths, self.emulation.endings)
         self._watch.start()
         self.bring_up_seconds = time.monotonic() - began
-        self.log.add("lab.up", seconds=round(self.bring_up_seconds, 3))
+        self.log.add(LabUp(seconds=round(self.bring_up_seconds, 3)))
 
     def _hear_of_remains(self, progress: Progress, stage: str, done: int, total: int) -> None:
         """Keep what the start says of an earlier run that was killed, where that left something for people."""
@@ -125,12 +127,12 @@ class LabSession(Lab):
             self._remains.append(stage)
         progress(stage, done, total)
 
-    def record(self, kind: str, t: float | None = None, **fields: object) -> float:
+    def record(self, event: Event, t: float | None = None) -> float:
         """Write a record of the lab's own into the history; returns its time."""
         if self.log is None:
             raise RunError("the lab is not up")
         try:
-            return self.log.add(kind, t, **fields)
+            return self.log.add(event, t)
         except OSError as error:
             self.check()
             why = exhausted(error) or f"the run directory {self.run_dir} takes no more records: {error.strerror}"
@@ -151,10 +153,10 @@ class LabSession(Lab):
     def _look_for_stops(self) -> None:
         self._stops.look(time.monotonic(), self.emulation.stopped())
 
-    def _record_stop(self, kind: str, t: float | None = None, **fields: object) -> None:
+    def _record_stop(self, event: Event, t: float | None = None) -> None:
         with contextlib.suppress(OSError, ValueError):  # what is full, or closed, is said elsewhere
             if self.log is not None:
-                self.log.add(kind, t, **fields)
+                self.log.add(event, t)
 
     def _may_stop(self, node: str) -> bool:
         return self.emulation.is_frozen(node)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from mrclab.events.processes import CpuSample, ProcessDied, ProcessEnded
+from mrclab.events.switches import QueueDepthSample
 from mrclab.lab.history import HistoryWriter
 from mrclab.topo.linux.adaptivetimeout import glance
 from mrclab.topo.linux.depths import QueueDepths
@@ -87,13 +89,13 @@ class Watch:
         with self._lock:
             processes = self._processes()
             for name in self._seen - set(processes):
-                kind = "process.ended" if name in self._excused else "process.died"
-                self._log.add(kind, process=name, reason=self._endings().get(name, "ended"))
+                ended = ProcessEnded if name in self._excused else ProcessDied
+                self._log.add(ended(process=name, reason=self._endings().get(name, "ended")))
             self._seen = set(processes)
         seconds = {name: cpu_seconds(pid) for name, pid in processes.items()}
         used = {name: used for name, used in seconds.items() if used is not None}
         waited = {name: round(seconds, 6) for name, seconds in self._waits.look(processes).items()}
-        self._log.add("cpu", seconds=used, waited=waited, steal=steal_seconds(), lab_late=round(max(0.0, late), 6))
+        self._log.add(CpuSample(seconds=used, waited=waited, steal=steal_seconds(), lab_late=round(max(0.0, late), 6)))
         if self._depths is not None:
             self._look_into_queues(self._depths)
 
@@ -105,7 +107,7 @@ class Watch:
         late = {switch: it.late for switch, it in told.items() if it.late is not None}
         switches = {switch: ports for switch, ports in waiting.items() if ports}
         self.depths = {name: {str(port): n for port, n in ports.items()} for name, ports in switches.items()}
-        self._log.add("depths", asked, switches=switches, silent=silent, late=late)
+        self._log.add(QueueDepthSample(switches=self.depths, silent=silent, late=late), asked)
 
 
 def cpu_seconds(pid: int) -> float | None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from mrclab.events.processes import ProcessResume, ProcessStop
 from mrclab.topo.linux.processes import stopped_text
 from mrclab.topo.model import Fabric
 
@@ -47,7 +48,7 @@ class Stops:
         for name in set(self._since) - set(stopped):
             since, _ = self._since.pop(name)
             if name in self._recorded:
-                self._record("process.resumed", process=name, seconds=round(now - since, 3))
+                self._record(ProcessResume(process=name, seconds=round(now - since, 3)))
             if name in self._said:
                 self.say(f"{spoken(self._fabric, name)} goes on after {now - since:.1f} s")
             self._recorded.discard(name)
@@ -58,7 +59,7 @@ class Stops:
                 now > since and name not in self._recorded
             ):  # one that was let go on a moment ago stands at one look only
                 self._recorded.add(name)
-                self._record("process.stopped", since, process=name, pid=pid)
+                self._record(ProcessStop(process=name, pid=pid), since)
             if now - since >= _TELL and name not in self._said:
                 self._said.add(name)
                 self.say(f"{spoken(self._fabric, name)} {stopped_text(pid)}")

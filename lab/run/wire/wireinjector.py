@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from mrclab.events.event import Event
+from mrclab.events.processes import HelperLate
 from mrclab.lab.faults.action import Healed
 from mrclab.topo.cables import cablefaults, cables, channels, relays, senders
 from mrclab.topo.cables.cablefaults import Direction, Match
@@ -28,7 +30,7 @@ class Supervisor(Protocol):
     def forget(self, node: str) -> None:
         """Close the connection to a node."""
 
-    def record(self, kind: str, t: float | None = None, **fields: object) -> float:
+    def record(self, event: Event, t: float | None = None) -> float:
         """Write a record of the lab's own into the history."""
 
 
@@ -64,7 +66,7 @@ class _Sending:
 
 
 def _record_late(supervisor: Supervisor, name: str, late: tuple[float, float]) -> None:
-    supervisor.record("helper.late", process=name, late=late[0], at=late[1])
+    supervisor.record(HelperLate(process=name, late=late[0], at=late[1]))
 
 
 class WireFaultInjector:

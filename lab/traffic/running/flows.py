@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mrclab.events.traffic import FlowEnd, FlowEnds, TrafficEnd, TrafficStart
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.world import GONE, PROGRESS_KINDS, World
 from mrclab.lab.traffic.base import Flow, TrafficBase
@@ -120,7 +121,7 @@ class Running:
         self.began = at
         for host in self.hosts:
             self._world.call(host, "start_workload", name=self.name, at=at)
-        flows = [
+        flows: list[FlowEnds] = [
             {
                 "flow": state.flow.name,
                 "source": state.flow.source,
@@ -135,15 +136,16 @@ class Running:
         ]
         first = next(iter(self._flows.values()))
         self._world.record(
-            "traffic.start",
+            TrafficStart(
+                traffic=self.name,
+                traffic_kind=self.entry.kind_name,
+                source=first.flow.source,
+                destination=first.flow.destination,
+                size=self.size or 0,
+                qps={host: qps[0] for host, qps in first.qps.items()},
+                flows=flows,
+            ),
             at,
-            traffic=self.name,
-            traffic_kind=self.entry.kind_name,
-            source=first.flow.source,
-            destination=first.flow.destination,
-            size=self.size or 0,
-            qps={host: qps[0] for host, qps in first.qps.items()},
-            flows=flows,
         )
 
     @functools.cached_property
@@ -265,7 +267,7 @@ class Running:
             "iteration_ends": [round(end, 9) for _, end in self._whole_iterations()],
             **({"error": "; ".join(errors[:3])} if errors else {}),
         }
-        self._world.record("traffic.end", ended, traffic=self.name, **self.outcome)
+        self._world.record(TrafficEnd(traffic=self.name, **self.outcome), ended)
 
     def _status(self, host: str) -> dict[str, Any]:
         """Return the agent's status of every flow of a host; empty where it is gone."""
@@ -289,16 +291,17 @@ class Running:
         at = float(done["ended"]) if done else ended
         began = at if self.began is None else self._flow_began(done)
         self._world.record(
-            "flow.end",
+            FlowEnd(
+                traffic=self.name,
+                flow=flow.name,
+                bytes=self._bytes(state, answers),
+                seconds=round(at - began, 9),
+                sent_sha256=sent,
+                received_sha256=received,
+                error=state.error,
+                **self._counted(state, answers),
+            ),
             at,
-            traffic=self.name,
-            flow=flow.name,
-            bytes=self._bytes(state, answers),
-            seconds=round(at - began, 9),
-            sent_sha256=sent,
-            received_sha256=received,
-            error=state.error,
-            **self._counted(state, answers),
         )
 
     def _counted(self, state: FlowState, answers: Mapping[str, Any]) -> dict[str, Any]:

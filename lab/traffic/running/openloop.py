@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mrclab.events.traffic import FlowEnd, TrafficEnd, TrafficStart
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.world import World
 from mrclab.lab.traffic.kinds.openloop import OpenLoop
@@ -34,9 +35,17 @@ class RunningOpenLoop(Running):
             raise RunError(f"{self.name}: open_loop needs virtual time; run it with --world sim")
         self.began = self._last = at
         self._world.record(
-            "traffic.start", at, traffic=self.name, traffic_kind=self.entry.kind_name, source="", destination="",
-            size=0, qps={}, flows=[],
-        )  # fmt: skip
+            TrafficStart(
+                traffic=self.name,
+                traffic_kind=self.entry.kind_name,
+                source="",
+                destination="",
+                size=0,
+                qps={},
+                flows=[],
+            ),
+            at,
+        )
         arrivals = self.entry.arrivals(self._world.fabric, self._seed)
         self._driver = open_loop(arrivals, dict(self.entry.attributes), self._ended)
         self._driver.start(at)
@@ -50,9 +59,15 @@ class RunningOpenLoop(Running):
         else:
             self._carried += flow.size
         self._world.record(
-            "flow.end", at, traffic=self.name, flow=f"{self.name}/{flow.source}>{flow.destination}#{flow.number}",
-            bytes=0 if error else flow.size, seconds=round(at - flow.began, 9), error=error,
-        )  # fmt: skip
+            FlowEnd(
+                traffic=self.name,
+                flow=f"{self.name}/{flow.source}>{flow.destination}#{flow.number}",
+                bytes=0 if error else flow.size,
+                seconds=round(at - flow.began, 9),
+                error=error,
+            ),
+            at,
+        )
 
     @property
     def over(self) -> bool:
@@ -83,4 +98,4 @@ class RunningOpenLoop(Running):
             "iteration_ends": [],
             **({"error": "; ".join(errors[:_SAID])} if errors else {}),
         }
-        self._world.record("traffic.end", self.ended, traffic=self.name, **self.outcome)
+        self._world.record(TrafficEnd(traffic=self.name, **self.outcome), self.ended)

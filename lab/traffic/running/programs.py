@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mrclab.events.traffic import FlowEnd, ProgramEnd, TrafficEnd, TrafficStart
+from mrclab.events.workloads import TrainingStep
 from mrclab.hosts.collectives import steps
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.wire import programs
@@ -84,9 +86,13 @@ class RunningPrograms(Running):
         output = self._lab.run_dir / "log" / f"{self.name}-{place + 1}-{spec.host}.log"
         with output.open("wb") as file:
             process = subprocess.Popen(
-                command, env={**environment, "MRCLAB_FILES": str(self._folder)}, stdin=subprocess.DEVNULL,
-                stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                command,
+                env={**environment, "MRCLAB_FILES": str(self._folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         self._processes.append(_Process(spec, process, output, self._world.now))
 
     def _go_on(self) -> None:
@@ -142,8 +148,7 @@ class RunningPrograms(Running):
                 step = steps.parse(line)
                 if step is not None:
                     one.steps += 1
-                    record = {"traffic": self.name, "host": one.spec.host, **step}
-                    self._world.record("training.step", step["ended"], **record)
+                    self._world.record(TrainingStep(traffic=self.name, host=one.spec.host, **step), step["ended"])
 
     def _note_qps(self) -> None:
         """QPs of the programs' hosts that lead to each other; of ranks, which all make theirs at once, until found."""
@@ -192,23 +197,36 @@ class RunningPrograms(Running):
         error = self._error or error
         flows = self.entry.flows(self._lab.fabric, 0)
         self._world.record(
-            "traffic.start", began, traffic=self.name, traffic_kind="program", source=flows[0].source,
-            destination=flows[0].destination, size=0,
-            flows=[
-                {"flow": flow.name, "source": flow.source, "destination": flow.destination, "size": 0,
-                 "qps": [{"source_qp": a, "destination_qp": b} for a, b in sorted(self._pairs.get(flow.name, ()))]}
-                for flow in flows
-            ],
-        )  # fmt: skip
-        said = {"exit_status": max((abs(one.process.returncode or 0) for one in self._processes), default=0)}
+            TrafficStart(
+                traffic=self.name,
+                traffic_kind="program",
+                source=flows[0].source,
+                destination=flows[0].destination,
+                size=0,
+                flows=[
+                    {
+                        "flow": flow.name,
+                        "source": flow.source,
+                        "destination": flow.destination,
+                        "size": 0,
+                        "qps": [
+                            {"source_qp": a, "destination_qp": b} for a, b in sorted(self._pairs.get(flow.name, ()))
+                        ],
+                    }
+                    for flow in flows
+                ],
+            ),
+            began,
+        )
+        status = max((abs(one.process.returncode or 0) for one in self._processes), default=0)
         wrong = {"error": error} if error else {}
+        took = round(ended - began, 9)
         for flow in flows:
-            self._world.record(
-                "flow.end", ended, traffic=self.name, flow=flow.name, bytes=0, seconds=round(ended - began, 9),
-                error=error, **said,
-            )  # fmt: skip
-        self.outcome = {"bytes": 0, "sent_sha256": "", "received_sha256": "", "iterations": [], **said, **wrong}
-        self._world.record("traffic.end", ended, traffic=self.name, **self.outcome)
+            end = FlowEnd(traffic=self.name, flow=flow.name, bytes=0, seconds=took, error=error, exit_status=status)
+            self._world.record(end, ended)
+        empty = {"bytes": 0, "sent_sha256": "", "received_sha256": "", "iterations": []}
+        self.outcome = {**empty, "exit_status": status, **wrong}
+        self._world.record(TrafficEnd(traffic=self.name, **self.outcome), ended)
 
     def _record_ends(self) -> None:
         """Record how each program ended: a negative exit status is the signal that ended it."""
@@ -216,13 +234,7 @@ class RunningPrograms(Running):
             status = one.process.returncode
             reason = "" if not status else _reason(one.said()) if status > 0 else f"ended by signal {-status}"
             self._world.record(
-                "program.end",
-                None,
-                traffic=self.name,
-                host=one.spec.host,
-                place=place,
-                exit_status=status,
-                error=reason,
+                ProgramEnd(traffic=self.name, host=one.spec.host, place=place, exit_status=status, error=reason)
             )
 
     def _collect(self) -> None:
