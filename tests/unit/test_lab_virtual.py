@@ -46,6 +46,9 @@ linger: 5s
 """
 
 
+ROCE = "transport: {kind: roce, qps: 4}\n" + SMALL.replace("planes: 2", "planes: 1").replace("h2-p2", "h2-p1")
+
+
 def quiet(*_arguments):
     """Nobody watches."""
 
@@ -99,6 +102,9 @@ def test_the_same_seed_gives_the_same_bytes_under_every_python(tmp_path, own_his
     if not python.exists():
         pytest.skip(f"no Python {version} with the lab's dependencies here; setup/pythons.sh {version} makes one")
     assert history_by(python, SMALL, tmp_path) == own_history
+    others = tmp_path / "roce"
+    others.mkdir()
+    assert history_by(python, ROCE, others) == history_by(sys.executable, ROCE, others)
 
 
 def test_a_run_measured_without_files_is_the_run_that_files_tell(tmp_path, monkeypatch):
