@@ -16,11 +16,14 @@ class SwitchUp(Event):
 
 @event
 class SwitchReady(Event):
-    """End of a switch's provisioning; on the wire with entries that were right, and that were written, and how long."""
+    """End of a switch's provisioning; on the wire with what it took.
+
+    `adopted`: the switch ran the program before; the numbers of entries that were written; how long it was.
+    """
 
     kind: ClassVar[str] = "switch.ready"
     switch: str
-    adopted: int | None = None
+    adopted: bool | None = None
     inserted: int | None = None
     modified: int | None = None
     deleted: int | None = None
