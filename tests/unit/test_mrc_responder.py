@@ -189,8 +189,9 @@ def test_with_dynamic_mpr_the_qps_that_receive_share_the_bitmaps_of_their_host()
     assert windows[0].psn_window == 4 * 128 - 1
     for transfer in transfers:
         transfer.write(0, 600 * FULL_SIZE)
-    sim.run(done=lambda: [t.target == t.source for t in transfers] == [True] * 4)
+    sim.run(done=lambda: [t.done() for t in transfers] == [True] * 4)
     sim.run(until=sim.now + 0.05)
+    assert all(t.target == t.source for t in transfers)
     assert [window.psn_window for window in windows] == [2 * 128 - 1] * 4
     sim.run(until=sim.now + 17 * 0.018)  # all have been quiet for long
     transfers[0].write(0, 8 * FULL_SIZE)
