@@ -4,8 +4,8 @@ A class names its `kind`; its docstring says when it is written. A field with a 
 it has that value, any other is always there. Fields of a class are written in their order.
 """
 
-from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from typing_extensions import dataclass_transform
@@ -49,13 +49,17 @@ class Event:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields as a line of the history has them, by name."""
-        found = {name: value for name, value, default in self._values() if default is MISSING or value != default}
-        found.update(found.pop(self.more, {}))
+        told = ((name, getattr(self, name), default) for name, default in _plan(self.kind))
+        found = {name: value for name, value, default in told if value != default}
+        if self.more:
+            found.update(found.pop(self.more))
         return found
 
-    def _values(self) -> Iterator[tuple[str, Any, Any]]:
-        for field in fields(self):  # type: ignore[arg-type] # every subclass is a dataclass
-            yield field.name, getattr(self, field.name), field.default
+
+@cache
+def _plan(kind: str) -> tuple[tuple[str, Any], ...]:
+    """Return names and defaults of a kind's fields; where there is no default, what equals no value."""
+    return tuple((field.name, field.default) for field in fields(EVENTS[kind]))  # type: ignore[arg-type] # dataclasses
 
 
 EVENTS: Final[dict[str, type[Event]]] = {}
