@@ -27,7 +27,7 @@ SIMULATION, SAMPLES, HISTORY, READING, JUDGING, FILES, REPORT = (
 )  # fmt: skip
 
 
-class Stopwatch:
+class PartTimes:
     """CPU seconds by part, exclusive of the parts inside."""
 
     def __init__(self) -> None:
@@ -64,9 +64,9 @@ class Stopwatch:
         setattr(owner, name, counted)
 
 
-def watch() -> Stopwatch:
+def watch() -> PartTimes:
     """Return a stopwatch of all runs of this process from now on."""
-    made = Stopwatch()
+    made = PartTimes()
     made.wrap(runner.Run, "go", SIMULATION)
     made.wrap(Sampler, "take", SAMPLES)
     made.wrap(SimWorld, "_write", HISTORY)
