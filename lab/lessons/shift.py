@@ -1,26 +1,24 @@
-"""Lesson 2: the learner's uN shift in P4, compiled where p4c is, else one of the variants that the letter names.
+"""Lesson 2: the learner's uN shift in P4, compiled by p4c where it is.
 
-A variant is the committed build with the action's one assignment put in anew, as p4c would have compiled it.
+Elsewhere the statement is put into the committed build in place of the action's one assignment (`p4statement`).
 """
 
 import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from mrclab.lab.command import p4build
 from mrclab.lab.errors import LabError
-from mrclab.lab.lessons import bench
+from mrclab.lab.lessons import bench, p4statement
 from mrclab.lab.lessons.base import Check, read
 from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
 from mrclab.topo import srv6
 from mrclab.topo.linux import killed
 
 ACTION = "shift_usid"
-_PICKED = re.compile(r"^\s*//\s*picked:\s*([A-Za-z?]?)\s*$", re.MULTILINE)
+_FIELD, _WIDTH = "hdr.ipv6.dst", 128
 _ACTION = re.compile(r"^action shift_usid\(\) \{.*?^\}", re.MULTILINE | re.DOTALL)
 _ITS_OWN = re.compile(r"^ *action shift_usid\(\) \{.*?^    \}", re.MULTILINE | re.DOTALL)
 _OWN, _NEXT, _PORT = 0x2101, 0x1102, 4
@@ -30,73 +28,43 @@ _LISTS = {
     "a full list of six": (_OWN, _NEXT, 0x2102, 0x3101, 0x1203, 0x3104),
 }
 
-Tree = dict[str, Any]
-
-
-def _node(op: str, left: Tree | None, right: Tree) -> Tree:
-    return {"type": "expression", "value": {"op": op, "left": left, "right": right}}
-
-
-def _number(value: int) -> Tree:
-    return {"type": "hexstr", "value": hex(value)}
-
-
-def _slice(high: int, low: int, to: int) -> Tree:
-    """`hdr.ipv6.dst[high:low]`, put where bit `to` is its lowest."""
-    field: Tree = {"type": "field", "value": ["ipv6", "dst"]}
-    cut = _node("&", _node(">>", field, _number(low)), _number((1 << (high - low + 1)) - 1))
-    return _node("&", _node("<<", cut, _number(to)), _number((1 << 128) - 1))
-
-
-def _joined(*parts: Tree) -> Tree:
-    tree = parts[0]
-    for part in parts[1:]:
-        tree = _node("|", tree, part)
-    return tree
-
-
-VARIANTS: dict[str, Callable[[], Tree]] = {
-    "A": lambda: _slice(127, 0, 16),
-    "B": lambda: _joined(_slice(127, 96, 96), _slice(95, 16, 0)),
-    "C": lambda: _joined(_slice(127, 96, 96), _slice(79, 0, 16)),
-    "D": lambda: _joined(_slice(127, 96, 96), _slice(79, 0, 16), _slice(15, 0, 0)),
-    "E": lambda: _joined(_slice(127, 96, 96), _slice(79, 64, 80)),
-}
-"""What docs/lessons/02-shift lists under these letters."""
-
 
 def grade(path: Path) -> list[Check]:
     """Compile, and send uSID lists through the program."""
     text = read(path)
-    if shutil.which("p4c"):
-        try:
-            config = _compiled(text)
-        except p4build.BuildError as error:
-            return [Check(False, "p4c compiles it", str(error))]
-    else:
-        found = _PICKED.search(text)
-        letter = found[1].upper() if found else ""
-        if letter not in VARIANTS:
-            why = f"p4c is not here to compile yours; write `// picked: ` and one of {', '.join(VARIANTS)}"
-            return [Check(False, "a variant is picked", why)]
-        config = variant(letter)
+    try:
+        config = _compiled(text) if shutil.which("p4c") else put_in(text)
+    except p4build.BuildError as error:
+        return [Check(False, "p4c compiles it", str(error))]
+    except LabError as error:
+        return [Check(False, "it is P4", str(error))]
     return [_shifts(config, name, usids) for name, usids in _LISTS.items()]
 
 
-def variant(letter: str) -> str:
-    """The committed build with another shift."""
+def put_in(text: str) -> str:
+    """The committed build with the learner's statements in the action. LabError: they are not P4."""
     program = json.loads(p4build.P4_JSON.read_text(encoding="utf-8"))
     (action,) = [action for action in program["actions"] if action["name"].endswith(f".{ACTION}")]
     (assignment,) = action["primitives"]
-    assignment["parameters"][1] = {"type": "expression", "value": VARIANTS[letter]()}
+    field = assignment["parameters"][0]
+    body = _body(text)[0].partition("{")[2].rpartition("}")[0]
+    action["primitives"] = [
+        {**assignment, "parameters": [field, {"type": "expression", "value": tree}]}
+        for tree in p4statement.assignments(body, _FIELD, _WIDTH, field["value"])
+    ]
     return json.dumps(program)
+
+
+def _body(text: str) -> re.Match[str]:
+    found = _ACTION.search(text)
+    if found is None:
+        raise LabError(f"the file must hold `action {ACTION}() {{` and its closing brace, each at a line's beginning")
+    return found
 
 
 def spliced(text: str, ingress: str) -> str:
     """The lab's ingress with the learner's action in it. LabError where there is none in `text`."""
-    body = _ACTION.search(text)
-    if body is None:
-        raise LabError(f"the file must hold `action {ACTION}() {{` and its closing brace, each at a line's beginning")
+    body = _body(text)
     return _ITS_OWN.sub(lambda _old: body[0], ingress, count=1)
 
 
@@ -133,7 +101,7 @@ def _reachable(sent: int) -> set[int]:
     """First 48 bits that wrong shifts leave, so that their packets come out and can be looked at."""
     shifted = (sent << 16) & ((1 << 128) - 1)
     locator = srv6.LOCATOR << 96
-    return {shifted >> 80, (locator | (sent & ((1 << 96) - 1)) >> 16) >> 80}
+    return {sent >> 80, shifted >> 80, (locator | (sent & ((1 << 96) - 1)) >> 16) >> 80}
 
 
 def _insert(switch: bench.Bench, table: str, key: int, action: str, *arguments: int) -> None:

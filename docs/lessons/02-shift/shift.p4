@@ -1,6 +1,4 @@
 // Lesson 2: the uN shift. hdr.ipv6.dst is bit<128>: x[high:low] is a slice, x ++ y joins, 16w0 is a zero of 16 bits.
-// Without p4c, write the letter of the variant that is right:
-// picked: ?
 action shift_usid() {
     hdr.ipv6.dst = hdr.ipv6.dst;
 }
