@@ -232,7 +232,12 @@ def _remove(where: Callable[[Scene], Path]) -> Callable[[Scene, random.Random], 
 
 def _damage(scene: Scene, draw: random.Random) -> str:
     path = scene.run_dir.parent / "state.json"
-    path.write_text(draw.choice(["", "{", "[]", '{"token": 3}']))
+    try:
+        record = os.open(path, os.O_WRONLY | os.O_TRUNC)  # never made anew: the lab removes it as it goes
+    except FileNotFoundError:
+        raise ProcessLookupError(path.name) from None
+    with os.fdopen(record, "w") as file:
+        file.write(draw.choice(["", "{", "[]", '{"token": 3}']))
     return str(path)
 
 
@@ -244,7 +249,10 @@ def _flood(scene: Scene, draw: random.Random) -> str:
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(_FLOOD)]
         for connection in connections:
-            connection.connect(str(path))
+            try:
+                connection.connect(str(path))
+            except (ConnectionRefusedError, FileNotFoundError):  # whoever listened there has just ended
+                raise ProcessLookupError(path.name) from None
             connection.setblocking(False)
         end = time.monotonic() + FLOOD_S
         while time.monotonic() < end:

@@ -1,6 +1,9 @@
 """The drill's own judgement: a process that stood still must be named, unless the traffic ended first."""
 
 import json
+import random
+import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,3 +58,24 @@ def test_the_end_of_the_traffic_is_that_of_the_newest_result_or_the_end_of_the_r
     assert drill._traffic_end(99.0) == 99.0
     kept(drill, "a", end)
     assert drill._traffic_end(99.0) == expected
+
+
+def doing(name):
+    return next(one for one in mischief.ALL if one.name == name).do
+
+
+def test_a_record_that_the_lab_has_removed_is_not_made_anew(tmp_path):
+    scene = SimpleNamespace(run_dir=tmp_path / "lab")
+    with pytest.raises(ProcessLookupError):
+        doing("damage the record")(scene, random.Random(1))
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "state.json").write_text("whole")
+    doing("damage the record")(scene, random.Random(1))
+    assert (tmp_path / "state.json").read_text() != "whole"
+
+
+def test_a_socket_whose_listener_has_gone_is_nothing_to_flood(tmp_path):
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(tmp_path / "x.sock"))
+    with pytest.raises(ProcessLookupError):
+        doing("flood a socket")(SimpleNamespace(run_dir=tmp_path), random.Random(1))
