@@ -10,6 +10,7 @@ import argparse
 import json
 import logging
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -182,6 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends with it
     if options.part:
         kind, interface, size, seconds = options.part
         _part(kind, interface, int(size), float(seconds))

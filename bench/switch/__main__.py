@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -71,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.geteuid() != 0:
         errors.print("mrclab bench switch: namespaces and packet sockets need root; put sudo in front")
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends with it
     try:
         results = run(args, errors)
     except (BenchError, TopoError, OSError, grpc.RpcError) as error:

@@ -76,7 +76,7 @@ def clean(context: typer.Context, as_json: answer.AsJson = False) -> None:
     """
     from mrclab.topo.linux import killed, state  # noqa: PLC0415 - Linux alone has what it removes
 
-    removed = [*state.clean(context.obj.parent), *killed.remove_folders()]
+    removed = [*state.clean(context.obj.parent), *killed.remove_benches(), *killed.remove_folders()]
     if as_json:
         answer.give("clean", 0, removed=list(removed))
         return

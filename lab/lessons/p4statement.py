@@ -37,7 +37,7 @@ def assignments(body: str, field: str, width: int, place: list[str]) -> list[Tre
     """
     if len(body) > _LONGEST:
         raise LabError(f"the action has more than {_LONGEST} characters; one statement is enough")
-    reader = _Reader(_COMMENT.sub(" ", body), field, width, {"type": "field", "value": place})
+    reader = _StatementReader(_COMMENT.sub(" ", body), field, width, {"type": "field", "value": place})
     made = []
     while not reader.at_end():
         made.append(reader.assignment())
@@ -46,7 +46,7 @@ def assignments(body: str, field: str, width: int, place: list[str]) -> list[Tre
     return made
 
 
-class _Reader:
+class _StatementReader:
     def __init__(self, text: str, field: str, width: int, tree: Tree) -> None:
         self._field, self._width, self._tree = field, width, tree
         self._tokens: list[tuple[str, str]] = []  # kind and text

@@ -1,16 +1,21 @@
 """The switch benchmark runs, forwards what it sends, and leaves nothing behind; how fast a machine is, no test says."""
 
+import contextlib
 import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from mrclab.bench.switch import frames, inside, measure, targets
 from mrclab.bench.switch.generator import Offer
+from mrclab.topo.linux import killed, processes
 from mrclab.topo.linux.kernel import NETNS_DIR
 
 root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
@@ -95,3 +100,28 @@ def test_a_target_is_measured_or_skipped_with_a_reason(key):
         assert 0 < result["insert_seconds"] < result["inserts_single_seconds"]
         assert result["rpc_floor_seconds"] > 0
     assert not list(NETNS_DIR.glob("mrclab-bench-*-sw"))
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_benchmark_that_is_ended_leaves_nothing(number):
+    command = [sys.executable, "-m", "mrclab.bench.switch", "--quick", "--target", "soft"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        made = NETNS_DIR / f"mrclab-bench-{process.pid}-sw"
+
+        left: list[str] = []
+        while process.poll() is None and not left:
+            time.sleep(0.02)
+            inside = subprocess.run(["ip", "netns", "pids", made.name], capture_output=True, text=True, check=False)
+            with contextlib.suppress(OSError):  # one of them has just ended
+                left = [
+                    pid for pid in inside.stdout.split() if b"softswitch" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                ]
+        assert left
+        process.send_signal(number)
+    if number == signal.SIGKILL:
+        assert made.exists()
+        assert f"namespace {made.name}" in killed.remove_benches()
+    assert not list(NETNS_DIR.glob(f"mrclab-bench-{process.pid}-*"))
+    assert not [pid for pid in left if (processes.start_time(int(pid)) is not None)]

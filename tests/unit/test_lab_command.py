@@ -177,7 +177,6 @@ def test_every_command_that_tells_something_has_json():
     without = {
         "bench",
         "exec",
-        "figure",
         "p4sh",
         "up",
         "ui",

@@ -5,14 +5,16 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-from mrclab.topo.linux import processes
+from mrclab.topo.linux import kernel, processes
 
 _KEPT = ("history", "log", "node", "fabric.yaml")  # of a run directory; the rest are sockets and what was sent
 _FOLDER = re.compile(r"mrclab-(\d+)-\w+")
+_BENCH = re.compile(r"mrclab-bench-(\d+)-\w+")
 _EMPTY = re.compile(r"mrclab-(?:[a-z0-9]+-)?[a-z0-9_]{8}")  # as mkdtemp names it
 _UNUSED_S = 3600.0
 
@@ -52,6 +54,21 @@ def remove_folders() -> list[str]:
                 shutil.rmtree(path)
                 removed.append(f"directory {path}")
     return [*removed, *_empty()]
+
+
+def remove_benches() -> list[str]:
+    """Remove the namespaces of benchmarks whose processes have ended, and what still runs there; a phrase for each."""
+    removed = []
+    for path in sorted(kernel.NETNS_DIR.glob("mrclab-bench-*")):
+        found = _BENCH.fullmatch(path.name)
+        if found is None or processes.start_time(int(found[1])) is not None:
+            continue
+        listed = subprocess.run(["ip", "netns", "pids", path.name], capture_output=True, text=True, check=False).stdout
+        began = {int(pid): processes.start_time(int(pid)) for pid in listed.split()}
+        processes.end({pid: start for pid, start in began.items() if start is not None})
+        kernel.delete_namespace(path.name)
+        removed.append(f"namespace {path.name}")
+    return removed
 
 
 def _empty() -> list[str]:
