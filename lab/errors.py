@@ -63,6 +63,7 @@ def as_run_error(error: TopoError, what: str = "") -> RunError:
     return kind(f"{what}: {error}" if what else str(error))
 
 
+_UNMAPPED = ("failed to map segment", "cannot allocate memory")  # as the dynamic linker says it, in an ImportError
 _THREADS = "can't start new thread"  # as CPython says it, in a RuntimeError without a number
 _EXHAUSTED = {
     errno.EMFILE: "open files; allow more, as by `ulimit -n 65536`",
@@ -75,7 +76,8 @@ _EXHAUSTED = {
 def exhausted(error: BaseException) -> str:
     """Say what this machine has run out of, where that is what an error means; empty where it is not."""
     number = error.errno if isinstance(error, OSError) else None
-    if isinstance(error, MemoryError):
+    unmapped = isinstance(error, ImportError) and any(words in str(error).lower() for words in _UNMAPPED)
+    if unmapped or isinstance(error, MemoryError):
         number = errno.ENOMEM
     elif isinstance(error, RuntimeError) and _THREADS in str(error):
         number = errno.EAGAIN

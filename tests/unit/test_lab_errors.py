@@ -61,6 +61,7 @@ def test_a_folder_that_goes_while_it_is_searched_is_passed_over(tmp_path, monkey
         (RuntimeError("can't start new thread"), "processes and threads"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
         (MemoryError(), "memory"),
+        (ImportError("libXau.so.6: failed to map segment from shared object"), "memory"),
     ],
 )
 def test_what_the_machine_has_run_out_of_is_named(error, what, capsys):
@@ -69,3 +70,4 @@ def test_what_the_machine_has_run_out_of_is_named(error, what, capsys):
     assert said.startswith(f"mrclab: this machine has run out of {what}; ")
     assert said.count("\n") == 1
     assert exhausted(RuntimeError("something else")) == exhausted(OSError(errno.ENOENT, "No such file")) == ""
+    assert not exhausted(ImportError("No module named x"))
