@@ -11,6 +11,7 @@ import datetime
 import gc
 import importlib.metadata
 import json
+import mmap
 import os
 import platform
 import shutil
@@ -35,6 +36,8 @@ from mrclab.topo import files
 
 _LEAST_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
 _VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
+
+_PICTURES_BYTES = 160 << 20  # address space that loading NumPy and Matplotlib takes
 
 
 @dataclass(frozen=True)
@@ -219,9 +222,12 @@ def _load(directory: Path) -> CollectedRun:
 
 def write(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
     """Write everything that is computed: numbers, plots, page, JUnit XML; returns what they say."""
+    facts = write_numbers(run, verdicts)
+    mmap.mmap(
+        -1, _PICTURES_BYTES
+    ).close()  # OSError: NumPy's libraries would say in words of their own that it is too much
     from mrclab.lab.report import page, plots  # noqa: PLC0415 - Matplotlib takes a second to load and wants a home
 
-    facts = write_numbers(run, verdicts)
     pictures = plots.draw(run.measures, run.directory)
     files.replace_file(run.directory / "report.html", page.render(facts, pictures))
     return facts

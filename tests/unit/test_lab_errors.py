@@ -1,13 +1,17 @@
 """What the command says to the commonest mistakes: one sentence that names what is wrong, and the remedy."""
 
 import errno
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from mrclab.lab.command import cli
 from mrclab.lab.errors import LabError, exhausted
+from mrclab.lab.report import results
 from mrclab.lab.run import suite
+
+ROOT = Path(__file__).resolve().parents[2]
 
 MISTAKES = {
     "run link-failrue": 'no scenario "link-failrue" .*; did you mean link-failure',
@@ -71,3 +75,11 @@ def test_what_the_machine_has_run_out_of_is_named(error, what, capsys):
     assert said.count("\n") == 1
     assert exhausted(RuntimeError("something else")) == exhausted(OSError(errno.ENOENT, "No such file")) == ""
     assert not exhausted(ImportError("No module named x"))
+
+
+def test_a_run_without_memory_for_pictures_keeps_its_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "_PICTURES_BYTES", 1 << 60)
+    line = ["run", str(ROOT / "scenarios" / "true-speed.yaml"), "--world", "sim", "--results", str(tmp_path)]
+    done = CliRunner().invoke(cli.app, line)
+    assert exhausted(done.exception) == "this machine has run out of memory; close what else runs, or give it more"
+    assert list(tmp_path.glob("*/result.json"))
