@@ -17,7 +17,7 @@ _TOKEN = re.compile(
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LEVELS = (("|",), ("^",), ("&",), ("<<", ">>"), ("++", "+", "-"))  # from the loosest (P4-16, §8)
-_DEEPEST = 50
+_DEEPEST, _MOST_OPERATORS = 50, 100
 _LONGEST = 4096  # bits, and characters of a body
 
 
@@ -59,7 +59,7 @@ class _StatementReader:
             kind = "number" if number else "name" if name else "sign"
             self._tokens.append((kind, (size or "") + number if number else found[0].strip()))
             at = found.end()
-        self._next = self._depth = 0
+        self._next = self._depth = self._operators = 0
 
     # --- tokens -------------------------------------------------------------------------------------------------------
 
@@ -123,6 +123,9 @@ class _StatementReader:
         return left
 
     def _applied(self, sign: str, left: Bits, right: Bits) -> Bits:
+        self._operators += 1
+        if self._operators > _MOST_OPERATORS:
+            _refuse(f"the action has more than {_MOST_OPERATORS} operators; one statement is enough")
         if sign == "++":
             if left.width is None or right.width is None:
                 _refuse("`++` joins bits of a known width; write 16w0, not 0")

@@ -115,6 +115,7 @@ def test_a_statement_passes_where_it_moves_the_list_up(p4c, tmp_path, monkeypatc
         ("hdr.ipv6.dst = hdr.ipv6.dst", "`;` is wanted where the end stands"),
         ("hdr.ipv6.dst = __import__('os');", "is nothing that an expression may have here"),
         ("hdr.ipv6.dst = " + "(" * 2000 + "1;", "the expression is nested too deeply"),
+        ("hdr.ipv6.dst = hdr.ipv6.dst" + " + 1" * 900 + ";", "more than 100 operators"),
         ("hdr.ipv6.dst = 999999999w1;", "1 to 4096 are possible"),
         ("hdr.ipv6.dst = hdr.ipv6.dst << 99999999999;", "a shift by 99999999999 is too far"),
         ("", "the action is empty"),
