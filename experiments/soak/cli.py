@@ -72,13 +72,18 @@ def soak(
         raise typer.Exit(_replay(seed, people, as_json))
     began = time.monotonic()
     failed: list[dict[str, Any]] = []
-    with progress.shown(err) as bar:
-        for done, (number, trouble) in enumerate(_results(range(first, first + seeds), jobs), 1):
-            bar("seeds", done, seeds)
-            if trouble:
-                failed += _not_held(number, trouble)
-                people.print(f"seed {number}: {escape(trouble[0])}", soft_wrap=True, highlight=False)
-                people.print(f"  replay it: {_again(number)}", soft_wrap=True, highlight=False)
+    done = 0
+    try:
+        with progress.shown(err) as bar:
+            for done, (number, trouble) in enumerate(_results(range(first, first + seeds), jobs), 1):
+                bar("seeds", done, seeds)
+                if trouble:
+                    failed += _not_held(number, trouble)
+                    people.print(f"seed {number}: {escape(trouble[0])}", soft_wrap=True, highlight=False)
+                    people.print(f"  replay it: {_again(number)}", soft_wrap=True, highlight=False)
+    except KeyboardInterrupt:
+        people.print(f"{done - len(failed)} of {done} seeds held until then", soft_wrap=True, highlight=False)
+        raise
     seconds, status = time.monotonic() - began, 1 if failed else 0
     held = seeds - len(failed)
     people.print(f"{held} of {seeds} seeds held, in {seconds:.0f} s", soft_wrap=True, highlight=False)

@@ -1,8 +1,10 @@
 """Random runs in virtual time: seeds hold, and what breaks the transport is found."""
 
 import pytest
+from typer.testing import CliRunner
 
 from mrclab.controller import nodefiles
+from mrclab.experiments.soak import cli as soak_cli
 from mrclab.experiments.soak import run as soak
 from mrclab.experiments.soak.faults import Blow
 from mrclab.experiments.soak.flows import NEVER, SoakFlow
@@ -13,6 +15,7 @@ from mrclab.hosts.mrc.recovery.account import Account
 from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.mrc.responder import MrcResponder
 from mrclab.hosts.rdma.memory import MemoryTable
+from mrclab.lab.command.cli import app
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -175,3 +178,15 @@ def test_needless_retransmissions_are_found(monkeypatch):
 
     monkeypatch.setattr(MrcRequestor, "_transmit", counted_twice)
     assert any("1 retransmissions for 0 losses" in text for text in soak.run_plan(plan))
+
+
+def test_an_interrupted_soak_tells_how_many_held(monkeypatch):
+    def judged(number):
+        if number == 7:
+            raise KeyboardInterrupt
+        return number, ["not as it should be"] if number == 5 else []
+
+    monkeypatch.setattr(soak_cli, "judged", judged)
+    done = CliRunner().invoke(app, ["soak", "--from", "4", "--seeds", "9"])
+    assert done.exit_code != 0
+    assert "2 of 3 seeds held until then" in done.stdout
