@@ -1,40 +1,39 @@
 """Records of faults: their begin and end, what they did to packets, and the fabric's state after the last."""
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from mrclab.events.event import Event, event
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultFacts(Event):
+    """Facts of a fault: its cables, paths (plane and uplink) and processes, and the nodes that it stops."""
+
+    fault: str
+    fault_kind: str
+    links: list[str]
+    text: str
+    link: str | None = None
+    paths: list[list[int]] | None = None
+    processes: list[str] | None = None
+    stops: list[str] | None = None
+
+
 @event
-class FaultBegin(Event):
+class FaultBegin(FaultFacts):
     """Injection of a fault: the cables, paths (plane and uplink) and processes that it concerns, the first cable in
     `link`, and the nodes that it stops.
     """
 
     kind: ClassVar[str] = "fault.begin"
-    fault: str
-    fault_kind: str
-    links: list[str]
-    text: str
-    link: str | None = None
-    paths: list[list[int]] | None = None
-    processes: list[str] | None = None
-    stops: list[str] | None = None
 
 
 @event
-class FaultEnd(Event):
+class FaultEnd(FaultFacts):
     """End of a fault, with the same fields as its begin."""
 
     kind: ClassVar[str] = "fault.end"
-    fault: str
-    fault_kind: str
-    links: list[str]
-    text: str
-    link: str | None = None
-    paths: list[list[int]] | None = None
-    processes: list[str] | None = None
-    stops: list[str] | None = None
 
 
 @event

@@ -22,6 +22,7 @@ ROWS, ABOUT, PARQUET, FLOWS = "runs.jsonl", "campaign.json", "runs.parquet", "fl
 
 _KINDS = {"variant": str, "values": dict, "seed": int, "state": str, "trouble": str, "seconds": float | int}
 _VERDICT = {"ok", "value", "unit", "wanted", "saw"}
+_QUANTITIES: Final = (("1", parse_percent), ("s", parse_duration), ("b/s", parse_bit_rate), ("B", parse_size))
 
 
 class Journal(RunStore):
@@ -148,9 +149,6 @@ def _as_numbers(rows: list[Row]) -> dict[str, str]:
                 units[name] = unit
                 break
     return units
-
-
-_QUANTITIES: Final = (("1", parse_percent), ("s", parse_duration), ("b/s", parse_bit_rate), ("B", parse_size))
 
 
 def flow_rows(rows: Iterable[Row]) -> Iterator[Row]:
