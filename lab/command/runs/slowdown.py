@@ -46,8 +46,9 @@ def slowdown(
         ]
         answer.give("slowdown", 0, rows=told)
         return
-    times_of = (f"time\n{name}" for name in _NAMES)
-    table = Table("size", "flows", *times_of, *(f"slowdown\n{name}" for name in _NAMES), box=_BOX)
+    table = Table(box=_BOX, padding=0, pad_edge=False)
+    for heading in ("size", "flows", *(f"{what}\n{name}" for what in ("time", "slowdown") for name in _NAMES)):
+        table.add_column(heading, no_wrap=True, justify="left" if heading == "size" else "right")
     for row in rows:
         times, slow = map(show_seconds, row.seconds), (f"{value:.2f}" for value in row.slowdowns)
         table.add_row(_sizes(row), f"{row.count:,}", *times, *slow)
