@@ -83,6 +83,19 @@ def test_below_a_folder_nothing_else_is_read(tmp_path, name):
         files.read_beneath(root, name)
 
 
+def test_a_signal_that_comes_as_a_draft_is_opened_leaves_none(tmp_path, monkeypatch):
+    opened = os.open
+
+    def interrupted(*arguments):
+        os.close(opened(*arguments))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files.os, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.replace_file(tmp_path / "file", "new")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_is_replaced_whole_and_a_link_in_its_place_is_not_followed(tmp_path):
     victim, link = tmp_path / "victim", tmp_path / "link"
     victim.write_text("kept")

@@ -54,6 +54,18 @@ def test_a_directory_that_others_use_stays(base):
     assert [path.name for path in base.iterdir()] == ["not-ours"]
 
 
+def test_a_draft_of_the_record_that_a_killed_writer_left_goes_with_the_run(base):
+    run = RunState.claim(base)
+    draft = base / ".state.json.0123456789ab"
+    draft.write_text("{")
+    run.release()
+    assert not base.exists()
+    base.mkdir()
+    draft.write_text("{")
+    state.clean(base)
+    assert not base.exists()
+
+
 def test_processes_are_found_by_token_even_if_nobody_wrote_them_down(base):
     run = RunState.claim(base)
     process = sleeper(run)

@@ -31,6 +31,7 @@ from mrclab.topo.linux.paths import BASE
 _STATE_FILE = "state.json"
 _LOCK_FILE = "lock"
 _MARK_FILE = ".mrclab"  # in every directory of a run
+_REMOVALS = 5  # attempts to remove a directory
 _BASE_MODE, _DIRECTORY_MODE, _FILE_MODE = 0o755, 0o700, 0o600
 
 
@@ -293,6 +294,7 @@ def _same_file(descriptor: int, path: Path) -> bool:
 
 def _finish(base: Path, lock: int) -> None:
     """Remove the files of this module, the base directory where it is empty then, and drop the lock."""
+    files.remove_drafts(base / _STATE_FILE)  # of who was killed while it wrote
     kept = {_LOCK_FILE} if base.resolve() in _held else set()  # of a place that is held the lock stays
     for name in {_STATE_FILE, _LOCK_FILE} - kept:
         (base / name).unlink(missing_ok=True)
@@ -371,8 +373,11 @@ def _remove(record: StateRecord, base: Path, keep: Callable[[Path], str] = lambd
 
 
 def _remove_directory(path: Path) -> bool:
-    shutil.rmtree(path, ignore_errors=True)
-    return not path.exists()
+    for _ in range(_REMOVALS):  # what is made in it meanwhile, by somebody who looks at the lab, goes the next time
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            return True
+    return False
 
 
 def _remove_namespace(name: str, inode: int) -> bool:
