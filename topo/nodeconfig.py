@@ -166,7 +166,8 @@ class TransportSection(_Part):
     retry_linear: Annotated[int, Field(ge=0, le=7)] = 7
     retry_exponential: Annotated[int, Field(ge=0, le=25)] = 25  # 25 = without end
     sack_gen_threshold: Annotated[int, Field(ge=0)]  # bytes: a SACK goes out when more than this is unacknowledged
-    reorder_rtts: Annotated[float, Field(gt=0)] = 1.5  # a packet is lost when one sent this much later was SACKed
+    # A packet is lost when one sent this much later was SACKed; where links take packets, later by one on each link.
+    reorder_rtts: Annotated[float, Field(gt=0)] = 1.5
     tail_probe_rtts: Annotated[float, Field(gt=0)] = 2.0  # a probe after so long without a SACK, data in flight
     timestamps: bool = True  # data packets carry a TSETH
     remap_delay: Seconds = 0.0  # between a local port going down and its EVs leaving service

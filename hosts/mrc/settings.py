@@ -58,7 +58,13 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Mrc
     """
     if overrides:
         return _made(config, template, overrides)
-    key = id(config.transport), id(config.ev_profiles), config.path_mtu, template.base_rtt
+    key = (
+        id(config.transport),
+        id(config.ev_profiles),
+        config.path_mtu,
+        template.base_rtt,
+        _least_reorder(config, template),
+    )
     known = _SHARED.get(key)
     if known is None:
         if len(_SHARED) >= _MOST_SHARED:
@@ -68,7 +74,7 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Mrc
 
 
 _MOST_SHARED: Final = 64
-_SHARED: Final[dict[tuple[int, int, int, float], tuple[Any, Any, MrcQpSettings]]] = {}
+_SHARED: Final[dict[tuple[int, int, int, float, float], tuple[Any, Any, MrcQpSettings]]] = {}
 """What QPs have that ask for nothing of their own, with the parts of the node config that an id stands for."""
 
 
@@ -84,7 +90,18 @@ def _made(config: NodeConfig, template: Template, overrides: dict[str, Any]) -> 
         names = ", ".join(p.name for p in config.ev_profiles)
         raise VerbsError("EINVAL", f"there is no EV profile {section.ev_profile!r}; there are {names}") from None
     chosen = {name: getattr(section, name) for name in _FROM_CONFIG}
+    chosen["reorder_rtts"] = max(section.reorder_rtts, _least_reorder(config, template))
     return MrcQpSettings(path_mtu=path_mtu, base_rtt=template.base_rtt, ev=profile, **chosen)
+
+
+def _least_reorder(config: NodeConfig, template: Template) -> float:
+    """Return base RTTs that the time rule waits at least: where links take packets, one in front on each of them.
+
+    On a slow link that is short a packet waits longer behind one probe than a round trip over an idle fabric takes.
+    """
+    if config.link.rate is not None or not template.base_rtt:
+        return 0.0
+    return template.links / config.link.rate_pps / template.base_rtt
 
 
 def _checked(section: TransportSection, overrides: dict[str, Any]) -> TransportSection:
