@@ -1,18 +1,20 @@
 """The command `mrclab figure`: a campaign's figures against one swept field, with intervals over seeds.
 
-Percentiles of flows are pooled over seeds; their interval is Student's t of the seeds' own percentiles (95 %).
+Swept values such as `600ns` or `2 MiB` are numbers on the axis, in one unit, which its title names. Percentiles of
+flows are pooled over seeds; their interval is Student's t of the seeds' own percentiles (95 %).
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mrclab.experiments.campaign import journal
+from mrclab.experiments.campaign.quantities import Axis, order
 from mrclab.experiments.runs.store import Row
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
@@ -25,6 +27,8 @@ app = typer.Typer()
 out = console.console()
 
 _MICRO = 1e6
+_LOG_FROM = 8  # times from the least to the greatest number of an axis
+_TICKS = 8  # that fit beside each other below a plot
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class PlottedPoint:
 
     by: str
     column: str
-    x: Any
+    x: float | str | None  # in the unit of the axis; None: a run without the field
     count: int
     value: float
     low: float | None
@@ -72,14 +76,16 @@ def figure(
         _known(rows, name)
     measures = [measure(rows, name) for name in y]
     points = [points_of(rows, one, x, by, columns, scale) for one in measures]
+    unit = _axis(rows, x, scale).unit
+    title = f"{x_label or x}, {unit}" if unit else x_label or x
     with naming(to):
-        _draw(measures, points, x_label or x, columns, to)
+        _draw(measures, points, title, columns, to)
     if table is not None:
         with naming(table):
-            table.write_text(markdown(measures, points, x_label or x, columns, by), encoding="utf-8")
+            table.write_text(markdown(measures, points, title, columns, by), encoding="utf-8")
     if as_json:
         numbers = {one.label: [asdict(point) for point in found] for one, found in zip(measures, points, strict=True)}
-        answer.give("figure", 0, picture=str(to), table=str(table) if table else None, measures=numbers)
+        answer.give("figure", 0, picture=str(to), table=str(table) if table else None, x_unit=unit, measures=numbers)
         return
     out.print(f"Figure: {to}" + (f"\nTable: {table}" if table else ""), highlight=False, soft_wrap=True, markup=False)
 
@@ -92,6 +98,19 @@ def _known(rows: Sequence[Row], name: str) -> None:
 
 def _of(row: Row, name: str) -> Any:
     return row["variant"] if name == "variant" else row["values"].get(name)
+
+
+def _axis(rows: Sequence[Row], name: str, scale: float = 1.0) -> Axis:
+    return Axis.of((_of(row, name) for row in rows), scale)
+
+
+def _ranks(rows: Sequence[Row], name: str) -> dict[str, int]:
+    """Return the place in order of each value of a field, as text: of quantities by size, of words as they came."""
+    values = [_of(row, name) for row in rows] if name else [""]
+    axis = Axis.of(values)
+    if not any(isinstance(place, str) for place in axis.places.values()):
+        values.sort(key=lambda value: order(axis.at(value)))
+    return {text: rank for rank, text in enumerate(dict.fromkeys(map(str, values)))}
 
 
 def measure(rows: Sequence[Row], name: str) -> Measure:
@@ -142,20 +161,21 @@ def _percentile(share: float, slow: bool) -> Measure:
 def points_of(
     rows: Sequence[Row], chosen: Measure, x: str, by: str, columns: str, scale: float = 1.0
 ) -> list[PlottedPoint]:
-    """Return a point for each group of runs that differ in their seed and nothing that is shown."""
-    groups: dict[str, list[Row]] = {}
+    """Return a point for each group of runs that differ in their seed and nothing that is shown, in order of place."""
+    axis, lines, beside = _axis(rows, x, scale), _ranks(rows, by), _ranks(rows, columns)
+    groups: dict[tuple[str, str, float | str | None], list[Row]] = {}
     for row in rows:
-        groups.setdefault(json.dumps([_of(row, by), _of(row, columns) if columns else "", _of(row, x)]), []).append(row)
+        key = str(_of(row, by)), str(_of(row, columns)) if columns else "", axis.at(_of(row, x))
+        groups.setdefault(key, []).append(row)
     found = []
-    for key, group in groups.items():
-        line, column, at = json.loads(key)
+    for line, column, place in sorted(groups, key=lambda key: (lines[key[0]], beside[key[1]], order(key[2]))):
+        group = groups[line, column, place]
         count, value = chosen.pooled(group)
         each = [one for row in group if (one := chosen.single(row)) is not None]
         if value is None or not each:
             continue
         spread = summary(each)
-        place = at * scale if isinstance(at, int | float) and not isinstance(at, bool) else at
-        found.append(PlottedPoint(str(line), str(column), place, count, value, spread.low, spread.high))
+        found.append(PlottedPoint(line, column, place, count, value, spread.low, spread.high))
     return found
 
 
@@ -171,12 +191,16 @@ def markdown(
     cells: dict[tuple[str, str, str], list[str]] = {}
     for at, some in enumerate(points):
         for one in some:
-            key = one.by, one.column, "–" if one.x is None else f"{one.x:g}" if not isinstance(one.x, str) else one.x
+            key = one.by, one.column, "–" if one.x is None else _place(one.x)
             line = cells.setdefault(key, [f"{one.count:,}", *["–"] * len(measures)])
             line[1 + at] = _shown(one)
     lines = [[key[0], *([key[1]] if columns else []), key[2], *line] for key, line in cells.items()]
     rule = "|" + "---|" * len(head)
     return "\n".join([f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+
+
+def _place(x: float | str) -> str:
+    return x if isinstance(x, str) else f"{x:.10g}"
 
 
 def _shown(one: PlottedPoint) -> str:
@@ -238,16 +262,26 @@ def _line(axis: Any, mine: list[PlottedPoint], colour: str, label: str, every: S
     if not mine:
         axis.plot([], [], color=colour, label=label)
         return
-    text = any(isinstance(one.x, str) for one in mine)
-    mine = mine if text else sorted(mine, key=lambda one: one.x)
     values = [one.value for one in mine]
     below = [max(0.0, one.value - one.low) if one.low is not None else 0.0 for one in mine]
     above = [max(0.0, one.high - one.value) if one.high is not None else 0.0 for one in mine]
-    axis.errorbar(
-        [one.x for one in mine], values, [below, above], color=colour, label=label, marker="o", ms=3, capsize=2
-    )
-    numbers = [one.x for one in every if isinstance(one.x, int | float)]
-    if not text and numbers and min(numbers) > 0 and max(numbers) >= 8 * min(numbers):
+    places = _places(axis, [one.x for one in every if one.x is not None])
+    at = [places[one.x] for one in mine if one.x is not None]
+    axis.errorbar(at, values, [below, above], color=colour, label=label, marker="o", ms=3, capsize=2)
+
+
+def _places(axis: Any, given: Sequence[float | str]) -> dict[float | str, float]:
+    """Set the scale and the ticks of the x axis; where each place lies there: a word at its number in the order."""
+    found = sorted(set(given), key=order)
+    if any(isinstance(place, str) for place in found):
+        axis.set_xticks(range(len(found)), found)
+        return {place: float(at) for at, place in enumerate(found)}
+    numbers = [float(place) for place in found]
+    ticks = [_place(number) for number in numbers]
+    if numbers[0] > 0 and numbers[-1] >= _LOG_FROM * numbers[0]:
         axis.set_xscale("log", base=2)
-        axis.set_xticks(sorted(set(numbers)), [f"{number:g}" for number in sorted(set(numbers))])
+        axis.set_xticks(numbers, ticks)
         axis.minorticks_off()
+    elif all(after - before >= (numbers[-1] - numbers[0]) / _TICKS for before, after in pairwise(numbers)):
+        axis.set_xticks(numbers, ticks)
+    return dict(zip(found, numbers, strict=True))

@@ -3,26 +3,23 @@
 A Parquet file has its index at its end and cannot grow line by line; `runs.parquet` is made of the finished lines.
 """
 
-import contextlib
 import importlib.util
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from mrclab.experiments.campaign import quantities
 from mrclab.experiments.campaign.plan import CampaignPlan, Job, key
 from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.report.summary import state_of
-from mrclab.lab.scenario.units import parse_percent, parse_size
 from mrclab.topo import files
-from mrclab.topo.spec import parse_bit_rate, parse_duration
 
 ROWS, ABOUT, PARQUET, FLOWS = "runs.jsonl", "campaign.json", "runs.parquet", "flows.parquet"
 
 _KINDS = {"variant": str, "values": dict, "seed": int, "state": str, "trouble": str, "seconds": float | int}
 _VERDICT = {"ok", "value", "unit", "wanted", "saw"}
-_QUANTITIES: Final = (("1", parse_percent), ("s", parse_duration), ("b/s", parse_bit_rate), ("B", parse_size))
 
 
 class Journal(RunStore):
@@ -109,14 +106,10 @@ def key_of(row: Mapping[str, Any]) -> str:
 def flat(row: Mapping[str, Any]) -> Row:
     """A row with plain values only: `set.PATH`, and per expectation `passed.NAME` and `value.NAME`."""
     made = {name: row[name] for name in ("variant", "seed", "state", "trouble", "seconds")}
-    made.update({f"set.{path}": _plain(value) for path, value in row["values"].items()})
+    made.update({f"set.{path}": quantities.plain(value) for path, value in row["values"].items()})
     for name, verdict in row["verdicts"].items():
         made[f"passed.{name}"], made[f"value.{name}"] = verdict["ok"], verdict["value"]
     return made
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | int | float | bool) or value is None else json.dumps(value)
 
 
 def write_parquet(directory: Path) -> Path | None:
@@ -138,16 +131,11 @@ def _as_numbers(rows: list[Row]) -> dict[str, str]:
     """Replace the texts of each swept field that are quantities of one kind, such as `1%`, by numbers; their units."""
     units: dict[str, str] = {}
     for name in dict.fromkeys(name for row in rows for name in row if name.startswith("set.")):
-        given = {row[name] for row in rows if row.get(name) is not None}
-        if not any(isinstance(value, str) for value in given) or any(isinstance(value, bool) for value in given):
-            continue
-        for unit, parse in _QUANTITIES:
-            with contextlib.suppress(ValueError):
-                numbers = {value: parse(value) for value in given}
-                for row in rows:
-                    row[name] = numbers.get(row.get(name))
-                units[name] = unit
-                break
+        if (found := quantities.numbers(row.get(name) for row in rows)) is not None:
+            numbers, unit = found
+            for row in rows:
+                row[name] = numbers.get(row.get(name))
+            units |= {name: unit} if unit else {}
     return units
 
 

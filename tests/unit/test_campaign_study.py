@@ -98,3 +98,63 @@ def test_a_wrong_field_of_a_campaign_file_is_named(tmp_path):
     path.write_text("scenario: a.yaml\nseed: 1\n", encoding="utf-8")
     with pytest.raises(LabError, match=r"campaign.seed is no known field; did you mean 'seeds'"):
         campaignfile.read(path)
+
+
+def swept(directory, values, names=("",)):
+    """Write a made-up campaign: one field, two seeds, rows in the order in which workers might end."""
+    table = journal.Journal(directory)
+    for place, value in enumerate(values):
+        for seed in (1, 2):
+            for name in names:
+                verdict = {"ok": True, "value": place + seed / 10, "unit": "s", "wanted": "", "saw": ""}
+                table.append({"variant": name, "seed": seed, "values": {"link.delay": value}, "state": "passed",
+                              "trouble": "", "seconds": 1.0, "verdicts": {"limit": verdict}})  # fmt: skip
+    return directory
+
+
+def drawn(directory, tmp_path, *more):
+    words = ["figure", str(directory), "--x", "link.delay", "--y", "limit", "--json", *more]
+    words += ["--out", str(tmp_path / "f.svg"), "--table", str(tmp_path / "f.md")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("given", "unit", "places"),
+    [
+        (["2us", "600ns", "1us"], "µs", [0.6, 1, 2]),
+        (["1%", 0, "0.5%"], "%", [0, 0.5, 1]),
+        (["2 MiB", "64 KiB"], "KiB", [64, 2048]),
+        (["2 MB", "1500"], "kB", [1.5, 2000]),
+        (["400 Gb/s", "1.6 Tb/s", "100 Gb/s"], "Gb/s", [100, 400, 1600]),
+        (["90% of line", "5% of line"], "% of line", [5, 90]),
+        ([10, 9], "", [9, 10]),
+    ],
+)
+def test_swept_quantities_stand_in_order_on_an_axis_with_their_unit(tmp_path, given, unit, places):
+    pytest.importorskip("matplotlib")
+    told = drawn(swept(tmp_path / "c", given), tmp_path)
+    assert told["x_unit"] == unit
+    (points,) = told["measures"].values()
+    assert [point["x"] for point in points] == pytest.approx(places)
+    title = (tmp_path / "f.md").read_text(encoding="utf-8").splitlines()[0].split(" | ")[1]
+    assert title == (f"link.delay, {unit}" if unit else "link.delay")
+
+
+@pytest.mark.parametrize(
+    ("given", "places"),
+    [(["off", "10ms", "9ms"], ["9ms", "10ms", "off"]), ([True, False], ["false", "true"])],
+)
+def test_words_among_swept_values_stay_words_in_the_order_of_their_numbers(tmp_path, given, places):
+    pytest.importorskip("matplotlib")
+    told = drawn(swept(tmp_path / "c", given), tmp_path)
+    (points,) = told["measures"].values()
+    assert ([point["x"] for point in points], told["x_unit"]) == (places, "")
+
+
+def test_lines_and_columns_of_quantities_stand_in_order(tmp_path):
+    rows = list(journal.read(swept(tmp_path, ["10ms", "2ms"], ("b", "a"))))
+    points = figure.points_of(rows, figure.measure(rows, "limit"), "variant", "link.delay", "")
+    assert list(dict.fromkeys(point.by for point in points)) == ["2ms", "10ms"]
+    assert list(dict.fromkeys(point.x for point in points)) == ["a", "b"]
