@@ -156,6 +156,7 @@ class _Inquiry:
     timer: Timer
     wait: float  # seconds until the next question
     asked: int = 0
+    due: bool = False  # the next question waits for data
 
 
 def _ignore(result: ProbeResult) -> None:
@@ -215,13 +216,14 @@ class EndpointOps:
         What it reported may be forged, or older than its agent: nobody else would ever correct it.
         """
         inquiry = self._inquiries.get(peer.address_bytes)
-        if inquiry is not None and not at_once:
-            return
-        rtt = peer.template.base_rtt
         if inquiry is None:
             timer = self._endpoint.timers.timer(partial(self._ask_again, peer.address_bytes))
-            inquiry = self._inquiries[peer.address_bytes] = _Inquiry(peer, timer, _ASK_RTTS * rtt)
-        if at_once:
+            wait = _ASK_RTTS * peer.template.base_rtt
+            inquiry = self._inquiries[peer.address_bytes] = _Inquiry(peer, timer, wait)
+        elif not (at_once or inquiry.due):
+            return
+        if at_once or inquiry.due:
+            inquiry.due = False
             self._ask(inquiry, now)
         inquiry.timer.arm(now + inquiry.wait)
 
@@ -272,7 +274,8 @@ class EndpointOps:
         if inquiry is None:
             return
         if not self._endpoint.has_data_for(inquiry.peer):
-            self._drop_inquiry(inquiry.peer)  # the next post begins anew
+            inquiry.due = True  # with the next post: one that is over in less than the wait must learn of it, too
+            inquiry.wait = _ASK_RTTS * inquiry.peer.template.base_rtt
             return
         self._ask(inquiry, now)
         inquiry.wait = min(2 * inquiry.wait, _UPDATE_CAP_RTTS * inquiry.peer.template.base_rtt)

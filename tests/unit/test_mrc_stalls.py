@@ -1,5 +1,6 @@
 """Ports that a peer reported down are asked about, and a QP without progress says so, whatever the reason."""
 
+import functools
 import random
 
 import pytest
@@ -107,6 +108,22 @@ def test_a_peer_is_asked_no_more_once_there_is_nothing_to_send():
     assert believed(sim) == 0b1101
     assert transfer.done()
     assert sim.hosts["h1"].next_deadline() is None
+
+
+def test_writes_that_are_each_over_before_a_question_is_due_ask_all_the_same():
+    sim = Simulation()
+    transfer = Transfer(sim, "h1", "h3", 3 * FULL_SIZE)
+    forge(sim, 0b1101)
+
+    def post(turn):
+        sim.hosts["h1"].on_timer(sim.now)
+        transfer.write(turn * FULL_SIZE, FULL_SIZE)  # takes one round trip
+
+    for turn in range(3):
+        sim.at(20 * turn * RTT, functools.partial(post, turn))
+    sim.run(until=59 * RTT)
+    assert transfer.done()
+    assert believed(sim) == ALL
 
 
 def test_a_qp_that_its_peers_mask_strands_asks_and_says_why_it_waits():
