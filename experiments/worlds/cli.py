@@ -1,5 +1,6 @@
 """The command `mrclab worlds`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -7,13 +8,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from mrclab.experiments.worlds import page, work
+from mrclab.experiments.worlds import figurefile, page, work
 from mrclab.experiments.worlds.kept import Store
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import ScenarioError, naming
 from mrclab.lab.run import suite, worlds
+from mrclab.topo import files
 
 app = typer.Typer()
 out = console.console()
@@ -37,26 +39,35 @@ def compare_worlds(
         Path | None, typer.Option("--page", help="write the page of all these runs to this file")
     ] = None,
     only_page: Annotated[bool, typer.Option("--only-page", help="run nothing")] = False,
+    figures: Annotated[
+        Path | None, typer.Option("--from", help="run nothing, and judge the figures in this file, which --page wrote")
+    ] = None,
     note: Annotated[str, typer.Option(help="a sentence for the page, such as what else the machine did")] = "",
     as_json: answer.AsJson = False,
 ) -> None:
     """Run scenarios on the wire and in virtual time, and write one page that holds both side by side.
 
-    Runs that are there are not repeated; `--world` does those of one world alone. Exit status 1 where a figure of both
-    worlds differs and nothing explains it.
+    Runs that are there are not repeated; `--world` does those of one world alone. `--page` also writes the figures
+    beside the page, as JSON. Exit status 1 where a figure of both worlds differs and nothing explains it.
     """
-    runs = work.comparable(suite.load_all(suite.find(words or [])))
-    if not runs:
-        raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
-    numbers, people = suite.parse_seeds(seeds), err if as_json else out
-    store = Store(results_dir)
-    if not only_page:
-        _work(work.plan(runs, numbers, world), store, target, context.obj)
-    made = page.chapters(runs, store, numbers)
-    if written:
+    people = err if as_json else out
+    if figures:
+        made, about = figurefile.load(figures)
+        about = replace(about, note=note or about.note)
+    else:
+        runs, numbers = work.comparable(suite.load_all(suite.find(words or []))), suite.parse_seeds(seeds)
+        if not runs:
+            raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
+        store = Store(results_dir)
+        if not only_page:
+            _work(work.plan(runs, numbers, world), store, target, context.obj)
         command = " ".join(["mrclab worlds", *(words or []), "--seeds", seeds])
+        made = page.chapters(runs, store, numbers)
+        about = page.About(command, note, page.machines(runs, store, numbers), page.today())
+    if written:
         with naming(written):
-            written.write_text(page.render(made, command, note), encoding="utf-8")
+            written.write_text(page.render(made, about), encoding="utf-8")
+            files.replace_file(written.with_suffix(".json"), figurefile.dump(made, about))
         people.print(f"Page: {written}", soft_wrap=True, highlight=False, markup=False)
     status = _tell(made, people)
     if as_json:

@@ -1,19 +1,23 @@
 """Both worlds' figures held against each other: which agree, and what is known to set the others apart."""
 
 import math
+import re
 import statistics
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError, model_validator
 
 from mrclab.experiments.worlds.figures import Kind, RunFigure
+from mrclab.lab.errors import LabError
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.yamlfile import read
+from mrclab.topo import sentences
 
 FILE = Path(__file__).with_name("because.yaml")
 WITHIN = 0.03  # of the wire's median
@@ -23,18 +27,60 @@ State = Literal["within", "spread", "explained", "beyond"]
 
 
 class Explanation(Strict):
-    """Why some figures differ; `run` and `figure` are patterns in the manner of the shell."""
+    """Why some figures differ, and how far; `run` and `figure` are patterns in the manner of the shell.
+
+    A limit is due: `by`, in the unit of the figure, where the reason says how much; else `spreads`, the gap between the
+    ranges of both worlds' seeds in widths of the wider of them, or `share`, of the wire's median, or both of these.
+    """
 
     run: str = "*"
     figure: str | tuple[str, ...]
-    by: float | None = Field(default=None, gt=0, description="the most that it explains, in the figure's unit")
+    by: float | None = Field(default=None, gt=0, description="of the medians' difference, in the figure's unit")
+    share: float | None = Field(default=None, gt=0, le=1, description="of the medians' difference, of the wire's")
+    spreads: float | None = Field(default=None, gt=0, le=1, description="of the gap between the seeds' ranges")
+    sim_is: Literal["less", "more"] | None = Field(default=None, description="in virtual time, than on the wire")
+    missing: WorldName | None = Field(default=None, description="has no such figure; `by` limits the other world's")
     because: str
 
-    def explains(self, run: str, figure: str, difference: float | None) -> bool:
-        """Return True if it is why a figure of a run differs by so much; None: one world does not have it."""
-        figures = (self.figure,) if isinstance(self.figure, str) else self.figure
-        named = fnmatchcase(run, _pattern(self.run)) and any(fnmatchcase(figure, _pattern(f)) for f in figures)
-        return named and (self.by is None or (difference is not None and abs(difference) <= self.by))
+    @model_validator(mode="after")
+    def _bounded(self) -> "Explanation":
+        for pattern in self.figures:
+            if not re.search(r"\w", pattern):
+                raise ValueError(f"figure {pattern!r} names no figure; write for example 'goodput, *'")
+        if (self.by is None) == (self.share is None and self.spreads is None):
+            raise ValueError("a reason has a limit; give by, or share, or spreads, or the latter two")
+        if self.missing and self.by is None:
+            raise ValueError("missing: a figure of one world alone has no difference; give by, the most that it may be")
+        return self
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Patterns of the figures."""
+        return (self.figure,) if isinstance(self.figure, str) else self.figure
+
+    def explains(self, run: str, figure: RunFigure, wire: "Side | None", sim: "Side | None") -> bool:
+        """Return True if a figure of a run is named here and differs by no more than the limit."""
+        named = fnmatchcase(run, _pattern(self.run)) and any(
+            fnmatchcase(figure.name, _pattern(one)) for one in self.figures
+        )
+        return named and self._reaches(figure, wire, sim)
+
+    def _reaches(self, figure: RunFigure, wire: "Side | None", sim: "Side | None") -> bool:
+        if wire is None or sim is None:
+            lacking, alone = ("wire", sim) if wire is None else ("sim", wire)
+            return alone is not None and self.missing == lacking and alone.median <= (self.by or 0.0)
+        if self.missing:
+            return False
+        apart = sim.median - wire.median
+        if self.sim_is and (self.sim_is == "more") != (apart > 0):
+            return False
+        if self.by is not None:
+            return abs(apart) <= self.by
+        low, high = _range(figure.kind, wire)
+        gap, width = max(sim.least - high, low - sim.most), max(high - low, sim.most - sim.least)
+        return (self.share is None or abs(apart) <= self.share * abs(wire.median)) and (
+            self.spreads is None or gap <= self.spreads * width
+        )
 
 
 class _Reasons(Strict):
@@ -43,8 +89,11 @@ class _Reasons(Strict):
 
 @cache
 def reasons(path: Path = FILE) -> list[Explanation]:
-    """All that is known."""
-    return _Reasons.model_validate(read(path).data).reasons
+    """All that is known; LabError where a reason names no figures or has no limit."""
+    try:
+        return _Reasons.model_validate(read(path).data).reasons
+    except ValidationError as error:
+        raise LabError(f"{path}: {sentences.first(error)}") from None
 
 
 Runs = Mapping[int, Mapping[str, RunFigure]]
@@ -71,7 +120,12 @@ class Row:
     wire: Side | None
     sim: Side | None
     state: State
-    because: str = ""
+    reason: Explanation | None = None
+
+    @property
+    def because(self) -> str:
+        """The reason why it differs; empty where none is needed, or known."""
+        return self.reason.because if self.reason else ""
 
     @property
     def difference(self) -> float | None:
@@ -81,18 +135,24 @@ class Row:
         return self.sim.median / self.wire.median - 1
 
 
-def rows(run: str, wire: Runs, sim: Runs, known: Sequence[Explanation] | None = None) -> list[Row]:
+Sides = tuple[RunFigure, Side | None, Side | None]
+"""A figure (its value is of no account), and its runs on the wire and in virtual time."""
+
+
+def sides(wire: Runs, sim: Runs) -> list[Sides]:
     """Every figure that the runs of a scenario have; those that are 0 in both worlds are left out."""
     named: dict[str, RunFigure] = {}
     for figures in (*wire.values(), *sim.values()):
         named.update({name: figure for name, figure in figures.items() if name not in named})
     both = wire.keys() & sim.keys()
-    made = []
-    for name, figure in named.items():
-        here, there = _side(name, wire, both), _side(name, sim, both)
-        if any(side.least or side.most for side in (here, there) if side):
-            made.append(_row(run, figure, here, there, reasons() if known is None else known))
-    return made
+    found = [(figure, _side(name, wire, both), _side(name, sim, both)) for name, figure in named.items()]
+    return [one for one in found if any(side.least or side.most for side in one[1:] if side)]
+
+
+def rows(run: str, found: Iterable[Sides], known: Sequence[Explanation] | None = None) -> list[Row]:
+    """Return the figures of a scenario, judged."""
+    reasons_known = reasons() if known is None else known
+    return [_row(run, *one, reasons_known) for one in found]
 
 
 def _side(name: str, runs: Runs, both: Set[int]) -> Side | None:
@@ -104,12 +164,11 @@ def _side(name: str, runs: Runs, both: Set[int]) -> Side | None:
 
 
 def _row(run: str, figure: RunFigure, wire: Side | None, sim: Side | None, known: Sequence[Explanation]) -> Row:
-    state, because = judge(figure, wire, sim), ""
+    state, reason = judge(figure, wire, sim), None
     if state == "beyond":
-        apart = sim.median - wire.median if sim and wire else None
-        because = next((reason.because for reason in known if reason.explains(run, figure.name, apart)), "")
-        state = "explained" if because else state
-    return Row(figure.name, figure.kind, figure.unit, wire, sim, state, because)
+        reason = next((one for one in known if one.explains(run, figure, wire, sim)), None)
+        state = "explained" if reason else state
+    return Row(figure.name, figure.kind, figure.unit, wire, sim, state, reason)
 
 
 def _pattern(text: str) -> str:
@@ -130,7 +189,13 @@ def judge(figure: RunFigure, wire: Side | None, sim: Side | None) -> State:
     whole = 1.0 if kind == "share" and figure.unit.startswith("of ") else abs(wire.median)
     if abs(sim.median - wire.median) <= WITHIN * whole + 1e-12:
         return "within"
+    low, high = _range(kind, wire)
+    return "spread" if kind != "goodput" and sim.least <= high and low <= sim.most else "beyond"
+
+
+def _range(kind: Kind, wire: Side) -> tuple[float, float]:
+    """Return what the wire's seeds span, and the scatter of counts where the seeds are too few to show it."""
     low, high = wire.least, wire.most
     if kind == "count" and wire.seeds < _SEEDS:
-        low, high = low - 2 * math.sqrt(max(low, 1)), high + 2 * math.sqrt(max(high, 1))
-    return "spread" if kind != "goodput" and sim.least <= high and low <= sim.most else "beyond"
+        return low - 2 * math.sqrt(max(low, 1)), high + 2 * math.sqrt(max(high, 1))
+    return low, high

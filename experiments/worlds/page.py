@@ -2,7 +2,7 @@
 
 import datetime
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,27 @@ _FAR = 20.0  # times: beyond that a difference in per cent says nothing
 
 
 @dataclass(frozen=True)
+class WorldRuns:
+    """The runs of a scenario in one world."""
+
+    states: Mapping[str, int]  # number of runs by state
+    seeds: Sequence[int]  # of the valid runs
+    missed: Sequence[str] = ()  # one phrase for each run that did not pass: its seed, and why
+
+    @classmethod
+    def of(cls, kept: Sequence[Kept]) -> "WorldRuns":
+        """Return what a page tells of some runs."""
+        missed = [f"seed {one.seed}, {_WORLDS[one.world]}: {_why(one)}" for one in kept if _why(one)]
+        return cls(dict(Counter(one.state for one in kept)), [one.seed for one in kept if _valid(one)], missed)
+
+
+@dataclass(frozen=True)
 class BothWorlds:
     """A scenario, or a variant of one, in both worlds."""
 
     label: str
-    title: str
-    wire: list[Kept]
-    sim: list[Kept]
+    wire: WorldRuns
+    sim: WorldRuns
     rows: list[Row]
 
     @property
@@ -46,10 +60,18 @@ class BothWorlds:
 
     @property
     def missed(self) -> list[str]:
-        """One sentence for each run that did not hold: which, and why."""
-        return [
-            f"{self.label}, seed {k.seed}, {_WORLDS[k.world]}: {_why(k)}" for k in (*self.wire, *self.sim) if _why(k)
-        ]
+        """One sentence for each run that did not pass: which, and why."""
+        return [f"{self.label}, {missed}" for missed in (*self.wire.missed, *self.sim.missed)]
+
+
+@dataclass(frozen=True)
+class About:
+    """Origin of the figures of a page."""
+
+    command: str
+    note: str = ""
+    machines: Sequence[str] = ()  # of the wire
+    date: str = ""  # of the runs
 
 
 def chapters(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[BothWorlds]:
@@ -58,12 +80,22 @@ def chapters(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list
     for run in runs:
         wire, sim = store.of(run, "wire", seeds), store.of(run, "sim", seeds)
         here, there = _figures(wire), _figures(sim)
-        rows = hold.rows(label(run), here, there) if here and there else []
-        made.append(BothWorlds(label(run), run.scenario.title, wire, sim, rows))
+        rows = hold.rows(label(run), hold.sides(here, there)) if here and there else []
+        made.append(BothWorlds(label(run), WorldRuns.of(wire), WorldRuns.of(sim), rows))
     return made
 
 
-def render(made: Sequence[BothWorlds], command: str, note: str = "") -> str:
+def machines(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[str]:
+    """The machines that carried the wire, described so that nobody learns whose they are."""
+    return _machines(kept for run in runs for kept in store.of(run, "wire", seeds))
+
+
+def today() -> str:
+    """The date, as a page tells it."""
+    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+
+
+def render(made: Sequence[BothWorlds], about: About) -> str:
     """The page as text."""
     counts: Counter[str] = sum((chapter.counts for chapter in made), Counter())
     context = {
@@ -72,10 +104,10 @@ def render(made: Sequence[BothWorlds], command: str, note: str = "") -> str:
         "explained": _by_reason(made),
         "counts": {state: counts[state] for state in ("within", "spread", "explained", "beyond")},
         "figures": sum(counts.values()),
-        "command": command,
-        "note": note,
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "machines": _machines(kept for chapter in made for kept in chapter.wire),
+        "command": about.command,
+        "note": about.note,
+        "date": about.date,
+        "machines": about.machines,
         "within": f"{hold.WITHIN:.0%}".replace("%", " %"),
         "least_rtts": LEAST_RTTS,
     }
@@ -86,9 +118,6 @@ def render(made: Sequence[BothWorlds], command: str, note: str = "") -> str:
 
 def as_json(chapter: BothWorlds) -> dict[str, Any]:
     """A scenario in both worlds for programs: every figure, with the range of its seeds."""
-    states = {
-        world: dict(Counter(k.state for k in kept)) for world, kept in (("wire", chapter.wire), ("sim", chapter.sim))
-    }
     rows = [
         {
             "figure": row.name,
@@ -100,17 +129,32 @@ def as_json(chapter: BothWorlds) -> dict[str, Any]:
         }
         for row in chapter.rows
     ]
+    states = {"wire": dict(chapter.wire.states), "sim": dict(chapter.sim.states)}
     return {"run": chapter.label, "states": states, "counts": dict(chapter.counts), "figures": rows}
 
 
-def _by_reason(made: Sequence[BothWorlds]) -> list[tuple[str, list[tuple[BothWorlds, list[Row]]]]]:
-    """Rows that differ for a known reason: reason → scenarios with theirs, as they come first."""
-    found: dict[str, dict[str, tuple[BothWorlds, list[Row]]]] = {}
+def _by_reason(made: Sequence[BothWorlds]) -> list[tuple[str, list[tuple[BothWorlds, str, list[Row]]]]]:
+    """Rows that differ for a known reason: reason → scenarios, limits and rows of these, as they come first."""
+    found: dict[str, dict[tuple[str, str], tuple[BothWorlds, str, list[Row]]]] = {}
     for chapter in made:
         for row in chapter.rows:
-            if row.because:
-                found.setdefault(row.because, {}).setdefault(chapter.label, (chapter, []))[1].append(row)
-    return [(because, list(chapters.values())) for because, chapters in found.items()]
+            if row.reason:
+                limit = limit_of(row)
+                mine = found.setdefault(row.because, {})
+                mine.setdefault((chapter.label, limit), (chapter, limit, []))[2].append(row)
+    return [(because, list(rows.values())) for because, rows in found.items()]
+
+
+def limit_of(row: Row) -> str:
+    """Return how far the worlds may be apart in a figure, for people; empty where no reason explains it."""
+    reason = row.reason
+    if reason is None:
+        return ""
+    if reason.by is not None:
+        most = f"{_number(reason.by, row)}{_unit(row)}"
+        return f"{_WORLDS[reason.missing]} has none; {most}" if reason.missing else most
+    share = [f"{100 * reason.share:g} % of the wire's"] if reason.share is not None else []
+    return ", ".join([*share, f"{reason.spreads:g} × spread"] if reason.spreads is not None else share)
 
 
 def _figures(runs: Sequence[Kept]) -> hold.Runs:
@@ -122,14 +166,13 @@ def _valid(kept: Kept) -> bool:
     return kept.state in {"passed", "failed"}
 
 
-def verdicts(runs: Sequence[Kept]) -> str:
+def verdicts(runs: WorldRuns) -> str:
     """`PASS` where all passed, else what came out how often; the reason of an invalid run."""
-    if not runs:
+    if not runs.states:
         return "not run"
-    told = Counter(kept.state for kept in runs)
-    several = len(runs) > 1
-    said = [f"{state.upper()}" + (f" {count} of {len(runs)}" if several else "") for state, count in told.items()]
-    return "PASS" if set(told) == {"passed"} else ", ".join(said)
+    total = sum(runs.states.values())
+    found = [f"{state.upper()}" + (f" {count} of {total}" if total > 1 else "") for state, count in runs.states.items()]
+    return "PASS" if set(runs.states) == {"passed"} else ", ".join(found)
 
 
 def _why(kept: Kept) -> str:
@@ -142,8 +185,8 @@ def _why(kept: Kept) -> str:
     return f"FAILED, {'; '.join(missed)}"
 
 
-def _seeds(runs: Sequence[Kept]) -> str:
-    return ", ".join(str(kept.seed) for kept in runs if _valid(kept)) or "–"
+def _seeds(runs: WorldRuns) -> str:
+    return ", ".join(map(str, runs.seeds)) or "–"
 
 
 def side(found: Side | None, row: Row) -> str:

@@ -3,15 +3,17 @@
 import json
 import math
 import shutil
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.experiments.worlds import hold, page, work
+from mrclab.experiments.worlds import figurefile, hold, page, work
 from mrclab.experiments.worlds.figures import RunFigure, figures
 from mrclab.experiments.worlds.hold import Explanation, Side
 from mrclab.experiments.worlds.kept import Store
 from mrclab.lab.command.cli import app
+from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
 from mrclab.lab.report.phases import phases
 from mrclab.lab.scenario import scenario
@@ -102,11 +104,15 @@ def test_figures_agree_within_three_per_cent_or_the_spread_of_seeds(kind, unit, 
     assert hold.judge(RunFigure("x", kind, 0.0, unit), wire, sim) == state
 
 
+def rows(run, wire, sim, known=()):
+    return hold.rows(run, hold.sides(wire, sim), known)
+
+
 def test_medians_are_of_the_seeds_that_both_worlds_ran():
     def told(value):
         return {"packets lost": RunFigure("packets lost", "count", value, "packets")}
 
-    (row,) = hold.rows("small", {1: told(10)}, {1: told(11), 2: told(40), 3: told(50)}, [])
+    (row,) = rows("small", {1: told(10)}, {1: told(11), 2: told(40), 3: told(50)})
     assert row.wire == Side(10, 10, 10, 1)
     assert row.sim == Side(11, 11, 50, 3)
     assert row.difference == pytest.approx(0.1)
@@ -116,23 +122,63 @@ def test_a_reason_explains_the_figures_and_runs_that_it_names():
     far = {name: RunFigure(name, "time", 2.0, "RTT") for name in ("cut detected after", "gap")}
     near = {name: RunFigure(name, "time", 1.0, "RTT") for name in far}
     known = [
-        Explanation(run="e02 [[]after-*", figure="*", because="no"),
-        Explanation(run="e02 [after-*", figure="cut *", because="so"),
+        Explanation(run="e02 [[]after-*", figure="gap*", by=9, because="no"),
+        Explanation(run="e02 [after-*", figure="cut *", by=1, because="so"),
     ]
-    rows = {row.name: row for row in hold.rows("e02 [after-1s]", {1: near}, {1: far}, known)}
-    assert (rows["cut detected after"].state, rows["cut detected after"].because) == ("explained", "so")
-    assert rows["gap"].state == "beyond"
-    limited = [Explanation(figure=("gap", "cut *"), by=0.9, because="so")]
-    assert all(row.state == "beyond" for row in hold.rows("e02 [after-1s]", {1: near}, {1: far}, limited))
-    assert all(row.state == "beyond" for row in hold.rows("e02 [at-once]", {1: near}, {1: far}, known))
+    found = {row.name: row for row in rows("e02 [after-1s]", {1: near}, {1: far}, known)}
+    assert (found["cut detected after"].state, found["cut detected after"].because) == ("explained", "so")
+    assert found["gap"].state == "beyond"
+    assert all(row.state == "beyond" for row in rows("e02 [at-once]", {1: near}, {1: far}, known))
+
+
+@pytest.mark.parametrize(
+    ("limit", "wire", "sim", "explained"),
+    [
+        ({"by": 1.0}, one(1), one(2), True),
+        ({"by": 0.9}, one(1), one(2), False),
+        ({"share": 0.5}, one(2), one(3), True),
+        ({"share": 0.4}, one(2), one(3), False),
+        ({"spreads": 1}, one(1), one(3, 3, 1), True),  # 1 from a range that is 2 wide
+        ({"spreads": 0.4}, one(1), one(3, 3, 1), False),
+        ({"spreads": 1}, one(1), one(2), False),  # nothing shows how far seeds lie apart
+        ({"spreads": 1, "share": 0.5}, one(1), one(3, 3, 1), False),  # a wide spread is no excuse for a multiple
+        ({"by": 1.0, "sim_is": "less"}, one(1), one(2), False),
+        ({"by": 1.0, "sim_is": "more"}, one(1), one(2), True),
+        ({"by": 9.0}, None, one(2), False),
+        ({"by": 9.0, "missing": "sim"}, None, one(2), False),
+        ({"by": 9.0, "missing": "wire"}, None, one(2), True),
+        ({"by": 1.0, "missing": "wire"}, None, one(2), False),
+        ({"by": 9.0, "missing": "wire"}, one(1), one(2), False),
+    ],
+)
+def test_a_reason_reaches_as_far_as_its_limit(limit, wire, sim, explained):
+    reason = Explanation(figure="gap", because="so", **limit)
+    assert reason.explains("small", RunFigure("gap", "time", 0.0, "s"), wire, sim) is explained
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("figure: gap", "a reason has a limit; give by"),
+        ("figure: gap, by: 1, share: 0.5", "a reason has a limit; give by"),
+        ('figure: "*", by: 1', "names no figure"),
+        ('figure: [gap, "*"], by: 1', "names no figure"),
+        ("by: 1", "figure"),
+        ("figure: gap, share: 0.5, missing: wire", "give by"),
+        ("figure: gap, share: 2", "share"),
+    ],
+)
+def test_a_reason_without_figures_or_a_limit_is_refused(tmp_path, fields, said):
+    path = tmp_path / "because.yaml"
+    path.write_text(f"reasons: [{{{fields}, because: It is drawn.}}]\n", encoding="utf-8")
+    with pytest.raises(LabError, match=rf"because.yaml: .*{said}"):
+        hold.reasons(path)
 
 
 def test_what_is_nothing_in_both_worlds_is_no_row():
     zero = {"packets marked (ECN)": RunFigure("packets marked (ECN)", "count", 0.0, "packets")}
-    assert hold.rows("small", {1: zero}, {1: zero}, []) == []
-    assert [row.state for row in hold.rows("small", {1: {}}, {1: zero | {"x": RunFigure("x", "time", 1.0)}}, [])] == [
-        "beyond"
-    ]
+    assert rows("small", {1: zero}, {1: zero}) == []
+    assert [row.state for row in rows("small", {1: {}}, {1: zero | {"x": RunFigure("x", "time", 1.0)}})] == ["beyond"]
 
 
 def test_figures_of_a_run_are_those_of_its_report(run):
@@ -207,7 +253,7 @@ def test_an_invalid_run_is_tried_twice_more_and_then_shown_as_what_it_is(run, fi
     for _ in range(2):
         work.work(work.plan(runs, [1]), store, slow, lambda _: None)
         assert len(done) == 3
-    text = page.render(page.chapters(runs, store, [1]), "mrclab worlds")
+    text = page.render(page.chapters(runs, store, [1]), page.About("mrclab worlds"))
     assert "| INVALID | – | PASS | 1 | 0 |" in text
 
 
@@ -233,7 +279,7 @@ def test_the_page_names_what_differs_and_the_command_fails(run, file, tmp_path):
     assert agreed.exit_code == 0, agreed.output
     text = written.read_text(encoding="utf-8")
     assert "goodput, start → cut: 9" in text[text.index("## What agrees") :]
-    assert "## What nobody explains yet" not in text
+    assert "## What is not explained" not in text
     assert "**beyond** |" not in text
 
     shutil.rmtree(kept / "wire")
@@ -248,13 +294,37 @@ def test_the_page_names_what_differs_and_the_command_fails(run, file, tmp_path):
 
 
 def test_figures_that_differ_for_one_reason_stand_together_below_it():
-    known = [Explanation(figure="gap", because="It is drawn.")]
+    known = [Explanation(figure="gap", by=1, because="It is drawn.")]
     figure = {1: {"gap": RunFigure("gap", "time", 1.0, "s")}}, {1: {"gap": RunFigure("gap", "time", 2.0, "s")}}
-    made = [page.BothWorlds(name, "", [], [], hold.rows(name, *figure, known)) for name in ("one", "two [a]")]
-    text = page.render(made, "mrclab worlds")
+    none = page.WorldRuns({}, [])
+    made = [page.BothWorlds(name, none, none, rows(name, *figure, known)) for name in ("one", "two [a]")]
+    text = page.render(made, page.About("mrclab worlds"))
     assert text.count("It is drawn.") == 1
-    assert "| one | gap: 1000 ms → 2000 ms (+100.0 %) |" in text
-    assert "| two – a | gap: 1000 ms → 2000 ms (+100.0 %) |" in text
+    assert "| one | 1000 ms | gap: 1000 ms → 2000 ms (+100.0 %) |" in text
+    assert "| two – a | 1000 ms | gap: 1000 ms → 2000 ms (+100.0 %) |" in text
+
+
+def test_a_page_can_be_made_again_of_the_figures_beside_it(run, tmp_path):
+    for world in ("sim", "wire"):
+        put(run, tmp_path / "results", world, world, goodput=0.9 if world == "sim" else 1.0)
+    (tmp_path / "small.yaml").write_text(SCENARIO, encoding="utf-8")
+    pages = tmp_path / "first.md", tmp_path / "again.md"
+    invoke(tmp_path / "small.yaml", tmp_path / "results", "--only-page", "--page", str(pages[0]))
+    again = CliRunner().invoke(app, ["worlds", "--from", str(tmp_path / "first.json"), "--page", str(pages[1])])
+    assert again.exit_code == 1  # what differs
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"runs": [1]}', '{"runs": [], "colour": 1}'])
+def test_a_file_without_figures_is_refused(tmp_path, text):
+    (tmp_path / "x.json").write_text(text, encoding="utf-8")
+    with pytest.raises(LabError, match=r"x.json holds no figures of `mrclab worlds --page`"):
+        figurefile.load(tmp_path / "x.json")
+
+
+def test_the_page_in_the_docs_is_of_the_figures_beside_it_and_todays_reasons():
+    kept = Path(__file__).parents[2] / "docs" / "results" / "worlds.json"
+    assert page.render(*figurefile.load(kept)) == kept.with_suffix(".md").read_text(encoding="utf-8")
 
 
 def test_scenarios_of_one_world_alone_are_left_out(file, tmp_path):

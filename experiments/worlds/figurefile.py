@@ -1,0 +1,56 @@
+"""A page's figures as data, so that the page can be made again, and its figures judged again, without a run."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mrclab.experiments.worlds import hold
+from mrclab.experiments.worlds.figures import RunFigure
+from mrclab.experiments.worlds.hold import Row, Side
+from mrclab.experiments.worlds.page import About, BothWorlds, WorldRuns
+from mrclab.lab.errors import LabError
+from mrclab.topo import files
+
+
+def dump(made: Sequence[BothWorlds], about: About) -> str:
+    """Return the figures as JSON, a line for each, without what was judged of them."""
+    lines = ["{", *(f'"{name}": {_json(value)},' for name, value in asdict(about).items()), '"runs": [']
+    for place, chapter in enumerate(made):
+        head = {"run": chapter.label, "wire": asdict(chapter.wire), "sim": asdict(chapter.sim)}
+        lines.append(_json(head)[:-1] + ', "figures": [')
+        lines.append(",\n".join(map(_figure, chapter.rows)) + "]}" + ("," if place < len(made) - 1 else ""))
+    return "\n".join([*lines, "]}"]) + "\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _figure(row: Row) -> str:
+    both = [[*asdict(side).values()] if side else None for side in (row.wire, row.sim)]
+    return _json([row.name, row.kind, row.unit, *both])
+
+
+def load(path: Path) -> tuple[list[BothWorlds], About]:
+    """Read a file of `dump`, and judge its figures; LabError where it is none."""
+    try:
+        told = json.loads(files.read_bytes(path))
+        return [_chapter(one) for one in told.pop("runs")], About(**told)
+    except OSError as error:
+        raise LabError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise LabError(f"{path} holds no figures of `mrclab worlds --page` ({error})") from None
+
+
+def _chapter(told: dict[str, Any]) -> BothWorlds:
+    found = [
+        (RunFigure(name, kind, 0.0, unit), _side(wire), _side(sim)) for name, kind, unit, wire, sim in told["figures"]
+    ]
+    rows = hold.rows(told["run"], found)
+    return BothWorlds(told["run"], WorldRuns(**told["wire"]), WorldRuns(**told["sim"]), rows)
+
+
+def _side(told: list[Any] | None) -> Side | None:
+    return Side(*told) if told else None
