@@ -73,6 +73,18 @@ _EXHAUSTED = {
 }
 
 
+_LAST_WORDS = {  # of gRPC, CPython and the C++ library, in the logs of processes
+    "pthread_create failed": errno.EAGAIN,
+    _THREADS: errno.EAGAIN,
+    "what():  Resource temporarily unavailable": errno.EAGAIN,
+    "Too many open files": errno.EMFILE,
+    "std::bad_alloc": errno.ENOMEM,
+    "MemoryError": errno.ENOMEM,
+    "Cannot allocate memory": errno.ENOMEM,
+}
+_END_BYTES = 4096  # of a log, which tell how its process ended
+
+
 def exhausted(error: BaseException) -> str:
     """Say what this machine has run out of, where that is what an error means; empty where it is not."""
     number = error.errno if isinstance(error, OSError) else None
@@ -82,6 +94,18 @@ def exhausted(error: BaseException) -> str:
     elif isinstance(error, RuntimeError) and _THREADS in str(error):
         number = errno.EAGAIN
     return f"this machine has run out of {_EXHAUSTED[number]}" if number in _EXHAUSTED else ""
+
+
+def exhausted_by_log(log: Path) -> str:
+    """Say the same where the end of a process's log means it; empty where it does not, or there is no log."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(log.stat().st_size - _END_BYTES, 0))
+            end = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    number = next((number for words, number in _LAST_WORDS.items() if words in end), None)
+    return "" if number is None else f"this machine has run out of {_EXHAUSTED[number]} (log/{log.name} tells)"
 
 
 def no_result(directory: Path, error: Exception) -> str:

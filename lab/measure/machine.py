@@ -181,8 +181,7 @@ class MachineLoad:
     def invalid(self) -> list[str]:
         """Why the run says nothing about the network; empty where the machine kept up with it."""
         found = [str(record["why"]) for record in self._history.of("machine.slow")]
-        unused = set(self._samples.times) - self._hosts
-        found += self.lateness.stops(self._max_wait, self._controlled, unused)
+        found += self.stopped
         found += [f"{port} lost {count} frames in its socket" for port, count in self.socket_drops.items()]
         found += [
             f"{process.name} used {process.peak * 100:.0f}% of a core for a second"
@@ -197,6 +196,12 @@ class MachineLoad:
         if share > self._max_waited and late <= self._max_wait:
             found.append(f"the machine let {host} wait for a CPU {share * 100:.0f}% of the time")
         return found if self.virtual else [*found, *self.lateness.reasons(self._max_wait, self._controlled)]
+
+    @cached_property
+    def stopped(self) -> list[str]:
+        """Processes that a signal stopped for too long, a line each; a machine that does more changes nothing there."""
+        unused = set(self._samples.times) - self._hosts
+        return list(self.lateness.stops(self._max_wait, self._controlled, unused))
 
     def _steal_at(self, t: float) -> str:
         """Return the share of CPUs that was taken at this time from outside this machine."""

@@ -343,8 +343,10 @@ def _taken(
             except NoResult as error:
                 world.record(MachineSlow(why=str(error)))
                 say(str(error))
-            except (RunError, TopoError, OSError) as error:
+            except (RunError, TopoError, OSError, MemoryError, RuntimeError) as error:
                 trouble = exhausted(error) or str(error)
+                if type(error) is RuntimeError and not exhausted(error):
+                    raise  # a mistake of the lab's own
                 say(trouble)
                 with contextlib.suppress(RunError):  # what else ends now says nothing new
                     world.record(RunBroken(why=trouble))

@@ -221,6 +221,7 @@ def test_who_stands_still_while_a_fault_is_due_makes_the_run_invalid(mrclab, tmp
         process.kill()
     assert process.returncode == 3, told
     assert reason in shown
+    assert ("--slower" in told) == ("signal stopped" not in reason)  # what a machine is asked is not why
 
 
 SPINNER = """

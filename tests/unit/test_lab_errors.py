@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mrclab.lab.command import cli
-from mrclab.lab.errors import LabError, exhausted
+from mrclab.lab.errors import LabError, exhausted, exhausted_by_log
 from mrclab.lab.report import results
 from mrclab.lab.run import suite
 
@@ -75,6 +75,28 @@ def test_what_the_machine_has_run_out_of_is_named(error, what, capsys):
     assert said.count("\n") == 1
     assert exhausted(RuntimeError("something else")) == exhausted(OSError(errno.ENOENT, "No such file")) == ""
     assert not exhausted(ImportError("No module named x"))
+
+
+@pytest.mark.parametrize(
+    ("end", "what"),
+    [
+        ("thd.cc:157] pthread_create failed: Resource temporarily unavailable\nFailed to start lifeguard thread\n",
+         "processes and threads"),
+        ("  File \"threading.py\"\nRuntimeError: can't start new thread\n", "processes and threads"),
+        ("terminate called after throwing an instance of 'std::bad_alloc'\n", "memory"),
+        ("OSError: [Errno 24] Too many open files\n", "open files"),
+    ],
+)  # fmt: skip
+def test_what_the_machine_has_run_out_of_is_read_in_the_end_of_a_log(tmp_path, end, what):
+    log = tmp_path / "t0-p1-1.log"
+    assert exhausted_by_log(log) == ""
+    log.write_text("started\n" * 10_000)
+    assert exhausted_by_log(log) == ""
+    with log.open("a") as file:
+        file.write(end)
+    said = exhausted_by_log(log)
+    assert said.startswith(f"this machine has run out of {what}; ")
+    assert said.endswith("(log/t0-p1-1.log tells)")
 
 
 def test_a_run_without_memory_for_pictures_keeps_its_numbers(tmp_path, monkeypatch):

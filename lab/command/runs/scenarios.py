@@ -97,7 +97,7 @@ def run(
         )
         progress.bar.stop()
         status = _report("run", outcome, as_json)
-        if outcome.state == "invalid":
+        if outcome.state == "invalid" and not outcome.measures.machine.stopped:
             again = f"--slower {2 * slower:g}"
             _warn([f"where nothing else keeps this machine busy, {again} asks less of it, for the same in round trips"])
         shown.linger()

@@ -19,7 +19,7 @@ from typing import Any
 from mrclab.events.event import Event
 from mrclab.events.run import LabUp
 from mrclab.lab import history
-from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error, exhausted
+from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error, exhausted, exhausted_by_log
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.wire.attach import Lab
@@ -34,7 +34,7 @@ from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S
 from mrclab.sim.lines import Lines
 from mrclab.topo import fabricfile
-from mrclab.topo.errors import EmulationError
+from mrclab.topo.errors import EmulationError, TopoError
 from mrclab.topo.linux import processes
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.linux.emulation import Emulation
@@ -384,6 +384,11 @@ class LabSession(Lab):
                 raise as_run_error(adaptive.error(process, f"make {what}: {self.last_output(process)}"))
             time.sleep(0.02)
 
+    def exhausted(self) -> str:
+        """Say what the machine has run out of, where a log of a process tells; empty where none does."""
+        logs = sorted((self.run_dir / "log").glob("*.log"))
+        return next((why for log in logs if (why := exhausted_by_log(log))), "")
+
     def last_output(self, process: str) -> str:
         """The last line of a process's log."""
         return self._watchdog.last_output(process)
@@ -446,7 +451,11 @@ def _up(
         except Exception as error:
             session.stop()
             if session.emulation.has_files:
-                on_failure(session, error)
+                why = session.exhausted() if isinstance(error, (RunError, TopoError)) else ""
+                reason = RunError(why) if why else error
+                on_failure(session, reason)
+                if reason is not error:
+                    raise reason from None
             raise
         yield session
     finally:

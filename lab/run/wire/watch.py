@@ -55,7 +55,8 @@ class Watch:
     def stop(self) -> None:
         """End the thread after a last look."""
         self._stopped.set()
-        self._thread.join()
+        if self._thread.is_alive():  # not where the machine had no thread for it
+            self._thread.join()
         with contextlib.suppress(OSError):
             self.look()
         if self._depths is not None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mrclab.events.processes import ProcessResume, ProcessStop
+from mrclab.lab.errors import exhausted_by_log
 from mrclab.topo.linux.processes import stopped_text
 from mrclab.topo.model import Fabric
 
@@ -147,6 +148,8 @@ class Watchdog:
         if not ended:
             return ""
         name, how = ended[0]
+        if why := exhausted_by_log(self._run_dir / "log" / f"{name}.log"):
+            return f"{spoken(self._fabric, name)} {how}: {why}"
         more = f"; so did {len(ended) - 1} more" if len(ended) > 1 else ""
         hint = "; the kernel does that when memory runs out (`dmesg`), else somebody did" if "SIGKILL" in how else ""
         log = f"its log is log/{name}.log" if (self._run_dir / "log" / f"{name}.log").exists() else "it has no log"
