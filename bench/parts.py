@@ -84,9 +84,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("scenario", type=Path)
     parser.add_argument("--variant", default="")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="as in mrclab run")
     asked = parser.parse_args(words)
     loaded = scenario.in_world(scenario.load(asked.scenario), "sim")
     loaded = loaded.pick(asked.variant) if asked.variant else loaded.runs[0]
+    loaded = scenario.with_values(loaded, scenario.parse_settings(asked.set))
     stopwatch, rounds = watch(), []
     for _ in range(asked.rounds):
         stopwatch.seconds = {}
@@ -97,7 +99,7 @@ def main(words: Sequence[str] | None = None) -> int:
         rounds.append({**stopwatch.seconds, **without_files})
     first = sorted(row[SIMULATION] for row in rounds)[len(rounds) // 2]
     for part in (SIMULATION, SAMPLES, HISTORY, READING, JUDGING, FILES, REPORT):
-        took = sorted(row[part] for row in rounds)
+        took = sorted(row.get(part, 0.0) for row in rounds)
         middle = took[len(took) // 2]
         sys.stdout.write(
             f"{part:12} {middle:7.3f} s ({took[0]:.3f} to {took[-1]:.3f}), {middle / first:.2f} of the simulation\n"

@@ -40,6 +40,7 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.transport import TransportSpec
 
 CONTROLLER: Final = "controller"
+LAB: Final = "lab"
 GONE: Final = "agent.gone"
 """Kind of the event that stands for a host that ended."""
 
@@ -58,6 +59,9 @@ QPs that went to ERROR apart."""
 OF_QPS: Final = frozenset({"qp.state", "wr.done"})
 """Those of them that come with each QP: traffic whose flows are too many leaves them out."""
 
+OF_FIGURES: Final = frozenset({"messages", "pingpong", "process.died", "qp.state", "training.step"})
+"""Kinds of records, beside the lab's own, that are kept where no history is wanted; of `qp.state` those to ERROR."""
+
 NONE: Final[frozenset[str]] = frozenset()
 
 DEPTHS_S: Final = 0.25
@@ -68,7 +72,10 @@ _DIGITS: Final = 9  # of the seconds in the history
 
 
 class SimWorld:
-    """A lab that is up. Hosts' regions are files below `files`; some hosts may have a transport of their own."""
+    """A lab that is up. Hosts' regions are files below `files`; some hosts may have a transport of their own.
+
+    Without `history` nobody is sampled, and only records are kept that completion times and errors are made of.
+    """
 
     def __init__(
         self,
@@ -80,7 +87,9 @@ class SimWorld:
         files: Path,
         wire_format: bool = False,
         of_hosts: Mapping[str, TransportSpec] | None = None,
+        history: bool = True,
     ) -> None:
+        self._has_history = history
         self.fabric = fabric
         self.seed = seed
         self.files = files
@@ -106,7 +115,8 @@ class SimWorld:
         for name in self._controller.probing:
             self._start_host(name)
         self.injector = SimFaultInjector(self.sim, self, seed)
-        self._clock.at(0, self._record_depths)
+        if history:
+            self._clock.at(0, self._record_depths)
         self._controller.begin()
         self.record(LabUp(seconds=self.now))
 
@@ -191,6 +201,7 @@ class SimWorld:
             secrets=secrets,
             codecs=WIRE if self._wire_format else OBJECTS,
             samples=0 if self._is_large else KEPT,
+            sampled=self._has_history,
         )
         self.hosts[name] = host
         self._controller.hosts[name] = host
@@ -290,7 +301,7 @@ class SimWorld:
 
     def record(self, event: Event, t: float | None = None) -> float:
         """Write a record of the lab's own, of now where no time is given; returns its time."""
-        return self._write("lab", self.now if t is None else t, event.to_record())["t"]  # type: ignore[no-any-return]
+        return self._write(LAB, self.now if t is None else t, event.to_record())["t"]  # type: ignore[no-any-return]
 
     def _write_now(self, node: str, event: Event) -> None:
         whole = self._write(node, self.now, event.to_record())
@@ -299,7 +310,8 @@ class SimWorld:
 
     def _write(self, node: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
         whole = {"t": round(t, _DIGITS), "node": node, **record}
-        self._lines.append(whole["t"], self._encode(whole))
+        if self._has_history or node == LAB or _is_of_figures(record):
+            self._lines.append(whole["t"], self._encode(whole))
         return whole
 
     def _host_record(self, name: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
@@ -379,8 +391,13 @@ class SimWorld:
         few = len(self.fabric.hosts) <= MOST_CONFIGS
         for name in self.fabric.host_names if few else self._used[:MOST_CONFIGS]:
             nodeconfig.store(self._controller.configs[name], directory / "node" / f"{name}.json")
-        with (directory / "history.jsonl").open("w", encoding="utf-8") as history:
-            history.writelines(line + "\n" for line in self._lines.by_time())
+        if self._has_history:
+            with (directory / "history.jsonl").open("w", encoding="utf-8") as history:
+                history.writelines(line + "\n" for line in self._lines.by_time())
+
+
+def _is_of_figures(record: Mapping[str, Any]) -> bool:
+    return record["kind"] in OF_FIGURES and record.get("state", "ERROR") == "ERROR"
 
 
 def _counted(port: dict[str, Any]) -> dict[str, Any]:

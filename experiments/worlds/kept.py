@@ -84,7 +84,12 @@ def _read(directory: Path) -> Kept | None:
         loaded = loads(text, str(directory / "scenario.yaml"), within=directory)
     except (OSError, ValueError, RecursionError, ScenarioError):
         return None
-    if not isinstance(result, dict) or not isinstance(info, dict) or not {"base", "seed"} <= info.keys():
+    if (
+        not isinstance(result, dict)
+        or not isinstance(info, dict)
+        or loaded.scenario.history == "none"
+        or not {"base", "seed"} <= info.keys()
+    ):
         return None
     if "totals" not in result.get("facts", {}):
         raise LabError(f"{directory} has a report of an older kind; make it again with `mrclab report {directory}`")

@@ -33,7 +33,8 @@ class RunningHost:
 
     `record(t, record)` writes a record of that time into the history, tells listeners and returns it whole; `tell`
     tells listeners of what is not worth one. `began` is the time before there is a NIC that keeps it. Keys and first
-    PSNs are drawn from `secrets`, by default from `rng`. The newest `samples` are kept for who asks for them.
+    PSNs are drawn from `secrets`, by default from `rng`. The newest `samples` are kept for who asks for them; without
+    `sampled` none is taken, and QPs are only looked after.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class RunningHost:
         secrets: Secrets | None = None,
         codecs: Codecs = WIRE,
         samples: int = KEPT,
+        sampled: bool = True,
     ) -> None:
         self.name = config.host.name
         self._write, self._tell_at, self._began = record, tell, began
@@ -58,8 +60,9 @@ class RunningHost:
         self.sampler = Sampler(nic, self.transport, self.record, samples)
         self._base = HostOperations(config, nic, self.sampler, self._use_config)
         self.operations = checked(self._parts(nic, memory, config.link.pace), self.transport, nic)
-        nic.soon(self.sampler.take)  # counts are known to begin at 0, however soon there is traffic
-        nic.every(INTERVAL_S * config.link.pace, self.sampler.take)
+        if sampled:
+            nic.soon(self.sampler.take)  # counts are known to begin at 0, however soon there is traffic
+        nic.every(INTERVAL_S * config.link.pace, self.sampler.take if sampled else self.transport.check_progress)
         self._probe_links(config, nic)
 
     def call(self, operation: str, /, **arguments: Any) -> Any:

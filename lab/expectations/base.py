@@ -118,6 +118,9 @@ class BaseExpectation(BaseModel):
     to_the_end: ClassVar[bool] = False
     """Whether all that happens until the end of the run counts, so that nothing is decided before."""
 
+    without_history: ClassVar[bool] = False
+    """Whether traffic, faults and QPs in ERROR say enough to judge it: all that is left where no history is kept."""
+
     name: NewName | None = None
 
     def check(self, measures: "Measures") -> Verdict:

@@ -56,6 +56,7 @@ class DurationExpectation(BaseExpectation):
 class CompletionExpectation(DurationExpectation):
     """A percentile, or the mean, of the times that messages, iterations of a collective or whole flows took."""
 
+    without_history = True
     kind: Literal["completion"]
     traffic: TrafficName
     flow: FlowName | None = None
@@ -91,6 +92,7 @@ class CompletionExpectation(DurationExpectation):
 class Slowdown(BaseExpectation):
     """A percentile of flows' slowdown: completion time over that of the same flow on an idle fabric."""
 
+    without_history = True
     kind: Literal["slowdown"]
     traffic: TrafficName
     percentile: Annotated[float, Field(ge=0, le=100)] = 99.0
@@ -121,6 +123,7 @@ class Slowdown(BaseExpectation):
 class Latency(DurationExpectation):
     """A percentile of a ping-pong's latency, half the time there and back; or its distance from another's."""
 
+    without_history = True
     kind: Literal["latency"]
     traffic: TrafficName
     minus: TrafficName | None = Field(default=None, description="judge the difference from this ping-pong")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class Integrity(BaseExpectation):
     """Receivers hold what senders sent, by SHA-256: of one traffic, or of all; of jobs, as many bytes."""
 
+    without_history = True
     kind: Literal["integrity"]
     traffic: TrafficName | None = None
 
@@ -55,6 +56,7 @@ class Integrity(BaseExpectation):
 class QpErrors(BaseExpectation):
     """QPs that go to ERROR: none, unless they are wanted; then with the reason given."""
 
+    without_history = True
     kind: Literal["qp_errors"]
     at_most: int | None = Field(default=None, ge=0, description="0 where at_least is not given")
     at_least: int | None = Field(default=None, ge=0)
@@ -82,6 +84,7 @@ class QpErrors(BaseExpectation):
 class Health(BaseExpectation):
     """No process ended that nobody ended, and the machine kept up: the result is the network's."""
 
+    without_history = True
     kind: Literal["health"]
 
     def judge(self, measures: "Measures") -> Verdict:

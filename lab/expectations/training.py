@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class StepTime(DurationExpectation):
     """A percentile, or the mean, of the time that a step of a job takes: from the end of the one before to its own."""
 
+    without_history = True
     kind: Literal["step_time"]
     traffic: TrafficName
     percentile: Annotated[float, Field(ge=0, le=100)] | Literal["mean"] = Field(default=50.0, description="or mean")
@@ -52,6 +53,7 @@ class TimeLostExpectation(BaseExpectation):
     On the wire against the median of its steps before the first fault.
     """
 
+    without_history = True
     kind: Literal["time_lost"]
     traffic: TrafficName
     at_most: Annotated[Duration, Field(ge=0)] | None = Field(default=None, description="e.g. 2ms")

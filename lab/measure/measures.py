@@ -166,8 +166,9 @@ class Measures:
         hosts = self.flows.sources | self.flows.sinks
         strikes, max_wait = self.strikes.values(), self.scenario.max_wait
         controlled = self.scenario.mapper is not None
+        sampled = self.scenario.history == "full"
         return MachineLoad(
-            self.history, self.samples, strikes, self.start, self.end, hosts, self.rtt, max_wait, controlled
+            self.history, self.samples, strikes, self.start, self.end, hosts, self.rtt, max_wait, controlled, sampled
         )
 
     # --- in short ---------------------------------------------------------------------------------------------------

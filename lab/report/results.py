@@ -151,11 +151,13 @@ def _write_scenario(directory: Path, loaded: Loaded) -> None:
     (directory / "scenario.yaml").write_text(text, encoding="utf-8")
 
 
-def measured(lines: Lines, loaded: Loaded, trouble: str) -> CollectedRun:
-    """Make a run of a history that no file has; it is in no directory."""
+def measured(lines: Lines, loaded: Loaded, trouble: str = "", directory: Path | None = None) -> CollectedRun:
+    """Make a run of a history that no file has: it is in no directory, or in one that holds all else of it."""
     with _without_collection():
         measures = Measures(history.of_lines(lines), loaded.scenario, loaded.fabric)
-    return CollectedRun(Path(), loaded, measures, {"trouble": trouble})
+    if directory is None:
+        return CollectedRun(Path(), loaded, measures, {"trouble": trouble})
+    return CollectedRun(directory, loaded, measures, json.loads((directory / "run.json").read_bytes()))
 
 
 def load(directory: Path) -> CollectedRun:
@@ -211,6 +213,11 @@ def _load(directory: Path) -> CollectedRun:
         text = files.read_text(directory / "scenario.yaml", follow=False)
         if not isinstance(info, dict) or "scenario" not in info:
             raise ValueError("run.json is not what a run writes")
+        if info.get("history") == "none":
+            raise LabError(
+                f"{directory} keeps no history (history: none), its figures are in result.json; to see more, run its"
+                " scenario with --set history=full"
+            )
         if info.get("history_sha256", "") not in {"", history.digest(file)}:
             raise ValueError(f"{file.name} is not the one that the run wrote")
         records = history.load(file)
@@ -244,8 +251,9 @@ def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Fac
         "facts": asdict(facts),
     }
     files.replace_file(directory / "result.json", json.dumps(result, indent=1) + "\n")
-    series = summary.series(run.measures)
-    files.replace_file(directory / "series.json", json.dumps(series) + "\n")
+    if run.loaded.scenario.history == "full":
+        series = summary.series(run.measures)
+        files.replace_file(directory / "series.json", json.dumps(series) + "\n")
     cases = junit.render(run.loaded.scenario.name, verdicts, facts.invalid)
     files.replace_file(directory / "junit.xml", cases)
     return facts

@@ -2,7 +2,7 @@
 
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 from mrclab.lab.expectations import Verdict
@@ -72,7 +72,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
     """All facts of a run."""
     outcome = "aborted" if info.get("trouble") else state(measures, verdicts)
     processes = measures.machine.processes[:8]
-    return Facts(
+    facts = Facts(
         title=measures.scenario.title or measures.scenario.name,
         description=measures.scenario.description.strip(),
         ok=outcome == "passed",
@@ -96,6 +96,13 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         run=info,
         units=measures.units,
     )
+    if measures.scenario.history == "full":
+        return facts
+    nothing: Any = {name: [] for name in _OF_RECORDS}  # rather than zeros that nobody counted
+    return replace(facts, totals={"rtt": measures.rtt}, **nothing)
+
+
+_OF_RECORDS = ("faults", "phases", "flows", "paths", "losses", "stalls", "ev_changes", "drops", "ports")
 
 
 def _process(process: ProcessLoad, waits: Mapping[str, float] | None = None) -> Row:
@@ -157,13 +164,14 @@ def _headline(measures: Measures, verdicts: Sequence[Verdict]) -> str:
     passed = sum(verdict.ok for verdict in verdicts)
     seconds, size = measures.end - measures.start, _carried(measures)
     rate = f" in {show_seconds(seconds)} ({show_rate(size / seconds)})" if size and seconds > 0 else ""
-    lost = sum(loss.packets for loss in measures.paths.losses)
+    lost = f", {sum(loss.packets for loss in measures.paths.losses)} packets lost"
+    lost = lost if measures.scenario.history == "full" else ""
     cost = "".join(
         f"; faults cost {job} {show_seconds(found.seconds)} = {found.steps:.2f} steps"
         for job in measures.training.jobs
         if (found := lost_by_faults(measures, job)) is not None
     )
-    return f"{passed} of {len(verdicts)} expectations passed; {show_bytes(size)}{rate}, {lost} packets lost{cost}"
+    return f"{passed} of {len(verdicts)} expectations passed; {show_bytes(size)}{rate}{lost}{cost}"
 
 
 def lost_by_faults(measures: Measures, job: str) -> TimeLost | None:

@@ -218,7 +218,8 @@ def run_scenario(
 ) -> Outcome:
     """Run a scenario and write its result directory below `parent`. Raises what kept the lab from coming up.
 
-    Without `report` the directory holds what happened and nothing that was made of it. `show` is called with the world
+    Without `report` the directory holds what happened and nothing that was made of it, figures apart where the scenario
+    keeps no history. `show` is called with the world
     once it is up, before anything happens.
     """
     check(loaded)
@@ -226,8 +227,17 @@ def run_scenario(
     references = _without_faults(loaded, parent, progress)
     place = parent, target, run_dir
 
+    lines, keeps = Lines(), loaded.scenario.history == "full"
+
     def take(world: World, trouble: str) -> Path:
+        nonlocal lines
+        lines = lines if keeps else world.hand_over()
         return results.collect(world, loaded, parent, trouble)
+
+    def judge(directory: Path) -> Outcome:
+        if not keeps:
+            return _counted(results.measured(lines, loaded, directory=directory))
+        return judged(directory) if not report else finish(directory) if drawn else figures(directory)
 
     directory, interrupted = _taken(loaded, place, progress, say, show, references, take)
     if parent.absolute() not in directory.absolute().parents:
@@ -236,11 +246,12 @@ def run_scenario(
     with guarded() as interrupts:
         try:
             results.forget()  # the world: its history is read into the memory that it had
-            outcome = judged(directory) if not report else finish(directory) if drawn else figures(directory)
+            outcome = judge(directory)
         except OSError as error:
             moved = results.elsewhere(directory)
             say(f"the report could not be written to {directory}: {error.strerror}; all of it is in {moved}")
-            directory, outcome = moved, finish(moved) if drawn else figures(moved)
+            report, directory = True, moved
+            outcome = judge(moved)
         except KeyboardInterrupt:
             interrupted = True
         interrupts.shield()
@@ -329,6 +340,7 @@ def _taken(
             transport=asked.transport,
             of_hosts=asked.transports(loaded.fabric),
             repeatable=asked.repeatable,
+            keeps_history=asked.history == "full",
             on_failure=lambda failed, error: say(_keep(failed, loaded, parent, error)),
         ) as world:
             world.on_notice(say)
@@ -385,9 +397,12 @@ def judged(directory: Path) -> Outcome:
 
 def figures(directory: Path) -> Outcome:
     """Judge a collected run and write its figures, without pictures and page."""
-    run = results.load(directory)
+    return _counted(results.load(directory))
+
+
+def _counted(run: results.CollectedRun) -> Outcome:
     verdicts = run.judge()
-    return Outcome(run.measures, verdicts, directory, run.trouble, results.write_numbers(run, verdicts))
+    return Outcome(run.measures, verdicts, run.directory, run.trouble, results.write_numbers(run, verdicts))
 
 
 def finish(directory: Path) -> Outcome:

@@ -63,7 +63,9 @@ class VirtualWorld:
         mapper: MapperSpec | None = None,
         transport: TransportSpec | None = None,
         of_hosts: Mapping[str, TransportSpec] | None = None,
+        keeps_history: bool = True,
     ) -> None:
+        self._keeps_history = keeps_history
         self.fabric = fabric
         self.seed = seed
         self.files = files
@@ -76,7 +78,15 @@ class VirtualWorld:
         self._mirror: Follower | None = None
         options = mapper.model_dump() if mapper is not None else None
         choice = transport or TransportSpec()
-        self._sim = SimWorld(fabric, seed=seed, transport=choice, mapper=options, files=files, of_hosts=of_hosts)
+        self._sim = SimWorld(
+            fabric,
+            seed=seed,
+            transport=choice,
+            mapper=options,
+            files=files,
+            of_hosts=of_hosts,
+            history=keeps_history,
+        )
         self._sim.heed = self._heed
         interrupts.noted = self._sim.halt
         self.injector: FaultInjector = self._sim.injector
@@ -202,12 +212,15 @@ class VirtualWorld:
     def facts(self) -> dict[str, Any]:
         """Return the world's facts for a report."""
         facts = {"world": NAME, "target": "virtual time", "real_time": True, "bring_up_seconds": 0.0}
+        if not self._keeps_history:
+            return {**facts, "history": "none"}
         return {**facts, "history_sha256": self._digest} if self._digest else facts
 
     def collect(self, directory: Path) -> None:
         """Write what it was made of and what happened; `facts` then has the digest of the history."""
         self._sim.collect(directory)
-        self._digest = history.digest(directory / "history.jsonl")
+        if self._keeps_history:
+            self._digest = history.digest(directory / "history.jsonl")
 
     def hand_over(self) -> Lines:
         """Give up what happened, unwritten."""
@@ -268,12 +281,21 @@ def virtual_world(
     mapper: MapperSpec | None = None,
     transport: TransportSpec | None = None,
     of_hosts: Mapping[str, TransportSpec] | None = None,
+    keeps_history: bool = True,
 ) -> Iterator[VirtualWorld]:
     """A lab in virtual time inside the block; its files go after it."""
     with guarded() as interrupts, tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
         interrupts.defer()
         given = Path(folder), interrupts
-        world = VirtualWorld(fabric, *given, seed=seed, mapper=mapper, transport=transport, of_hosts=of_hosts)
+        world = VirtualWorld(
+            fabric,
+            *given,
+            seed=seed,
+            mapper=mapper,
+            transport=transport,
+            of_hosts=of_hosts,
+            keeps_history=keeps_history,
+        )
         try:
             yield world
             if interrupts.seen and not world.interrupted:

@@ -107,6 +107,11 @@ def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
 def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
     spec = loaded.fabric.spec
     mapper = loaded.scenario.mapper
+    if loaded.scenario.history == "none":
+        yield (
+            f"{loaded.source}: history: none: on the wire all figures are made of the history; leave it out,"
+            " or run with --world sim"
+        )
     if mapper is not None and mapper.cycle < WIRE_LEAST_CYCLE:
         yield (
             f"{loaded.source}: mapper.cycle {show_seconds(mapper.cycle)} is less than the"
@@ -166,13 +171,14 @@ def world_up(
     transport: TransportSpec | None = None,
     of_hosts: Mapping[str, TransportSpec] | None = None,
     repeatable: bool = False,
+    keeps_history: bool = True,
     on_failure: Callable[[World, Exception], None] = lambda *_: None,
 ) -> Iterator[World]:
     """A lab that is up inside the block, and gone after it.
 
     `target`, `run_dir` and `repeatable` mean something on the wire only: virtual time is always repeatable. So does
     `on_failure`, which gets a lab that did not come up, stopped and with its files. Hosts have transports of their own
-    (`of_hosts`) in virtual time only.
+    (`of_hosts`), and a lab can do without a history, in virtual time only.
     """
     if world == "wire":
         from mrclab.lab.run.wire.session import lab_session  # noqa: PLC0415
@@ -192,5 +198,12 @@ def world_up(
     else:
         from mrclab.lab.run.virtual import virtual_world  # noqa: PLC0415
 
-        with virtual_world(fabric, seed=seed, mapper=mapper, transport=transport, of_hosts=of_hosts) as virtual:
+        with virtual_world(
+            fabric,
+            seed=seed,
+            mapper=mapper,
+            transport=transport,
+            of_hosts=of_hosts,
+            keeps_history=keeps_history,
+        ) as virtual:
             yield virtual

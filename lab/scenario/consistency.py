@@ -48,6 +48,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
                 *_cables(entry, faults, fabric),
                 *_timed(entry, traffics),
                 *_sampled(entry, fabric),
+                *_recorded(entry, scenario),
             ]
             if entry.kind_name in _OF_THE_MAPPER and scenario.mapper is None:
                 rows.append(("kind", "nobody probes in this scenario; add `mapper: {}`, or leave this out"))
@@ -197,6 +198,12 @@ def _timed(entry: Any, traffics: "Mapping[str, TrafficBase]") -> Rows:
     named = traffics.get(entry.traffic) if entry.kind == "completion" and entry.of == "iterations" else None
     if named is not None and not named.iterates:
         yield "of", f"{entry.traffic} has no iterations; write of: messages or of: flows"
+
+
+def _recorded(entry: Any, scenario: "Scenario") -> Rows:
+    """A figure that is made of samples, losses or states of EVs, which a run without a history does not keep."""
+    if scenario.history == "none" and not entry.without_history:
+        yield "kind", f"{entry.kind_name} is judged from the history, and this scenario keeps none; write history: full"
 
 
 def _sampled(entry: Any, fabric: Fabric) -> Rows:

@@ -74,6 +74,9 @@ class Scenario(LabSetting):
     report: bool = Field(
         default=True, description="draw pictures and the page report.html; false: figures only, in result.json"
     )
+    history: Literal["full", "none"] = Field(
+        default="full", description="none: keep no history, for figures alone that need none; virtual time only"
+    )
     timeout: Duration = Field(default=300.0, gt=0, le=_LONGEST, description="seconds the traffic may take")
     linger: Duration = Field(
         default=0.0, ge=0, le=_LONGEST, description="seconds to wait after it for all EVs to be GOOD again"
