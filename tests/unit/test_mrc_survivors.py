@@ -5,7 +5,10 @@ from mrc_sim import FULL_SIZE, Simulation, Transfer
 from mrclab.hosts.mrc.evs.ev import EvState
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.sent import PacketState
+from mrclab.hosts.mrc.recovery.window import SendWindow
 from mrclab.hosts.rdma.packets.psn import PSN_MASK, wrap
+from mrclab.topo import srv6
+from mrclab.topo.nodeconfig import MPR_UNIT
 
 
 def start(packets: int, **config) -> tuple[Simulation, Transfer]:
@@ -295,3 +298,60 @@ def test_a_trimmed_packet_shrinks_the_window():
             seen.append(state.cwnd)
         least[dscp] = most - min(seen)
     assert least[h.Dscp.TRIMMED] >= least[None] + FULL_SIZE
+
+
+def test_no_new_packet_goes_beyond_the_receivers_window_whoever_asks_for_one():
+    sim, transfer = start(400, mpr=1)
+    sim.fate = lambda _transit: []
+    transfer.write(0, 400 * FULL_SIZE)
+    r = requestor(sim, transfer)
+    full = MPR_UNIT - 1
+    sim.run(done=lambda: r.window.next - r.window.una >= full)
+    assert r.window.next - r.window.una == full
+    for plane in r.qp.evs.planes:  # a port asks where a lost packet of another plane keeps the QP active
+        assert r.new_frame(plane, sim.now) is None
+
+
+def test_a_count_of_the_receiver_that_comes_late_takes_nothing_back():
+    sim, transfer = start(1)
+    account = requestor(sim, transfer).account
+    account.sent(10 * h.RCVD_UNIT, 0.0)
+    assert account.received(8) == 8 * h.RCVD_UNIT
+    assert account.received(3) == 0
+    assert account.bytes == 2 * h.RCVD_UNIT
+    assert account.received(10) == 2 * h.RCVD_UNIT
+
+
+def test_a_record_that_is_used_again_knows_no_path_that_its_packet_before_was_lost_on():
+    window = SendWindow(4)
+    for _ in range(64):
+        packet = window.take()
+        assert packet.lost_ev is None
+        packet.lost_ev = object()
+        window.cumulative(packet.seq)
+
+
+def test_control_packets_leave_a_reverse_path_that_is_doubted_again():
+    """The peer's packets come by the uplink that answers take, and say that these do not arrive."""
+    sim, transfer = start(1)
+    peer = sim.hosts["h1"].qps[transfer.qa].peer
+    used = set()
+    for _ in peer.uplinks(1):
+        now = peer.reverse[1]
+        used.add(now)
+        peer.doubt_reverse(srv6.ev(1, now, 0))
+        assert peer.reverse[1] != now
+    assert used == set(peer.uplinks(1))
+    assert len(used) > 1
+
+
+def test_what_waits_at_a_port_that_goes_down_leaves_by_another():
+    sim, transfer = start(8)
+    host = sim.hosts["h1"]
+    peer = host.qps[transfer.qa].peer
+    host.ops.announce_ports(peer, 0.0)
+    (waiting,) = [port for port, count in host.outbox.waiting().items() if count]
+    host.port_event(waiting, False, 0.0)
+    left = host.outbox.waiting()
+    assert left[waiting] == 0
+    assert sum(left.values()) == 1
