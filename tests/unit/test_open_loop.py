@@ -1,5 +1,6 @@
 """Open-loop traffic: flow sizes, arrivals, a run in virtual time, slowdowns."""
 
+import gc
 import itertools
 import json
 import random
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.measure import slowdown
@@ -16,6 +18,7 @@ from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.lab.traffic import flowsizes
 from mrclab.lab.traffic.kinds.openloop import OpenLoop, host_share
+from mrclab.lab.traffic.running import openloop
 
 SCENARIO = """
 name: small
@@ -144,3 +147,30 @@ def test_the_wire_refuses_it(tmp_path):
     )
     done = CliRunner().invoke(app, ["plan", str(path)])
     assert "open_loop is not supported on the wire" in done.output + str(done.exception or "")
+
+
+def test_memory_holds_the_flows_under_way_and_not_those_that_are_over(tmp_path, monkeypatch):
+    """QPs refer to themselves, and virtual time passes with the collector off."""
+    monkeypatch.setattr(openloop, "_COLLECTED", 20)
+    ended, left = openloop.RunningOpenLoop._ended, []
+
+    def counted(self, *arguments):
+        ended(self, *arguments)
+        if self._done % 20 == 0:
+            known = sum(len(host.transport.qps) for host in self._world._sim.hosts.values())
+            left.append(sum(type(one) is MrcQueuePair for one in gc.get_objects()) - known)
+
+    monkeypatch.setattr(openloop.RunningOpenLoop, "_ended", counted)
+    text = SCENARIO.replace("SIZES", "sizes: hadoop").replace("flows: 60", "flows: 200")
+    runner.measure(scenario.loads(text), tmp_path, lambda *_: None, lambda _: None)
+    assert left == [0] * 10
+
+
+def test_counted_bytes_are_whole_without_a_digest(tmp_path):
+    one = loaded(tmp_path)
+    text = one.text[: one.text.index("expect:")]
+    (tmp_path / "least.yaml").write_text(text, encoding="utf-8")
+    outcome = runner.measure(scenario.load(tmp_path / "least.yaml"), tmp_path, lambda *_: None, lambda _: None)
+    assert [(verdict.kind, verdict.ok) for verdict in outcome.verdicts] == [
+        ("integrity", True), ("qp_errors", True), ("health", True)
+    ]  # fmt: skip

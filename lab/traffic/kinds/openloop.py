@@ -24,6 +24,8 @@ class OpenLoop(TrafficBase):
 
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})
 
+    content: ClassVar[str] = "counted"
+
     kind: Literal["open_loop"]
     sizes: Literal["ai", "data_mining", "hadoop", "web_search"] | None = Field(
         default=None, description="a distribution of flow sizes, in place of a file"
