@@ -6,7 +6,7 @@ a QP or path that did not move has no row, a number that stayed has no field, an
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 from mrclab.hosts.nic.seam import Wire
@@ -21,6 +21,10 @@ KEPT_ROWS = 16_384
 class Sampled(Protocol):
     """The part of the transport that is sampled."""
 
+    @property
+    def qps(self) -> Container[int]:
+        """QPs that exist, by number."""
+
     def check_progress(self, now: float) -> None:
         """Report QPs that make no progress."""
 
@@ -32,22 +36,23 @@ class Sampled(Protocol):
 
 
 class Changes:
-    """Changed rows of numbers since they were reported last; a row is known by its first `keys` fields' values."""
+    """Changed rows of QPs since they were reported last; a row is known by its first `keys` fields' values."""
 
     def __init__(self, *keys: str) -> None:
         self._keys = keys
         self._shapes: dict[tuple[str, ...], tuple[str, ...]] = {}  # names of fields, as the one object for all rows
-        self._told: dict[tuple[Any, ...], tuple[tuple[str, ...], tuple[Any, ...]]] = {}  # names and values, by key
+        self._told: dict[int, dict[tuple[Any, ...], tuple[tuple[str, ...], tuple[Any, ...]]]] = {}  # by QP and key
 
     def of(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The rows that moved, with their keys and what changed; a row that is new is told without its zeros."""
         found = []
         for row in rows:
             key, names = tuple([row[name] for name in self._keys]), tuple(row)
-            told, now = self._told.get(key), (self._shapes.setdefault(names, names), tuple(row.values()))
+            rows_told = self._told.setdefault(row["qp"], {})
+            told, now = rows_told.get(key), (self._shapes.setdefault(names, names), tuple(row.values()))
             if told == now:
                 continue
-            self._told[key] = now
+            rows_told[key] = now
             if told is None:
                 changed = {name: value for name, value in row.items() if value or name in self._keys}
             else:
@@ -59,6 +64,11 @@ class Changes:
                 }
             found.append({name: round(v, 9) if v.__class__ is float else v for name, v in changed.items()})
         return found
+
+    def forget(self, left: Container[int]) -> None:
+        """Forget rows of QPs that are not left: where QPs come and go, they would be most of the memory."""
+        for qp in [qp for qp in self._told if qp not in left]:
+            del self._told[qp]
 
 
 _NOT_IN_HISTORY = ("last_placed",)  # moves with every packet, and `max_gap` says what it would
@@ -96,6 +106,8 @@ class Sampler:
             for name in _NOT_IN_HISTORY:
                 row.pop(name, None)
         lean = {"qps": self._qps.of(sample["qps"]), "paths": self._paths.of(sample.get("paths", []))}
+        for changes in (self._qps, self._paths):
+            changes.forget(self._transport.qps)
         taken = self._record({"kind": "sample", **sample, **lean, **lateness})
         if self._most_kept:
             self._keep(taken)

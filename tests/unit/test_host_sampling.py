@@ -7,7 +7,7 @@ import mrc_sim
 import pytest
 import roce_sim
 
-from mrclab.hosts.agent.sampling import Changes
+from mrclab.hosts.agent.sampling import Changes, Sampler
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure.samples import Samples
 
@@ -111,3 +111,41 @@ def test_who_is_told_of_qps_that_moved_knows_them_all(simulation):
             assert reader.paths == {(row["qp"], row["ev"]): row for row in full["paths"]}
     assert [done.status for done in sim.hosts["h1"].poll_cq()] == ["SUCCESS"] * 3
     assert sum(reader.told for reader in readers.values()) < samples / 2
+
+
+class Idle:
+    """A NIC of no ports, and a transport whose QPs come and go."""
+
+    ports = ()
+
+    def __init__(self):
+        self.qps = {1: None, 2: None}
+
+    def strain(self):
+        return {}
+
+    def lateness(self):
+        return {}
+
+    def check_progress(self, now):
+        """Nothing waits."""
+
+    def moved(self):
+        return {"qps": [{"qp": n, "acked": 5} for n in self.qps], "paths": [path_row(n) for n in self.qps]}
+
+
+def path_row(qp):
+    return {"qp": qp, "ev": 0, "plane": 1, "uplink": 2, "sent": 7}
+
+
+def test_rows_of_a_qp_that_is_gone_are_forgotten():
+    idle, taken = Idle(), []
+    sampler = Sampler(idle, idle, lambda record: taken.append(record) or record, kept=0)
+    sampler.take(0.1)
+    del idle.qps[1]
+    sampler.take(0.2)
+    assert [len(changes._told) for changes in (sampler._qps, sampler._paths)] == [1, 1]
+    idle.qps[1] = None  # another one with its number: all of it is new
+    sampler.take(0.3)
+    assert [row["qp"] for row in taken[-1]["qps"]] == [1]
+    assert taken[-1]["paths"] == [path_row(1)]
