@@ -28,7 +28,7 @@ from mrclab.lab import history
 from mrclab.lab.errors import LabError, NoRoom, RunError, no_result
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.measure import Measures
-from mrclab.lab.report import junit, summary
+from mrclab.lab.report import summary
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
 from mrclab.sim.lines import Lines
@@ -242,6 +242,8 @@ def write(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
 
 def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
     """Write numbers and JUnit XML, no pictures and no page; returns what they say."""
+    from mrclab.lab.report import junit  # noqa: PLC0415 - XML, which a run needs once it is over
+
     directory, facts = run.directory, summary.summarize(run.measures, verdicts, run.info)
     result = {
         "state": facts.state,

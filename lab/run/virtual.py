@@ -9,12 +9,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mrclab.events.event import Event as HistoryEvent
 from mrclab.events.run import WorldBegin
 from mrclab.lab import history
-from mrclab.lab.capture.virtual import VirtualTaps
 from mrclab.lab.errors import Interrupted, RunError
 from mrclab.lab.faults.action import FaultInjector
 from mrclab.lab.kinds import WorldName
@@ -30,6 +29,9 @@ from mrclab.sim.world import SimWorld
 from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.model import Fabric, Link
 from mrclab.topo.transport import TransportSpec
+
+if TYPE_CHECKING:
+    from mrclab.lab.capture.virtual import VirtualTaps
 
 NAME: Final = "sim"
 
@@ -140,8 +142,10 @@ class VirtualWorld:
             raise RunError(f"{node} could not {op}: {error.message}") from None
         return answer or {}
 
-    def tap(self, links: Sequence[Link]) -> VirtualTaps:
+    def tap(self, links: Sequence[Link]) -> "VirtualTaps":
         """Capture frames at both ends of some cables from now on."""
+        from mrclab.lab.capture.virtual import VirtualTaps  # noqa: PLC0415 - few runs are captured
+
         return VirtualTaps(self._sim.sim, links)
 
     def watch(self) -> Crossings:
