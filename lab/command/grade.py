@@ -23,16 +23,19 @@ def grade(
     file: Annotated[
         Path | None, typer.Argument(help="your file; for lessons 5 and 7 a result directory, else the running lab")
     ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="your number: hosts, cable or switch of lessons 1, 3, 5 and 7 follow from it")
+    ] = None,
     as_json: answer.AsJson = False,
 ) -> None:
     """Check a lesson on your file or on the running lab, and say what is missing; exit status 1 where something is."""
     if as_json:
-        lesson, checks = examined(number, file, held_run_dir(context.obj))
+        lesson, checks = examined(number, file, held_run_dir(context.obj), seed)
         done = all(check.ok for check in checks)
         told = [{"ok": check.ok, "wanted": check.wanted, "missing": check.missing} for check in checks]
         answer.give("grade", 0 if done else 1, lesson=number, title=lesson.title, checks=told)
     else:
-        lines, done = graded(number, file, held_run_dir(context.obj))
+        lines, done = graded(number, file, held_run_dir(context.obj), seed)
         out.print(escape("\n".join(lines)), soft_wrap=True)
     if not done:
         raise typer.Exit(1)

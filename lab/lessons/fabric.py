@@ -4,43 +4,45 @@ from ipaddress import AddressValueError, IPv6Address
 from pathlib import Path
 
 from mrclab.lab.lessons.base import Check, mapping
+from mrclab.lab.lessons.parts import RoutePart
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
 _QUESTIONS = {
-    "paths_h1_h3": "paths from h1 to h3",
-    "paths_h1_h2": "paths from h1 to h2, which hang on the same T0s",
-    "address": "destination address of a packet from h1 to h3 by plane 2 and uplink 1, as h1 sends it",
+    "paths_h1_h3": "paths from {0.source} to {0.target}",
+    "paths_h1_h2": "paths from {0.source} to {0.beside}, which hang on the same T0s",
+    "address": "destination address of a packet from {0.source} to {0.target} by plane {0.plane} and uplink {0.uplink},"
+    " as {0.source} sends it",
     "address_after_t0": "the same as it leaves the first T0",
-    "switch": "the switch whose uSID is 2302",
-    "ev": "the EV of plane 2 and uplink 1 with tag 0, in hexadecimal",
+    "switch": "the switch whose uSID is {0.usid:x}",
+    "ev": "the EV of plane {0.plane} and uplink {0.uplink} with tag 0, in hexadecimal",
 }
 
 
-def answers() -> dict[str, int | str]:
+def answers(seed: int | None = None) -> dict[str, int | str]:
     """Return the right answers, from the fabric's model."""
-    fabric = Fabric(FabricSpec())
-    ev = srv6.ev(2, 1, 0)
-    address = fabric.outer_address("h1", "h3", ev)
+    fabric, part = Fabric(FabricSpec()), RoutePart.drawn(seed)
+    ev = srv6.ev(part.plane, part.uplink, 0)
+    address = fabric.outer_address(part.source, part.target, ev)
     return {
-        "paths_h1_h3": len(fabric.paths("h1", "h3")),
-        "paths_h1_h2": len(fabric.paths("h1", "h2")),
+        "paths_h1_h3": len(fabric.paths(part.source, part.target)),
+        "paths_h1_h2": len(fabric.paths(part.source, part.beside)),
         "address": srv6.text(address),
         "address_after_t0": srv6.text(srv6.shift_usid(address)),
-        "switch": next(switch.name for switch in fabric.switches if switch.usid == 0x2302),
+        "switch": next(switch.name for switch in fabric.switches if switch.usid == part.usid),
         "ev": f"{ev:08x}",
     }
 
 
-def grade(path: Path) -> list[Check]:
+def grade(path: Path, seed: int | None = None) -> list[Check]:
     """One check for each question."""
-    given = mapping(path)
+    given, part = mapping(path), RoutePart.drawn(seed)
     checks = []
-    for name, right in answers().items():
+    for name, right in answers(seed).items():
         said = given.get(name)
         missing = f"{name} has no answer yet" if said is None else f"{name}: {said} is not right"
-        checks.append(Check(said is not None and _same(said, right), _QUESTIONS[name], missing))
+        checks.append(Check(said is not None and _same(said, right), _QUESTIONS[name].format(part), missing))
     return checks
 
 

@@ -7,9 +7,9 @@ from mrclab.lab.lessons.base import Check, Lesson
 from mrclab.lab.lessons.lessons import LESSONS
 
 
-def graded(number: int, file: Path | None, run_dir: Path) -> tuple[list[str], bool]:
+def graded(number: int, file: Path | None, run_dir: Path, seed: int | None = None) -> tuple[list[str], bool]:
     """Grade a lesson as `examined` does: lines, and whether it is done."""
-    lesson, checks = examined(number, file, run_dir)
+    lesson, checks = examined(number, file, run_dir, seed)
     lines = [f"Lesson {number}: {lesson.title}"]
     lines += [f"ok    {check.wanted}" if check.ok else f"no    {check.wanted}: {check.missing}" for check in checks]
     missing = sum(not check.ok for check in checks)
@@ -17,7 +17,7 @@ def graded(number: int, file: Path | None, run_dir: Path) -> tuple[list[str], bo
     return lines, not missing
 
 
-def examined(number: int, file: Path | None, run_dir: Path) -> tuple[Lesson, list[Check]]:
+def examined(number: int, file: Path | None, run_dir: Path, seed: int | None = None) -> tuple[Lesson, list[Check]]:
     """Look at a lesson on a file, or where it needs none on the lab in `run_dir`: the lesson, and what was checked.
 
     LabError where there is no such lesson, or nothing to grade.
@@ -31,4 +31,4 @@ def examined(number: int, file: Path | None, run_dir: Path) -> tuple[Lesson, lis
         raise LabError(f"lesson {number} looks at the running lab, and none is up; see docs/lessons")
     if file is not None and not file.exists():
         raise LabError(f"there is no {file}; name the file that you work on")
-    return lesson, list(lesson.grade(run_dir / "history" if file is None else file))
+    return lesson, list(lesson.grade(run_dir / "history" if file is None else file, seed))

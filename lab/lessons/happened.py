@@ -9,21 +9,23 @@ from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.history import History, Record
 from mrclab.lab.lessons.base import Check
+from mrclab.lab.lessons.parts import CablePart
 
 _T1_END = re.compile(r"^t0-p\d+-\d+/t1-p(\d+)-(\d+)$")
 _GRAY = {"silent_drop", "loss"}
 
 
-def lost_link(path: Path) -> list[Check]:
+def lost_link(path: Path, seed: int | None = None) -> list[Check]:
     """Lesson 5: a T0–T1 cable is cut under traffic, its EV goes and returns, and nothing is missing."""
-    records = _load(path)
-    cut = next((each for each in _faults(records, {"link_down"}) if _during_traffic(records, each.t)), None)
+    records, part = _load(path), CablePart.drawn(5, seed)
+    cable = part.name if part.required else "a T0–T1 cable"
+    cut = next((each for each in _faults(records, {"link_down"}, part) if _during_traffic(records, each.t)), None)
     bad = _ev(records, cut, "ASSUMED_BAD", cut.t) if cut else None
     end = _end(records, cut) if cut else math.inf
     back = _ev(records, cut, "GOOD", end) if cut else None
     return [
-        Check(cut is not None, "a T0–T1 cable is cut while traffic runs",
-              "start a traffic, then `down t0-p1-1/t1-p1-2` before it ends"),
+        Check(cut is not None, f"{cable} is cut while traffic runs",
+              f"start a traffic from {part.source} to {part.target}, then `down {part.name}` before it ends"),
         Check(bad is not None, "the EV over it is ASSUMED_BAD", "let time pass while the cable is down: `wait 1s`"),
         Check(end < math.inf, "the cable is back", "`up` and the cable's name"),
         Check(back is not None, "the EV is GOOD again",
@@ -33,10 +35,11 @@ def lost_link(path: Path) -> list[Check]:
     ]  # fmt: skip
 
 
-def gray_failure(path: Path) -> list[Check]:
+def gray_failure(path: Path, seed: int | None = None) -> list[Check]:
     """Lesson 7: a cable that loses packets silently is named, denied, worked around, mended and allowed again."""
-    records = _load(path)
-    gray = next(iter(_faults(records, _GRAY)), None)
+    records, part = _load(path), CablePart.drawn(7, seed)
+    cable = part.name if part.required else "a T0–T1 cable"
+    gray = next(iter(_faults(records, _GRAY, part)), None)
     element = gray["links"][0] if gray else ""
     verdict = _first(records, "verdict", element, gray.t if gray else math.inf)
     denied = _first(records, "denied", element, verdict.t if verdict else math.inf)
@@ -44,12 +47,13 @@ def gray_failure(path: Path) -> list[Check]:
     job = denied is not None and _intact(records, after=denied.t, before=end)
     allowed = _first(records, "undenied", element, end)
     return [
-        Check(gray is not None, "a T0–T1 cable loses packets with its carrier up",
-              "`fault silent_drop link=t0-p2-1/t1-p2-1 name=gray`"),
+        Check(gray is not None, f"{cable} loses packets with its carrier up",
+              f"`fault silent_drop link={part.name} name=gray`"),
         Check(verdict is not None, "Clustermapper names it",
               "bring the lab up with --mapper, and let some cycles pass: `wait 5s`, then `map`"),
         Check(denied is not None, "it is denied on that word", "`deny` and the cable's name, after `map` named it"),
-        Check(job, "a traffic crosses meanwhile without losing a packet", "`send h1 h3 8MiB` while it is denied"),
+        Check(job, "a traffic crosses meanwhile without losing a packet",
+              f"`send {part.source} {part.target} 8MiB` while it is denied"),
         Check(end < math.inf, "the cable is mended", "`heal gray`"),
         Check(allowed is not None, "and allowed again", "`undeny` and the cable's name, after it was mended"),
     ]  # fmt: skip
@@ -66,11 +70,13 @@ def _load(path: Path) -> History:
     return found
 
 
-def _faults(records: History, kinds: set[str]) -> Iterator[Record]:
-    """Faults of single T0–T1 cables."""
+def _faults(records: History, kinds: set[str], part: CablePart) -> Iterator[Record]:
+    """Faults of single T0–T1 cables, or of the required one."""
     for record in records.of("fault.begin"):
         links = record.get("links") or []
         if record["fault_kind"] in kinds and len(links) == 1 and _T1_END.match(links[0]):
+            if part.required and links[0] != part.name:
+                continue
             yield record
 
 

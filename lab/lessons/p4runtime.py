@@ -9,20 +9,20 @@ from mrclab.lab.command.p4build import P4_INFO, P4_JSON
 from mrclab.lab.errors import Refused
 from mrclab.lab.lessons import bench
 from mrclab.lab.lessons.base import Check, read
+from mrclab.lab.lessons.parts import SwitchPart
 from mrclab.topo import srv6
 from mrclab.topo.linux import killed
 from mrclab.topo.model import Fabric, Switch
 from mrclab.topo.spec import FabricSpec
 
-SWITCH = "t1-p1-2"
 _DOWNLINK = 0x3101
-_OTHER = 0x1101  # the uSID of the T1 beside it
 _LONGEST = 60.0  # seconds that a controller may take
 
 
-def grade(path: Path) -> list[Check]:
+def grade(path: Path, seed: int | None = None) -> list[Check]:
     """Program the switch of the lesson with the learner's controller, then send frames through it."""
     read(path)
+    part = SwitchPart.drawn(seed)
     if not PYTHON.exists():
         raise Refused("p4runtime-shell is not set up; run `make setup`")
     with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as place:
@@ -32,10 +32,10 @@ def grade(path: Path) -> list[Check]:
             if said:
                 return [Check(False, "the controller runs to its end", said)]
             if device.run(lambda: device.info is None):
-                return [Check(False, f"{SWITCH} has the program", "hand `config` to sh.setup")]
-            switch = Fabric(FabricSpec()).switch(SWITCH)
+                return [Check(False, f"{part.switch} has the program", "hand `config` to sh.setup")]
+            switch = Fabric(FabricSpec()).switch(part.switch)
             routes = [_forwards(device, switch, 1, 2), _forwards(device, switch, 2, 1)]
-            return [Check(True, f"{SWITCH} has the program"), *routes, _drops(device, switch)]
+            return [Check(True, f"{part.switch} has the program"), *routes, _drops(device, switch, part.other)]
 
 
 def _forwards(device: bench.Bench, switch: Switch, entered: int, left: int) -> Check:
@@ -54,8 +54,8 @@ def _forwards(device: bench.Bench, switch: Switch, entered: int, left: int) -> C
     return Check(data[:6] == peer, wanted, f"its destination MAC is {data[:6].hex(':')} and not {port.peer.mac}")
 
 
-def _drops(device: bench.Bench, switch: Switch) -> Check:
-    foreign = bench.address(_OTHER, switch.port(2).usid, _DOWNLINK)
+def _drops(device: bench.Bench, switch: Switch, other: int) -> Check:
+    foreign = bench.address(other, switch.port(2).usid, _DOWNLINK)
     out = device.run(lambda: device.answer(1, bench.frame(foreign)))
     return Check(
         not out, "a list that begins with another switch's uSID is dropped", "my_usid takes what is not its own"

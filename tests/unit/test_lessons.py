@@ -13,6 +13,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.lessons import fabric, shift
 from mrclab.lab.lessons.grading import graded
 from mrclab.lab.lessons.lessons import LESSONS
+from mrclab.lab.lessons.parts import CablePart, SwitchPart
 
 pytestmark = pytest.mark.once
 
@@ -214,3 +215,39 @@ def test_what_a_lesson_prints_is_what_its_page_says(page, tmp_path):
         pytest.skip("no .venv-p4sh: `make setup` makes it")
     for block in transcripts.blocks(page):  # written anew by: python tests/unit/transcripts.py PAGE
         assert transcripts.shape(transcripts.run(block, tmp_path)) == transcripts.shape(block)
+
+
+def test_answers_pass_with_the_learners_own_seed_only(tmp_path):
+    for seed, other in ((1, 2), (2, 1)):
+        file = tmp_path / "answers.yaml"
+        file.write_text("".join(f"{name}: '{right}'\n" for name, right in fabric.answers(seed).items()))
+        assert graded(1, file, tmp_path, seed)[1]
+        assert not graded(1, file, tmp_path, other)[1]
+        assert not graded(1, file, tmp_path)[1]
+
+
+@pytest.mark.parametrize("number", list(AT_THE_PROMPT))
+def test_what_was_done_passes_with_the_learners_own_cable_only(monkeypatch, tmp_path, number):
+    part, usual = CablePart.drawn(number, 1), CablePart.drawn(number, None)
+    others = [seed for seed in range(2, 9) if CablePart.drawn(number, seed).name != part.name]
+    lines = AT_THE_PROMPT[number].replace(usual.name, part.name)
+    lines = lines.replace("from=h1 to=h3", f"from={part.source} to={part.target}")
+    lines = lines.replace("send h1 h3", f"send {part.source} {part.target}")
+    kept = tmp_path / "kept"
+    monkeypatch.setattr(up, "_grade", lambda _desk, mirror, run_dir, _words: (
+        mirror(), shutil.copytree(run_dir / "history", kept)))  # fmt: skip
+    assert at_the_prompt(monkeypatch, tmp_path, number, lines.splitlines()) == ""
+    assert graded(number, kept / "lab.jsonl", tmp_path, 1)[1]
+    said, done = graded(number, kept / "lab.jsonl", tmp_path, others[0])
+    assert not done
+    assert CablePart.drawn(number, others[0]).name in said[1]
+
+
+def test_a_controller_is_graded_on_the_learners_own_switch():
+    assert len({SwitchPart.drawn(seed) for seed in range(40)}) == 8
+    assert SwitchPart.drawn(None).switch == "t1-p1-2"
+
+
+def test_a_lesson_that_is_the_same_for_all_takes_no_seed():
+    with pytest.raises(LabError, match="leave out --seed"):
+        graded(4, FOLDERS[4] / "spray.yaml", Path("nowhere"), 1)
