@@ -5,13 +5,11 @@ than Python does to start. Known errors become one sentence on stderr and an exi
 """
 
 import errno
-import gc
 import importlib
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,18 +79,6 @@ _KNOWN = (LabError, TopoError, RpcError)
 err = console.console(stderr=True)
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """No garbage collection while modules load: what they make stays, and looking at it takes a tenth of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class _Commands(MutableMapping[str, Any]):
     """Commands by name; the module of each is loaded when the command is taken out."""
 
@@ -103,8 +89,7 @@ class _Commands(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
             panel, module = self._places[name]
-            with _without_collection():
-                group: Any = typer.main.get_group(importlib.import_module(module).app)
+            group: Any = typer.main.get_group(importlib.import_module(module).app)
             self._loaded[name] = group.commands[name]
             self._loaded[name].rich_help_panel = panel
         return self._loaded[name]
