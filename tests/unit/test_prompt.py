@@ -10,13 +10,16 @@ import threading
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 from scapy.utils import RawPcapNgReader
 
 from mrclab.hosts.scapy_mrc import RETH, dissect
 from mrclab.lab.errors import LabError, RunError
-from mrclab.lab.prompt import remote, service, words
+from mrclab.lab.prompt import prompt, remote, service, words
 from mrclab.lab.prompt.completion import WordCompleter
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
@@ -197,6 +200,24 @@ def test_mistakes_get_a_sentence(desk, line, said):
 def completions(desk: Desk, text: str) -> list[str]:
     completer = WordCompleter(desk, ["quit", "h1"])
     return [each.text for each in completer.get_completions(Document(text, len(text)), None)]
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [("tr\t", "tra"), ("trac\t", "trace"), ("deny t0-\t", "deny t0-p"), ("down h1-p1\t", "down h1-p1/t0-p1-1")],
+)
+def test_tab_writes_what_all_candidates_share_and_no_more(desk, tmp_path, monkeypatch, typed, line):
+    monkeypatch.setattr(prompt, "HISTORY", tmp_path / "history")
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text(f"{typed}\r")
+        assert next(Prompt(desk, Console(), {})._typed()) == line
+
+
+@pytest.mark.parametrize("text", ["tables ", "deny ", "fault loss ", "status "])
+def test_tab_offers_options_last(desk, text):
+    found = completions(desk, text)
+    assert found[-1] == "--json"
+    assert not any(each.startswith("-") for each in found[:-1])
 
 
 @pytest.mark.parametrize(
