@@ -65,8 +65,8 @@ def test_lesson_1_passes_with_the_models_answers(tmp_path):
     file.write_text(skeleton)
     assert graded(1, file, tmp_path) == (graded(1, file, tmp_path)[0], True)
     file.write_text(skeleton.replace("t0-p3-2", "t0-p2-3"))
-    assert [line for line in graded(1, file, tmp_path)[0] if line.startswith("no")] == [
-        "no    the switch whose uSID is 2302: switch: t0-p2-3 is not right"
+    assert [line for line in graded(1, file, tmp_path)[0] if line.startswith("✗")] == [
+        "✗ the switch whose uSID is 2302: switch: t0-p2-3 is not right"
     ]
 
 
@@ -99,7 +99,7 @@ def test_a_statement_passes_where_it_moves_the_list_up(p4c, tmp_path, monkeypatc
     file = tmp_path / "shift.p4"
     for statement, wanted in SHIFTS.items():
         file.write_text(f"action shift_usid() {{\n    {statement}\n}}\n")
-        checks = [line[:2] for line in graded(2, file, tmp_path)[0][1:4]]
+        checks = [{"✓": "ok", "✗": "no"}[line[0]] for line in graded(2, file, tmp_path)[0][1:4]]
         assert " ".join(checks) == wanted, statement
 
 
@@ -155,7 +155,7 @@ def test_a_controller_of_thirty_lines_makes_a_switch_forward(tmp_path):
     assert done, "\n".join(lines)
     file = tmp_path / "controller.py"
     file.write_text((SOLUTIONS / "controller.py").read_text().replace("port=2", "port=1"))
-    assert "no    what comes in at port 1" in "\n".join(graded(3, file, tmp_path)[0])
+    assert "✗ what comes in at port 1" in "\n".join(graded(3, file, tmp_path)[0])
 
 
 def test_a_pytest_that_notices_nothing_does_not_pass(tmp_path):
@@ -163,7 +163,7 @@ def test_a_pytest_that_notices_nothing_does_not_pass(tmp_path):
     text = (SOLUTIONS / "my_lab.py").read_text()
     file.write_text(re.sub(r"^ *assert .*\n", "", text, flags=re.MULTILINE))
     lines, done = graded(8, file, tmp_path)
-    assert [line[:5].strip() for line in lines[1:-1]] == ["ok", "no", "no"]
+    assert [line[0] for line in lines[1:-1]] == ["✓", "✗", "✗"]
     assert not done
 
 
@@ -190,7 +190,7 @@ def test_a_lesson_at_the_prompt_passes_once_everything_was_done(monkeypatch, tmp
 def test_a_lesson_at_the_prompt_says_what_is_missing(monkeypatch, tmp_path, number, left_out, missing):
     lines = [line for line in AT_THE_PROMPT[number].splitlines() if not line.strip().startswith(left_out)]
     said = at_the_prompt(monkeypatch, tmp_path, number, lines)
-    assert len(re.findall(r"^no ", said, re.MULTILINE)) == missing, said
+    assert len(re.findall(r"^✗ ", said, re.MULTILINE)) == missing, said
 
 
 @pytest.mark.parametrize(
