@@ -1,5 +1,6 @@
 """The command `mrclab grade`: whether a lesson is done, and what is still missing."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,11 @@ def grade(
         answer.give("grade", 0 if done else 1, lesson=number, title=lesson.title, checks=told)
     else:
         lines, done = graded(number, file, held_run_dir(context.obj), seed)
-        out.print(escape("\n".join(lines)), soft_wrap=True)
+        text, encoding = "\n".join(lines), sys.stdout.encoding or "utf-8"
+        try:
+            "✓✗".encode(encoding)
+        except UnicodeEncodeError:  # a terminal that is not UTF-8
+            text = text.replace("✓", "ok").replace("✗", "no").encode(encoding, "replace").decode(encoding)
+        out.print(escape(text), soft_wrap=True)
     if not done:
         raise typer.Exit(1)
