@@ -112,6 +112,14 @@ def load(path: Path) -> History:
 _STORED = re.compile(r'\{"t": ?([0-9.eE+-]+), ?"node": ?"([^"\\]*)", ?"kind": ?"sample",.*\}\n')
 
 
+def _is_whole(line: str) -> bool:
+    """Return True if a line has an end for each beginning, as none has that a full disk cut, whatever stands behind it.
+
+    Braces inside text may have it False of a whole line: such a line is parsed then.
+    """
+    return line.count("{") == line.count("}") and line.count("[") == line.count("]")
+
+
 def of_lines(lines: Lines) -> History:
     """Read the lines of a world in virtual time, which were never in a file."""
     return History(_packed((line + "\n" for line in lines.by_time()), "the history"))
@@ -128,7 +136,7 @@ def _packed(lines: Iterable[str], name: str) -> Iterator[Record]:
     samples = Lines()
     for number, line in enumerate(lines, 1):
         head = _STORED.fullmatch(line)
-        if head is None:
+        if head is None or not _is_whole(line):
             if record := _record(line):
                 yield record
             elif line.endswith("\n"):
@@ -159,7 +167,7 @@ def merge(directory: Path, path: Path) -> None:
             found = lines_of_file.read().splitlines()
         for line in found:
             head = _TIME.match(line)
-            if head and line.endswith("}"):
+            if head and line.endswith("}") and _is_whole(line):
                 lines.append((float(head[1]), line))
             else:
                 lines += [(record.t, _line(record)) for record in parse([line])]

@@ -234,6 +234,17 @@ def test_merging_keeps_the_order_of_time_and_leaves_out_half_a_line(tmp_path):
     assert [(r.t, r.node, r.kind) for r in whole.records] == [(2.5, "a", "x"), (3.0, "b", "z"), (4.0, "a", "y")]
 
 
+@pytest.mark.parametrize("behind", ["\n", '{"t": 2.5, "node": "a", "kind": "sample", "qps": []}\n'])
+def test_a_sample_that_a_full_disk_cut_behind_a_brace_is_left_out(tmp_path, behind):
+    (tmp_path / "parts").mkdir()
+    whole = '{"t": 1.5, "node": "a", "kind": "sample", "qps": [{"qp": 7, "rtt": 0.5}]}\n'
+    cut = '{"t": 2.0, "node": "a", "kind": "sample", "qps": [{"qp": 7}'
+    (tmp_path / "parts" / "a.jsonl").write_text(whole + cut + behind)
+    history.merge(tmp_path / "parts", tmp_path / "whole.jsonl")
+    (kept,) = history.load(tmp_path / "whole.jsonl").records
+    assert (kept.t, kept["qps"]) == (1.5, [{"qp": 7, "rtt": 0.5}])
+
+
 def test_the_worst_state_shows_where_many_share_a_pixel():
     spans = [(0.0, 50.0, "GOOD"), (50.0, 50.001, "ASSUMED_BAD"), (50.001, 100.0, "GOOD")]
     line = list(evs.raster([spans], 0.0, 100.0)[0])
