@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mrclab.sim.clock import SECOND
+from mrclab.sim.frame import SimFrame  # at run time: compiled, a NamedTuple needs the types of its fields
 
 if TYPE_CHECKING:
     from mrclab.sim.cable import HalfLink
     from mrclab.sim.fabric import SimFabric
-    from mrclab.sim.frame import SimFrame
 
 DATA, FEEDBACK, TRIMMED = range(3)
 _SMALL: Final = 400  # bytes: what is smaller carries no data

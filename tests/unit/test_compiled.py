@@ -52,6 +52,25 @@ def built() -> None:
         pytest.skip(f"what runs is {text}")
 
 
+_EACH_FIRST = """
+import importlib, json, os
+from mrclab import compiled
+modules = json.loads((compiled.folder() / compiled.MANIFEST).read_text())["modules"]
+for name in modules:
+    child = os.fork()
+    if not child:
+        importlib.import_module(name)
+        os._exit(0)
+    if status := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+        print(name, status)
+"""
+
+
+def test_any_module_can_be_the_first_that_is_imported(built):
+    """A type that a NamedTuple's field names and nobody has imported yet is none, and the process ends there."""
+    assert _python(_EACH_FIRST, use="1") == ""
+
+
 # --- when a build counts ----------------------------------------------------------------------------------------------
 
 
