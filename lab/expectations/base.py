@@ -116,10 +116,10 @@ class BaseExpectation(BaseModel):
     )
 
     to_the_end: ClassVar[bool] = False
-    """Whether all that happens until the end of the run counts, so that nothing is decided before."""
+    """True where all that happens until the end of the run counts, so that nothing is decided before."""
 
     without_history: ClassVar[bool] = False
-    """Whether traffic, faults and QPs in ERROR say enough to judge it: all that is left where no history is kept."""
+    """True where traffic, faults and QPs in ERROR say enough to judge it: all that is left without a history."""
 
     name: NewName | None = None
 

@@ -10,8 +10,8 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
 _QUESTIONS = {
-    "paths_h1_h3": "paths from {0.source} to {0.target}",
-    "paths_h1_h2": "paths from {0.source} to {0.beside}, which hang on the same T0s",
+    "paths_across": "paths from {0.source} to {0.target}",
+    "paths_inside": "paths from {0.source} to {0.beside}, which hang on the same T0s",
     "address": "destination address of a packet from {0.source} to {0.target} by plane {0.plane} and uplink {0.uplink},"
     " as {0.source} sends it",
     "address_after_t0": "the same as it leaves the first T0",
@@ -26,8 +26,8 @@ def answers(seed: int | None = None) -> dict[str, int | str]:
     ev = srv6.ev(part.plane, part.uplink, 0)
     address = fabric.outer_address(part.source, part.target, ev)
     return {
-        "paths_h1_h3": len(fabric.paths(part.source, part.target)),
-        "paths_h1_h2": len(fabric.paths(part.source, part.beside)),
+        "paths_across": len(fabric.paths(part.source, part.target)),
+        "paths_inside": len(fabric.paths(part.source, part.beside)),
         "address": srv6.text(address),
         "address_after_t0": srv6.text(srv6.shift_usid(address)),
         "switch": next(switch.name for switch in fabric.switches if switch.usid == part.usid),

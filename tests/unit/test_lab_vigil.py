@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from mrclab.lab.errors import LabError, RunError
+from mrclab.lab.history import HistoryWriter
 from mrclab.lab.report import results
 from mrclab.lab.run.wire import session, watchdog
+from mrclab.lab.run.wire.watch import Watch
 from mrclab.lab.run.wire.watchdog import Watchdog, deleted_files
 from mrclab.lab.scenario.scenario import loads
 from mrclab.topo.errors import EmulationError
@@ -155,3 +157,20 @@ def test_a_run_directory_that_vanishes_while_the_lab_comes_up_is_said(run_dir, m
     with pytest.raises(RunError, match="was removed while the lab ran"):
         lab.start(lambda *_: None)
     lab._watchdog.stop()
+
+
+def test_a_watch_whose_thread_could_not_be_started_is_stopped_all_the_same(run_dir, monkeypatch):
+    def refuse(_thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    watch = Watch(dict, HistoryWriter(run_dir / "lab.jsonl"))
+    with pytest.raises(RuntimeError, match="thread"):
+        watch.start()
+    watch.stop()
+
+
+def test_what_the_machine_ran_out_of_is_said_of_what_ended_for_that(run_dir):
+    (run_dir / "log" / "h1.log").write_text("RuntimeError: can't start new thread\n")
+    told = Watchdog(LOADED.fabric, run_dir, lambda: {"h1": "ended with status 1"}).look()
+    assert told.startswith("the agent of h1 ended with status 1: this machine has run out of processes and threads; ")

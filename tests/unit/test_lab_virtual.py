@@ -351,3 +351,19 @@ def test_what_cannot_be_cleared_does_not_hide_why_the_run_ended(tmp_path, monkey
     assert run(SMALL, tmp_path).trouble == "cut could not be cleared"
     monkeypatch.setattr(TimeLine, "advance", fails("a helper was killed"))
     assert run(SMALL, tmp_path).trouble == "a helper was killed"
+
+
+def test_a_run_for_which_the_machine_has_no_thread_left_keeps_what_it_measured(tmp_path, monkeypatch):
+    def fail(error):
+        def advance(*_arguments):
+            raise error
+
+        monkeypatch.setattr(TimeLine, "advance", advance)
+
+    fail(RuntimeError("can't start new thread"))
+    outcome = run(SMALL, tmp_path)
+    assert outcome.trouble.startswith("this machine has run out of processes and threads; ")
+    assert (outcome.directory / "history.jsonl").exists()
+    fail(RuntimeError("a mistake"))
+    with pytest.raises(RuntimeError, match="a mistake"):
+        run(SMALL, tmp_path)

@@ -132,7 +132,7 @@ tab.source()
 assert "said" in json.loads(tab.request("api/operation", json.dumps(
     {"operation": "strike", "arguments": {"kind": "link_down", "fields": {"link": "h1-p1"}}})))
 assert "properties" in json.loads(tab.request("api/schema"))
-for number, text in ((1, "paths_h1_h3: 8"), (4, sys.argv[2]), (5, "")):
+for number, text in ((1, "paths_across: 8"), (4, sys.argv[2]), (5, "")):
     told = json.loads(tab.request("api/grade", json.dumps({"number": number, "text": text})))
     assert not told["done"] and told["checks"], told
     assert number != 1 or told["checks"][0]["ok"]
