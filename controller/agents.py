@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -157,11 +158,8 @@ class AgentLink:
     async def look(self, seconds: float) -> None:
         """Ask for a sign of life; who gives none within so many seconds is silent until it answers again."""
         if self._client is not None:
-            try:
-                await self._client.call("hello", seconds)
-                self._silent = False
-            except RpcError as error:
-                self._silent = error.code in SILENT
+            with suppress(RpcError):
+                await self._call(self._client, "hello", seconds)
 
     def tell(self, config: NodeConfig) -> None:
         """Have the agent use `config`: now, or as soon as it is there. An agent that comes up reads the file itself."""
@@ -178,7 +176,7 @@ class AgentLink:
         """Return the agent's response to an operation without arguments; RpcError where there is no agent."""
         if self._client is None:
             raise RpcError("ENOTCONN", f"no agent serves {self._path}")
-        return await self._client.call(op)
+        return await self._call(self._client, op)
 
     async def run(self) -> None:
         """Connect, tell, listen; and again when the agent went away."""
@@ -203,12 +201,11 @@ class AgentLink:
 
     async def _serve(self, client: AsyncClient) -> None:
         self._pid = client.pid
-        hello = await client.call("hello")
-        self._silent = False
+        hello = await self._call(client, "hello")
         if hello.get("host") != self.host:
             raise RpcError("EPROTO", f"the agent at {self._path} says it is {hello.get('host')!r}, not {self.host}")
         if self._kinds:
-            await client.call("subscribe", kinds=list(self._kinds))
+            await self._call(client, "subscribe", kinds=list(self._kinds))
         self._client = client
         self.version = _version(hello.get("config_version", 1))
         self._refused, self._complaint = 0, ""
@@ -228,7 +225,7 @@ class AgentLink:
         wanted = self._wanted
         if wanted is not None and wanted.version > max(self.version, self._refused):
             try:
-                answer = await client.call("update_config", config=wanted.model_dump(mode="json"))
+                answer = await self._call(client, "update_config", config=wanted.model_dump(mode="json"))
                 self.version = _version(answer.get("version"))
                 self._history.record(AgentTold(host=self.host, version=self.version))
             except RpcError as error:
@@ -237,6 +234,18 @@ class AgentLink:
                 self._refused = wanted.version  # it keeps what it has; asking again would not change its mind
                 self._history.record(AgentRefused(host=self.host, version=wanted.version, reason=error.message))
         self._told.set()
+
+    async def _call(
+        self, client: AsyncClient, op: str, seconds: float = CALL_TIMEOUT, /, **arguments: Any
+    ) -> dict[str, Any]:
+        """Call an operation; note whether the agent answered, be it with a refusal."""
+        try:
+            answer = await client.call(op, seconds, **arguments)
+        except RpcError as error:
+            self._silent = error.code in SILENT
+            raise
+        self._silent = False
+        return answer
 
     def _complain(self, what: str) -> None:
         """Say it, once: an agent that is wrong now is mostly as wrong half a second later."""

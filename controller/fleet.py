@@ -88,6 +88,10 @@ class Fleet:
         worker = self.workers.get(node)
         return worker is None or worker.state is SwitchState.READY
 
+    def is_gone(self, name: str) -> bool:
+        """Return True if nobody serves the switch's socket."""
+        return self.workers[name].state is SwitchState.CONNECTING
+
     @property
     def silences(self) -> dict[str, str]:
         """Why a ready switch does not answer, by name, of those that do not."""

@@ -41,10 +41,10 @@ class Maintenance:
         name = switch_name(what)
         begun = time.monotonic()
         await self._nodes.deny(what, reason, DRAIN)
-        drained = await self._until_quiet(name, begun + timeout)
+        drained, unread = await self._until_quiet(name, begun + timeout)
         seconds = round(time.monotonic() - begun, 3)
         self._history.record((SwitchDrained if drained else DrainIncomplete)(switch=name, seconds=seconds))
-        why = self._fleet.silences.get(name, "")
+        why = self._fleet.silences.get(name, unread)
         return {"switch": name, "drained": drained, "seconds": seconds, "unread": why, "untold": self._nodes.silences}
 
     async def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
@@ -92,20 +92,24 @@ class Maintenance:
             host, [(str(port.get("interface", port.get("port"))), bool(port.get("up"))) for port in every]
         )
 
-    async def _until_quiet(self, name: str, deadline: float) -> bool:
-        """Return True if nothing of any QP crossed the switch in several looks in a row, before `deadline`."""
-        quiet, last = 0, -1
+    async def _until_quiet(self, name: str, deadline: float) -> tuple[bool, str]:
+        """Return True if nothing of any QP crossed the switch in several looks in a row, before `deadline`; and why the
+        last look failed, where it did.
+        """
+        quiet, last, unread = 0, -1, ""
         while time.monotonic() < deadline:
             try:
-                now = await self._fleet.traffic(name)
-            except SwitchError:
-                return not self._fleet.is_ready(name)  # a switch that is gone carries nothing
-            quiet = quiet + 1 if now == last else 0
+                now, unread = await self._fleet.traffic(name), ""
+            except SwitchError as error:
+                if self._fleet.is_gone(name):
+                    return True, ""  # it carries nothing
+                now, unread = -1, str(error).removeprefix(f"{name}: ")
+            quiet = quiet + 1 if now == last and not unread else 0
             if quiet >= QUIET_POLLS:
-                return True
+                return True, ""
             last = now
             await asyncio.sleep(POLL)
-        return False
+        return False, unread
 
     def _in_service(self, name: str) -> bool:
         pending = {end.node for end in self._cables.book.pending()}

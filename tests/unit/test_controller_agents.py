@@ -200,3 +200,19 @@ def test_what_nobody_serves_cannot_be_asked(tmp_path: Path) -> None:
                 await rig.link.ask("hello")
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("refusal", ["", "too new"])
+def test_who_answers_again_is_silent_no_more(tmp_path: Path, refusal: str) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as rig:
+            agent = Agent(rig.path)
+            async with agent.server:
+                await rig.until("agent.up")
+                rig.link._silent = True  # as after a look at a process that stood still
+                agent.refusal = refusal
+                rig.link.tell(config(2))
+                await asyncio.wait_for(rig.link.told(), WAIT)
+                assert rig.link.silence == ""
+
+    asyncio.run(body())

@@ -1,0 +1,75 @@
+"""A drain whose switch cannot be read for a moment, or at all."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mrclab.controller.app import Controller
+from mrclab.controller.errors import SwitchError
+from mrclab.controller.health import maintenance
+from mrclab.controller.health.elements import element
+from mrclab.controller.history import ControllerHistory
+from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.controller.worker import SwitchState
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+BUILD = Path(__file__).resolve().parents[2] / "p4src" / "build"
+FABRIC = Fabric(FabricSpec(planes=2, t0s=2, t1s=2, hosts_per_t0=1))
+T1 = "t1-p1-1"
+MUTE = SwitchError(T1, "did not answer", "DEADLINE_EXCEEDED")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "POLL", 0.001)
+
+
+def drained(directory: Path, state: SwitchState, readings: Iterator[int | SwitchError], timeout: float) -> Any:
+    """What a drain of T1 answers that has this state, and whose counters read so."""
+
+    async def body() -> dict[str, Any]:
+        history = ControllerHistory(directory / "history.jsonl")
+        program = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
+        controller = Controller(FABRIC, directory, program, history, 100)
+        controller.fleet.workers[T1].state = state
+
+        async def traffic(name: str) -> int:
+            assert name == T1
+            found = next(readings)
+            if isinstance(found, SwitchError):
+                raise found
+            return found
+
+        controller.fleet.traffic = traffic  # type: ignore[method-assign]
+        try:
+            return await controller.maintenance.drain(element(FABRIC, T1), "reboot", timeout)
+        finally:
+            history.close()
+
+    return asyncio.run(body())
+
+
+def for_ever(found: SwitchError) -> Iterator[SwitchError]:
+    while True:
+        yield found
+
+
+def test_a_reading_that_fails_does_not_end_a_drain(tmp_path: Path) -> None:
+    told = drained(tmp_path, SwitchState.READY, iter([5, 5, 5, MUTE, 5, 6, 6, 6, 6]), 60.0)
+    assert (told["drained"], told["unread"]) == (True, "")
+
+
+@pytest.mark.parametrize("state", [SwitchState.BACKUP, SwitchState.FAILED, SwitchState.PROVISIONING])
+def test_a_switch_that_is_there_and_cannot_be_read_is_not_drained(tmp_path: Path, state: SwitchState) -> None:
+    unready = SwitchError(T1, f"is not ready but {state.value}; wait for it", "UNAVAILABLE")
+    told = drained(tmp_path, state, for_ever(unready), 0.05)
+    assert (told["drained"], told["unread"]) == (False, f"is not ready but {state.value}; wait for it")
+
+
+def test_a_switch_that_is_gone_carries_nothing(tmp_path: Path) -> None:
+    gone = SwitchError(T1, "is not ready but connecting; wait for it", "UNAVAILABLE")
+    assert drained(tmp_path, SwitchState.CONNECTING, for_ever(gone), 60.0)["drained"]
