@@ -69,7 +69,7 @@ class Maintenance:
         self._cables.forget(set(self._fleet.workers))
         self._cables.wake()
         deadline = time.monotonic() + timeout
-        while not self._cables.all_verified and time.monotonic() < deadline:
+        while not self._cables.all_verified and time.monotonic() < deadline and not self._in_vain():
             await asyncio.sleep(POLL)
         audited = await self._fleet.audit()
         agents = await asyncio.gather(*(self._agent_check(host.name) for host in self._fabric.hosts))
@@ -110,6 +110,12 @@ class Maintenance:
             last = now
             await asyncio.sleep(POLL)
         return False, unread
+
+    def _in_vain(self) -> bool:
+        """Return True if each cable still to be verified ends at a process that does not answer."""
+        silent = {*self._fleet.silences, *self._nodes.silences}
+        pending = self._cables.book.pending()
+        return all(silent & {end.node, self._fabric.switch(end.node).port(end.port).peer.node} for end in pending)
 
     def _in_service(self, name: str) -> bool:
         pending = {end.node for end in self._cables.book.pending()}

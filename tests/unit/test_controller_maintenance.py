@@ -20,6 +20,7 @@ from mrclab.topo.spec import FabricSpec
 BUILD = Path(__file__).resolve().parents[2] / "p4src" / "build"
 FABRIC = Fabric(FabricSpec(planes=2, t0s=2, t1s=2, hosts_per_t0=1))
 T1 = "t1-p1-1"
+WAIT = 120.0  # seconds before a test that hangs fails
 MUTE = SwitchError(T1, "did not answer", "DEADLINE_EXCEEDED")
 
 
@@ -73,3 +74,23 @@ def test_a_switch_that_is_there_and_cannot_be_read_is_not_drained(tmp_path: Path
 def test_a_switch_that_is_gone_carries_nothing(tmp_path: Path) -> None:
     gone = SwitchError(T1, "is not ready but connecting; wait for it", "UNAVAILABLE")
     assert drained(tmp_path, SwitchState.CONNECTING, for_ever(gone), 60.0)["drained"]
+
+
+def test_precheck_does_not_wait_for_the_cables_of_who_does_not_answer(tmp_path: Path) -> None:
+    async def body() -> None:
+        history = ControllerHistory(tmp_path / "history.jsonl")
+        program = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
+        controller = Controller(FABRIC, tmp_path, program, history, 100)
+        every = controller.fleet.workers.values()
+        for worker in every:
+            worker.state = SwitchState.READY
+        controller.fleet.workers[T1].silent = True
+        with pytest.raises(asyncio.TimeoutError):  # the cables of the others may be verified yet
+            await asyncio.wait_for(controller.maintenance.precheck(WAIT), 0.1)
+        for worker in every:
+            worker.silent = True
+        told = await asyncio.wait_for(controller.maintenance.precheck(WAIT), WAIT / 2)
+        assert not told["ok"]
+        history.close()
+
+    asyncio.run(body())
