@@ -9,12 +9,12 @@ from pathlib import Path
 
 from mrclab import HOME
 from mrclab.controller.agents import AsyncClient
-from mrclab.controller.api import operations
 from mrclab.controller.app import Controller
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.policy import POLICIES
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.metrics import MetricsServer
+from mrclab.controller.operations import by_name
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.session import SwitchSession
 from mrclab.events.controller import ControllerDown, ControllerUp
@@ -118,7 +118,7 @@ async def serve(options: argparse.Namespace) -> None:
         transport=load_transport(options.transport, options.run_dir),
     )
     metrics = MetricsServer(options.metrics_port, controller.metrics)
-    api = {**operations(controller), "metrics": lambda: {"url": metrics.url}}
+    api = {**by_name(controller.core, waits=True), "metrics": lambda: {"url": metrics.url}}
     async with AsyncServer(options.socket or options.run_dir / "controller.sock", api) as server, metrics:
         history.listen(server.publish)
         history.record(

@@ -1,34 +1,40 @@
-"""The controller: all switches, all cables, all hosts. What the API offers is what this class does."""
+"""The controller on the wire: drives its core over P4Runtime and the agents' sockets, and keeps all as it should be."""
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
 from mrclab.controller import metrics, nodefiles, pulse
-from mrclab.controller.fleet import Audit, Fleet
-from mrclab.controller.health.denylist import DenyError
-from mrclab.controller.health.maintenance import Maintenance
-from mrclab.controller.health.mapper import SOURCE, Clustermapper, reason
+from mrclab.controller.core import ControllerCore
+from mrclab.controller.driver import Audit, SwitchState
+from mrclab.controller.fleet import Fleet
+from mrclab.controller.health.mapper import Clustermapper
 from mrclab.controller.health.policy import Policy
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.nodes import NodeConfigKeeper
+from mrclab.controller.provisioning.cables import CableBook
 from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.prober import CableProber
 from mrclab.controller.provisioning.program import PipelineConfig
-from mrclab.controller.worker import SwitchState, Worker
+from mrclab.controller.worker import Worker
+from mrclab.events.event import Event
 from mrclab.events.switches import EntriesRight, EntriesWrong, FabricVerified, SwitchTotals
 from mrclab.topo.model import Fabric
 from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
 log = logging.getLogger(__name__)
 
+_LOOK_S = 0.25  # seconds between two looks whether a process stopped, or goes on
+
 
 class Controller:
     """Runs one controller over `fabric` in the run directory `run_dir`. `run` never returns; cancel it to stop."""
+
+    digits = 3
 
     def __init__(
         self,
@@ -54,7 +60,7 @@ class Controller:
         if mapper_cycle:
             denials = self.nodes.denylist
             self.mapper = Clustermapper(fabric, lambda: denials.denials, history, mapper_cycle, policy)
-        self.maintenance = Maintenance(fabric, self.fleet, self.cables, self.nodes, history)
+        self.core = ControllerCore(self, self.nodes.denylist, self.mapper, chosen=transport.kind == "mrc")
         self._telemetry = telemetry
         self._audit_interval = audit
         self._audited = Audit([], {})
@@ -89,52 +95,60 @@ class Controller:
         """Return an awaitable for the next change of a switch's state, or of what is known of a cable."""
         return self._changed.wait()
 
-    def status(self) -> dict[str, Any]:
-        """Return state, counts, and the problems there are.
-
-        `entries_unread` are switches whose entries the last audit could not read, and those that are silent now.
-        """
-        silences = self.fleet.silences
-        return {
-            "state": self._state(),
-            "switches_ready": len(self.fleet.ready) - len(silences),
-            "switches": len(self.fleet.workers),
-            "links_verified": self.cables.book.verified,
-            "links": len(self.fabric.links),
-            "message": self._message(),
-            "wrong_entries": len(self._audited.wrong),
-            "entries_unread": {**self._audited.unread, **silences},
-            "seconds": None if self._verified_at is None else round(self._verified_at - self._started, 3),
-            "by_switch": {
-                name: {
-                    "state": worker.state.value,
-                    "silent": name in silences,
-                    "error": worker.error or silences.get(name, ""),
-                }
-                for name, worker in self.fleet.workers.items()
-            },
-        }
-
     async def metrics(self) -> str:
         """The page that Prometheus reads."""
         page = metrics.MetricsPage()
-        metrics.add_states(page, {**self.status(), **self.nodes.status()})
+        metrics.add_states(page, await self.core.status())
         metrics.add_switches(page, await self.fleet.counters())
         metrics.add_evs(page, await self.ev_watch.counts())
         metrics.add_agents(page, await self.nodes.stats())
         return page.text()
 
-    async def wait_verified(self, timeout: float) -> dict[str, Any]:
-        """Wait up to `timeout` seconds until every switch is ready and every cable verified; say which are not."""
-        deadline = time.monotonic() + timeout
-        while not self._all_right() and (left := deadline - time.monotonic()) > 0:
+    # --- as a driver --------------------------------------------------------------------------------------------------
+
+    @property
+    def book(self) -> CableBook:
+        """What is known of the cables."""
+        return self.cables.book
+
+    @property
+    def verified_after(self) -> float | None:
+        """Seconds from the beginning until all was verified for the first time."""
+        return None if self._verified_at is None else round(self._verified_at - self._started, self.digits)
+
+    @property
+    def last_audit(self) -> Audit:
+        """The findings of the last audit of all switches."""
+        return self._audited
+
+    @property
+    def now(self) -> float:
+        """Seconds of the machine's clock that never goes back."""
+        return time.monotonic()
+
+    def record(self, event: Event) -> None:
+        """Keep an event of now."""
+        self.history.record(event)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    async def until(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Wait until something holds, at most so long; looks at each change, and where processes stop or go on."""
+        deadline = time.monotonic() + seconds
+        while not ready() and (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left)
-        return self._outcome()
+                await asyncio.wait_for(self._changed.wait(), min(left, _LOOK_S))
 
     async def look(self, seconds: float) -> None:
         """Ask every switch and agent for a sign of life, at most so long; who gives none is silent from now on."""
         await asyncio.gather(self.fleet.totals(seconds), self.nodes.look(seconds))
+
+    def forget(self, links: Collection[str] | None) -> None:
+        """Take what is known of these cables, or of all, as unknown; they are probed again."""
+        self.cables.forget(set(self.fleet.workers) if links is None else set(links))
+        self.cables.wake()
 
     async def audit(self, only: str | None = None) -> Audit:
         """Compare entries of all switches, or of `only` one, with what they should be; the history hears of what is
@@ -148,15 +162,12 @@ class Controller:
         self._audited = found
         return found
 
-    async def verify(self, timeout: float, links: Iterable[str] | None = None) -> dict[str, Any]:
-        """Probe all cables (or `links`) again, and compare every switch's entries with what it should hold."""
-        chosen = self.fabric.links if links is None else [self.fabric.link(text) for text in links]
-        audited = await self.audit()
-        self.cables.forget({link.name for link in chosen})
-        self.cables.wake()
-        outcome = await self.wait_verified(timeout)
-        right = not (audited.wrong or audited.unread)
-        return {**outcome, "verified": outcome["verified"] and right, **audited.as_json}
+    async def repair(self, only: str | None) -> dict[str, dict[str, int]]:
+        """Write what the audit complains about, on all ready switches or on one; numbers of entries by switch."""
+        done = await self.fleet.repair(only)
+        if only is None:
+            await self.audit()
+        return {n: {"inserted": d.inserted, "modified": d.modified, "deleted": d.deleted} for n, d in done.items()}
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
@@ -176,7 +187,7 @@ class Controller:
 
     def _notify(self) -> None:
         """Note whether all is verified now, and wake whoever waits for it."""
-        if self._verified_at is None and self._all_right():
+        if self._verified_at is None and self.core.all_right:
             self._verified_at = time.monotonic()
             seconds = round(self._verified_at - self._started, 3)
             self.history.record(FabricVerified(seconds=seconds, links=len(self.fabric.links)))
@@ -195,14 +206,8 @@ class Controller:
         """Have Clustermapper judge once per cycle, and do what it decides."""
         while True:
             await asyncio.sleep(mapper.interval)
-            decision = mapper.look(time.monotonic())
-            for verdict in decision.deny:
-                try:
-                    await self.nodes.deny(verdict.element, reason(verdict), SOURCE)
-                except DenyError as error:
-                    mapper.refused(verdict, error)
-            for element in decision.undeny:
-                await self.nodes.undeny(element, SOURCE)
+            self.core.denials.follow(mapper, time.monotonic())
+            await self.nodes.told()
 
     async def _sample(self) -> None:
         """Put the counters of all switches into the history at a steady pace; a beat that was missed is left out.
@@ -215,35 +220,3 @@ class Controller:
             await asyncio.sleep(due - time.monotonic())
             if totals := await self.fleet.totals(self._telemetry / 2):
                 self.history.record(SwitchTotals(switches=totals))
-
-    # --- state ------------------------------------------------------------------------------------------------------
-
-    def _all_right(self) -> bool:
-        return self.fleet.all_ready and self.cables.all_verified
-
-    def _state(self) -> str:
-        states = {worker.state for worker in self.fleet.workers.values()}
-        if SwitchState.FAILED in states:
-            return "failed"
-        if states == {SwitchState.BACKUP}:
-            return "backup"
-        if not self.fleet.all_ready:
-            return "connecting" if SwitchState.CONNECTING in states else "provisioning"
-        return "verified" if self.cables.all_verified else "verifying"
-
-    def _message(self) -> str:
-        workers = self.fleet.workers.values()
-        errors = [worker.error for worker in workers if worker.error and worker.state is not SwitchState.READY]
-        wrong = [text for link in self.cables.book.links("wrong") for text in self.cables.book.complaints(link)]
-        return "; ".join([*errors, *wrong][:3])
-
-    def _outcome(self) -> dict[str, Any]:
-        book = self.cables.book
-        return {
-            "verified": self._all_right(),
-            "links": len(self.fabric.links),
-            "seconds": round((self._verified_at or time.monotonic()) - self._started, 3),
-            "failed": [*book.links("wrong"), *book.links("silent")],
-            "problems": self.cables.problems(),
-            "not_ready": self.fleet.not_ready,
-        }

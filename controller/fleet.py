@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mrclab.controller.driver import Audit, SwitchState, SwitchView
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.provisioning import counterread, counters, intent
@@ -14,7 +15,7 @@ from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
 from mrclab.controller.provisioning.reconcile import Change, Finding, UpdateKind, findings
-from mrclab.controller.worker import SwitchState, Worker
+from mrclab.controller.worker import Worker
 from mrclab.rpc.peers import STOPPED_S, is_stopped
 from mrclab.topo.model import Fabric
 
@@ -22,21 +23,6 @@ _LOOK_S = 0.5  # seconds between two looks whether a switch that has not answere
 COUNTER_TIMEOUT = 1.5  # seconds; one frozen switch must not hold up the others' telemetry for long
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Audit:
-    """Findings of an audit: a sentence for each entry that a switch lacks, holds wrongly, or should not hold; and why
-    the entries of a switch were not read, by switch, lacking the subject.
-    """
-
-    wrong: list[str]
-    unread: dict[str, str]
-
-    @property
-    def as_json(self) -> dict[str, Any]:
-        """The answer of the API."""
-        return {"entries": self.wrong, "unread": self.unread}
 
 
 class Fleet:
@@ -73,29 +59,19 @@ class Fleet:
         """Switches that hold what they should."""
         return [worker for worker in self.workers.values() if worker.state is SwitchState.READY]
 
-    @property
-    def not_ready(self) -> list[str]:
-        """Names of the others."""
-        return [name for name, worker in self.workers.items() if worker.state is not SwitchState.READY]
+    def view(self, name: str) -> SwitchView:
+        """How one switch is."""
+        return self.workers[name].view
 
-    @property
-    def all_ready(self) -> bool:
-        """True if every switch is ready."""
-        return not self.not_ready
+    def unready(self) -> dict[str, SwitchView]:
+        """Switches that are not ready, or do not answer."""
+        views = {name: worker.view for name, worker in self.workers.items()}
+        return {name: view for name, view in views.items() if not view.is_ready or view.silence}
 
     def is_ready(self, node: str) -> bool:
         """Return True if `node` is a ready switch, or no switch at all."""
         worker = self.workers.get(node)
         return worker is None or worker.state is SwitchState.READY
-
-    def is_gone(self, name: str) -> bool:
-        """Return True if nobody serves the switch's socket."""
-        return self.workers[name].state is SwitchState.CONNECTING
-
-    @property
-    def silences(self) -> dict[str, str]:
-        """Why a ready switch does not answer, by name, of those that do not."""
-        return {worker.name: worker.silence for worker in self.ready if worker.silence}
 
     async def on_ready(self, action: Callable[[Worker], Awaitable[T]]) -> dict[str, T]:
         """Do `action` on every ready switch in parallel; one that does not answer is left out."""
@@ -147,7 +123,7 @@ class Fleet:
         workers = list(self.workers.values()) if only is None else [self.workers[self._fabric.switch(only).name]]
         ready = [worker for worker in workers if worker.state is SwitchState.READY]
         results, unread = await self._ask(ready, self._audit)
-        unread |= {w.name: f"is not ready but {w.state.value}" for w in workers if w not in ready}
+        unread |= {w.name: w.view.lacks for w in workers if w not in ready}
         return Audit([sentence for sentences in results.values() for sentence in sentences], unread)
 
     async def repair(self, only: str | None = None) -> dict[str, Provisioned]:

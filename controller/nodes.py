@@ -2,17 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from mrclab.controller import nodefiles
 from mrclab.controller.agents import AgentLink
-from mrclab.controller.health.denylist import DenyError, Denylist
-from mrclab.controller.health.elements import Element
+from mrclab.controller.health.denylist import Denylist
 from mrclab.controller.health.mapper import MAPPER_REPORT
 from mrclab.controller.history import ControllerHistory
-from mrclab.events.controller import ElementDenied, ElementUndenied, NodeDamaged, NodesWritten
+from mrclab.events.controller import NodeDamaged, NodesWritten
+from mrclab.rpc.errors import RpcError
 from mrclab.topo.model import Fabric
 from mrclab.topo.nodeconfig import MapperSection
 from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
@@ -50,32 +50,7 @@ class NodeConfigKeeper:
     def refresh(self) -> None:
         """Take up the saved denylist and write what the files do not say yet."""
         self.denylist.load()
-        self._publish()
-
-    async def deny(self, what: Element, reason: str, source: str) -> bool:
-        """Deny `what` and wait until every agent that is there knows; False if `source` denied it before.
-
-        DenyError where the hosts run a transport whose paths they do not choose.
-        """
-        if self._transport.kind != "mrc":
-            raise DenyError(f"{what} cannot be denied: RoCE's paths are the switches' choice; cut cables, or run MRC")
-        self.denylist.load()  # the file is the truth: another controller may have been primary meanwhile
-        changed = self.denylist.deny(what, reason, source)
-        if changed:
-            self._history.record(ElementDenied(element=str(what), reason=reason, source=source))
-            self._publish()
-        await self.told()
-        return changed
-
-    async def undeny(self, what: Element, source: str | None = None) -> int:
-        """Lift denials of `what`, of one source or of all; how many there were."""
-        self.denylist.load()
-        count = self.denylist.undeny(what, source)
-        if count:
-            self._history.record(ElementUndenied(element=str(what), source=source or "any"))
-            self._publish()
-        await self.told()
-        return count
+        self.publish()
 
     async def told(self) -> None:
         """Wait until every agent that is there uses the current config."""
@@ -90,25 +65,32 @@ class NodeConfigKeeper:
         """Ask every agent for a sign of life, at most so long."""
         await asyncio.gather(*(agent.look(seconds) for agent in self.agents.values() if agent.connected))
 
+    @property
+    def versions(self) -> dict[str, int]:
+        """Version of the config that each agent uses; 0: there is none."""
+        return {name: agent.version for name, agent in self.agents.items()}
+
+    async def ports(self) -> dict[str, Sequence[tuple[str, bool]] | str]:
+        """NIC ports by host: name, and whether it is up; or why the agent cannot be asked."""
+        found = await asyncio.gather(*map(self._ports_of, self.agents.values()))
+        return dict(zip(self.agents, found, strict=True))
+
+    @staticmethod
+    async def _ports_of(agent: AgentLink) -> Sequence[tuple[str, bool]] | str:
+        try:
+            hello = await agent.ask("hello")
+        except RpcError as error:
+            return error.message
+        return [(str(port.get("interface", port.get("port"))), bool(port.get("up"))) for port in hello.get("ports", [])]
+
     async def stats(self) -> dict[str, dict[str, Any]]:
         """Return each agent's counters; agents that are gone, or do not answer, are left out."""
         names = [name for name, agent in self.agents.items() if agent.connected]
         answers = await asyncio.gather(*(self.agents[name].ask("stats") for name in names), return_exceptions=True)
         return {name: answer for name, answer in zip(names, answers, strict=True) if isinstance(answer, dict)}
 
-    def status(self) -> dict[str, Any]:
-        """Config version, what is denied, which agents use which version (0: no agent), and why one is silent."""
-        return {
-            "version": self.version,
-            "denied": [
-                {"element": str(d.element), "kind": d.element.kind, "reason": d.reason, "source": d.source}
-                for d in self.denylist.denials
-            ],
-            "agents": {name: agent.version for name, agent in self.agents.items()},
-            "agents_silent": self.silences,
-        }
-
-    def _publish(self) -> None:
+    def publish(self) -> None:
+        """Write what the files do not say yet of the denylist, and have the agents use it."""
         configs = nodefiles.publish(
             self._fabric,
             self._directory,

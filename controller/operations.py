@@ -1,56 +1,31 @@
-"""Operations of a controller that are the same in either world, and how a class of operations is served."""
+"""A controller's operations by name, for whoever serves them: awaited on the wire, answered at once in virtual time."""
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from mrclab.controller.arguments import REFUSALS, checked, refusal
-from mrclab.controller.health.elements import Element, element
-from mrclab.controller.health.mapper import Clustermapper
-from mrclab.rpc.errors import RpcError
-from mrclab.topo.model import Fabric
+from mrclab.controller.core import ControllerCore
 
-Result = dict[str, Any]
 Operation = Callable[..., Any]
 
 
-class CommonOperations:
-    """Methods without underscore are operations; what they return travels as JSON.
-
-    `mapper` returns the Clustermapper of now, None where it is off.
-    """
-
-    def __init__(self, fabric: Fabric, mapper: Callable[[], Clustermapper | None]) -> None:
-        self._fabric = fabric
-        self._current_mapper = mapper
-
-    def map(self) -> Result:
-        """Health of every link by Clustermapper's probes, and what is at fault."""
-        return self._mapper().map()
-
-    def forget(self) -> Result:
-        """Have Clustermapper forget what it has seen so far: after a repair, or between two experiments."""
-        self._mapper().begin()
-        return {}
-
-    def _mapper(self) -> Clustermapper:
-        mapper = self._current_mapper()
-        if mapper is None:
-            raise RpcError(
-                "ENOTSUP", "Clustermapper is off; give the scenario a mapper section, or write mrclab up --mapper"
-            )
-        return mapper
-
-    def _element(self, text: str) -> Element:
-        return element(self._fabric, text)
-
-
-def by_name(operations: CommonOperations, waits: bool) -> dict[str, Operation]:
+def by_name(core: ControllerCore, waits: bool) -> dict[str, Operation]:
     """Return name → operation, with arguments' types checked and refusals as RpcError; coroutines where it `waits`."""
     made = _awaited if waits else _called
-    methods = inspect.getmembers(operations, inspect.ismethod)
+    methods = inspect.getmembers(core, inspect.ismethod)
     return {name: made(name, method) for name, method in methods if not name.startswith("_")}
+
+
+def completed(work: Coroutine[Any, Any, Any]) -> Any:
+    """Return what a coroutine returns that never suspends; RuntimeError where it does."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    work.close()
+    raise RuntimeError(f"{work} waits, and there is nobody to wait for in virtual time")
 
 
 def _called(name: str, method: Operation) -> Operation:
@@ -59,7 +34,8 @@ def _called(name: str, method: Operation) -> Operation:
     @functools.wraps(method)
     def operation(**arguments: Any) -> Any:
         try:
-            return validated(**arguments)
+            result = validated(**arguments)
+            return completed(result) if inspect.iscoroutine(result) else result
         except REFUSALS as error:
             raise refusal(name, error) from None
 

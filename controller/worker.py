@@ -6,9 +6,9 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Sequence
-from enum import Enum
 from pathlib import Path
 
+from mrclab.controller.driver import SwitchState, SwitchView
 from mrclab.controller.errors import ControllerError, SwitchError
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.provisioning.intent import IntendedEntry
@@ -35,16 +35,6 @@ log = logging.getLogger(__name__)
 CONNECT_INTERVAL = 0.05  # seconds between looks at a socket that nobody serves; a switch must be back within 1 s
 RETRY_FIRST = 0.1  # seconds before another try after a switch answered with an error
 RETRY_MOST = 2.0
-
-
-class SwitchState(Enum):
-    """State of a switch."""
-
-    CONNECTING = "connecting"  # nobody serves its socket
-    PROVISIONING = "provisioning"
-    BACKUP = "backup"  # another controller is primary
-    READY = "ready"  # holds exactly what it should
-    FAILED = "failed"  # refused something; tried again
 
 
 class Worker:
@@ -107,6 +97,11 @@ class Worker:
         if self.pid is not None and is_stopped(self.pid):
             return stopped_text(self.pid)
         return "does not answer" if self.silent else ""
+
+    @property
+    def view(self) -> SwitchView:
+        """How the switch is."""
+        return SwitchView(self.state, self.silence if self.state is SwitchState.READY else "", self.error)
 
     async def reprovision(self) -> Provisioned:
         """Write whatever differs from what the switch should hold, on the session that stands."""

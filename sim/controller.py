@@ -1,33 +1,31 @@
-"""The controller in virtual time: what it decides is the controller's own; switches are written and hosts told at once.
+"""The controller in virtual time: drives the core over the simulated fabric; switches and hosts are told at once.
 
-No P4Runtime, no process, no file: Clustermapper, denylist and node configs are the controller's very classes.
+No P4Runtime, no process, no file: core, Clustermapper, denylist and node configs are the controller's very classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.controller import metrics, nodefiles
-from mrclab.controller.health.checks import DRAIN, MaintenanceError, switch_name
-from mrclab.controller.health.denylist import DenyError, Denylist
-from mrclab.controller.health.elements import Element
-from mrclab.controller.health.mapper import MAPPER_REPORT, SOURCE, Clustermapper, reason
+from mrclab.controller.core import ControllerCore
+from mrclab.controller.driver import Audit
+from mrclab.controller.health.denylist import Denylist
+from mrclab.controller.health.mapper import MAPPER_REPORT, Clustermapper
 from mrclab.controller.health.policy import POLICIES
-from mrclab.events.controller import (
-    DrainIncomplete,
-    ElementDenied,
-    ElementUndenied,
-    NodesWritten,
-    SwitchDrained,
-    SwitchUndrained,
-)
+from mrclab.controller.operations import completed
+from mrclab.controller.provisioning.cables import CableBook
+from mrclab.events.controller import NodesWritten
 from mrclab.events.event import Event
 from mrclab.events.switches import SwitchTotals
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.fleet import SimFleet
+from mrclab.sim.nic import SimNic
+from mrclab.topo.model import Fabric
 from mrclab.topo.nodeconfig import MapperSection, NodeConfig
 from mrclab.topo.transport import TransportSpec
 
@@ -38,14 +36,69 @@ TELEMETRY_S: Final = 1.0
 """Between two records of all switches' counters."""
 
 NO_TRANSPORTS: Final[Mapping[str, TransportSpec]] = {}
-_POLL_S: Final = 0.1
-_QUIET_POLLS: Final = 3
 _LONGEST_STEP_S: Final = 0.01
 _POLICY: Final[dict[bool | str, str]] = {True: "default", False: "observe", "all": "all"}
 
 
+class SimHosts:
+    """The hosts as the controller serves them: their configs, made anew with each change of the denylist."""
+
+    def __init__(
+        self,
+        denylist: Denylist,
+        record: Callable[[Event], object],
+        make: Callable[[Denylist], Mapping[str, NodeConfig]],
+    ) -> None:
+        self.running: dict[str, RunningHost] = {}
+        self.gone: Collection[str] = ()  # hosts that were ended
+        self.waken: Callable[[str], object] = lambda _host: None  # has a host be there that nobody needed yet
+        self.configs: Mapping[str, NodeConfig] = {}
+        self._denylist = denylist
+        self._record = record
+        self._make = make
+
+    @property
+    def version(self) -> int:
+        """Version of the node configs."""
+        return self._denylist.version
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """Version of the node config that each host uses; 0: it is not there."""
+        return {name: 0 if name in self.gone else self.version for name in self.configs}
+
+    @property
+    def silences(self) -> dict[str, str]:
+        """Nobody: a host of virtual time is there and answers, or is gone."""
+        return {}
+
+    def publish(self) -> None:
+        """Make the hosts' configs anew, and tell the hosts."""
+        self.configs = self._make(self._denylist)
+        self._record(NodesWritten(hosts=len(self.configs), version=self.version))
+        for name, host in self.running.items():
+            host.update(functools.partial(self.configs.__getitem__, name))
+
+    async def told(self) -> None:
+        """Hosts are told at once."""
+
+    async def ports(self) -> dict[str, Sequence[tuple[str, bool]] | str]:
+        """NIC ports by host: name, and whether it is up; or why the host cannot be asked."""
+        return {name: self._ports_of(name) for name in self.configs}
+
+    def _ports_of(self, name: str) -> Sequence[tuple[str, bool]] | str:
+        self.waken(name)
+        host = self.running.get(name)
+        if host is None:
+            return "it has ended"
+        assert isinstance(host.nic, SimNic)
+        return [(port.config.name, port.up) for port in host.nic.ports]
+
+
 class SimController:
     """`write(event)` keeps an event; `let_pass(seconds)` runs the world for whoever has to wait."""
+
+    digits = 9
 
     def __init__(
         self,
@@ -56,29 +109,30 @@ class SimController:
         let_pass: Callable[[float], None],
         of_hosts: Mapping[str, TransportSpec] = NO_TRANSPORTS,
     ) -> None:
-        self._of_hosts = of_hosts
-        self.model = fabric.model
+        self.fabric: Fabric = fabric.model
         self._clock = fabric.clock
-        self._transport = transport
         self._write = write
         self._let_pass = let_pass
-        self.hosts: dict[str, RunningHost] = {}
-        self.gone: Collection[str] = ()  # hosts that were ended
-        self.waken: Callable[[str], object] = lambda _host: None  # has a host be there that nobody needed yet
-        self.denylist = Denylist(self.model)
-        self.fleet = SimFleet(fabric, self.record, self._verified)
+        denylist = Denylist(self.fabric)
+        self.fleet = self.ev_watch = SimFleet(fabric, self.record, self._verified)
         self._section: MapperSection | None = None
-        self._agents = self.model.spec.hosts_per_t0
+        self._agents = self.fabric.spec.hosts_per_t0
         self.mapper: Clustermapper | None = None
         if mapper is not None:
             cycle = float(mapper["cycle"])
-            self._section = nodefiles.mapper(self.model, cycle, int(mapper.get("t1s") or 0))
+            self._section = nodefiles.mapper(self.fabric, cycle, int(mapper.get("t1s") or 0))
             self._agents = min(int(mapper.get("agents") or self._agents), self._agents)
             policy = POLICIES[_POLICY[mapper.get("deny", True)]]
-            self.mapper = Clustermapper(self.model, lambda: self.denylist.denials, self, cycle, policy)
+            self.mapper = Clustermapper(self.fabric, lambda: denylist.denials, self, cycle, policy)
         self._page: ServedPage | None = None
-        self.configs: Mapping[str, NodeConfig] = {}
-        self._publish()
+
+        def configs(denied: Denylist) -> Mapping[str, NodeConfig]:
+            given = self._section, transport, self._agents, of_hosts
+            return nodefiles.Configs(self.fabric, denied.version, denied.by_host(), *given)
+
+        self.nodes = SimHosts(denylist, self.record, configs)
+        self.core = ControllerCore(self, denylist, self.mapper, chosen=transport.kind == "mrc")
+        self.nodes.publish()
 
     @property
     def alive(self) -> bool:
@@ -94,14 +148,14 @@ class SimController:
     def probing(self) -> Iterator[str]:
         """Hosts that take part in Clustermapper."""
         if self._section is not None:
-            down = self.model.spec.hosts_per_t0
-            for group in range(self.model.spec.t0s):
-                yield from (self.model.host_names[group * down + place] for place in range(self._agents))
+            down = self.fabric.spec.hosts_per_t0
+            for group in range(self.fabric.spec.t0s):
+                yield from (self.fabric.host_names[group * down + place] for place in range(self._agents))
 
     def begin(self) -> None:
         """Start what goes on by itself."""
         if not self.fleet.is_large:
-            self._every(TELEMETRY_S * self.model.spec.pace, self._sample)
+            self._every(TELEMETRY_S * self.fabric.spec.pace, self._sample)
         if self.mapper is not None:
             self._every(self.mapper.interval, self._look)
         self.fleet.begin()
@@ -124,18 +178,6 @@ class SimController:
             self.mapper.begin()
         self.fleet.adopt()
 
-    def wait(self, ready: Callable[[], bool], timeout: float, step: float = 0.0) -> bool:
-        """Let time pass until something holds, looking every `step` seconds; False where `timeout` was not enough."""
-        deadline = self._clock.seconds + timeout
-        pause = step or max(self.model.spec.link.delay, 1e-6)
-        while not ready():
-            left = deadline - self._clock.seconds
-            if left <= 0:
-                return False
-            self._let_pass(min(pause, left))
-            pause = step or min(2 * pause, _LONGEST_STEP_S)
-        return True
-
     def _every(self, seconds: float, work: Callable[[], None]) -> None:
         step = ticks(seconds)
 
@@ -155,33 +197,57 @@ class SimController:
         if self._page is not None:
             self._page.text = self._metrics()
 
-    # --- what it tells ------------------------------------------------------------------------------------------------
+    # --- as a driver --------------------------------------------------------------------------------------------------
 
-    def status(self) -> dict[str, Any]:
-        """Return progress of provisioning and verification, and denials."""
-        fleet = self.fleet
-        return {
-            "state": "verified" if fleet.all_right else "verifying",
-            "switches_ready": fleet.ready,
-            "switches": len(fleet.switches),
-            "links_verified": fleet.book.verified,
-            "links": len(self.model.links),
-            "message": "",
-            "wrong_entries": len(fleet.audit()),
-            "entries_unread": {name: "stands still" for name in fleet.not_ready if fleet.is_silent(name)},
-            "seconds": fleet.verified_at,
-            "by_switch": {
-                name: {"state": fleet.state(name), "silent": fleet.is_silent(name), "error": ""}
-                for name in fleet.switches
-            },
-            "version": self.denylist.version,
-            "denied": [
-                {"element": str(d.element), "kind": d.element.kind, "reason": d.reason, "source": d.source}
-                for d in self.denylist.denials
-            ],
-            "agents_silent": {},
-            "agents": {name: 0 if name in self.gone else self.denylist.version for name in self.configs},
-        }
+    @property
+    def book(self) -> CableBook:
+        """What is known of the cables."""
+        return self.fleet.book
+
+    @property
+    def verified_after(self) -> float | None:
+        """Seconds from the beginning until all was verified for the first time."""
+        return self.fleet.verified_at
+
+    @property
+    def last_audit(self) -> Audit:
+        """The findings of an audit of now, as it costs nothing."""
+        return self.fleet.audit()
+
+    @property
+    def now(self) -> float:
+        """Virtual time in seconds."""
+        return self._clock.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self._let_pass(seconds)
+
+    async def until(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Let virtual time pass until something holds, at most so long; looks ever more rarely."""
+        deadline = self.now + seconds
+        pause = max(self.fabric.spec.link.delay, 1e-6)
+        while not ready() and (left := deadline - self.now) > 0:
+            self._let_pass(min(pause, left))
+            pause = min(2 * pause, _LONGEST_STEP_S)
+
+    async def look(self, seconds: float) -> None:
+        """All is seen without asking."""
+
+    def forget(self, links: Collection[str] | None) -> None:
+        """Take what is known of these cables, or of all, as unknown; they are probed again."""
+        self.fleet.forget_links(links)
+        self.fleet.probe_pending()
+
+    async def audit(self, only: str | None = None) -> Audit:
+        """Compare what all switches, or one, hold with what they should."""
+        return self.fleet.audit(only)
+
+    async def repair(self, only: str | None) -> dict[str, dict[str, int]]:
+        """Write what the audit complains about; numbers of entries by switch."""
+        return self.fleet.repair(only)
+
+    # --- what it tells ------------------------------------------------------------------------------------------------
 
     def metrics_url(self) -> str:
         """Return the URL of the Prometheus page, current until the last telemetry, served until the controller ends."""
@@ -194,10 +260,10 @@ class SimController:
 
     def _metrics(self) -> str:
         page = metrics.MetricsPage()
-        metrics.add_states(page, self.status())
-        metrics.add_switches(page, self.fleet.counters())
-        metrics.add_evs(page, self.fleet.ev_counts())
-        metrics.add_agents(page, {name: host.call("stats") or {} for name, host in self.hosts.items()})
+        metrics.add_states(page, completed(self.core.status()))
+        metrics.add_switches(page, completed(self.fleet.counters()))
+        metrics.add_evs(page, completed(self.fleet.counts()))
+        metrics.add_agents(page, {name: host.call("stats") or {} for name, host in self.nodes.running.items()})
         return page.text()
 
     # --- hosts --------------------------------------------------------------------------------------------------------
@@ -207,83 +273,6 @@ class SimController:
         if self.mapper is not None and self.alive and record["kind"] == MAPPER_REPORT:
             self.mapper.event(host, record)
 
-    def _publish(self) -> None:
-        """Make the hosts' configs anew, and tell the hosts."""
-        version = self.denylist.version
-        denied = self.denylist.by_host()
-        given = self._section, self._transport, self._agents, self._of_hosts
-        self.configs = nodefiles.Configs(self.model, version, denied, *given)
-        self.record(NodesWritten(hosts=len(self.configs), version=version))
-        for name, host in self.hosts.items():
-            self._tell(host, self.configs[name])
-
-    @staticmethod
-    def _tell(host: RunningHost, config: NodeConfig) -> None:
-        host.update(lambda: config)
-
-    def deny(self, what: Element, why: str, source: str) -> bool:
-        """Deny `what`; False if `source` denied it before. DenyError where hosts do not choose their paths."""
-        if self._transport.kind != "mrc":
-            raise DenyError(f"{what} cannot be denied: RoCE's paths are the switches' choice; cut cables, or run MRC")
-        changed = self.denylist.deny(what, why, source)
-        if changed:
-            self.record(ElementDenied(element=str(what), reason=why, source=source))
-            self._publish()
-        return changed
-
-    def undeny(self, what: Element, source: str | None) -> int:
-        """Lift denials of `what`, of one source or of all; how many there were."""
-        count = self.denylist.undeny(what, source)
-        if count:
-            self.record(ElementUndenied(element=str(what), source=source or "any"))
-            self._publish()
-        return count
-
     def _look(self) -> None:
         assert self.mapper is not None
-        decision = self.mapper.look(self._clock.seconds)
-        for verdict in decision.deny:
-            try:
-                self.deny(verdict.element, reason(verdict), SOURCE)
-            except DenyError as error:
-                self.mapper.refused(verdict, error)
-        for lifted in decision.undeny:
-            self.undeny(lifted, SOURCE)
-
-    # --- maintenance --------------------------------------------------------------------------------------------------
-
-    def drain(self, what: Element, why: str, timeout: float) -> dict[str, Any]:
-        """Deny a switch and wait until it carries nothing of any QP."""
-        name = switch_name(what)
-        begun = self._clock.seconds
-        self.deny(what, why, DRAIN)
-        quiet, last = 0, -1
-
-        def is_quiet() -> bool:
-            nonlocal quiet, last
-            now = self.fleet.traffic(name)
-            quiet, last = (quiet + 1 if now == last else 0), now
-            return quiet >= _QUIET_POLLS or not self.fleet.switches[name].alive
-
-        drained = self.wait(is_quiet, timeout, _POLL_S)
-        seconds = round(self._clock.seconds - begun, 9)
-        self.record((SwitchDrained if drained else DrainIncomplete)(switch=name, seconds=seconds))
-        why = "stands still" if self.fleet.is_silent(name) else ""
-        return {"switch": name, "drained": drained, "seconds": seconds, "unread": why, "untold": {}}
-
-    def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
-        """Let traffic back over a drained switch once it holds its entries and its cables are verified."""
-        name = switch_name(what)
-        if not any(d.element == what and d.source == DRAIN for d in self.denylist.denials):
-            raise MaintenanceError(f"{name} is not drained; drain it first")
-        begun = self._clock.seconds
-        if not self.wait(lambda: self._in_service(name), timeout, _POLL_S):
-            lacks = "all its cables" if self.fleet.is_ready(name) else "its table entries"
-            raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still lacks {lacks}")
-        self.undeny(what, DRAIN)
-        seconds = round(self._clock.seconds - begun, 9)
-        self.record(SwitchUndrained(switch=name, seconds=seconds))
-        return {"switch": name, "undrained": True, "seconds": seconds}
-
-    def _in_service(self, name: str) -> bool:
-        return self.fleet.is_ready(name) and all(end.node != name for end in self.fleet.book.pending())
+        self.core.denials.follow(self.mapper, self.now)

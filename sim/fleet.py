@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
+from mrclab.controller.driver import Audit, SwitchState, SwitchView
+from mrclab.controller.errors import SwitchError
 from mrclab.controller.provisioning import counters
 from mrclab.controller.provisioning.cables import CableBook
 from mrclab.events.event import Event
@@ -28,6 +30,7 @@ PROBE_AGAIN_S: Final = 0.25
 MOST_TOLD: Final = 20_000
 """Cables of a fabric up to which every port's counters are told."""
 
+STANDS_STILL: Final = "stands still"
 _CPU_CLASS: Final = counters.CLASSES.index("cpu")
 
 
@@ -57,19 +60,14 @@ class SimFleet:
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
-    def is_ready(self, name: str) -> bool:
-        """Return True if a switch holds what it should, and answers."""
-        return name not in self.not_ready
+    def view(self, name: str) -> SwitchView:
+        """How one switch is; one that was never used is as it was made."""
+        switch = self.switches.known(name)
+        return SwitchView(SwitchState.READY) if switch is None else _view(switch)
 
-    @property
-    def ready(self) -> int:
-        """Number of switches that hold what they should, and answer."""
-        return len(self.switches) - len(self.not_ready)
-
-    @property
-    def not_ready(self) -> list[str]:
-        """Names of the others; a switch that was never used is as it was made."""
-        return [s.model.name for s in self.switches.made if not s.alive or s.frozen or s.is_empty]
+    def unready(self) -> dict[str, SwitchView]:
+        """Switches that do not hold what they should, or stand still."""
+        return {s.model.name: _view(s) for s in self.switches.made if not s.alive or s.frozen or s.is_empty}
 
     @property
     def _ready_made(self) -> list[SimSwitch]:
@@ -79,19 +77,7 @@ class SimFleet:
     @property
     def all_right(self) -> bool:
         """True if every switch is ready, and every cable verified."""
-        return self.book.settled and not self.not_ready
-
-    def state(self, name: str) -> str:
-        """Return the state of one switch."""
-        switch = self.switches.known(name)
-        if switch is None or not switch.is_empty:
-            return "ready"
-        return "provisioning" if switch.alive else "connecting"
-
-    def is_silent(self, name: str) -> bool:
-        """Return True if a switch stands still."""
-        switch = self.switches.known(name)
-        return switch is not None and switch.frozen
+        return self.book.settled and not self.unready()
 
     def begin(self) -> None:
         """Nothing is in doubt: what was joined a moment ago is as the model says."""
@@ -175,41 +161,22 @@ class SimFleet:
             self._record(FabricVerified(seconds=self.verified_at, links=len(self.model.links)))
             self._tell_verified()
 
-    def outcome(self) -> dict[str, Any]:
-        """Return the outcome of a verification."""
-        return {
-            "verified": self.all_right,
-            "links": len(self.model.links),
-            "seconds": self.verified_at,
-            "failed": self._failed,
-            "problems": self.problems,
-            "not_ready": self.not_ready,
-        }
-
-    @property
-    def _failed(self) -> list[str]:
-        return [*self.book.links("wrong"), *self.book.links("silent")]
-
-    @property
-    def problems(self) -> list[str]:
-        """One sentence for each direction of each cable that is not right."""
-        return [text for link in self._failed for text in self.book.complaints(link)]
-
     # --- entries ------------------------------------------------------------------------------------------------------
 
-    def audit(self) -> list[str]:
-        """One sentence for each route that a switch lacks, or holds wrongly."""
+    def audit(self, only: str | None = None) -> Audit:
+        """Compare the routes of all switches, or of one, with what they should be; who stands still is not read."""
         found = []
         for switch in self._ready_made:
             name, wrong = switch.model.name, switch.wrong_routes()
-            for port in switch.model.ports if wrong else ():
+            for port in switch.model.ports if wrong and only in {None, name} else ():
                 at = wrong.get(port.usid)
                 wanted = _route(switch, port.usid, port.number)
                 if at == 0:
                     found.append(f"{name} usid_fib lacks {wanted}")
                 elif at is not None:
                     found.append(f"{name} usid_fib should hold {wanted}, holds {_route(switch, port.usid, at)}")
-        return found
+        unread = {name: view.lacks for name, view in self.unready().items() if only in {None, name}}
+        return Audit(found, unread)
 
     def repair(self, only: str | None) -> dict[str, dict[str, int]]:
         """Write what the audit complains about; by switch, what was done."""
@@ -222,7 +189,7 @@ class SimFleet:
                 done[name] = {"inserted": lacks, "modified": len(wrong) - lacks, "deleted": 0}
         return done
 
-    def misroute(self, name: str, port: int, to: int) -> str:
+    async def misroute(self, name: str, port: int, to: int) -> str:
         """Have what should leave by `port` leave by `to`, or with 0 not at all; says so in words."""
         switch = self.switches[self.model.switch(name).name]
         usid = switch.model.port(port).usid
@@ -237,7 +204,7 @@ class SimFleet:
     def _counted(self) -> Iterator[tuple[str, Switch, counters.Reading, list[int] | None]]:
         """Switches whose counters are told, and the ports: all of a small fabric; of a large one no port by itself."""
         if not self.is_large:
-            silent = set(self.not_ready)
+            silent = set(self.unready())
             made = {switch.model.name: switch for switch in self._ready_made}
             for model in self.model.switches:
                 if model.name not in silent:
@@ -246,15 +213,15 @@ class SimFleet:
             for switch in self._ready_made:
                 yield switch.model.name, switch.model, reading(switch), []
 
-    def counters(self) -> dict[str, Any]:
-        """Counters by switch."""
+    async def counters(self) -> dict[str, Any]:
+        """Counters by ready switch."""
         return {name: counters.summary(model, read, ports) for name, model, read, ports in self._counted()}
 
     def totals(self) -> dict[str, Any]:
         """Counters in short by switch."""
         return {name: counters.totals(model, read, ports) for name, model, read, ports in self._counted()}
 
-    def watch(self, ev: int) -> bool:
+    async def watch(self, ev: int) -> bool:
         """Count `ev` at every switch from now on, also at those that come back; False if it is counted already."""
         new = self._fabric.watched.add(ev)
         if new:
@@ -262,16 +229,16 @@ class SimFleet:
                 switch.watch([ev])
         return new
 
-    def unwatch(self, ev: int) -> None:
+    async def unwatch(self, ev: int) -> None:
         """Count `ev` no longer; WatchError where it is not counted."""
         self._fabric.watched.remove(ev)
         for switch in self.switches.made:
             switch.evs.pop(ev, None)
 
-    def ev_counts(self) -> dict[int, dict[str, dict[str, int]]]:
+    async def counts(self) -> dict[int, dict[str, dict[str, int]]]:
         """Packets and bytes sent with each watched EV, by ready switch; of a large fabric by those in use."""
         found: dict[int, dict[str, dict[str, int]]] = {ev: {} for ev in self._fabric.watched}
-        silent = set(self.not_ready)
+        silent = set(self.unready())
         made = {switch.model.name: switch for switch in self._ready_made}
         for switch in made.values():
             for port in switch.used:
@@ -284,10 +251,19 @@ class SimFleet:
                     cells[name] = {"packets": packets, "bytes": size}
         return found
 
-    def traffic(self, name: str) -> int:
-        """Packets of QPs that a switch has sent so far."""
+    async def traffic(self, name: str) -> int:
+        """Packets of QPs that a switch has sent so far; SwitchError where it stands still."""
         switch = self.switches[name]
+        if switch.frozen:
+            raise SwitchError(name, STANDS_STILL, "DEADLINE_EXCEEDED")
         return counters.traffic(switch.model, reading(switch), self.model.spec.trimming)
+
+
+def _view(switch: SimSwitch) -> SwitchView:
+    """How a switch that was used is."""
+    if switch.is_empty:
+        return SwitchView(SwitchState.PROVISIONING if switch.alive else SwitchState.CONNECTING)
+    return SwitchView(SwitchState.READY, STANDS_STILL if switch.frozen else "")
 
 
 def _route(switch: SimSwitch, usid: int, port: int) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from mrclab.controller.operations import by_name
 from mrclab.events.event import Event
 from mrclab.events.processes import ProcessEnded
 from mrclab.events.run import LabUp
@@ -34,7 +35,6 @@ from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.lines import Lines
 from mrclab.sim.nic import SimNic
 from mrclab.sim.openloop import Arrival, OpenFlow, SimOpenLoop
-from mrclab.sim.operations import operations
 from mrclab.topo import fabricfile, nodeconfig
 from mrclab.topo.model import Fabric
 from mrclab.topo.transport import TransportSpec
@@ -106,12 +106,13 @@ class SimWorld:
         self.sim = SimFabric(self._clock, fabric, seed)
         record = functools.partial(self._write_now, CONTROLLER)
         self._controller = SimController(self.sim, transport, mapper, record, self._let_pass, of_hosts or {})
-        self._operations = operations(self._controller, self._clock)
+        self._operations = by_name(self._controller.core, waits=False)
+        self._operations["metrics"] = lambda: {"url": self._controller.metrics_url()}
         self.hosts: dict[str, RunningHost] = {}
         self._gone: set[str] = set()  # hosts that were ended
         self._used: list[str] = []  # hosts that were ever started
-        self._controller.gone = self._gone
-        self.sim.waken = self._controller.waken = self._start_if_new
+        self._controller.nodes.gone = self._gone
+        self.sim.waken = self._controller.nodes.waken = self._start_if_new
         for name in self._controller.probing:
             self._start_host(name)
         self.injector = SimFaultInjector(self.sim, self, seed)
@@ -188,7 +189,7 @@ class SimWorld:
             self._start_host(name)
 
     def _start_host(self, name: str) -> None:
-        config = self._controller.configs[name]
+        config = self._controller.nodes.configs[name]
         rng, secrets = draws(self.seed, name, repeatable=True)
         host = RunningHost(
             config,
@@ -204,7 +205,7 @@ class SimWorld:
             sampled=self._has_history,
         )
         self.hosts[name] = host
-        self._controller.hosts[name] = host
+        self._controller.nodes.running[name] = host
         self._used.append(name)
         host.record({"kind": "agent.start", "config_version": config.version, "seed": self.seed})
         self.sim.plug_in(name, _nic(host))
@@ -261,7 +262,7 @@ class SimWorld:
             self._start_if_new(node)
             host = self.hosts.pop(node)
             self._gone.add(node)
-            self._controller.hosts.pop(node, None)
+            self._controller.nodes.running.pop(node, None)
             _nic(host).unplug()
             self.sim.plug(node).nic = None
             self._last_output[node] = "it was ended on purpose"
@@ -390,7 +391,7 @@ class SimWorld:
         fabricfile.store(self.fabric.spec, directory / "fabric.yaml")
         few = len(self.fabric.hosts) <= MOST_CONFIGS
         for name in self.fabric.host_names if few else self._used[:MOST_CONFIGS]:
-            nodeconfig.store(self._controller.configs[name], directory / "node" / f"{name}.json")
+            nodeconfig.store(self._controller.nodes.configs[name], directory / "node" / f"{name}.json")
         if self._has_history:
             with (directory / "history.jsonl").open("w", encoding="utf-8") as history:
                 history.writelines(line + "\n" for line in self._lines.by_time())

@@ -4,119 +4,108 @@ Drain: EVs over the switch are DENIED at every host first; when no data crosses 
 waits until it forwards again before it lets traffic back. Hosts are told, not asked: MRC moves its packets by itself.
 """
 
-import asyncio
-import time
 from typing import Any
 
+from mrclab.controller.driver import Driver, SwitchState
 from mrclab.controller.errors import SwitchError
-from mrclab.controller.fleet import Fleet
 from mrclab.controller.health import checks
 from mrclab.controller.health.checks import DRAIN, MaintenanceError, PreCheck, switch_name
+from mrclab.controller.health.denials import Denials
 from mrclab.controller.health.elements import Element
-from mrclab.controller.history import ControllerHistory
-from mrclab.controller.nodes import NodeConfigKeeper
-from mrclab.controller.provisioning.prober import CableProber
 from mrclab.events.controller import DrainIncomplete, SwitchDrained, SwitchUndrained
-from mrclab.rpc.errors import RpcError
-from mrclab.topo.model import Fabric
 
 POLL = 0.1  # seconds between looks at the counters of a switch that is being drained
 QUIET_POLLS = 3  # looks in a row without traffic before a switch counts as drained
 
 
 class Maintenance:
-    """Drain, undrain and pre-check over the parts of a controller."""
+    """Drain, undrain and pre-check of one controller."""
 
-    def __init__(
-        self, fabric: Fabric, fleet: Fleet, cables: CableProber, nodes: NodeConfigKeeper, history: ControllerHistory
-    ) -> None:
-        self._fabric = fabric
-        self._fleet = fleet
-        self._cables = cables
-        self._nodes = nodes
-        self._history = history
+    def __init__(self, driver: Driver, denials: Denials) -> None:
+        self._driver = driver
+        self._denials = denials
 
     async def drain(self, what: Element, reason: str, timeout: float) -> dict[str, Any]:
         """Deny a switch and wait up to `timeout` seconds until it carries nothing of any QP."""
-        name = switch_name(what)
-        begun = time.monotonic()
-        await self._nodes.deny(what, reason, DRAIN)
+        driver, name = self._driver, switch_name(what)
+        begun = driver.now
+        self._denials.deny(what, reason, DRAIN)
+        await driver.nodes.told()
         drained, unread = await self._until_quiet(name, begun + timeout)
-        seconds = round(time.monotonic() - begun, 3)
-        self._history.record((SwitchDrained if drained else DrainIncomplete)(switch=name, seconds=seconds))
-        why = self._fleet.silences.get(name, unread)
-        return {"switch": name, "drained": drained, "seconds": seconds, "unread": why, "untold": self._nodes.silences}
+        seconds = round(driver.now - begun, driver.digits)
+        driver.record((SwitchDrained if drained else DrainIncomplete)(switch=name, seconds=seconds))
+        why = driver.fleet.view(name).silence or unread
+        return {"switch": name, "drained": drained, "seconds": seconds, "unread": why, "untold": driver.nodes.silences}
 
     async def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
         """Let traffic back over a drained switch once it holds its entries and its cables are verified."""
-        name = switch_name(what)
-        if not any(d.element == what and d.source == DRAIN for d in self._nodes.denylist.denials):
+        driver, name = self._driver, switch_name(what)
+        if not self._denials.has(what, DRAIN):
             raise MaintenanceError(f"{name} is not drained; drain it first")
-        begun = time.monotonic()
+        begun = driver.now
         while not self._in_service(name):
-            if time.monotonic() - begun > timeout:
-                lacks = f"lacks {'all its cables' if self._fleet.is_ready(name) else 'its table entries'}"
-                why = self._fleet.silences.get(name) or lacks
-                raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still {why}")
-            await asyncio.sleep(POLL)
-        await self._nodes.undeny(what, DRAIN)
-        seconds = round(time.monotonic() - begun, 3)
-        self._history.record(SwitchUndrained(switch=name, seconds=seconds))
+            left = begun + timeout - driver.now
+            if left <= 0:
+                view = driver.fleet.view(name)
+                lacks = f"lacks {'all its cables' if view.is_ready else 'its table entries'}"
+                raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still {view.silence or lacks}")
+            await driver.sleep(min(POLL, left))
+        self._denials.undeny(what, DRAIN)
+        await driver.nodes.told()
+        seconds = round(driver.now - begun, driver.digits)
+        driver.record(SwitchUndrained(switch=name, seconds=seconds))
         return {"switch": name, "undrained": True, "seconds": seconds}
 
     async def precheck(self, timeout: float) -> dict[str, Any]:
-        """Check every switch, entry, cable, agent and NIC port, and say whether a job may start."""
-        self._cables.forget(set(self._fleet.workers))
-        self._cables.wake()
-        deadline = time.monotonic() + timeout
-        while not self._cables.all_verified and time.monotonic() < deadline and not self._in_vain():
-            await asyncio.sleep(POLL)
-        audited = await self._fleet.audit()
-        agents = await asyncio.gather(*(self._agent_check(host.name) for host in self._fabric.hosts))
-        denied = [str(denial.element) for denial in self._nodes.denylist.denials]
-        silences = self._fleet.silences
-        bad = [*self._fleet.not_ready, *(f"{name} {why}" for name, why in silences.items())]
+        """Check every switch, entry, cable, host and NIC port, and say whether a job may start."""
+        driver = self._driver
+        driver.forget(None)
+        await driver.until(lambda: driver.book.settled or self._in_vain(), timeout)
+        audited = await driver.audit()
+        hosts = (_of_host(name, found) for name, found in (await driver.nodes.ports()).items())
+        unready = driver.fleet.unready()
+        bad = [f"{name} {view.silence}" if view.is_ready else name for name, view in unready.items()]
         unread = [f"{name} was not read: it {why}" for name, why in audited.unread.items()]
+        denied = [denial["element"] for denial in self._denials.listed]
+        fabric = driver.fabric
         return checks.answer(
-            len(self._fleet.ready) - len(silences), bad, [*audited.wrong, *unread], len(self._fabric.links),
-            self._cables.problems(), agents, denied,
+            len(fabric.switches) - len(unready), bad, [*audited.wrong, *unread], len(fabric.links),
+            driver.book.problems(), hosts, denied,
         )  # fmt: skip
-
-    async def _agent_check(self, host: str) -> PreCheck:
-        try:
-            hello = await self._nodes.agents[host].ask("hello")
-        except RpcError as error:
-            return PreCheck(host, False, error.message)
-        every = hello.get("ports", [])
-        return checks.ports(
-            host, [(str(port.get("interface", port.get("port"))), bool(port.get("up"))) for port in every]
-        )
 
     async def _until_quiet(self, name: str, deadline: float) -> tuple[bool, str]:
         """Return True if nothing of any QP crossed the switch in several looks in a row, before `deadline`; and why the
         last look failed, where it did.
         """
-        quiet, last, unread = 0, -1, ""
-        while time.monotonic() < deadline:
+        driver, quiet, last = self._driver, 0, -1
+        while True:
+            now, unread = -1, ""
             try:
-                now, unread = await self._fleet.traffic(name), ""
+                now = await driver.fleet.traffic(name)
             except SwitchError as error:
-                if self._fleet.is_gone(name):
-                    return True, ""  # it carries nothing
-                now, unread = -1, str(error).removeprefix(f"{name}: ")
+                unread = str(error).removeprefix(f"{name}: ")
+            if driver.fleet.view(name).state is SwitchState.CONNECTING:
+                return True, ""  # it carries nothing
             quiet = quiet + 1 if now == last and not unread else 0
             if quiet >= QUIET_POLLS:
                 return True, ""
             last = now
-            await asyncio.sleep(POLL)
-        return False, unread
+            left = deadline - driver.now
+            if left <= 0:
+                return False, unread
+            await driver.sleep(min(POLL, left))
 
     def _in_vain(self) -> bool:
         """Return True if each cable still to be verified ends at a process that does not answer."""
-        silent = {*self._fleet.silences, *self._nodes.silences}
-        pending = self._cables.book.pending()
-        return all(silent & {end.node, self._fabric.switch(end.node).port(end.port).peer.node} for end in pending)
+        driver = self._driver
+        silent = {*driver.nodes.silences, *(name for name, view in driver.fleet.unready().items() if view.silence)}
+        pending = driver.book.pending()
+        return all(silent & {end.node, driver.fabric.switch(end.node).port(end.port).peer.node} for end in pending)
 
     def _in_service(self, name: str) -> bool:
-        pending = {end.node for end in self._cables.book.pending()}
-        return self._fleet.is_ready(name) and name not in pending and name not in self._fleet.silences
+        pending = {end.node for end in self._driver.book.pending()}
+        return name not in pending and name not in self._driver.fleet.unready()
+
+
+def _of_host(name: str, found: Any) -> PreCheck:
+    return PreCheck(name, False, found) if isinstance(found, str) else checks.ports(name, found)

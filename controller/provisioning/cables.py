@@ -150,6 +150,10 @@ class CableBook:
         astray = [f"{end} should reach {peer}, reaches {at}" for end, peer, at in seen if at is not None]
         return astray or [f"{end} should reach {peer}, reaches nothing" for end, peer, at in seen if at is None]
 
+    def problems(self) -> list[str]:
+        """One sentence for each direction of each cable that is not right."""
+        return [text for link in [*self.links("wrong"), *self.links("silent")] for text in self.complaints(link)]
+
     def _port(self, end: End) -> SwitchPort:
         return self._fabric.switch(end.node).port(end.port)
 

@@ -49,11 +49,6 @@ class CableProber:
             self._complained.pop(link, None)
             self._asked_since.pop(link, None)
 
-    def problems(self) -> list[str]:
-        """One sentence for each direction of each cable that is not right."""
-        bad = [*self.book.links("wrong"), *self.book.links("silent")]
-        return [text for link in bad for text in self.book.complaints(link)]
-
     async def run(self) -> None:
         """Probe cables not seen right: soon after something changed, then ever more rarely."""
         pause = PAUSE_FIRST

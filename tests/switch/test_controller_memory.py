@@ -15,12 +15,13 @@ from finsy.proto import p4r
 
 from mrclab.controller import session, worker
 from mrclab.controller.app import Controller
+from mrclab.controller.driver import SwitchState
 from mrclab.controller.history import ControllerHistory
+from mrclab.controller.operations import completed
 from mrclab.controller.provisioning import intent
 from mrclab.controller.provisioning.memoryswitch import MemorySwitch
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
-from mrclab.controller.worker import SwitchState
 from mrclab.topo import linkcheck
 from mrclab.topo.model import Fabric, mac_bytes
 from mrclab.topo.spec import FabricSpec
@@ -110,6 +111,11 @@ def counts(done: dict[str, Provisioned]) -> dict[str, tuple[int, int, int]]:
     return {name: (it.inserted, it.modified, it.deleted) for name, it in done.items()}
 
 
+def status_of(it: Controller) -> dict[str, Any]:
+    told: dict[str, Any] = completed(it.core.status())
+    return told
+
+
 def problems(it: Controller) -> list[str]:
     return [text for link in it.cables.book.links("wrong") for text in it.cables.book.complaints(link)]
 
@@ -125,13 +131,13 @@ def holds_what_it_should(it: Controller, switch: MemorySwitch, name: str) -> boo
 def test_all_switches_are_provisioned_and_all_cables_verified(tmp_path: Path, run: Run) -> None:
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path) as it:
-            outcome = await it.wait_verified(WAIT)
+            outcome = await it.core.wait_verified(WAIT)
             assert outcome["verified"], outcome
             assert outcome["links"] == len(FABRIC.links)
             for name, switch in lab.switches.items():
                 assert holds_what_it_should(it, switch, name)
                 assert switch.writes == 1
-            assert it.status()["state"] == "verified"
+            assert status_of(it)["state"] == "verified"
             assert sorted(p.name for p in (tmp_path / "node").iterdir()) == [f"{h.name}.json" for h in FABRIC.hosts]
             assert {e["link"] for e in events(tmp_path, "link.verified")} == {link.name for link in FABRIC.links}
 
@@ -144,12 +150,12 @@ def test_swapped_cables_are_named_and_the_rest_is_verified(tmp_path: Path, run: 
             lab.swap(("t0-p1-1", 3), ("t0-p1-1", 4))
             await until(lambda: len(events(tmp_path, "link.verified")) == len(FABRIC.links) - 2, it)
             await until(lambda: len(problems(it)) == 4, it)
-            outcome = await it.wait_verified(0)
+            outcome = await it.core.wait_verified(0)
             assert not outcome["verified"]
             assert outcome["failed"] == ["t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2"]
             assert "t0-p1-1 port 4 should reach t1-p1-2 port 1, reaches t1-p1-1 port 1" in outcome["problems"]
             lab.swap(("t0-p1-1", 3), ("t0-p1-1", 4))
-            assert (await it.wait_verified(WAIT))["verified"]
+            assert (await it.core.wait_verified(WAIT))["verified"]
 
     run(body())
 
@@ -158,10 +164,10 @@ def test_a_restarted_controller_adopts_without_a_write(tmp_path: Path, run: Run)
     async def body() -> None:
         async with net(tmp_path) as lab:
             async with controller(tmp_path) as it:
-                assert (await it.wait_verified(WAIT))["verified"]
+                assert (await it.core.wait_verified(WAIT))["verified"]
             writes = {name: switch.writes for name, switch in lab.switches.items()}
             async with controller(tmp_path) as it:
-                assert (await it.wait_verified(WAIT))["verified"]
+                assert (await it.core.wait_verified(WAIT))["verified"]
                 assert all(worker.provisioned and worker.provisioned.untouched for worker in it.fleet.workers.values())
             assert writes == {name: switch.writes for name, switch in lab.switches.items()}
 
@@ -172,13 +178,13 @@ def test_only_the_difference_is_written_to_a_switch_that_strayed(tmp_path: Path,
     async def body() -> None:
         async with net(tmp_path) as lab:
             async with controller(tmp_path) as it:
-                assert (await it.wait_verified(WAIT))["verified"]
+                assert (await it.core.wait_verified(WAIT))["verified"]
             strayed = lab.switches["t0-p1-1"]
             key, entry = next((k, e) for k, e in strayed.entries.items() if len(e.action.action.params) == 3)
             entry.action.action.params[0].value = b"\x63"
             strayed.entries.pop(next(k for k in strayed.entries if k != key))
             async with controller(tmp_path) as it:
-                assert (await it.wait_verified(WAIT))["verified"]
+                assert (await it.core.wait_verified(WAIT))["verified"]
                 done = it.fleet.workers["t0-p1-1"].provisioned
                 assert done
                 assert (done.adopted, done.inserted, done.modified, done.deleted) == (True, 1, 1, 0)
@@ -190,7 +196,7 @@ def test_only_the_difference_is_written_to_a_switch_that_strayed(tmp_path: Path,
 def test_a_wrong_entry_is_found_named_and_repaired(tmp_path: Path, run: Run) -> None:
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path) as it:
-            assert (await it.wait_verified(WAIT))["verified"]
+            assert (await it.core.wait_verified(WAIT))["verified"]
             route = next(
                 e for e in it.fleet.workers["t0-p1-1"].wanted if e.match == (("locator_usid", 0xFCBBBB001102),)
             )
@@ -212,12 +218,12 @@ def test_a_wrong_entry_is_found_named_and_repaired(tmp_path: Path, run: Run) -> 
 def test_a_switch_that_comes_back_empty_is_provisioned_again(tmp_path: Path, run: Run) -> None:
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path) as it:
-            assert (await it.wait_verified(WAIT))["verified"]
+            assert (await it.core.wait_verified(WAIT))["verified"]
             await lab.switches["t1-p2-1"].stop()
             await until(lambda: it.fleet.workers["t1-p2-1"].state is SwitchState.CONNECTING, it)
-            assert not (await it.wait_verified(0))["verified"]
+            assert not (await it.core.wait_verified(0))["verified"]
             empty = await lab.start("t1-p2-1")
-            assert (await it.wait_verified(WAIT))["verified"]
+            assert (await it.core.wait_verified(WAIT))["verified"]
             assert holds_what_it_should(it, empty, "t1-p2-1")
             assert [e["switch"] for e in events(tmp_path, "switch.down")] == ["t1-p2-1"]
             others = [s.writes for name, s in lab.switches.items() if name != "t1-p2-1"]
@@ -231,18 +237,18 @@ def test_a_backup_takes_over_and_the_old_primary_returns_as_backup(tmp_path: Pat
         async with net(tmp_path) as lab:
             backup_context = controller(tmp_path, election_id=50)
             async with controller(tmp_path) as primary:
-                assert (await primary.wait_verified(WAIT))["verified"]
+                assert (await primary.core.wait_verified(WAIT))["verified"]
                 backup = await backup_context.__aenter__()
-                await until(lambda: backup.status()["state"] == "backup", backup)
+                await until(lambda: status_of(backup)["state"] == "backup", backup)
             try:
-                assert (await backup.wait_verified(WAIT))["verified"]
+                assert (await backup.core.wait_verified(WAIT))["verified"]
                 assert all(
                     worker.provisioned and worker.provisioned.untouched for worker in backup.fleet.workers.values()
                 )
                 assert {s.writes for s in lab.switches.values()} == {1}
                 async with controller(tmp_path) as returned:
-                    await until(lambda: returned.status()["state"] == "backup", returned)
-                assert backup.status()["state"] == "verified"
+                    await until(lambda: status_of(returned)["state"] == "backup", returned)
+                assert status_of(backup)["state"] == "verified"
             finally:
                 await backup_context.__aexit__(None, None, None)
 
@@ -255,11 +261,11 @@ def test_a_refused_update_is_named_with_its_error(tmp_path: Path, run: Run) -> N
             table = PROGRAM.schema.tables["ecn_policy"].id
             lab.switches["t0-p1-1"].wrong.refuse_tables.add(table)
             await until(lambda: it.fleet.workers["t0-p1-1"].state is SwitchState.FAILED, it)
-            message = it.status()["message"]
+            message = status_of(it)["message"]
             assert message.startswith("t0-p1-1: 2 of 16 updates were refused: insert ecn_policy[std.egress_port=0x3]")
             assert "RESOURCE_EXHAUSTED table is full (and 1 more)" in message
             lab.switches["t0-p1-1"].wrong.refuse_tables.clear()
-            assert (await it.wait_verified(WAIT))["verified"]
+            assert (await it.core.wait_verified(WAIT))["verified"]
 
     run(body())
 
@@ -269,7 +275,9 @@ def test_a_switch_that_does_not_keep_what_it_accepts_is_not_ready(tmp_path: Path
         async with net(tmp_path) as lab, controller(tmp_path) as it:
             lab.switches["t1-p1-1"].wrong.forget_tables.add(PROGRAM.schema.tables["my_usid"].id)
             await until(lambda: it.fleet.workers["t1-p1-1"].state is SwitchState.FAILED, it)
-            assert "t1-p1-1: holds something else than was written, 1 entries: insert my_usid" in it.status()["message"]
+            assert (
+                "t1-p1-1: holds something else than was written, 1 entries: insert my_usid" in status_of(it)["message"]
+            )
 
     run(body())
 
@@ -279,10 +287,10 @@ def test_a_refused_program_is_said_and_stops_nothing_else(tmp_path: Path, run: R
         async with net(tmp_path) as lab, controller(tmp_path) as it:
             lab.switches["t1-p1-1"].wrong.refuse_pipeline = "not enough stages"
             await until(lambda: it.fleet.workers["t1-p1-1"].state is SwitchState.FAILED, it)
-            await until(lambda: it.status()["switches_ready"] == len(FABRIC.switches) - 1, it)
+            await until(lambda: status_of(it)["switches_ready"] == len(FABRIC.switches) - 1, it)
             assert (
                 "t1-p1-1: SetForwardingPipelineConfig failed: INVALID_ARGUMENT not enough stages"
-                in (it.status()["message"])
+                in (status_of(it)["message"])
             )
 
     run(body())
@@ -297,11 +305,11 @@ def test_a_switch_that_stalls_holds_up_nobody_else_and_is_ready_when_it_wakes(
         async with net(tmp_path) as lab:
             stall = lab.switches["t0-p2-1"].wrong.stall = asyncio.Event()
             async with controller(tmp_path) as it:
-                await until(lambda: it.status()["switches_ready"] == len(FABRIC.switches) - 1, it)
+                await until(lambda: status_of(it)["switches_ready"] == len(FABRIC.switches) - 1, it)
                 await until(lambda: it.fleet.workers["t0-p2-1"].state is SwitchState.FAILED, it)
-                assert "t0-p2-1: GetForwardingPipelineConfig got no answer in time" in it.status()["message"]
+                assert "t0-p2-1: GetForwardingPipelineConfig got no answer in time" in status_of(it)["message"]
                 stall.set()
-                assert (await it.wait_verified(WAIT))["verified"]
+                assert (await it.core.wait_verified(WAIT))["verified"]
 
     run(body())
 
@@ -315,12 +323,12 @@ def test_a_controller_that_dies_in_mid_provisioning_leaves_work_that_the_next_on
             for switch in held:
                 switch.wrong.forget_tables.add(PROGRAM.schema.tables["usid_fib"].id)
             async with controller(tmp_path) as it:
-                await until(lambda: it.status()["switches_ready"] == len(FABRIC.switches) - len(held), it)
+                await until(lambda: status_of(it)["switches_ready"] == len(FABRIC.switches) - len(held), it)
             for switch in held:
                 assert switch.entries
                 switch.wrong.forget_tables.clear()
             async with controller(tmp_path) as it:
-                assert (await it.wait_verified(WAIT))["verified"]
+                assert (await it.core.wait_verified(WAIT))["verified"]
                 assert all(worker.provisioned and worker.provisioned.adopted for worker in it.fleet.workers.values())
                 for name, switch in lab.switches.items():
                     assert holds_what_it_should(it, switch, name)
@@ -335,7 +343,7 @@ def test_a_switch_with_another_program_gets_ours(tmp_path: Path, run: Run) -> No
             other.config.CopyFrom(PROGRAM.pipeline_config())
             other.config.cookie.cookie ^= 1
             async with controller(tmp_path) as it:
-                assert (await it.wait_verified(WAIT))["verified"]
+                assert (await it.core.wait_verified(WAIT))["verified"]
                 assert holds_what_it_should(it, other, "t1-p1-1")
             assert other.config.cookie.cookie == PROGRAM.cookie
             assert [e["switch"] for e in events(tmp_path, "program.replaced")] == ["t1-p1-1"]
@@ -351,7 +359,7 @@ def test_telemetry_goes_on_for_all_others_while_one_switch_stands_still(tmp_path
 
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path, telemetry=0.4) as it:
-            assert (await it.wait_verified(WAIT))["verified"]
+            assert (await it.core.wait_verified(WAIT))["verified"]
             stall = lab.switches["t1-p1-2"].wrong.stall = asyncio.Event()
             while told().count(others) < 2:
                 await asyncio.sleep(0.02)
@@ -376,11 +384,11 @@ def test_a_switch_that_reads_back_nonsense_is_named_and_holds_up_nobody_else(tmp
             wrong = lab.switches["t1-p2-1"].wrong
             wrong.invent = [unreadable("usid_fib")]
             await until(lambda: it.fleet.workers["t1-p2-1"].state is SwitchState.FAILED, it)
-            await until(lambda: it.status()["switches_ready"] == len(FABRIC.switches) - 1, it)
+            await until(lambda: status_of(it)["switches_ready"] == len(FABRIC.switches) - 1, it)
             said = "t1-p2-1: answered a read with an entry that the program cannot hold"
-            assert it.status()["message"].startswith(said)
+            assert status_of(it)["message"].startswith(said)
             wrong.invent.clear()
-            assert (await it.wait_verified(WAIT))["verified"]
+            assert (await it.core.wait_verified(WAIT))["verified"]
             wrong.invent = [unreadable("usid_fib")]
             assert (await it.audit()).wrong == []
             assert set(await it.fleet.counters()) == {switch.name for switch in FABRIC.switches} - {"t1-p2-1"}
@@ -406,13 +414,13 @@ def test_an_error_that_stays_is_recorded_once(tmp_path: Path, run: Run, monkeypa
 def test_two_controllers_with_one_election_id_are_told_apart(tmp_path: Path, run: Run) -> None:
     async def body() -> None:
         async with net(tmp_path), controller(tmp_path) as first:
-            assert (await first.wait_verified(WAIT))["verified"]
+            assert (await first.core.wait_verified(WAIT))["verified"]
             async with controller(tmp_path) as second:
-                await until(lambda: second.status()["state"] == "failed", second)
+                await until(lambda: status_of(second)["state"] == "failed", second)
                 assert (
                     "another controller has election id 100; start this one with another --election-id"
-                    in second.status()["message"]
+                    in status_of(second)["message"]
                 )
-            assert first.status()["state"] == "verified"
+            assert status_of(first)["state"] == "verified"
 
     run(body())

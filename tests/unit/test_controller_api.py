@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mrclab.controller.api import operations
 from mrclab.controller.app import Controller
 from mrclab.controller.history import ControllerHistory
+from mrclab.controller.operations import by_name
 from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.watchedevs import WatchError
@@ -30,7 +30,7 @@ def with_api(directory: Path, body: Callable[[Ask], Coroutine[Any, Any, None]], 
 
     async def main() -> None:
         history = ControllerHistory(directory / "history.jsonl")
-        api = operations(Controller(FABRIC, directory, PROGRAM, history, 100, **options))
+        api = by_name(Controller(FABRIC, directory, PROGRAM, history, 100, **options).core, waits=True)
 
         async def ask(op: str, **arguments: Any) -> dict[str, Any]:
             return dict(await api[op](**arguments))

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from mrclab.controller.app import Controller
+from mrclab.controller.driver import SwitchState
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.health import maintenance
-from mrclab.controller.health.elements import element
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.provisioning.program import PipelineConfig
-from mrclab.controller.worker import SwitchState
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -47,7 +46,7 @@ def drained(directory: Path, state: SwitchState, readings: Iterator[int | Switch
 
         controller.fleet.traffic = traffic  # type: ignore[method-assign]
         try:
-            return await controller.maintenance.drain(element(FABRIC, T1), "reboot", timeout)
+            return await controller.core.drain(T1, "reboot", timeout)
         finally:
             history.close()
 
@@ -86,10 +85,10 @@ def test_precheck_does_not_wait_for_the_cables_of_who_does_not_answer(tmp_path: 
             worker.state = SwitchState.READY
         controller.fleet.workers[T1].silent = True
         with pytest.raises(asyncio.TimeoutError):  # the cables of the others may be verified yet
-            await asyncio.wait_for(controller.maintenance.precheck(WAIT), 0.1)
+            await asyncio.wait_for(controller.core.precheck(WAIT), 0.1)
         for worker in every:
             worker.silent = True
-        told = await asyncio.wait_for(controller.maintenance.precheck(WAIT), WAIT / 2)
+        told = await asyncio.wait_for(controller.core.precheck(WAIT), WAIT / 2)
         assert not told["ok"]
         history.close()
 

@@ -10,11 +10,11 @@ from test_controller_api import FABRIC, PROGRAM
 from test_stopped import stopped_server
 
 from mrclab.controller import agents, fleet
-from mrclab.controller.api import operations
 from mrclab.controller.app import Controller
+from mrclab.controller.driver import SwitchState
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.history import ControllerHistory
-from mrclab.controller.worker import SwitchState
+from mrclab.controller.operations import by_name
 
 SILENT = "t1-p1-1"
 
@@ -47,7 +47,7 @@ def with_controller(directory: Path, error: SwitchError | None, pid: int | None,
         for name, worker in controller.fleet.workers.items():
             worker.state, worker.pid = SwitchState.READY, pid if name == SILENT else None
             worker.session = Session(worker, error if name == SILENT else None)  # type: ignore[assignment]
-        api = operations(controller)
+        api = by_name(controller.core, waits=True)
         await body(SimpleNamespace(**api))
 
     asyncio.run(main())
@@ -86,7 +86,7 @@ def test_a_stopped_agent_is_neither_there_nor_gone_and_is_not_said_to_know_of_a_
     async def main() -> None:
         history = ControllerHistory(tmp_path / "history.jsonl")
         controller = Controller(FABRIC, tmp_path, PROGRAM, history, 100)
-        api = operations(controller)
+        api = by_name(controller.core, waits=True)
         link = controller.nodes.agents["h1"]
         with stopped_server(tmp_path / "h1.sock") as process:
             running = asyncio.create_task(link.run())

@@ -119,6 +119,34 @@ def test_a_switch_that_dies_comes_back_empty_and_is_provisioned(tmp_path):
     assert target.read_bytes() == (made.files / "h1.bin").read_bytes()
 
 
+def test_a_switch_that_stands_still_is_named_and_nothing_is_read_into_it(tmp_path):
+    made = world(tmp_path)
+    made.injector.freeze("t1-p2-1")
+    status = made.call("controller", "status")
+    assert (status["state"], status["switches_ready"]) == ("verifying", len(made.fabric.switches) - 1)
+    assert status["by_switch"]["t1-p2-1"] == {"state": "ready", "silent": True, "error": "stands still"}
+    assert made.call("controller", "audit")["unread"] == {"t1-p2-1": "stands still"}
+    assert made.call("controller", "wait_verified", timeout=0.1)["not_ready"] == ["t1-p2-1"]
+    checks = {check["name"]: check["detail"] for check in made.call("controller", "precheck", timeout=2)["checks"]}
+    assert checks["switches"] == "not ready: t1-p2-1 stands still"
+    began = made.now
+    told = made.call("controller", "drain", switch="t1-p2-1", timeout=0.5)
+    assert (told["drained"], told["unread"]) == (False, "stands still")
+    assert made.now - began == pytest.approx(0.5)
+    with pytest.raises(RpcError, match="t1-p2-1 stays drained: after 0.5 s it still stands still"):
+        made.call("controller", "undrain", switch="t1-p2-1", timeout=0.5)
+    made.injector.thaw("t1-p2-1")
+    assert made.call("controller", "undrain", switch="t1-p2-1", timeout=0.5)["undrained"]
+
+
+@pytest.mark.parametrize(("op", "more"), [("repair", {}), ("misroute", {"port": 1})])
+def test_a_switch_that_is_gone_cannot_be_written(op, more, tmp_path):
+    made = world(tmp_path)
+    made.injector.kill("t1-p2-1")
+    with pytest.raises(RpcError, match="t1-p2-1: is not ready but connecting; wait for it"):
+        made.call("controller", op, switch="t1-p2-1", **more)
+
+
 def test_a_host_that_dies_is_told_of_and_another_takes_its_place(tmp_path):
     made = world(tmp_path)
     write(made)

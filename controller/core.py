@@ -1,0 +1,215 @@
+"""The controller's core, the same in either world: what it answers, checks, denies and drains.
+
+It opens no socket and reads no clock: a `Driver` does. On the wire that is `mrclab.controller.app`, over P4Runtime and
+the agents' sockets; in virtual time `mrclab.sim.controller`, whose coroutines never suspend.
+"""
+
+from typing import Any
+
+from mrclab.controller.arguments import DEFAULT_TIMEOUT, OPERATOR, EvNumber, Seconds
+from mrclab.controller.driver import Audit, Driver, SwitchState
+from mrclab.controller.errors import SwitchError
+from mrclab.controller.health.denials import Denials
+from mrclab.controller.health.denylist import Denylist
+from mrclab.controller.health.elements import Element, element
+from mrclab.controller.health.maintenance import Maintenance
+from mrclab.controller.health.mapper import Clustermapper
+from mrclab.events.switches import RouteMisdirected
+from mrclab.rpc.errors import RpcError
+
+Result = dict[str, Any]
+
+
+class ControllerCore:
+    """Operations of one controller: methods without underscore; what they return travels as JSON."""
+
+    def __init__(self, driver: Driver, denylist: Denylist, mapper: Clustermapper | None, chosen: bool) -> None:
+        self._driver = driver
+        self._fabric = driver.fabric
+        self._mapper = mapper
+        self.denials = Denials(driver, denylist, chosen)
+        self._maintenance = Maintenance(driver, self.denials)
+
+    @property
+    def all_right(self) -> bool:
+        """True if every switch is ready and answers, and every cable is verified."""
+        return self._driver.book.settled and not self._driver.fleet.unready()
+
+    def hello(self) -> Result:
+        """Say who serves here."""
+        fabric = self._fabric
+        return {"node": "controller", "switches": list(fabric.switch_names), "hosts": list(fabric.host_names)}
+
+    # --- how it is ----------------------------------------------------------------------------------------------------
+
+    async def status(self, ask: Seconds = 0.0) -> Result:
+        """Return progress of provisioning and verification, and denials; after requests to all, where `ask` gives them
+        so many seconds to answer.
+
+        `entries_unread` are switches whose entries the last audit could not read, and those that do not answer now.
+        """
+        if ask:
+            await self._driver.look(ask)
+        return self._status()
+
+    async def wait_verified(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
+        """Wait until all switches are ready and all cables verified; says what is missing when `timeout` runs out."""
+        await self._driver.until(lambda: self.all_right, timeout)
+        return self._outcome()
+
+    async def verify(self, timeout: Seconds = DEFAULT_TIMEOUT, links: list[str] | None = None) -> Result:
+        """Probe all cables (or `links`) again, and compare every switch's entries with what it should hold."""
+        chosen = None if links is None else {self._fabric.link(text).name for text in links}
+        audited = await self._driver.audit()
+        self._driver.forget(chosen)
+        outcome = await self.wait_verified(timeout)
+        right = not (audited.wrong or audited.unread)
+        return {**outcome, "verified": outcome["verified"] and right, **_told(audited)}
+
+    async def precheck(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
+        """Return True if a job may start: switches, entries, cables, hosts, NIC ports, denylist."""
+        return await self._maintenance.precheck(timeout)
+
+    async def counters(self) -> Result:
+        """Counters of all ready switches, since their program was loaded."""
+        return {"t": self._driver.now, "switches": await self._driver.fleet.counters()}
+
+    # --- table entries ------------------------------------------------------------------------------------------------
+
+    async def audit(self, switch: str | None = None) -> Result:
+        """Compare what switches, or one, hold with what they should; `unread` says whose entries could not be read."""
+        return _told(await self._driver.audit(None if switch is None else self._fabric.switch(switch).name))
+
+    async def repair(self, switch: str | None = None) -> Result:
+        """Write what an audit would complain about, on all switches or on one, which waits for no other."""
+        return {"switches": await self._driver.repair(None if switch is None else self._ready(switch))}
+
+    async def misroute(self, switch: str, port: int, to: int = 0) -> Result:
+        """Make a switch hold a wrong route, or with `to` 0 none, where one leads out of `port`; `repair` mends it."""
+        entry = await self._driver.fleet.misroute(self._ready(switch), port, to)
+        self._driver.record(RouteMisdirected(switch=switch, port=port, to=to, entry=entry))
+        return {"entry": entry}
+
+    async def watch_ev(self, ev: EvNumber) -> Result:
+        """Count the packets of one EV (32 bits, as in the hosts' histories) at every switch from now on."""
+        return {"ev": ev, "changed": await self._driver.ev_watch.watch(ev)}
+
+    async def unwatch_ev(self, ev: EvNumber) -> Result:
+        """Count one EV no longer."""
+        await self._driver.ev_watch.unwatch(ev)
+        return {"ev": ev}
+
+    async def ev_counters(self) -> Result:
+        """Packets and bytes of every watched EV, by switch."""
+        counts = await self._driver.ev_watch.counts()
+        return {"t": self._driver.now, "evs": {str(ev): by_switch for ev, by_switch in counts.items()}}
+
+    # --- denials, maintenance, Clustermapper --------------------------------------------------------------------------
+
+    async def deny(self, what: str, reason: str = "", source: str = OPERATOR) -> Result:
+        """Keep traffic off a switch, cable, plane or path; returns when every host that answers knows."""
+        found = self._element(what)
+        changed = self.denials.deny(found, reason, source)
+        await self._driver.nodes.told()
+        return self.denials.answer(found, changed)
+
+    async def undeny(self, what: str, source: str | None = None) -> Result:
+        """Lift denials, of one source or of all."""
+        found = self._element(what)
+        changed = self.denials.undeny(found, source) > 0
+        await self._driver.nodes.told()
+        return self.denials.answer(found, changed)
+
+    async def drain(self, switch: str, reason: str = "", timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
+        """Take a switch out of service: deny it, then wait until nothing of any QP crosses it."""
+        return await self._maintenance.drain(self._element(switch), reason, timeout)
+
+    async def undrain(self, switch: str, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
+        """Let traffic back over a drained switch as soon as it forwards again."""
+        return await self._maintenance.undrain(self._element(switch), timeout)
+
+    def map(self) -> Result:
+        """Health of every link by Clustermapper's probes, and what is at fault."""
+        return self._mapper_of_now().map()
+
+    def forget(self) -> Result:
+        """Have Clustermapper forget what it has seen so far: after a repair, or between two experiments."""
+        self._mapper_of_now().begin()
+        return {}
+
+    def _mapper_of_now(self) -> Clustermapper:
+        if self._mapper is None:
+            raise RpcError(
+                "ENOTSUP", "Clustermapper is off; give the scenario a mapper section, or write mrclab up --mapper"
+            )
+        return self._mapper
+
+    def _element(self, text: str) -> Element:
+        return element(self._fabric, text)
+
+    def _ready(self, switch: str) -> str:
+        """Name of a switch that can be written to; SwitchError where it is not ready."""
+        name = self._fabric.switch(switch).name
+        view = self._driver.fleet.view(name)
+        if not view.is_ready:
+            raise SwitchError(name, f"{view.lacks}; wait for it", "UNAVAILABLE")
+        return name
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def _status(self) -> Result:
+        driver = self._driver
+        unready = driver.fleet.unready()
+        views = {name: driver.fleet.view(name) for name in self._fabric.switch_names}
+        silences = {name: view.silence for name, view in unready.items() if view.silence}
+        audited = driver.last_audit
+        return {
+            "state": self._state({view.state for view in views.values()}),
+            "switches_ready": len(views) - len(unready),
+            "switches": len(views),
+            "links_verified": driver.book.verified,
+            "links": len(self._fabric.links),
+            "message": self._message(),
+            "wrong_entries": len(audited.wrong),
+            "entries_unread": {**audited.unread, **silences},
+            "seconds": driver.verified_after,
+            "by_switch": {
+                name: {"state": view.state.value, "silent": bool(view.silence), "error": view.error or view.silence}
+                for name, view in views.items()
+            },
+            "version": driver.nodes.version,
+            "denied": self.denials.listed,
+            "agents": driver.nodes.versions,
+            "agents_silent": driver.nodes.silences,
+        }
+
+    def _state(self, states: set[SwitchState]) -> str:
+        if SwitchState.FAILED in states:
+            return "failed"
+        if states == {SwitchState.BACKUP}:
+            return "backup"
+        if states != {SwitchState.READY}:
+            return "connecting" if SwitchState.CONNECTING in states else "provisioning"
+        return "verified" if self.all_right else "verifying"
+
+    def _message(self) -> str:
+        unready = self._driver.fleet.unready().values()
+        book = self._driver.book
+        errors = [view.error for view in unready if view.error and not view.is_ready]
+        wrong = [text for link in book.links("wrong") for text in book.complaints(link)]
+        return "; ".join([*errors, *wrong][:3])
+
+    def _outcome(self) -> Result:
+        driver, book = self._driver, self._driver.book
+        return {
+            "verified": self.all_right,
+            "links": len(self._fabric.links),
+            "seconds": driver.verified_after,
+            "failed": [*book.links("wrong"), *book.links("silent")],
+            "problems": book.problems(),
+            "not_ready": list(driver.fleet.unready()),
+        }
+
+
+def _told(audited: Audit) -> Result:
+    return {"entries": audited.wrong, "unread": audited.unread}

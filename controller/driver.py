@@ -1,0 +1,165 @@
+"""What either world gives the controller's core: switches, cables, hosts and time."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from mrclab.controller.provisioning.cables import CableBook
+from mrclab.events.event import Event
+from mrclab.topo.model import Fabric
+
+
+class SwitchState(Enum):
+    """State of a switch."""
+
+    CONNECTING = "connecting"  # nobody serves its socket
+    PROVISIONING = "provisioning"
+    BACKUP = "backup"  # another controller is primary
+    READY = "ready"  # holds exactly what it should
+    FAILED = "failed"  # refused something; tried again
+
+
+@dataclass(frozen=True)
+class SwitchView:
+    """State of a switch; why it does not answer although it is there, lacking the subject; and its last error."""
+
+    state: SwitchState
+    silence: str = ""
+    error: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """True if it holds what it should, whether it answers or not."""
+        return self.state is SwitchState.READY
+
+    @property
+    def lacks(self) -> str:
+        """Why it is not ready, or does not answer, lacking the subject."""
+        return self.silence or f"is not ready but {self.state.value}"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Findings of an audit: a sentence for each entry that a switch lacks, holds wrongly, or should not hold; and why
+    the entries of a switch were not read, by switch, lacking the subject.
+    """
+
+    wrong: list[str]
+    unread: dict[str, str]
+
+
+class SwitchAccess(Protocol):
+    """The switches of one world. Coroutines raise SwitchError where a switch cannot be asked."""
+
+    def view(self, name: str) -> SwitchView:
+        """How one switch is."""
+
+    def unready(self) -> dict[str, SwitchView]:
+        """Switches that are not ready, or do not answer."""
+
+    async def misroute(self, name: str, port: int, to: int) -> str:
+        """Have what should leave by `port` leave by `to`, or with 0 not at all; says so in words."""
+
+    async def traffic(self, name: str) -> int:
+        """Packets of QPs that a switch has sent so far."""
+
+    async def counters(self) -> dict[str, Any]:
+        """Counters by ready switch."""
+
+
+class EvCounts(Protocol):
+    """Entropy values that are counted at every switch."""
+
+    async def watch(self, ev: int) -> bool:
+        """Count an EV from now on; False if it is counted already. WatchError where it is one too many."""
+
+    async def unwatch(self, ev: int) -> None:
+        """Count an EV no longer; WatchError where it is not counted."""
+
+    async def counts(self) -> Mapping[int, Mapping[str, Mapping[str, int]]]:
+        """Packets and bytes of every watched EV, by switch."""
+
+
+class HostAccess(Protocol):
+    """The hosts of one world."""
+
+    @property
+    def version(self) -> int:
+        """Version of the node configs."""
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """Version of the node config that each host uses; 0: it is not there."""
+
+    @property
+    def silences(self) -> dict[str, str]:
+        """Why a host that is there does not answer, by host, lacking the subject."""
+
+    def publish(self) -> None:
+        """Make the node configs anew from the denylist, and have the hosts use them."""
+
+    async def told(self) -> None:
+        """Wait until every host that is there uses the current config."""
+
+    async def ports(self) -> dict[str, Sequence[tuple[str, bool]] | str]:
+        """NIC ports by host: name, and whether it is up; or why the host cannot be asked."""
+
+
+class Driver(Protocol):
+    """One world: its switches, cables and hosts, and its time."""
+
+    digits: int  # to which durations are told, in seconds
+
+    @property
+    def fabric(self) -> Fabric:
+        """The fabric."""
+
+    @property
+    def fleet(self) -> SwitchAccess:
+        """The switches."""
+
+    @property
+    def ev_watch(self) -> EvCounts:
+        """The EVs that they count."""
+
+    @property
+    def nodes(self) -> HostAccess:
+        """The hosts."""
+
+    @property
+    def book(self) -> CableBook:
+        """What is known of the cables."""
+
+    @property
+    def verified_after(self) -> float | None:
+        """Seconds from the beginning until all was verified for the first time."""
+
+    @property
+    def last_audit(self) -> Audit:
+        """The findings of the last audit of all switches."""
+
+    @property
+    def now(self) -> float:
+        """Seconds, from anywhere."""
+
+    def record(self, event: Event, /) -> None:
+        """Keep an event of now."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+    async def until(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Let time pass until something holds, at most so long."""
+
+    async def look(self, seconds: float) -> None:
+        """Ask every switch and host for a sign of life, at most so long."""
+
+    def forget(self, links: Collection[str] | None) -> None:
+        """Take what is known of these cables, or of all, as unknown; they are probed again."""
+
+    async def audit(self, only: str | None = None) -> Audit:
+        """Compare what all switches, or one, hold with what they should."""
+
+    async def repair(self, only: str | None) -> dict[str, dict[str, int]]:
+        """Write what an audit would complain about, on all ready switches or on one: numbers of entries by switch."""

@@ -1,0 +1,66 @@
+"""Denials as they are asked for: recorded, and told to the hosts. Clustermapper's are made here, too."""
+
+from typing import Any
+
+from mrclab.controller.driver import Driver
+from mrclab.controller.health.denylist import DenyError, Denylist
+from mrclab.controller.health.elements import Element
+from mrclab.controller.health.mapper import SOURCE, Clustermapper, reason
+from mrclab.events.controller import ElementDenied, ElementUndenied
+
+
+class Denials:
+    """Changes one denylist; `chosen` says whether hosts choose their paths (MRC), so that they can be kept off one."""
+
+    def __init__(self, driver: Driver, denylist: Denylist, chosen: bool) -> None:
+        self.denylist = denylist
+        self._driver = driver
+        self._chosen = chosen
+
+    @property
+    def listed(self) -> list[dict[str, str]]:
+        """The denials in force, oldest first."""
+        return [
+            {"element": str(d.element), "kind": d.element.kind, "reason": d.reason, "source": d.source}
+            for d in self.denylist.denials
+        ]
+
+    def has(self, what: Element, source: str) -> bool:
+        """Return True if `source` denies `what`."""
+        return any(d.element == what and d.source == source for d in self.denylist.denials)
+
+    def deny(self, what: Element, why: str, source: str) -> bool:
+        """Deny `what`; False if `source` did already. DenyError where hosts would be cut off, or do not choose."""
+        if not self._chosen:
+            raise DenyError(f"{what} cannot be denied: RoCE's paths are the switches' choice; cut cables, or run MRC")
+        self.denylist.load()  # the file is the truth: another controller may have been primary meanwhile
+        changed = self.denylist.deny(what, why, source)
+        if changed:
+            self._driver.record(ElementDenied(element=str(what), reason=why, source=source))
+            self._driver.nodes.publish()
+        return changed
+
+    def undeny(self, what: Element, source: str | None = None) -> int:
+        """Lift denials of `what`, of one source or of all; how many there were."""
+        self.denylist.load()
+        count = self.denylist.undeny(what, source)
+        if count:
+            self._driver.record(ElementUndenied(element=str(what), source=source or "any"))
+            self._driver.nodes.publish()
+        return count
+
+    def follow(self, mapper: Clustermapper, now: float) -> None:
+        """Have Clustermapper judge what was reported, and do what it decides."""
+        decision = mapper.look(now)
+        for verdict in decision.deny:
+            try:
+                self.deny(verdict.element, reason(verdict), SOURCE)
+            except DenyError as error:
+                mapper.refused(verdict, error)
+        for element in decision.undeny:
+            self.undeny(element, SOURCE)
+
+    def answer(self, what: Element, changed: bool) -> dict[str, Any]:
+        """Outcome of a denial; `untold` are hosts that do not answer, and so do not know of it, with the reason."""
+        told = {"element": str(what), "kind": what.kind, "changed": changed, "version": self._driver.nodes.version}
+        return {**told, "untold": self._driver.nodes.silences}
