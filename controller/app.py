@@ -108,7 +108,7 @@ class Controller:
 
     @property
     def book(self) -> CableBook:
-        """What is known of the cables."""
+        """State of verification of every cable."""
         return self.cables.book
 
     @property

@@ -53,7 +53,7 @@ class SwitchAccess(Protocol):
     """The switches of one world. Coroutines raise SwitchError where a switch cannot be asked."""
 
     def view(self, name: str) -> SwitchView:
-        """How one switch is."""
+        """State of one switch, and why it does not answer."""
 
     def unready(self) -> dict[str, SwitchView]:
         """Switches that are not ready, or do not answer."""
@@ -129,7 +129,7 @@ class Driver(Protocol):
 
     @property
     def book(self) -> CableBook:
-        """What is known of the cables."""
+        """State of verification of every cable."""
 
     @property
     def verified_after(self) -> float | None:

@@ -60,7 +60,7 @@ class Fleet:
         return [worker for worker in self.workers.values() if worker.state is SwitchState.READY]
 
     def view(self, name: str) -> SwitchView:
-        """How one switch is."""
+        """State of one switch, and why it does not answer."""
         return self.workers[name].view
 
     def unready(self) -> dict[str, SwitchView]:

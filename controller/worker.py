@@ -100,7 +100,7 @@ class Worker:
 
     @property
     def view(self) -> SwitchView:
-        """How the switch is."""
+        """State of the switch, and why it does not answer."""
         return SwitchView(self.state, self.silence if self.state is SwitchState.READY else "", self.error)
 
     async def reprovision(self) -> Provisioned:

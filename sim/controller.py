@@ -201,7 +201,7 @@ class SimController:
 
     @property
     def book(self) -> CableBook:
-        """What is known of the cables."""
+        """State of verification of every cable."""
         return self.fleet.book
 
     @property

@@ -61,7 +61,7 @@ class SimFleet:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def view(self, name: str) -> SwitchView:
-        """How one switch is; one that was never used is as it was made."""
+        """State of one switch; one that was never used is as it was made."""
         switch = self.switches.known(name)
         return SwitchView(SwitchState.READY) if switch is None else _view(switch)
 
@@ -260,7 +260,7 @@ class SimFleet:
 
 
 def _view(switch: SimSwitch) -> SwitchView:
-    """How a switch that was used is."""
+    """State of a switch that was used."""
     if switch.is_empty:
         return SwitchView(SwitchState.PROVISIONING if switch.alive else SwitchState.CONNECTING)
     return SwitchView(SwitchState.READY, STANDS_STILL if switch.frozen else "")

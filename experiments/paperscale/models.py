@@ -292,5 +292,5 @@ def _draw(
     axes.set_xlabel("MRC's rate over that of RoCEv2 with one QP, 0.1 % of packets lost", fontsize=8.5)
     axes.set_yticks(range(len(lines)), [f"{model.name}, {nics}" for model, nics in lines], fontsize=8)
     axes.set_ylim(len(lines) - 0.4, -0.6)
-    axes.legend(frameon=False, fontsize=8.5, loc="upper right")
+    axes.legend(frameon=False, fontsize=8.5, loc="best")
     style.save(picture, path)

@@ -133,7 +133,7 @@ def test_a_switch_that_stands_still_is_named_and_nothing_is_read_into_it(tmp_pat
     told = made.call("controller", "drain", switch="t1-p2-1", timeout=0.5)
     assert (told["drained"], told["unread"]) == (False, "stands still")
     assert made.now - began == pytest.approx(0.5)
-    with pytest.raises(RpcError, match="t1-p2-1 stays drained: after 0.5 s it still stands still"):
+    with pytest.raises(RpcError, match=r"t1-p2-1 stays drained: after 0\.5 s it still stands still"):
         made.call("controller", "undrain", switch="t1-p2-1", timeout=0.5)
     made.injector.thaw("t1-p2-1")
     assert made.call("controller", "undrain", switch="t1-p2-1", timeout=0.5)["undrained"]
