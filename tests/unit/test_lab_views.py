@@ -1,5 +1,6 @@
 """What the operator's commands print, from answers of the controller that are not all well."""
 
+import pytest
 from rich.console import Console
 
 from mrclab.lab.command.display import views
@@ -44,6 +45,12 @@ def test_status_names_every_part_that_is_not_well():
     agents = "h4 is stopped (process 7, state T), h3 not there, h2 still has version 3"
     assert f"2 of 4 there, node configs of version 4: {agents}" in " ".join(text.split())
     assert "h1-p2/t0-p2-1   nic-link   clustermapper   5% of probes [lost]" in text
+
+
+@pytest.mark.parametrize(("state", "first"), [("verified", "verified in 0.3 s"), ("verifying", "verifying")])
+def test_how_long_verification_took_is_said_of_what_is_verified(state, first):
+    line = shown(views.status({**STATUS, "state": state, "seconds": 0.3, "message": ""})).splitlines()[0]
+    assert line.split(maxsplit=1)[1].strip() == first
 
 
 def test_a_long_list_of_names_ends_in_a_number():

@@ -19,7 +19,8 @@ Answer = Mapping[str, Any]
 
 def status(told: Answer) -> RenderableType:
     """Answer of `status`: how far switches, cables and agents are, and what is denied."""
-    seconds = f" in {told['seconds']:.1f} s" if told.get("seconds") is not None else ""
+    verified = told["state"] == "verified" and told.get("seconds") is not None
+    seconds = f" in {told['seconds']:.1f} s" if verified else ""
     lines = [
         f"fabric    {_coloured(told['state'])}{seconds}" + (f": {escape(told['message'])}" if told["message"] else ""),
         f"switches  {told['switches_ready']} of {told['switches']} ready{_unready(told['by_switch'])}",
