@@ -1,4 +1,4 @@
-"""What either world gives the controller's core: switches, cables, hosts and time."""
+"""Interface of a world to the controller's core: switches, cables, hosts and time."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

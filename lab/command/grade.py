@@ -10,7 +10,7 @@ from rich.markup import escape
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.live.held import held_run_dir
-from mrclab.lab.lessons.grading import examined, graded
+from mrclab.lab.lessons.grading import examined, graded, progress
 from mrclab.lab.lessons.lessons import LESSONS
 
 app = typer.Typer()
@@ -20,9 +20,14 @@ out = console.standard(highlight=False)
 @app.command()
 def grade(
     context: typer.Context,
-    number: Annotated[int, typer.Argument(metavar="N", help=f"the lesson, {min(LESSONS)} to {max(LESSONS)}")],
+    number: Annotated[
+        int | None, typer.Argument(metavar="N", help=f"the lesson, {min(LESSONS)} to {max(LESSONS)}")
+    ] = None,
     file: Annotated[
         Path | None, typer.Argument(help="your file; for lessons 5 and 7 a result directory, else the running lab")
+    ] = None,
+    everything: Annotated[
+        Path | None, typer.Option("--all", help="a line for each lesson whose file is below this folder")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="your number: hosts, cable or switch of lessons 1, 3, 5 and 7 follow from it")
@@ -30,18 +35,30 @@ def grade(
     as_json: answer.AsJson = False,
 ) -> None:
     """Check a lesson on your file or on the running lab, and say what is missing; exit status 1 where something is."""
-    if as_json:
+    if (number is None) == (everything is None):
+        raise typer.BadParameter("write the lesson's number, or --all with the folder of your files")
+    if everything is not None:
+        lines, done = progress(everything, seed)
+        if as_json:
+            answer.give("grade", 0 if done else 1, lessons=lines)
+        else:
+            _print(lines)
+    elif number is not None and as_json:
         lesson, checks = examined(number, file, held_run_dir(context.obj), seed)
         done = all(check.ok for check in checks)
         told = [{"ok": check.ok, "wanted": check.wanted, "missing": check.missing} for check in checks]
         answer.give("grade", 0 if done else 1, lesson=number, title=lesson.title, checks=told)
-    else:
+    elif number is not None:
         lines, done = graded(number, file, held_run_dir(context.obj), seed)
-        text, encoding = "\n".join(lines), sys.stdout.encoding or "utf-8"
-        try:
-            "✓✗".encode(encoding)
-        except UnicodeEncodeError:  # a terminal that is not UTF-8
-            text = text.replace("✓", "ok").replace("✗", "no").encode(encoding, "replace").decode(encoding)
-        out.print(escape(text), soft_wrap=True)
+        _print(lines)
     if not done:
         raise typer.Exit(1)
+
+
+def _print(lines: list[str]) -> None:
+    text, encoding = "\n".join(lines), sys.stdout.encoding or "utf-8"
+    try:
+        "✓✗".encode(encoding)
+    except UnicodeEncodeError:  # a terminal that is not UTF-8
+        text = text.replace("✓", "ok").replace("✗", "no").encode(encoding, "replace").decode(encoding)
+    out.print(escape(text), soft_wrap=True)
