@@ -17,7 +17,7 @@ from mrclab.topo.nodeconfig import NodeConfig
 
 log = logging.getLogger(__name__)
 
-CONNECT_INTERVAL = 0.5  # seconds between tries while no agent serves the socket
+CONNECT_INTERVAL = 0.1  # seconds between tries while no agent serves the socket
 CALL_TIMEOUT = 5.0
 SILENT = {"ETIMEDOUT", "ESTOPPED"}  # codes of a process that is there and does not answer
 GONE = {"ENOTCONN", "ECONNRESET", *SILENT}  # codes of this end; any other is an answer

@@ -351,13 +351,15 @@ class LabSession(Lab):
                 progress("switches provisioned", status.get("switches_ready", 0), status["switches"])
             else:
                 progress("cables verified", status.get("links_verified", 0), status["links"])
-            if state == "verified":
+            unheard = [host for host, version in status.get("agents", {}).items() if not version]
+            if state == "verified" and not unheard:
                 return
             if standing := self._stops.standing(STOPPED_S):
                 raise Stopped(f"the fabric was not verified: {standing}")
             if state == "failed" or adaptive.over:
                 answer = self.call("controller", "wait_verified", timeout=0.0)
                 trouble = answer.get("problems") or answer.get("failed") or answer.get("not_ready") or []
+                trouble = trouble or [f"the agent of {host} is not heard" for host in unheard]
                 detail = status.get("message") or "; ".join(str(item) for item in trouble[:3])
                 if state != "failed":
                     raise as_run_error(adaptive.error("the controller", f"verify the fabric ({state}): {detail}"))
