@@ -248,7 +248,7 @@ class AgentLink:
         return answer
 
     def _complain(self, what: str) -> None:
-        """Say it, once: an agent that is wrong now is mostly as wrong half a second later."""
+        """Say it, once: an agent that is wrong now is mostly as wrong a moment later."""
         if what != self._complaint:
             self._complaint = what
             log.warning("%s: %s", self.host, what)

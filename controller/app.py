@@ -187,14 +187,17 @@ class Controller:
 
     def _notify(self) -> None:
         """Note whether all is verified now, and wake whoever waits for it."""
+        self._note_verified()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _note_verified(self) -> None:
         if self._verified_at is None and self.core.all_right:
             self._verified_at = time.monotonic()
-            seconds = round(self._verified_at - self._started, 3)
+            seconds = round(self._verified_at - self._started, self.digits)
             self.history.record(FabricVerified(seconds=seconds, links=len(self.fabric.links)))
             if self.mapper is not None:
                 self.mapper.begin()
-        self._changed.set()
-        self._changed = asyncio.Event()
 
     async def _audit_for_ever(self) -> None:
         """Find entries that somebody else has changed, without mending them: that is the operator's decision."""
@@ -220,3 +223,4 @@ class Controller:
             await asyncio.sleep(due - time.monotonic())
             if totals := await self.fleet.totals(self._telemetry / 2):
                 self.history.record(SwitchTotals(switches=totals))
+            self._note_verified()  # a switch that goes on after a stop is no change of state

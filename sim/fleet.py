@@ -74,11 +74,6 @@ class SimFleet:
         """Switches that exist, and are ready."""
         return [s for s in self.switches.made if s.alive and not s.frozen and not s.is_empty]
 
-    @property
-    def all_right(self) -> bool:
-        """True if every switch is ready, and every cable verified."""
-        return self.book.settled and not self.unready()
-
     def begin(self) -> None:
         """Nothing is in doubt: what was joined a moment ago is as the model says."""
         self._note_verified()
@@ -156,7 +151,7 @@ class SimFleet:
         self._note_verified()
 
     def _note_verified(self) -> None:
-        if self.verified_at is None and self.all_right:
+        if self.verified_at is None and self.book.settled and not self.unready():
             self.verified_at = self._clock.seconds
             self._record(FabricVerified(seconds=self.verified_at, links=len(self.model.links)))
             self._tell_verified()

@@ -1,7 +1,7 @@
 """A drain whose switch cannot be read for a moment, or at all."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from mrclab.controller.driver import SwitchState
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.health import maintenance
 from mrclab.controller.history import ControllerHistory
+from mrclab.controller.provisioning.cables import CableBook
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -29,7 +30,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drained(directory: Path, state: SwitchState, readings: Iterator[int | SwitchError], timeout: float) -> Any:
-    """What a drain of T1 answers that has this state, and whose counters read so."""
+    """Answer of a drain of T1, which has this state, and whose counters read so."""
 
     async def body() -> dict[str, Any]:
         history = ControllerHistory(directory / "history.jsonl")
@@ -93,3 +94,33 @@ def test_precheck_does_not_wait_for_the_cables_of_who_does_not_answer(tmp_path: 
         history.close()
 
     asyncio.run(body())
+
+
+def test_a_fabric_is_verified_once_the_last_stopped_switch_goes_on(tmp_path: Path) -> None:
+    async def body() -> None:
+        history = ControllerHistory(tmp_path / "history.jsonl")
+        program = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
+        controller = Controller(FABRIC, tmp_path, program, history, 100, telemetry=0.001)
+        controller.cables.book = CableBook(FABRIC, known=True)
+        for worker in controller.fleet.workers.values():
+            worker.state = SwitchState.READY
+        controller.fleet.workers[T1].silent = True
+
+        async def totals(_timeout: float) -> dict[str, Any]:
+            return {}
+
+        controller.fleet.totals = totals  # type: ignore[method-assign,assignment]
+        beat = asyncio.create_task(controller._sample())
+        await asyncio.sleep(0.05)
+        assert controller.verified_after is None
+        controller.fleet.workers[T1].silent = False
+        await asyncio.wait_for(_until(lambda: controller.verified_after is not None), WAIT)
+        beat.cancel()
+        history.close()
+
+    asyncio.run(body())
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)

@@ -362,7 +362,8 @@ class LabSession(Lab):
                 trouble = trouble or [f"the agent of {host} is not heard" for host in unheard]
                 detail = status.get("message") or "; ".join(str(item) for item in trouble[:3])
                 if state != "failed":
-                    raise as_run_error(adaptive.error("the controller", f"verify the fabric ({state}): {detail}"))
+                    what = "hear every agent" if state == "verified" else f"verify the fabric ({state})"
+                    raise as_run_error(adaptive.error("the controller", f"{what}: {detail}"))
                 raise RunError(f"the fabric was not verified ({state}): {detail}")
             self.pause(_POLL)
 
