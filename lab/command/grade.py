@@ -10,6 +10,7 @@ from rich.markup import escape
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.live.held import held_run_dir
+from mrclab.lab.errors import LabError
 from mrclab.lab.lessons.grading import examined, graded, progress
 from mrclab.lab.lessons.lessons import LESSONS
 
@@ -35,24 +36,39 @@ def grade(
     as_json: answer.AsJson = False,
 ) -> None:
     """Check a lesson on your file or on the running lab, and say what is missing; exit status 1 where something is."""
-    if (number is None) == (everything is None):
-        raise typer.BadParameter("write the lesson's number, or --all with the folder of your files")
-    if everything is not None:
-        lines, done = progress(everything, seed)
-        if as_json:
-            answer.give("grade", 0 if done else 1, lessons=lines)
-        else:
-            _print(lines)
-    elif number is not None and as_json:
-        lesson, checks = examined(number, file, held_run_dir(context.obj), seed)
+    if number is not None and everything is None:
+        done = _one(number, file, held_run_dir(context.obj), seed, as_json)
+    elif number is None and everything is not None:
+        done = _all(everything, seed, as_json)
+    else:
+        raise LabError("write the lesson's number, or --all with the folder of your files")
+    if not done:
+        raise typer.Exit(1)
+
+
+def _one(number: int, file: Path | None, run_dir: Path, seed: int | None, as_json: bool) -> bool:
+    if as_json:
+        lesson, checks = examined(number, file, run_dir, seed)
         done = all(check.ok for check in checks)
         told = [{"ok": check.ok, "wanted": check.wanted, "missing": check.missing} for check in checks]
         answer.give("grade", 0 if done else 1, lesson=number, title=lesson.title, checks=told)
-    elif number is not None:
-        lines, done = graded(number, file, held_run_dir(context.obj), seed)
+    else:
+        lines, done = graded(number, file, run_dir, seed)
         _print(lines)
-    if not done:
-        raise typer.Exit(1)
+    return done
+
+
+def _all(folder: Path, seed: int | None, as_json: bool) -> bool:
+    found = progress(folder, seed)
+    done = sum(one.ok for one in found)
+    if as_json:
+        answer.give("grade", 0 if done == len(found) else 1, lessons=[vars(one) for one in found])
+    else:
+        lines = [
+            f"✓ {one.lesson} {one.title}" if one.ok else f"✗ {one.lesson} {one.title}: {one.missing}" for one in found
+        ]
+        _print([*lines, f"{done} of {len(found)} lessons are done"])
+    return done == len(found)
 
 
 def _print(lines: list[str]) -> None:

@@ -1,5 +1,6 @@
-"""A lesson's grade, or that of all, as lines to read."""
+"""The grade of a lesson, or of all."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from mrclab.lab.errors import LabError
@@ -18,38 +19,43 @@ def graded(number: int, file: Path | None, run_dir: Path, seed: int | None = Non
     return lines, not missing
 
 
-def progress(folder: Path, seed: int | None = None) -> tuple[list[str], bool]:
-    """Grade what is handed in below `folder`, by its name: a line for each lesson, and whether all are done.
+@dataclass(frozen=True)
+class Standing:
+    """Progress of one lesson; `missing` says what it lacks, where it is not `ok`."""
 
-    Lessons without a file ask a lab or a result, and are named. LabError where there is no such folder, or two files
-    of one name.
+    lesson: int
+    title: str
+    ok: bool
+    missing: str = ""
+
+
+def progress(folder: Path, seed: int | None = None) -> list[Standing]:
+    """Grade what is handed in below `folder`, by its name, for every lesson.
+
+    Lessons without a file ask a lab or a result, and count as not done. LabError where there is no such folder, or two
+    files are of one lesson.
     """
     if not folder.is_dir():
         raise LabError(f"there is no folder {folder}; name the one with the files that you work on")
-    lines, done = [], 0
-    for number, lesson in LESSONS.items():
-        told, ok = _standing(folder, number, lesson, seed)
-        done += ok
-        lines.append(f"{'✓' if ok else '✗'} {number} {lesson.title}{': ' if told else ''}{told}")
-    lines.append(f"{done} of {len(LESSONS)} lessons are done")
-    return lines, done == len(LESSONS)
+    missing = {number: _missing(folder, lesson, seed) for number, lesson in LESSONS.items()}
+    return [Standing(number, LESSONS[number].title, not what, what) for number, what in missing.items()]
 
 
-def _standing(folder: Path, number: int, lesson: Lesson, seed: int | None) -> tuple[str, bool]:
-    """Return what a lesson still lacks, and whether it is done."""
+def _missing(folder: Path, lesson: Lesson, seed: int | None) -> str:
+    """Return what a lesson still lacks; empty where it is done."""
     if not lesson.file:
-        return f"asks the running lab or a result: mrclab grade {number}", False
+        return f"asks the running lab or a result: mrclab grade {lesson.number}"
     found = sorted(folder.rglob(lesson.file))
     if len(found) > 1:
-        raise LabError(f"{found[0]} and {found[1]} are both of lesson {number}; name a folder with one of them")
+        raise LabError(f"{found[0]} and {found[1]} are both of lesson {lesson.number}; name a folder with one of them")
     if not found:
-        return f"no {lesson.file}", False
+        return f"no {lesson.file}"
     try:
-        checks = list(lesson.grade(found[0], seed if number in SEEDED else None))
+        checks = lesson.grade(found[0], seed if lesson.number in SEEDED else None)
     except LabError as error:
-        return str(error), False
+        return str(error)
     missing = sum(not check.ok for check in checks)
-    return (f"{missing} of {len(checks)} are missing" if missing else ""), not missing
+    return f"{missing} of {len(checks)} are missing" if missing else ""
 
 
 def examined(number: int, file: Path | None, run_dir: Path, seed: int | None = None) -> tuple[Lesson, list[Check]]:
