@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mrclab.controller.provisioning.watchedevs import WatchedEvs
+from mrclab.sim.balancing import balancer
 from mrclab.sim.cable import Cable, CableEnd, HalfLink
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.linkend import LinkEnd
@@ -129,9 +130,8 @@ class SimFabric:
 
     def _make_switch(self, place: int) -> SimSwitch:
         known = self.model.switches[place]
-        return SimSwitch(
-            self.model, known, Made(len(known.ports), partial(self._make_port, place), len(known.ports)), self
-        )
+        ports: Made[SimSwitchPort] = Made(len(known.ports), partial(self._make_port, place), len(known.ports))
+        return SimSwitch(self.model, known, ports, self, balancer(self.model.spec, f"{self._seed}/{known.name}/lb"))
 
     def _make_port(self, place: int, number: int) -> SimSwitchPort:
         """A port of the switch at this place of the model's; its number counts from 0 here."""

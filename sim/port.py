@@ -253,6 +253,17 @@ class SimSwitchPort:
         found[CONTROL] = self._control, self._control_bytes
         return found
 
+    @property
+    def now(self) -> int:
+        """The time in ticks."""
+        return self._clock.now
+
+    def backlog(self, now: int) -> int:
+        """Packets or bytes, as depths count them, that wait in the data queue."""
+        if self.next_leaves <= now:
+            self.settle(now)
+        return self._backlog
+
     def depth(self) -> int:
         """Frames that wait now."""
         self.catch_up()

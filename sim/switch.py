@@ -21,12 +21,15 @@ from mrclab.sim.frame import (
     WRONG_SOURCE,
     Flow,
     is_from,
+    word,
 )
+from mrclab.sim.port import CONTROL, TRIMMED, kind_of
 from mrclab.softswitch.objects import hashing
 from mrclab.topo import srv6
 
 if TYPE_CHECKING:
     from mrclab.controller.provisioning.watchedevs import WatchedEvs
+    from mrclab.sim.balancing import Balancer
     from mrclab.sim.cable import HalfLink
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.port import SimSwitchPort
@@ -44,6 +47,8 @@ _GROUP_SHIFT: Final = 64
 _LOW: Final = 0xFF  # of a uSID: the index, up to 255
 _KIND: Final = 13  # the bit that tells the uSIDs of a T0's ports apart: T1s and downlinks
 _ALIKE: Final = 0xDF00  # all other bits
+_KIND_AT: Final = 12  # where a uSID says of what kind it is
+_KINDS: Final = 3
 _FLOW_WIDTHS: Final = (128, 128, 20, 8, 16, 16)
 
 
@@ -62,13 +67,22 @@ class SimSwitch(CableEnd):
     """
 
     __slots__ = (
-        "_alike", "_earlier", "_fabric", "_home", "_inputs", "_near", "_plain", "_wrong", "alive", "cpu_in", "cpu_out",
-        "drops", "evs", "frozen", "model", "ports", "unserved", "usid",
+        "_alike", "_balancer", "_earlier", "_fabric", "_home", "_inputs", "_near", "_plain", "_uplinks", "_wrong",
+        "alive", "cpu_in", "cpu_out", "drops", "evs", "frozen", "model", "ports", "unserved", "usid",
     )  # fmt: skip
 
-    def __init__(self, fabric: Fabric, model: Switch, ports: Made[SimSwitchPort], home: Controlled) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        model: Switch,
+        ports: Made[SimSwitchPort],
+        home: Controlled,
+        balancer: Balancer | None = None,
+    ) -> None:
         self._fabric = fabric
         self._home = home
+        self._balancer = balancer
+        self._uplinks: tuple[SimSwitchPort, ...] = ()  # of a balancer, made when it is first asked
         self.model = model
         self.ports = ports
         self.alive = True
@@ -217,6 +231,8 @@ class SimSwitch(CableEnd):
             return
         frame.at = at = at + 1
         usid = usids[at]
+        if self._balancer is not None and self._may_balance(frame, usid):
+            usid = self._balanced(frame, usids, at)
         near, place = self._near, _place(usid)
         out = near[place] if usid & _ALIKE == self._alike and place < len(near) else None
         if out is None:
@@ -237,8 +253,35 @@ class SimSwitch(CableEnd):
             self.drops[IPV6_MISS] += 1
             return
         frame.hops -= 1
-        out = outs[0] if len(outs) == 1 else outs[flow_hash(frame.flow) % len(outs)]
-        out.send(frame)
+        if len(outs) == 1:
+            place = 0
+        elif self._balancer is not None and not TRIMMED <= kind_of(frame.dscp) <= CONTROL:
+            place = self._balancer.choose(outs, frame.flow, outs[0].now)
+        else:
+            place = flow_hash(frame.flow) % len(outs)
+        outs[place].send(frame)
+
+    def _may_balance(self, frame: SimFrame, usid: int) -> bool:
+        """Return True for data that asks for a T1 where the switch chooses that."""
+        assert self._balancer is not None
+        return (
+            usid >> _KIND_AT & _KINDS == srv6.UsidType.T1
+            and self.model.tier == "t0"
+            and not self._balancer.flowlets
+            and not TRIMMED <= kind_of(frame.dscp) <= CONTROL
+        )
+
+    def _balanced(self, frame: SimFrame, usids: tuple[int, ...], at: int) -> int:
+        """Write the uSID of the T1 that the switch chooses in the place of the sender's; returns it."""
+        assert self._balancer is not None
+        down = self._fabric.spec.hosts_per_t0
+        if not self._uplinks:
+            self._uplinks = tuple(self.ports[number] for number in range(down, len(self.ports)))
+        place = self._balancer.choose(self._uplinks, None, self._uplinks[0].now)
+        chosen = word(srv6.usid(srv6.UsidType.T1, self.model.plane, place + 1))
+        if chosen != usids[at]:
+            frame.usids = (*usids[:at], chosen, *usids[at + 1 :])
+        return chosen
 
     def _refuses(self, frame: SimFrame, port: int) -> bool:
         """Return True if a frame that is not known to be good goes no further by a route."""

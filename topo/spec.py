@@ -7,7 +7,7 @@ act on, and `load` does both and raises `SpecError`.
 import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
@@ -119,6 +119,14 @@ def _one(value: object) -> bool:
     return value == 1
 
 
+def _ecmp(value: object) -> bool:
+    return value == "ecmp"
+
+
+def _none(value: object) -> bool:
+    return value is None
+
+
 class PfcSpec(_Strict):
     """Priority flow control of data (IEEE 802.1Qbb) at every port, in bytes."""
 
@@ -221,6 +229,20 @@ class FabricSpec(_Strict):
         description="seconds that a NIC and the host behind it take for a packet, sending and receiving alike; part of"
         " the base RTT. Virtual time only",
     )
+    load_balancing: Literal["ecmp", "spray", "adaptive", "flowlet"] = Field(
+        default="ecmp",
+        exclude_if=_ecmp,
+        description="how T0s choose the uplink of data packets. ecmp: a hash for RoCEv2, and MRC's sender chooses;"
+        " spray, adaptive: packet by packet, of either; flowlet: of RoCEv2. Virtual time only",
+    )
+    flowlet_gap: Duration | None = Field(
+        default=None,
+        ge=0,
+        le=10,
+        exclude_if=_none,
+        description="a flow that pauses for longer takes another uplink where load_balancing is flowlet; default: half"
+        " of the longest base RTT",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "FabricSpec":
@@ -231,6 +253,8 @@ class FabricSpec(_Strict):
         _check_queue(queue)
         object.__setattr__(self, "queue", queue)
         self._check_buffer()
+        if self.flowlet_gap is not None and self.load_balancing != "flowlet":
+            raise ValueError(f"flowlet_gap means nothing with load_balancing {self.load_balancing}; leave it out")
         return self
 
     def _check_buffer(self) -> None:
@@ -303,6 +327,11 @@ class FabricSpec(_Strict):
             return there_and_back or 1 / self.link.rate_pps  # without any delay, the time of one packet
         bits = 8 * (self.path_mtu + FULL_HEADER_BYTES + SACK_BYTES)
         return there_and_back + 2 * (links - 1) * self.latency + links * bits / self.link.rate
+
+    @property
+    def gap(self) -> float:
+        """Seconds of a flow's pause after which a switch that balances flowlets chooses anew."""
+        return self.base_rtt(self.longest) / 2 if self.flowlet_gap is None else self.flowlet_gap
 
     @property
     def pace(self) -> float:

@@ -132,6 +132,11 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
             f"{loaded.source}: fabric.queue.buffer: ports of the wire have queues of their own; leave it out,"
             " or run it with --world sim"
         )
+    if spec.load_balancing != "ecmp":
+        yield (
+            f"{loaded.source}: fabric.load_balancing: {spec.load_balancing}: switches of the wire hash (ecmp); leave it"
+            " out, or run it with --world sim"
+        )
     if spec.nic_latency:
         yield (
             f"{loaded.source}: fabric.nic_latency: NICs of the wire are processes that take what they take; leave it"
