@@ -23,6 +23,8 @@ from mrclab.hosts.roce import codec as roce
 from mrclab.hosts.roce import headers as rh
 from mrclab.hosts.roce import packet as rp
 from mrclab.hosts.roce.path import PlainPath
+from mrclab.hosts.roce.telemetry import BYTES as TELEMETRY_BYTES
+from mrclab.hosts.roce.telemetry import Hop
 from mrclab.hosts.transports import Codecs
 from mrclab.sim.frame import Flow, SimFrame, usids_of, word
 from mrclab.topo import srv6
@@ -50,7 +52,7 @@ def _made(
     """A frame as it leaves its host, with so many bytes of headers."""
     frame = SimFrame()
     frame.path, frame.body, frame.payload, frame.read, frame.raw = path, body, payload, read, None
-    frame.behind = None
+    frame.behind = frame.telemetry = None
     size = headers + wire.ICRC_LEN
     if payload is not None:
         size += len(payload) + 3 & -4
@@ -258,6 +260,13 @@ class ObjectPlainPath(PlainPath):
         frame.trimmable = False
         return frame
 
+    def telling(self, frame: seam.Frame, hops: list[Hop]) -> seam.Frame:
+        """The frame with room for telemetry, or with telemetry."""
+        assert isinstance(frame, SimFrame)
+        frame.telemetry = hops
+        frame.size += TELEMETRY_BYTES
+        return frame
+
     def pack(self, frame: SimFrame) -> seam.Frame:
         """The same frame in bytes."""
         return super().frame(frame.dscp << 2 | frame.ecn, frame.body, frame.payload)
@@ -275,6 +284,7 @@ def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.RocePacke
     packet = rp.RocePacket()
     packet.port = port
     packet.source = path.source
+    packet.telemetry = frame.telemetry
     packet.op, _, _, packet.dqpn, flags_psn = wire.BTH.unpack_from(body)
     packet.psn = flags_psn & PSN_MASK
     packet.ack_request = bool(flags_psn >> 31)

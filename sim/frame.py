@@ -17,6 +17,7 @@ from mrclab.topo.numbers import HOP_LIMIT, LINK_CHECK_ETHERTYPE, MRC_UDP_PORT
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.packets.packet import MrcPacket
     from mrclab.hosts.nic import seam
+    from mrclab.hosts.roce.telemetry import Hop
     from mrclab.sim.cable import HalfLink
 
 MALFORMED, FOREIGN, HOPS_OVER, UNKNOWN_USID, USID_MISS, IPV6_MISS, WRONG_SOURCE = range(1, 8)
@@ -69,7 +70,7 @@ class SimFrame(Work):
 
     __slots__ = (
         "at", "behind", "body", "dscp", "ecn", "ev", "fault", "flow", "gone", "hops", "leave", "marked", "path",
-        "payload", "raw", "read", "size", "trimmable", "trimmed", "usids", "way",
+        "payload", "raw", "read", "size", "telemetry", "trimmable", "trimmed", "usids", "way",
     )  # fmt: skip
 
     way: HalfLink  # that it is on
@@ -93,6 +94,7 @@ class SimFrame(Work):
     read: MrcPacket | None  # what its receiver will read
     payload: memoryview | None
     raw: bytes | None
+    telemetry: list[Hop] | None  # that switches write into, as it leaves their data queues
 
     def happen(self) -> None:
         """It comes out at the end of the way."""
@@ -126,6 +128,7 @@ class SimFrame(Work):
         made.usids, made.at, made.hops, made.flow = self.usids, self.at, self.hops, self.flow
         made.fault, made.trimmable, made.trimmed = self.fault, self.trimmable, self.trimmed
         made.marked, made.gone, made.leave = self.marked, self.gone, self.leave
+        made.telemetry = None if self.telemetry is None else list(self.telemetry)
         return made
 
     def trim(self, dscp: int) -> None:
@@ -172,7 +175,7 @@ def of_bytes(raw: bytes) -> SimFrame:
     """A frame that came as bytes, read as far as the P4 program parses it."""
     frame = SimFrame()
     frame.raw, frame.path, frame.body, frame.payload, frame.read = raw, None, b"", None, None
-    frame.behind = None
+    frame.behind = frame.telemetry = None
     frame.size = len(raw)
     frame.dscp = frame.ecn = frame.ev = frame.at = frame.leave = 0
     frame.hops = HOP_LIMIT

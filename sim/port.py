@@ -16,6 +16,7 @@ import random
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from mrclab.hosts.roce.telemetry import Hop
 from mrclab.sim.clock import NEVER, SECOND
 from mrclab.topo.numbers import FULL_HEADER_BYTES, SACK_BYTES, Dscp
 
@@ -139,9 +140,11 @@ class SimSwitchPort:
             busy_until = self._last
             leave = max(now, busy_until) + takes(frame.size, rate) if rate else busy_until + self._interval
             if leave <= now:
-                leave = now
+                frame.leave = leave = now
                 self.register = 0
                 self._count(frame, kind)
+                if frame.telemetry is not None:
+                    self._stamp(frame, frame.telemetry, now)
             else:
                 self._queue(frame, leave)
             self._last = frame.leave = leave
@@ -202,6 +205,8 @@ class SimSwitchPort:
             if depth > self._ecn_min:
                 self._may_mark(frame, depth - self._ecn_min)
             self._count(frame, _CLASSES[frame.dscp])
+            if frame.telemetry is not None:
+                self._stamp(frame, frame.telemetry, frame.leave)
             frame = following
         self._first = frame
         if frame is None:
@@ -215,6 +220,15 @@ class SimSwitchPort:
         if self._ecn_span and frame.ecn != _ECN_NOT_ECT and above > self._draw(self._ecn_span):
             frame.mark()
             self.marks += 1
+
+    def _stamp(self, frame: SimFrame, hops: list[Hop], at: int) -> None:
+        """Write telemetry of this port into a frame that leaves at a time."""
+        sent = self._data_bytes + self._control_bytes
+        for _, size in (self._others or {}).values():
+            sent += size
+        rate = self._bits_per_second / 8 or frame.size * SECOND / self._interval
+        queue = self._backlog if self._bits_per_second else self._backlog * frame.size
+        hops.append(Hop(id(self), rate, queue, sent, at / SECOND))
 
     def _draw(self, count: int) -> int:
         """A number below `count`."""

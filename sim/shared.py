@@ -272,6 +272,8 @@ class PausablePort(SimSwitchPort):
         now = self._clock.now
         frame.leave = now
         self._count(frame, kind)
+        if frame.telemetry is not None and not TRIMMED <= kind <= CONTROL:
+            self._stamp(frame, frame.telemetry, now)
         self.way.enter(frame, now)
         self._serve()
 

@@ -9,6 +9,7 @@ from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.roce import headers as h
+from mrclab.hosts.roce.telemetry import Hop
 
 
 class RocePacket:
@@ -16,7 +17,7 @@ class RocePacket:
 
     __slots__ = (
         "ack_request", "body_at", "ce", "dma_length", "dqpn", "end", "imm", "op", "payload_at", "port", "psn", "rkey",
-        "size", "source", "va", "view",
+        "size", "source", "telemetry", "va", "view",
     )  # fmt: skip
 
     view: memoryview
@@ -35,6 +36,7 @@ class RocePacket:
     va: int
     rkey: int
     dma_length: int
+    telemetry: list[Hop] | None  # that switches wrote into it, or into the packet that it acknowledges
 
 
 def parse(frame: bytes | bytearray | memoryview, port: int, address: bytes, icrc: Verifier) -> RocePacket:
@@ -59,6 +61,7 @@ def parse(frame: bytes | bytearray | memoryview, port: int, address: bytes, icrc
         raise DiscardError("icrc_errors")
     packet = RocePacket()
     packet.view = view
+    packet.telemetry = None
     packet.port = port
     packet.source = source
     packet.op = op

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from mrclab.hosts.nic.seam import Frame
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Route
+from mrclab.hosts.roce.telemetry import Hop
 
 
 class PlainPath(Route):
@@ -16,6 +18,10 @@ class PlainPath(Route):
         self._macs = macs  # destination and source
         self._addresses = source + destination
         self.sport = sport
+
+    def telling(self, frame: Frame, hops: list[Hop]) -> Frame:
+        """Return the frame with room for telemetry, or with telemetry; as bytes it has none."""
+        return frame
 
     def _prefix(self, traffic_class: int, udp_len: int) -> bytes:
         word = 6 << 28 | traffic_class << 20

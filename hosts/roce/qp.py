@@ -21,6 +21,7 @@ from mrclab.hosts.roce.requestor import RoceRequestor
 from mrclab.hosts.roce.responder import RoceResponder
 from mrclab.hosts.roce.settings import RoceQpSettings
 from mrclab.hosts.roce.stats import RoceQpStats
+from mrclab.hosts.roce.telemetry import Hop
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NicPortConfig
 
@@ -86,6 +87,7 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
         self.requestor = RoceRequestor(self)
         self.responder = RoceResponder(self)
         self._ack_waits = False
+        self.echo: list[Hop] | None = None  # telemetry that the next ACK brings back
 
     # --- services for the halves ------------------------------------------------------------------
 
@@ -125,9 +127,10 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
         responder = self.responder
         psn = wrap(responder.expected - 1 + responder.first_psn)
         body = wire.BTH.pack(h.RoceOpcode.ACK, wire.MIGRATED, wire.P_KEY, self.remote_qpn, psn)
-        return self._paths[port].frame(
-            h.TC_CONTROL, body + wire.AETH.pack(wire.Syndrome.ACK << 24 | responder.msn & 0xFFFFFF)
-        )
+        path = self._paths[port]
+        frame = path.frame(h.TC_CONTROL, body + wire.AETH.pack(wire.Syndrome.ACK << 24 | responder.msn & 0xFFFFFF))
+        echo, self.echo = self.echo, None
+        return frame if echo is None else path.telling(frame, echo)
 
     def notify(self, port: int) -> None:
         """Queue a CNP."""
@@ -157,6 +160,8 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
             more = packet.body_at + wire.AETH.size
             came = wire.AETH.unpack_from(packet.view, more)[0] if packet.end >= more + wire.AETH.size else None
             self.requestor.on_ack(packet.psn, syndrome, now, came)
+            if packet.telemetry is not None:
+                self.requestor.on_telemetry(packet.telemetry, now)
             self.wake()
         elif op == h.RoceOpcode.CNP:
             self.stats.cnps_received += 1

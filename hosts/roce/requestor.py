@@ -19,6 +19,7 @@ from mrclab.hosts.rdma.qp import SendHalf
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
 from mrclab.hosts.roce.selective import Recovery
+from mrclab.hosts.roce.telemetry import Hop
 
 if TYPE_CHECKING:
     from mrclab.hosts.roce.qp import RoceQueuePair
@@ -53,7 +54,9 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             bdp = s.line_rate * s.base_rtt / (s.path_mtu + h.HEADER_BYTES)
             self._window = max(1, min(self._window, round(s.window_bdps * bdp)))
         self._recovery = Recovery() if s.recovery == "selective_repeat" else None
-        self._ack_every = s.ack_packets
+        self._telemetry = type(qp.cc).telemetry
+        self._limit = self._window  # packets in flight, of the congestion control's window too
+        self._ack_every = 1 if self._telemetry else s.ack_packets
         self.first_psn = 0  # of the wire, set at RTS
         self.una = 0  # oldest seq that is not acknowledged
         self.next = 0  # next seq to send; goes back
@@ -93,7 +96,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         """Return True if there is a packet that may go as soon as the rate limiter lets it."""
         if self._recovery is not None and self._recovery.lost() is not None:
             return True
-        return self.next < self.end and self.next - self.una < self._window
+        return self.next < self.end and self.next - self.una < self._limit
 
     def frame(self, now: float) -> Frame | None:
         """The next packet; None where its bytes are gone. Only when `sendable`."""
@@ -114,6 +117,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         )
         if self.region_gone(message):
             return None
+        if self._telemetry:
+            frame = qp.path.telling(frame, [])
         if self._recovery is not None and lost is not None:
             self._recovery.sent()
             self._resending = True
@@ -139,7 +144,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         if not (
             last
             or seq % self._ack_every == 0
-            or seq + 1 - self.una >= self._window
+            or seq + 1 - self.una >= self._limit
             or now - self._ack_requested_at > self.qp.settings.base_rtt
         ):
             return False
@@ -217,6 +222,15 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self.next_at = now + self.qp.settings.base_rtt
         else:
             self.qp.fail(*wire.refusal(syndrome))
+
+    def on_telemetry(self, hops: list[Hop], now: float) -> None:
+        """Take in what the switches wrote into the packet that was acknowledged last."""
+        cc = self.qp.cc
+        if not type(cc).telemetry:
+            return
+        cc.on_telemetry(self.una * self._mtu, self.high * self._mtu, hops, now)
+        if window := cc.window():
+            self._limit = max(1, min(self._window, int(window / (self._mtu + h.HEADER_BYTES))))
 
     def _acknowledge(self, until: int, now: float) -> None:
         """Everything before `until` has arrived."""

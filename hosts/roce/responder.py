@@ -72,6 +72,8 @@ class RoceResponder(ReceiveHalf):
             self.msn += 1
             if packet.op in h.WITH_IMM:
                 qp.complete_receive(self.receives.popleft(), packet.imm, self._length)
+        if packet.telemetry is not None:
+            qp.echo = packet.telemetry
         if packet.ack_request and qp.state is not QpState.ERROR:
             qp.acknowledge(packet.port)
 

@@ -16,6 +16,7 @@ from mrclab.lab.run import size, virtualsize
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.units import show_seconds
+from mrclab.topo.algorithms import CONGESTION_CONTROLS
 from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
@@ -132,6 +133,11 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
             f"{loaded.source}: fabric.queue.buffer: ports of the wire have queues of their own; leave it out,"
             " or run it with --world sim"
         )
+    if _needs_telemetry(loaded.scenario.transport):
+        yield (
+            f"{loaded.source}: transport.congestion_control: {loaded.scenario.transport.control} needs telemetry of the"
+            " switches, which those of the wire do not write; choose another, or run it with --world sim"
+        )
     if spec.load_balancing != "ecmp":
         yield (
             f"{loaded.source}: fabric.load_balancing: {spec.load_balancing}: switches of the wire hash (ecmp); leave it"
@@ -149,6 +155,13 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
             f" ({most / 1e6:.0f} Mb/s at this path_mtu) that one cable of the wire carries; lower it, or run it with"
             " --world sim"
         )
+
+
+def _needs_telemetry(transport: TransportSpec) -> bool:
+    if transport.congestion_control is None:
+        return False
+    control = CONGESTION_CONTROLS[transport.kind].find(transport.congestion_control)
+    return bool(getattr(control, "telemetry", False))
 
 
 @contextmanager

@@ -457,7 +457,7 @@ def test_a_limited_qp_is_paced_and_leaves_the_port_to_others():
 
 @pytest.mark.parametrize(("attributes", "code", "words"), [
     ({"ev_profile": "default"}, "EOPNOTSUPP", "no EVs"),
-    ({"cc_profile": "uet-1.0-nscc"}, "EINVAL", "dcqcn and none"),
+    ({"cc_profile": "uet-1.0-nscc"}, "EINVAL", "dcqcn, hpcc and none"),
     ({"port": 9}, "EINVAL", "no port 9"),
     ({"udp_sport": 80}, "EINVAL", "outside"),
     ({"retry_count": 8}, "EINVAL", "outside 0…7"),

@@ -6,13 +6,14 @@ An algorithm is a subclass of `RateControl` with a name, in a module here or in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
 from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.rdma import algorithms
+from mrclab.hosts.roce.telemetry import Hop
 from mrclab.topo.algorithms import CONGESTION_CONTROLS
 from mrclab.topo.nodeconfig import DcqcnSection
 from mrclab.topo.registry import Registry, Setting
@@ -39,6 +40,7 @@ class RateControl:
 
     name: ClassVar[str] = ""  # in scenarios
     profile: ClassVar[str] = ""  # in node configs, where it has another name there
+    telemetry: ClassVar[bool] = False  # it needs what switches write into packets, and an ACK for each
     settings: ClassVar[Mapping[str, Setting]] = {}
 
     def rate(self, now: float) -> float | None:
@@ -50,6 +52,13 @@ class RateControl:
 
     def on_cnp(self, now: float) -> None:
         """The receiver saw a mark."""
+
+    def window(self) -> float:
+        """Bytes that may be in flight; 0 for as many as the QP's own window allows."""
+        return 0.0
+
+    def on_telemetry(self, acked: int, sent: int, hops: Sequence[Hop], now: float) -> None:
+        """An ACK of all bytes before `acked` brought telemetry, when `sent` had been sent once."""
 
     def snapshot(self) -> dict[str, float]:
         """State for samples, at least `rate` in bytes per second."""
