@@ -10,9 +10,10 @@ import random
 import struct
 from collections.abc import Callable
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mrclab.hosts.mrc.cc import Qpcc
+from mrclab.hosts.mrc.cc.rccc import Rccc
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, OpItem, ProbeResult
 from mrclab.hosts.mrc.evs.ev import Denier, EvSet
 from mrclab.hosts.mrc.packets import headers as h
@@ -22,6 +23,7 @@ from mrclab.hosts.mrc.packets.outbox import MrcPort, Outbox
 from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.hosts.mrc.peer import OwnSide, Peer, plane_mask
 from mrclab.hosts.mrc.qp import MrcQueuePair
+from mrclab.hosts.mrc.recovery.credits import Credits
 from mrclab.hosts.mrc.recovery.intake import intake_of
 from mrclab.hosts.mrc.requestor import SendState
 from mrclab.hosts.mrc.verbs import MrcVerbs
@@ -76,6 +78,7 @@ class MrcEndpoint(MrcVerbs):
         self.urgent = False  # a QP may have a retransmission or a probe to send
         super().__init__(config, rng, log, secrets)
         self.ops = EndpointOps(self)
+        self.credits = Credits(self)
         self._strangers: dict[bytes, Peer] = {}  # peers without a QP that asked or were asked something
 
     def probe_slot(self, plane: int, now: float) -> float:
@@ -250,6 +253,15 @@ class MrcEndpoint(MrcVerbs):
         self.outbox.send(item, peer, port, besides)
         self.on_work()
 
+    def ask_credit(self, peer: Peer, now: float) -> None:
+        """Ask a peer for credit, where its window wants more."""
+        if peer.credit is not None:
+            self.credits.ask(peer, cast(Rccc, peer.credit.controller), now)
+
+    def was_trimmed(self, peer: Peer, size: int) -> None:
+        """A packet of a peer came without its payload."""
+        self.credits.on_trimmed(peer, size, self.now)
+
     def drop_control(self, qp: MrcQueuePair) -> None:
         """Send nothing that a QP had to say."""
         self.outbox.drop_qp(qp)
@@ -366,6 +378,7 @@ class MrcEndpoint(MrcVerbs):
             qp.pending = False
         if not qp.peer.qps:
             self.ops.forget(qp.peer)
+            self.credits.forget(qp.peer)
             self.outbox.drop_peer(qp.peer)
 
     # --- the controller's word --------------------------------------------------------------------

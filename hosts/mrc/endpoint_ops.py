@@ -316,6 +316,12 @@ class EndpointOps:
         request = h.EndpointRequest.unpack(packet.view, packet.body_at)
         if peer is None:
             return  # no template leads there
+        if request.op == h.EndpointOp.CREDIT_REQUEST:
+            self._endpoint.credits.on_request(peer, request.port_mask, now)
+            return
+        if request.op == h.EndpointOp.CREDIT_GRANT:
+            self._endpoint.credits.on_grant(peer, request.port_mask, now)
+            return
         if request.op == h.EndpointOp.PORT_STATUS_UPDATE and not self._take_update(peer, packet, request, now):
             return  # and no answer: who sent it will send the newer one, or this one again
         self._endpoint.send_control(_ResponseItem(self._endpoint, packet, request, now), peer, packet.port)

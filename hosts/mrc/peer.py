@@ -57,8 +57,8 @@ class Peer:
 
     __slots__ = (
         "_codec", "_config", "_control_paths", "_ends", "_own", "_windows", "address", "address_bytes", "allowed",
-        "byte_time", "control_turn", "heard", "heard_turn", "lately", "port_mask", "ports_at", "qps", "reverse",
-        "reverse_probe_at", "template", "text", "unheard", "update_at", "update_id", "updates_sent",
+        "byte_time", "control_turn", "credit", "heard", "heard_turn", "lately", "port_mask", "ports_at", "qps",
+        "reverse", "reverse_probe_at", "template", "text", "unheard", "update_at", "update_id", "updates_sent",
     )  # fmt: skip
 
     def __init__(self, config: NodeConfig, address: str, rng: random.Random, codec: MrcCodec, own: OwnSide) -> None:
@@ -96,6 +96,7 @@ class Peer:
         self.unheard = False  # the last packet that found its port silent took it all the same
         self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
         self._windows: dict[tuple[str, bool, str], Qpcc] = {}
+        self.credit: Qpcc | None = None  # the window that its receiver's credit opens, where there is one
 
     @property
     def full_nominal(self) -> int:
@@ -207,4 +208,6 @@ class Peer:
                 self._config.longest_rtt,
             )
             found = self._windows[key] = Qpcc(controller(settings.cc_profile, facts, now, **config))
+            if type(found.controller).credit_based:
+                self.credit = found
         return found

@@ -80,6 +80,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._flags = h.FLAG_TS if s.timestamps else 0  # of every packet
         self._stats = qp.stats
         self._cc = qp.cc
+        self._asks_credit = type(qp.cc).credit_based
         self._evs: EvSet | None = None  # until something is posted
         self._class_new, self._class_retx = (_TC_DATA, _TC_RETX) if s.trimming else (_TC_NO_TRIM, _TC_NO_TRIM)
         self.first_psn = 0  # of the wire, set at RTS
@@ -130,6 +131,9 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.incomplete.append(message)
         self.qp.stats.posted_bytes += message.length
         now = self.qp.host.now
+        if self._asks_credit:
+            self._cc.on_post(message.length + message.packets * self.qp.overhead, now)
+            self._ask_credit(now)
         self.watch_paths(now)
         if self.qp.peer.ports_down:
             self.qp.host.ask_ports(self.qp.peer, now)
@@ -272,6 +276,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         packet.sampled = False
         self.loss.sent(packet)
         self.account.sent(packet.nominal, now)
+        if self._asks_credit:
+            self._ask_credit(now)
         ev.sent += 1
         size = packet.size
         stats = self._stats
@@ -306,8 +312,14 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.account.leave()
         self._tell_room()
 
+    def _ask_credit(self, now: float) -> None:
+        """Tell the peer what credit the destination's window wants, where that has changed."""
+        self.qp.host.ask_credit(self.qp.peer, now)
+
     def _tell_room(self) -> None:
         """Something left the window of the destination."""
+        if self._asks_credit:
+            self._ask_credit(self.qp.host.now)
         if self.qp.qpcc.pending:
             self.qp.host.room(self.qp.qpcc)
 

@@ -41,7 +41,8 @@ class MrcResponder(ReceiveHalf):
     """Receive window of one QP."""
 
     __slots__ = (
-        "_ack_due", "_all_at", "_asked", "_condemn_after", "_delivered", "_echo", "_ends", "_gap_at", "_held",
+        "_ack_due", "_all_at", "_asked", "_condemn_after", "_delivered", "_echo", "_ends", "_gap_at", "_grants_credit",
+        "_held",
         "_held_entropy", "_held_seq", "_held_since", "_held_timestamp", "_idle", "_idle_after", "_intake", "_memory",
         "_pd", "_penalised", "_quiet", "_receiving", "_restoring_until", "_stats", "_streaks", "_threshold", "_turn",
         "_units", "_unreported", "_waiting", "base", "bits", "highest", "qp", "rcvd_bytes", "window",
@@ -60,6 +61,7 @@ class MrcResponder(ReceiveHalf):
         self._echo = qp.settings.ecn_echo
         self._condemn_after = qp.settings.always_skip_after
         self._streaks: dict[int, int] = {}  # EV -> ECN marks in a row
+        self._grants_credit = type(qp.cc).credit_based
         self._intake = qp.host.intake
         self._units = 0  # of bitmap, beyond the first
         self._penalised = False  # the peer holds back, as it was asked to
@@ -214,6 +216,8 @@ class MrcResponder(ReceiveHalf):
         if distance < 0 or self.bits >> max(distance, 0) & 1:
             self._sack(packet, seq)  # it arrived whole before
             return
+        if self._grants_credit:
+            self.qp.host.was_trimmed(self.qp.peer, packet.nominal)
         self._nack(packet, h.Reason.TRIMMED_LASTHOP if packet.dscp == h.Dscp.TRIMMED_LASTHOP else h.Reason.TRIMMED)
 
     # --- feedback ---------------------------------------------------------------------------------

@@ -65,6 +65,14 @@ class MrcVerbs(rc.Hosted[MrcPort, MrcQueuePair]):
         """Ask a peer about the ports that it reported down."""
         raise NotImplementedError
 
+    def ask_credit(self, peer: Peer, now: float) -> None:
+        """Ask a peer for credit, where its window wants more."""
+        raise NotImplementedError
+
+    def was_trimmed(self, peer: Peer, size: int) -> None:
+        """A packet of a peer came without its payload."""
+        raise NotImplementedError
+
     def drop_control(self, qp: MrcQueuePair) -> None:
         """Send nothing that a QP had to say."""
         raise NotImplementedError

@@ -267,7 +267,7 @@ def test_a_small_window_grows_back_as_fast_whatever_the_size_of_messages(message
 
 
 def test_unknown_profiles_are_refused_by_name():
-    with pytest.raises(VerbsError, match="dctcp, none, nscc and swift"):
+    with pytest.raises(VerbsError, match="dctcp, none, nscc, rccc and swift"):
         controller("dcqcn", FACTS, 0.0)
 
 

@@ -53,6 +53,7 @@ class CongestionController:
 
     name: ClassVar[str] = ""  # in scenarios
     profile: ClassVar[str] = ""  # in node configs, where it has another name there
+    credit_based: ClassVar[bool] = False  # its receiver grants credit; a subclass of `rccc.Rccc`
     settings: ClassVar[Mapping[str, Setting]] = {}
 
     def allows(self, size: int) -> bool:
@@ -62,6 +63,9 @@ class CongestionController:
     def wants_ack(self) -> bool:
         """Return True if the packet that goes out now should ask for a SACK."""
         raise NotImplementedError
+
+    def on_post(self, size: int, now: float) -> None:
+        """So many bytes, headers included, are to be sent."""
 
     def on_send(self, size: int, now: float) -> None:
         """A packet goes out."""

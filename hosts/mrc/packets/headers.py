@@ -65,6 +65,8 @@ class EndpointOp(IntEnum):
 
     PORT_STATUS_UPDATE = 0
     EV_PROBE = 1
+    CREDIT_REQUEST = 2  # of this lab: the port mask is a total in units of 256 bytes, and there is no answer
+    CREDIT_GRANT = 3
 
 
 FLAG_RTX: Final = 0x20  # of BTH byte 8, as the next

@@ -1,0 +1,126 @@
+"""RCCC, the receiver-credit congestion control of UET 1.0: a sender sends what its receiver has granted.
+
+A new or idle sender may send a window at once, as UET's first packets do. What it wants beyond, it asks for; the
+receiver grants as many bytes per second as its ports carry, to all senders in turn (`hosts.mrc.recovery.credits`).
+Neither marks nor delays change anything, so that what is congested inside the fabric is left to load balancing.
+
+`target` is UET's credit target: credit granted so far plus what of the backlog no credit is at hand for, of a window at
+most. Bytes that were trimmed the receiver has seen, and grants anew unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from mypy_extensions import mypyc_attr
+
+from mrclab.hosts.mrc.cc import CONTROLS, CongestionController, PathFacts
+from mrclab.topo.registry import Setting
+
+_MAX_WINDOW_BDP = 1.5  # as the other controls begin
+_ASK_WINDOWS = 0.125  # of the window that the target moves until it is told
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Rccc(CongestionController):
+    """RCCC of UET 1.0: the receiver grants credit to all who send to it in turn."""
+
+    name: ClassVar[str] = "rccc"
+    credit_based: ClassVar[bool] = True
+    settings: ClassVar[Mapping[str, Setting]] = {
+        "max_cwnd": Setting("bytes that a sender may send unasked, and have asked for at most; default 1.5 BDP", 1.0),
+    }
+
+    def __init__(self, facts: PathFacts, now: float, max_cwnd: float = 0.0) -> None:
+        self.mtu = facts.mtu
+        self.base_rtt = facts.base_rtt
+        self.most = max(max_cwnd or _MAX_WINDOW_BDP * facts.bdp, float(facts.mtu))
+        self.credit = self.most
+        self.granted = 0.0  # by the receiver, in all
+        self.backlog = 0.0  # bytes that are posted or lost, and not sent
+        self.inflight = 0.0
+        self._told = 0.0  # the target, as the receiver was told it last
+        self._rests_since = now  # with nothing to send and nothing in flight
+
+    def allows(self, size: int) -> bool:
+        """Any credit is enough for a packet."""
+        return self.credit > 0
+
+    def wants_ack(self) -> bool:
+        """The credit is used up."""
+        return self.credit <= 0
+
+    def on_post(self, size: int, now: float) -> None:
+        """More to send; after a rest of a round trip the first window goes unasked again."""
+        if self.backlog <= 0 and self.inflight <= 0 and now - self._rests_since >= self.base_rtt:
+            self.credit = self.most
+        self.backlog += size
+
+    def on_send(self, size: int, now: float) -> None:
+        """Credit is spent."""
+        self.inflight += size
+        self.credit -= size
+        self.backlog -= size
+
+    def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
+        """Only count."""
+        self.inflight -= newly
+        if self.inflight <= 0:
+            self._rests_since = now
+
+    def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
+        """It is to be sent again."""
+        self._again(size)
+
+    def on_loss(self, size: int, now: float) -> None:
+        """It is to be sent again."""
+        self._again(size)
+
+    def on_requeue(self, size: int) -> None:
+        """It is to be sent again, or (negative) was not lost after all."""
+        self._again(size)
+
+    def _again(self, size: int) -> None:
+        self.inflight -= size
+        self.backlog += size
+
+    # --- credit -----------------------------------------------------------------------------------
+
+    @property
+    def starved(self) -> bool:
+        """True if something waits for credit."""
+        return self.credit <= 0 < self.backlog
+
+    @property
+    def target(self) -> float:
+        """Credit in all that the receiver should have granted, bytes."""
+        return self.granted + min(max(self.backlog, 0.0), self.most) - max(self.credit, 0.0)
+
+    def request(self, again: bool) -> float:
+        """Return the target where it is to be told, `again` whatever was told before; 0 where it is not."""
+        target = self.target
+        moved = target - self._told
+        if target <= self.granted or (moved < _ASK_WINDOWS * self.most and not again and not self._is_last(moved)):
+            return 0.0
+        self._told = max(target, self._told)
+        return self._told
+
+    def _is_last(self, moved: float) -> bool:
+        """Return True if what is asked for is the rest of the backlog."""
+        return moved > 0 and self.backlog <= self.most
+
+    def grant(self, total: float) -> bool:
+        """Take what the receiver has granted in all; True if it is news."""
+        if total <= self.granted:
+            return False
+        self.credit = min(self.credit + total - self.granted, self.most)
+        self.granted = total
+        return True
+
+    def snapshot(self) -> dict[str, Any]:
+        """Credit as the window, and bytes in flight."""
+        return {"cwnd": int(max(self.credit, 0)), "cc_inflight": int(self.inflight), "base_rtt": self.base_rtt}
+
+
+CONTROLS.register(Rccc)

@@ -1,0 +1,179 @@
+"""Credit between two hosts: what senders ask for, and what a receiver grants to all of them in turn (RCCC).
+
+Requests and grants are endpoint requests of their own, without an answer: each tells a total in units of 256 bytes, so
+that the next one mends one that is lost. A sender that has none left asks every other round trip.
+
+The receiver's pacer grants four packets at a time, as fast as its ports take full ones; who is served goes to the back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from mrclab.hosts.mrc.cc.rccc import Rccc
+from mrclab.hosts.mrc.endpoint_ops import OpItem
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.peer import HEADER_BYTES, Peer
+from mrclab.hosts.rdma.packets.psn import unwrap_bits
+from mrclab.hosts.rdma.timers import Timer
+
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.endpoint import MrcEndpoint
+
+_PACKETS_A_GRANT: Final = 4
+_ASK_RTTS: Final = 2.0  # until a sender without credit asks again
+_UNITS: Final = 0xFFFFFFFF
+
+
+class _CreditItem(OpItem):
+    """A request or a grant; it tells the total of the moment when a port takes it."""
+
+    __slots__ = ("_account", "_kind")
+
+    def __init__(self, kind: int, account: Account) -> None:
+        super().__init__(h.MrcOpcode.ENDPOINT_REQUEST, 0)
+        self._kind = kind
+        self._account = account
+
+    def body(self, now: float) -> bytes:
+        """An ERTH with a total in place of the port mask."""
+        account = self._account
+        if self._kind == h.EndpointOp.CREDIT_GRANT:
+            account.grant_waits = False
+            total = account.granted
+        else:
+            account.request_waits = False
+            total = account.asked
+        return h.EndpointRequest(self._kind, total & _UNITS, h.timestamp(now)).pack()
+
+
+class Account:
+    """Credit between this host and a peer, in units: as a sender, and as a receiver."""
+
+    __slots__ = (
+        "asked", "grant_waits", "granted", "in_turn", "peer", "request_waits", "retry", "seen", "target",
+    )  # fmt: skip
+
+    def __init__(self, peer: Peer, retry: Timer) -> None:
+        self.peer = peer
+        self.retry = retry
+        self.asked = 0  # of the peer, in all
+        self.seen = 0  # granted by the peer, in all
+        self.target = 0  # that the peer asked for
+        self.granted = 0  # to the peer
+        self.in_turn = False
+        self.request_waits = self.grant_waits = False  # for a port
+
+
+class Credits:
+    """The credit of one host."""
+
+    def __init__(self, endpoint: MrcEndpoint) -> None:
+        self._endpoint = endpoint
+        self._accounts: dict[bytes, Account] = {}
+        self._waiting: deque[Account] = deque()  # that have not got all they asked for
+        self._pacer = endpoint.timers.timer(self._grant_next)
+        config = endpoint.config
+        packet = config.path_mtu + HEADER_BYTES
+        self._quantum = -(-_PACKETS_A_GRANT * packet // h.RCVD_UNIT)  # units
+        self._rate = config.link.rate_pps * packet / h.RCVD_UNIT  # units per second of a port
+
+    def _account(self, peer: Peer) -> Account:
+        found = self._accounts.get(peer.address_bytes)
+        if found is None:
+            retry = self._endpoint.timers.timer(partial(self._again, peer.address_bytes))
+            found = self._accounts[peer.address_bytes] = Account(peer, retry)
+        found.peer = peer
+        return found
+
+    # --- as a sender ------------------------------------------------------------------------------
+
+    def ask(self, peer: Peer, control: Rccc, now: float, again: bool = False) -> None:
+        """Ask a peer for the credit that its controller wants, where that has changed."""
+        target = control.request(again)
+        account = self._account(peer)
+        if target:
+            account.asked = max(account.asked, -(-int(target) // h.RCVD_UNIT))
+            if not account.request_waits:
+                account.request_waits = True
+                self._endpoint.send_control(_CreditItem(h.EndpointOp.CREDIT_REQUEST, account), peer)
+        if control.starved:
+            if not account.retry.armed:
+                account.retry.arm(now + _ASK_RTTS * control.base_rtt)
+        else:
+            account.retry.cancel()
+
+    def _again(self, address: bytes, now: float) -> None:
+        account = self._accounts.get(address)
+        if account is not None and account.peer.credit is not None:
+            account.request_waits = False
+            self.ask(account.peer, cast(Rccc, account.peer.credit.controller), now, again=True)
+
+    def on_grant(self, peer: Peer, total: int, now: float) -> None:
+        """A peer tells what it has granted in all."""
+        window = peer.credit
+        if window is None:
+            return
+        account = self._account(peer)
+        account.seen = max(account.seen, unwrap_bits(total, account.seen, 32))
+        control = cast(Rccc, window.controller)
+        if control.grant(account.seen * h.RCVD_UNIT):
+            account.retry.cancel()
+            self._endpoint.room(window)
+            self.ask(peer, control, now)
+
+    # --- as a receiver ----------------------------------------------------------------------------
+
+    def on_request(self, peer: Peer, total: int, now: float) -> None:
+        """A peer tells what it wants in all."""
+        account = self._account(peer)
+        wanted = unwrap_bits(total, account.target, 32)
+        if wanted > account.target:
+            account.target = wanted
+        elif account.granted and not account.in_turn:
+            self._send_grant(account)  # it has not heard of what it got
+        self._enter(account, now)
+
+    def on_trimmed(self, peer: Peer, size: int, now: float) -> None:
+        """A packet of a peer came without its payload: it will send that again, and needs credit for it."""
+        account = self._account(peer)
+        account.target = max(account.target, account.granted) + -(-size // h.RCVD_UNIT)
+        self._enter(account, now)
+
+    def _enter(self, account: Account, now: float) -> None:
+        if account.in_turn or account.target <= account.granted:
+            return
+        account.in_turn = True
+        self._waiting.append(account)
+        if not self._pacer.armed:
+            self._grant_next(now)
+
+    def _grant_next(self, now: float) -> None:
+        """Grant the next sender its share, and come again when the ports have taken as much."""
+        if not self._waiting:
+            return
+        account = self._waiting.popleft()
+        units = min(self._quantum, account.target - account.granted)
+        account.granted += units
+        account.in_turn = account.target > account.granted
+        if account.in_turn:
+            self._waiting.append(account)
+        self._send_grant(account)
+        ports = max(1, self._endpoint.port_mask.bit_count())
+        self._pacer.arm(now + units / (self._rate * ports))
+
+    def _send_grant(self, account: Account) -> None:
+        if not account.grant_waits:
+            account.grant_waits = True
+            self._endpoint.send_control(_CreditItem(h.EndpointOp.CREDIT_GRANT, account), account.peer)
+
+    def forget(self, peer: Peer) -> None:
+        """No QP leads there any more."""
+        account = self._accounts.pop(peer.address_bytes, None)
+        if account is None:
+            return
+        account.retry.cancel()
+        if account.in_turn:
+            self._waiting.remove(account)

@@ -1,0 +1,117 @@
+"""RCCC: a sender's credit step by step, a receiver that shares its link, and credit that is lost on its way."""
+
+import pytest
+from mrc_sim import FULL_SIZE, PLANES, RATE, Simulation, Transfer
+
+from mrclab.bench.sim import load
+from mrclab.bench.sim.common import SimLoad
+from mrclab.hosts.mrc.cc import PathFacts
+from mrclab.hosts.mrc.cc.rccc import Rccc
+from mrclab.hosts.mrc.packets import headers as h
+
+MTU = 4096
+BDP = 64 * MTU
+FACTS = PathFacts(base_rtt=10e-6, bdp=BDP, mtu=MTU, trimming=True)
+MOST = 1.5 * BDP
+
+
+def spent(backlog: float) -> Rccc:
+    """A controller that has sent its first window, with so much left."""
+    control = Rccc(FACTS, 0.0)
+    control.on_post(int(MOST + backlog), 0.0)
+    for _ in range(int(MOST / MTU)):
+        control.on_send(MTU, 0.0)
+    return control
+
+
+def test_the_first_window_goes_unasked_and_no_more():
+    control = spent(10 * MTU)
+    assert not control.allows(MTU)
+    assert control.starved
+    assert control.target == 10 * MTU
+
+
+def test_what_is_asked_for_is_a_window_at_most_and_what_was_granted_is_not_asked_for_again():
+    control = spent(10 * MOST)
+    assert control.request(again=False) == MOST
+    assert control.request(again=False) == 0
+    assert control.request(again=True) == MOST
+    assert control.grant(4 * MTU)
+    assert not control.grant(4 * MTU)
+    assert control.target == MOST  # what is at hand and what is to come
+    for _ in range(4):
+        control.on_send(MTU, 0.0)
+    assert control.target == MOST + 4 * MTU
+
+
+def test_credit_beyond_a_window_is_forfeited():
+    control = spent(10 * MOST)
+    control.grant(5 * MOST)
+    assert control.credit == MOST
+
+
+def test_what_is_lost_needs_credit_again():
+    control = spent(0)
+    assert not control.starved
+    control.on_loss(MTU, 1.0)
+    assert control.starved
+    assert control.request(again=False) == MTU
+
+
+def test_a_rest_of_a_round_trip_gives_the_first_window_back():
+    control = spent(0)
+    control.on_sack(int(MOST), False, None, 0, False, 1.0)
+    control.on_post(MTU, 1.0 + 5e-6)
+    assert not control.allows(MTU)
+    rested = spent(0)
+    rested.on_sack(int(MOST), False, None, 0, False, 1.0)
+    rested.on_post(MTU, 1.0 + 11e-6)
+    assert rested.credit == MOST
+
+
+def test_a_receiver_grants_no_more_than_its_ports_take():
+    sim = Simulation((1, 3), cc_profile="rccc")
+    one = Transfer(sim, "h1", "h3", 400 * FULL_SIZE)
+    told: list[tuple[float, int]] = []
+
+    def watch(name: str, transit) -> None:
+        if name == "h3" and transit.op == h.MrcOpcode.ENDPOINT_REQUEST:
+            request = h.EndpointRequest.unpack(memoryview(transit.data), h.BODY_AT)
+            if request.op == h.EndpointOp.CREDIT_GRANT:
+                told.append((sim.now, request.port_mask * h.RCVD_UNIT))
+
+    sim.before_send = watch
+    one.write(0, 400 * FULL_SIZE)
+    sim.run(done=one.done)
+    assert one.target == one.source
+    (began, first), (ended, last) = told[0], told[-1]
+    assert (last - first) / (ended - began) <= 1.02 * RATE * PLANES * (FULL_SIZE + 88)
+    assert one.stats().lost_packets == 0
+
+
+@pytest.mark.parametrize("lost", [h.EndpointOp.CREDIT_REQUEST, h.EndpointOp.CREDIT_GRANT])
+def test_credit_that_is_lost_on_its_way_is_told_again(lost):
+    sim = Simulation((1, 3), cc_profile="rccc")
+    one = Transfer(sim, "h1", "h3", 300 * FULL_SIZE)
+    dropped = 0
+
+    def drop(transit) -> list[float]:
+        nonlocal dropped
+        if transit.op == h.MrcOpcode.ENDPOINT_REQUEST and transit.data[h.BODY_AT] == lost and dropped < 8:
+            dropped += 1
+            return []
+        return sim.clean(transit)
+
+    sim.fate = drop
+    one.write(0, 300 * FULL_SIZE)
+    sim.run(done=one.done)
+    assert dropped
+    assert one.target == one.source
+
+
+def test_an_incast_shares_its_receiver_evenly():
+    spread = {}
+    for control in ("nscc", "rccc"):
+        cost = load.run(SimLoad(32, "incast", 200_000, control=control))
+        spread[control] = cost.completed(1.0) / cost.completed(0.0)
+    assert spread["rccc"] < 1.15 < spread["nscc"]
