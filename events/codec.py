@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 import mrclab.events
-from mrclab.events.event import EVENTS, Event
+from mrclab.events.event import EVENTS, Event, complete
 
 for _module in pkgutil.iter_modules(mrclab.events.__path__):
     if _module.name != "codec":
@@ -38,7 +38,7 @@ class Entry(Generic[E_co]):
 
 @cache
 def _adapter(kind: str) -> TypeAdapter[Any]:
-    return TypeAdapter(EVENTS[kind])
+    return TypeAdapter(complete(EVENTS[kind]))
 
 
 def encode(entry: Entry[Event]) -> str:
@@ -64,7 +64,7 @@ def decode(line: str) -> Entry[Event]:
 def typed(cls: type[E], told: Mapping[str, Any]) -> E:
     """Return an event of this class from the fields of a line; EventError as `decode`."""
     if cls.more:
-        known = {field.name for field in fields(cls)}  # type: ignore[arg-type] # every event is a dataclass
+        known = {field.name for field in fields(complete(cls))}  # type: ignore[arg-type] # every event is a dataclass
         rest = {name: value for name, value in told.items() if name not in known}
         told = {**{name: value for name, value in told.items() if name in known}, cls.more: rest}
     try:

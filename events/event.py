@@ -59,7 +59,7 @@ class Event:
 @cache
 def _plan(kind: str) -> tuple[tuple[str, Any], ...]:
     """Return names and defaults of a kind's fields; where there is no default, what equals no value."""
-    return tuple((field.name, field.default) for field in fields(EVENTS[kind]))  # type: ignore[arg-type] # dataclasses
+    return tuple((field.name, field.default) for field in fields(complete(EVENTS[kind])))  # type: ignore[arg-type]
 
 
 EVENTS: Final[dict[str, type[Event]]] = {}
@@ -70,9 +70,26 @@ E = TypeVar("E", bound=Event)
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def event(cls: type[E]) -> type[E]:
-    """Make a class a frozen dataclass with slots, and register it; ValueError where its kind is taken."""
-    made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
-    other = EVENTS.setdefault(made.kind, made)
-    if other is not made:
-        raise ValueError(f"record kind {made.kind!r} of {made.__module__} is {other.__module__}'s; choose another")
-    return made
+    """Register a class, which is a frozen dataclass from its first use on; ValueError where its kind is taken.
+
+    Making a dataclass takes a third of a millisecond, there are some ninety, and a process writes a few kinds.
+    """
+    other = EVENTS.setdefault(cls.kind, cls)
+    if other is not cls:
+        raise ValueError(f"record kind {cls.kind!r} of {cls.__module__} is {other.__module__}'s; choose another")
+    cls.__init__ = _first  # type: ignore[assignment,method-assign]
+    return cls
+
+
+def complete(cls: type[E]) -> type[E]:
+    """Make a registered class the dataclass that it is to be, if it is none yet, and return it."""
+    if vars(cls).get("__init__") is _first:
+        del cls.__init__
+        dataclass(frozen=True, kw_only=True)(cls)
+    return cls
+
+
+def _first(self: Event, **given: Any) -> None:
+    """Initialise the first instance of a class."""
+    complete(type(self))
+    self.__init__(**given)  # type: ignore[misc] # its own by now

@@ -11,7 +11,9 @@ A package outside this tree adds kinds by an entry point of the family's group, 
 from collections.abc import Iterator
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, ValidationInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
 from mrclab.topo.registry import KindError, import_entry_points, import_modules
 
@@ -33,6 +35,51 @@ def unsupported(kind: str, worlds: frozenset[WorldName], world: WorldName) -> st
     names = {"wire": "on the wire", "sim": "in virtual time"}
     supported = " and ".join(names[each] for each in sorted(worlds))
     return f"{kind} is not supported {names[world]}, only {supported}"
+
+
+class _AsNeeded:
+    """Annotation of a union of kinds: the validator of a kind is built when a value of that kind is first validated.
+
+    Building all of them takes most of the time to load a scenario, which has a few.
+    """
+
+    def __init__(self, models: tuple[type[BaseModel], ...]) -> None:
+        self._models = models
+        self._by_kind = {kind_of(model) or "": model for model in models}
+        self._validators: dict[str, SchemaValidator] = {}
+        self._refusing: SchemaValidator | None = None
+
+    def __get_pydantic_core_schema__(self, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        del handler  # would build them all
+        return core_schema.with_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        del schema
+        union: Any = Annotated[Union[self._models], Field(discriminator="kind")]  # noqa: UP007 (made at run time)
+        return handler(TypeAdapter(union).core_schema)
+
+    def _validate(self, value: Any, info: ValidationInfo) -> Any:
+        kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+        validator = self._of(kind) if isinstance(kind, str) and kind in self._by_kind else self._refusal()
+        return validator.validate_python(value, context=info.context)
+
+    def _of(self, kind: str) -> SchemaValidator:
+        """Return the validator of a kind; the tag is part of the place of its mistakes, as in any tagged union."""
+        found = self._validators.get(kind)
+        if found is None:
+            model = self._by_kind[kind]
+            model.model_rebuild()
+            schema = model.__pydantic_core_schema__
+            found = self._validators[kind] = SchemaValidator(core_schema.tagged_union_schema({kind: schema}, "kind"))
+        return found
+
+    def _refusal(self) -> SchemaValidator:
+        """Return a validator that tells what is wrong with a value of no kind."""
+        if self._refusing is None:
+            nothing = core_schema.any_schema()
+            union = core_schema.tagged_union_schema(dict.fromkeys(self._by_kind, nothing), "kind")
+            self._refusing = SchemaValidator(union)
+        return self._refusing
 
 
 class Kinds(Generic[M]):
@@ -73,7 +120,7 @@ class Kinds(Generic[M]):
     def union(self) -> Any:
         """The pydantic type that accepts every kind, told apart by `kind`."""
         models = tuple(self._models.values())
-        return Annotated[Union[models], Field(discriminator="kind")]  # noqa: UP007 (made at run time)
+        return Annotated[Union[models], Field(discriminator="kind"), _AsNeeded(models)]  # noqa: UP007 (made at run time)
 
     def __iter__(self) -> Iterator[type[M]]:
         return iter(self._models.values())

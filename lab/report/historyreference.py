@@ -47,7 +47,7 @@ def _module(cls: type[event.Event]) -> str:
 def _table(cls: type[event.Event]) -> Iterator[str]:
     hints = get_type_hints(cls, include_extras=True)
     rows = []
-    for field in fields(cls):  # type: ignore[arg-type] # every event is a dataclass
+    for field in fields(event.complete(cls)):  # type: ignore[arg-type] # every event is a dataclass
         text, unit = _described(hints[field.name])
         if field.name == cls.more:
             rows.append(("…", "number", "one field per counter"))
