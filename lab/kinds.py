@@ -1,23 +1,30 @@
 """Registry of kinds: classes told apart by the value of their `kind` field, from this tree and from installed packages.
 
-A family (faults, traffic, expectations) is a package whose modules register their classes as they are imported. Unions,
-schema, references, completion and error messages are derived from the registry; a new kind is one class in one file.
+A family (faults, traffic, expectations) is a package whose modules register their classes as they are imported, which
+is when one of their kinds is first wanted. Unions, schema, references, completion and error messages are derived from
+the registry; a new kind is one class in one file.
 A package outside this tree adds kinds by an entry point of the family's group, whose value names a module:
 
     [project.entry-points."mrclab.faults"]
     brownout = "my_package.brownout"
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, ValidationInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
-from mrclab.topo.registry import KindError, import_entry_points, import_modules
+from mrclab.topo.registry import KindError, import_entry_points, modules
 
 WorldName = Literal["wire", "sim"]
+_KIND = re.compile(r'^    kind: Literal\["([^"]+)"\]', re.MULTILINE)
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -37,61 +44,58 @@ def unsupported(kind: str, worlds: frozenset[WorldName], world: WorldName) -> st
     return f"{kind} is not supported {names[world]}, only {supported}"
 
 
-class _AsNeeded:
-    """Annotation of a union of kinds: the validator of a kind is built when a value of that kind is first validated.
+class OneKind(Generic[M]):
+    """Annotation of a value of some kind of a family: a union told apart by `kind`, as pydantic has it.
 
-    Building all of them takes most of the time to load a scenario, which has a few.
+    The validator of a kind is built when a value of that kind is first validated. Building all of them takes most of
+    the time to load a scenario, which has a few.
     """
 
-    def __init__(self, models: tuple[type[BaseModel], ...]) -> None:
-        self._models = models
-        self._by_kind = {kind_of(model) or "": model for model in models}
+    def __init__(self, kinds: "Kinds[M]") -> None:
+        self.kinds = kinds
         self._validators: dict[str, SchemaValidator] = {}
-        self._refusing: SchemaValidator | None = None
 
     def __get_pydantic_core_schema__(self, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        del handler  # would build them all
         return core_schema.with_info_plain_validator_function(self._validate)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        del schema
-        union: Any = Annotated[Union[self._models], Field(discriminator="kind")]  # noqa: UP007 (made at run time)
+        union: Any = Annotated[Union[tuple(self.kinds)], Field(discriminator="kind")]  # noqa: UP007 (made at run time)
         return handler(TypeAdapter(union).core_schema)
 
     def _validate(self, value: Any, info: ValidationInfo) -> Any:
         kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-        validator = self._of(kind) if isinstance(kind, str) and kind in self._by_kind else self._refusal()
+        validator = self._of(kind) if isinstance(kind, str) and kind in self.kinds else self._refusal()
         return validator.validate_python(value, context=info.context)
 
     def _of(self, kind: str) -> SchemaValidator:
         """Return the validator of a kind; the tag is part of the place of its mistakes, as in any tagged union."""
         found = self._validators.get(kind)
         if found is None:
-            model = self._by_kind[kind]
+            model = self.kinds[kind]
             model.model_rebuild()
-            schema = model.__pydantic_core_schema__
-            found = self._validators[kind] = SchemaValidator(core_schema.tagged_union_schema({kind: schema}, "kind"))
+            union = core_schema.tagged_union_schema({kind: model.__pydantic_core_schema__}, "kind")
+            found = self._validators[kind] = SchemaValidator(union)
         return found
 
     def _refusal(self) -> SchemaValidator:
         """Return a validator that tells what is wrong with a value of no kind."""
-        if self._refusing is None:
-            nothing = core_schema.any_schema()
-            union = core_schema.tagged_union_schema(dict.fromkeys(self._by_kind, nothing), "kind")
-            self._refusing = SchemaValidator(union)
-        return self._refusing
+        nothing = core_schema.any_schema()
+        return SchemaValidator(core_schema.tagged_union_schema(dict.fromkeys(self.kinds.names, nothing), "kind"))
 
 
 class Kinds(Generic[M]):
-    """The kinds of one family, in the order of registration.
+    """The kinds of one family, in the order of their modules.
 
-    `family` is the noun for messages, `group` the group of entry points.
+    `family` is the noun for messages, `group` the group of entry points. A module is imported when one of its kinds is
+    first looked up; all of them, and those of other packages, when all kinds are asked for or a kind is not known here.
     """
 
     def __init__(self, family: str, group: str) -> None:
         self.family = family
         self.group = group
         self._models: dict[str, type[M]] = {}
+        self._places: dict[str, str] = {}  # module by kind, of this tree
+        self._steps: list[Callable[[], object]] = []  # until all kinds are loaded
 
     def register(self, model: type[M]) -> type[M]:
         """Register a class under the value of its `kind`; a class decorator.
@@ -109,29 +113,68 @@ class Kinds(Generic[M]):
         self._models[kind] = model
         return model
 
-    def load(self, package: str) -> None:
-        """Import all modules of a package, then those that entry points name: each registers its kinds.
+    def define(self, package: str, *others: str) -> None:
+        """Say where kinds are: in the modules of a package of this tree, and in others, which need all of those."""
+        own = modules(package)
+        for module in (*own, *others):
+            self._places |= dict.fromkeys(_kinds_in(module), module)
+        self._steps = [
+            *(partial(import_module, module) for module in own),
+            partial(import_entry_points, self.family, self.group),
+            *(partial(import_module, module) for module in others),
+        ]
+
+    def load(self) -> None:
+        """Import all modules of this tree, and those that entry points name: each registers its kinds.
 
         Raises KindError, with the distribution's name, where a module of an entry point cannot be imported.
         """
-        import_modules(package)
-        import_entry_points(self.family, self.group)
+        if not self._steps:
+            return
+        steps, self._steps = self._steps, []
+        try:
+            for step in steps:
+                step()
+        except BaseException:
+            self._steps = steps
+            raise
 
     def union(self) -> Any:
         """The pydantic type that accepts every kind, told apart by `kind`."""
-        models = tuple(self._models.values())
-        return Annotated[Union[models], Field(discriminator="kind"), _AsNeeded(models)]  # noqa: UP007 (made at run time)
+        return Annotated[BaseModel, OneKind(self)]
 
     def __iter__(self) -> Iterator[type[M]]:
-        return iter(self._models.values())
+        return (self._models[kind] for kind in self.names)
 
     def __contains__(self, kind: object) -> bool:
-        return kind in self._models
+        return self._find(kind) is not None
 
     def __getitem__(self, kind: str) -> type[M]:
-        return self._models[kind]
+        found = self._find(kind)
+        if found is None:
+            raise KeyError(kind)
+        return found
+
+    def _find(self, kind: object) -> type[M] | None:
+        if kind not in self._models:
+            place = self._places.get(str(kind))
+            if place:
+                import_module(place)
+            else:
+                self.load()
+        return self._models.get(str(kind))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The value of `kind` of every class."""
-        return tuple(self._models)
+        """The value of `kind` of every class; those of this tree first, whichever was imported first."""
+        self.load()
+        known = [kind for kind in self._places if kind in self._models]
+        return tuple(dict.fromkeys([*known, *self._models]))
+
+
+def _kinds_in(module: str) -> list[str]:
+    """Return the kinds that a module's source defines, in their order; none where there is no source to read."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return []
+    return _KIND.findall(Path(spec.origin).read_text(encoding="utf-8"))

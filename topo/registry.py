@@ -140,10 +140,15 @@ class OneOf:
         return {**handler(schema), "enum": self.names}
 
 
+def modules(package: str) -> list[str]:
+    """Return the names of all modules of a package, sorted."""
+    return [module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")]
+
+
 def import_modules(package: str) -> None:
     """Import all modules of a package, in the order of their names."""
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-        importlib.import_module(module.name)
+    for module in modules(package):
+        importlib.import_module(module)
 
 
 @functools.cache

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Level, Verdict
 
-EXPECTATIONS.load("mrclab.lab.expectations")
-
-from mrclab.lab.expectations.evs import last_changes  # noqa: E402 (loaded above, in the order of modules)
-from mrclab.lab.expectations.throughput import reference  # noqa: E402
+EXPECTATIONS.define("mrclab.lab.expectations")
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
@@ -24,8 +21,6 @@ __all__ = [
     "Level",
     "Verdict",
     "judge_all",
-    "last_changes",
-    "reference",
 ]
 
 if TYPE_CHECKING:

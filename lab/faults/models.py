@@ -1,15 +1,13 @@
-"""Every fault that a scenario may name: the union of all registered kinds, told apart by `kind`."""
+"""Every fault that a scenario may name: one of all kinds, told apart by `kind`."""
 
 from typing import TYPE_CHECKING, TypeAlias
 
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 
-FAULTS.load("mrclab.lab.faults.kinds")
+# chaos draws from all other kinds, and a population has parts of another
+FAULTS.define("mrclab.lab.faults.kinds", "mrclab.lab.faults.chaos", "mrclab.lab.faults.population")
 
-from mrclab.lab.faults.chaos import Chaos  # noqa: E402 (draws from the kinds that are loaded)
-from mrclab.lab.faults.population import Population  # noqa: E402 (has a part of another kind)
-
-__all__ = ["FAULTS", "Chaos", "Fault", "FaultBase", "LastingFault", "Population"]
+__all__ = ["FAULTS", "Fault", "FaultBase", "LastingFault"]
 
 if TYPE_CHECKING:
     Fault: TypeAlias = FaultBase

@@ -14,7 +14,7 @@ from typing import Any
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.world import NodeAccess
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16  # bytes at a time, a multiple of four: more would be fresh pages of memory each time
 _POLL = 0.02  # seconds between two looks at a transfer
 GOOD_STATES = frozenset({"GOOD", "SKIP", "STANDBY", "DENIED"})
 

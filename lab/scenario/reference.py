@@ -16,6 +16,7 @@ from mrclab import HOME
 from mrclab.lab.expectations import Expectation
 from mrclab.lab.faults.losses import LossModel
 from mrclab.lab.faults.models import Fault
+from mrclab.lab.kinds import OneKind
 from mrclab.lab.report.grid import markdown
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
@@ -103,8 +104,7 @@ def _union(title: str, union: Any) -> Iterator[str]:
 
 
 def _models(union: Any) -> list[type[BaseModel]]:
-    inner = get_args(union)[0] if get_origin(union) is Annotated else union
-    return [model for model in get_args(inner) if isinstance(model, type)]
+    return [model for mark in get_args(union) if isinstance(mark, OneKind) for model in mark.kinds]
 
 
 class Described(NamedTuple):

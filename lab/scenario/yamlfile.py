@@ -13,6 +13,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from mrclab.lab.errors import ScenarioError
+from mrclab.lab.kinds import OneKind
 from mrclab.topo import fabricfile, files, sentences
 from mrclab.topo.sentences import nearest
 
@@ -297,13 +298,16 @@ def _step(kind: Any, part: int | str) -> Iterator[Any]:
     if _tag(kind) == part:  # a kind may have a field of its own name
         yield kind
     elif part in fields:
-        yield from _models(fields[part].annotation)
+        for inner in (fields[part].annotation, *fields[part].metadata):
+            yield from _models(inner)
         yield from (mark for mark in fields[part].metadata if hasattr(mark, "names"))
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
     """All models named in an annotation, through lists, unions and Annotated."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, OneKind):
+        yield from annotation.kinds
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     elif get_origin(annotation) in {list, tuple, dict, Union, UnionType, Annotated}:
         for inner in get_args(annotation):

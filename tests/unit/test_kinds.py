@@ -1,6 +1,8 @@
 """The registry of kinds: classes of this tree and of installed packages, and what is refused."""
 
+import subprocess
 import sys
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -57,7 +59,7 @@ def outside(tmp_path, monkeypatch, shapes):
 
 def test_a_package_outside_adds_a_kind_by_an_entry_point(shapes, outside):
     outside.write_text(OUTSIDE)
-    shapes.load("mrclab.rpc")
+    shapes.define("mrclab.rpc")
     assert shapes.names == ("circle", "square")
     union = TypeAdapter(shapes.union())
     assert type(union.validate_python({"kind": "square", "side": 2})).__name__ == "Square"
@@ -67,8 +69,9 @@ def test_a_package_outside_adds_a_kind_by_an_entry_point(shapes, outside):
 
 def test_a_package_outside_that_cannot_be_loaded_is_named(shapes, outside):
     outside.write_text("1 / 0\n")
+    shapes.define("mrclab.rpc")
     with pytest.raises(KindError, match=r"shape 'square' of outside cannot be loaded: division by zero; mend or"):
-        shapes.load("mrclab.rpc")
+        shapes.load()
 
 
 def test_two_classes_of_one_kind_and_a_class_without_are_refused(shapes):
@@ -93,3 +96,19 @@ def test_an_unknown_kind_is_answered_with_the_nearest_one():
     text = "name: x\nfabric: {planes: 2}\ntraffic: [{name: a, kind: write, from: h1, to: h2, size: 1 MiB}]\n"
     with pytest.raises(Exception, match="link_down"):
         loads(text + "faults: [{name: f, kind: link_dwn, link: h1-p1, at: 1s}]\n", "x.yaml")
+
+
+def test_a_scenario_imports_only_the_modules_of_the_kinds_that_it_names():
+    program = """
+import subprocess
+import sys
+from pathlib import Path
+from mrclab.lab.scenario.scenario import load
+from pathlib import Path
+load(Path("scenarios/true-speed.yaml"))
+print(*(each for each in sys.modules if ".kinds." in each))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True
+    )
+    assert sorted(run.stdout.split()) == ["mrclab.lab.faults.kinds.carrier", "mrclab.lab.traffic.kinds.pairs"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mrclab.lab.faults.losses.base import LOSS_MODELS, LossModelBase
 
-LOSS_MODELS.load("mrclab.lab.faults.losses")
+LOSS_MODELS.define("mrclab.lab.faults.losses")
 
 from mrclab.topo.cables.cablefaults import LONGEST_CYCLE, LossCycle  # noqa: E402
 
