@@ -1,35 +1,84 @@
-"""Each path selection and congestion control beside uet-htsim's own of the same name, on the same matrices.
+"""Each baseline beside uet-htsim's own of the same name, on the same matrices.
 
 `python -m mrclab.bench.sim.baselines --seeds 5 --page docs/results/baselines.md` writes the page's tables; it needs
-`htsim_uec` on the path.
+`htsim_uec`, `htsim_roce` and `htsim_hpcc` on the path. Every run is kept in the folder of `--runs`, and not repeated.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from mrclab.bench.sim import htsim, load, table
+from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import SimLoad
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report.grid import markdown
 
-LOADS = (SimLoad(64, "permutation", 1_000_000), SimLoad(64, "incast", 250_000))
+PERMUTATION = SimLoad(64, "permutation", 1_000_000)
+INCAST = SimLoad(64, "incast", 250_000)
+LARGE = SimLoad(128, "whole-incast", 64_000)
+_ONE_PATH = ("-ar_granularity", "packet", "-ar_method", "queue")
+_ROCE = {"kind": "roce", "control": "none", "htsim_program": "htsim_roce"}
+_HPCC = {"kind": "roce", "control": "hpcc", "htsim_program": "htsim_hpcc", "settings": {"ai": 4096}}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One baseline: what it changes of a load, with which loads it is compared, and whether there is a reference."""
+
+    name: str
+    changes: Mapping[str, Any]
+    loads: tuple[SimLoad, ...] = (PERMUTATION, INCAST, LARGE)
+    reference: bool = True
+
+
+def _selection(name: str, here: str, there: str) -> Case:
+    return Case(name, {"selection": here, "htsim_balancing": there})
+
+
 CASES = (
-    ("rotation; `mixed` there", "rotation", "nscc", "mixed"),
-    ("oblivious", "oblivious", "nscc", "oblivious"),
-    ("round_robin; `oblivious` there", "round_robin", "nscc", "oblivious"),
-    ("bitmap", "bitmap", "nscc", "bitmap"),
-    ("reps", "reps", "nscc", "reps"),
-    ("dctcp", "rotation", "dctcp", "mixed"),
-    ("swift", "rotation", "swift", ""),
-)
-"""Name, path selection and congestion control here, load balancing there; none where uet-htsim has nothing like it."""
+    _selection("rotation; `mixed` there", "rotation", "mixed"),
+    _selection("oblivious", "oblivious", "oblivious"),
+    _selection("round_robin; `oblivious` there", "round_robin", "oblivious"),
+    _selection("bitmap", "bitmap", "bitmap"),
+    _selection("reps", "reps", "reps"),
+    Case("dctcp", {"control": "dctcp", "htsim_control": "dctcp", "htsim_balancing": "mixed"}),
+    Case("swift", {"control": "swift"}, reference=False),
+    Case("rccc", {"control": "rccc", "htsim_balancing": "mixed", "htsim_words": ("-receiver_cc_only",)}),
+    Case("spraying by T0s", {"balancing": "spray", "htsim_words": ("-strat", "ecmp_rr")}),
+    Case("adaptive routing by T0s", {"balancing": "adaptive", "htsim_words": ("-strat", "ecmp_ar", *_ONE_PATH)}),
+    Case("RoCEv2, ECMP", {**_ROCE, "htsim_words": ("-strat", "ecmp_host")}, (PERMUTATION, INCAST)),
+    Case(
+        "RoCEv2, spraying by T0s",
+        {**_ROCE, "balancing": "spray", "recovery": "selective_repeat",
+         "htsim_words": ("-out_of_order", "-strat", "ecmp_rr")},
+        (PERMUTATION, INCAST),
+    ),
+    Case(
+        "RoCEv2, adaptive routing by T0s",
+        {**_ROCE, "balancing": "adaptive", "recovery": "selective_repeat",
+         "htsim_words": ("-out_of_order", "-ar_method", "queue", "-strat", "ecmp_ar")},
+        (PERMUTATION, INCAST),
+    ),
+    Case(
+        "RoCEv2, flowlets by T0s",
+        {**_ROCE, "balancing": "flowlet", "htsim_words": ("-ar_sticky_delta", "6", "-ar_method", "queue",
+         "-strat", "ecmp_ar")},
+        (PERMUTATION, INCAST),
+    ),
+    Case("RoCEv2, HPCC", {**_HPCC, "htsim_words": ("-hop_latency", "0.83", "-strat", "ecmp_host")},
+         (replace(INCAST, hosts=128),)),
+)  # fmt: skip
+"""All of them. uet-htsim's HPCC has no topology but a fat tree of three tiers, of 128 hosts: an incast, with its
+links that much shorter."""
 
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 SHARES = {"median": table.SHARES["median"], "99 %": table.SHARES["99 %"]}
@@ -49,31 +98,49 @@ class Compared:
     again: tuple[float, float]
 
 
-def compare(name: str, asked: SimLoad, seeds: int) -> Compared:
+def compare(case: Case, asked: SimLoad, seeds: int, kept: Path | None = None) -> Compared:
     """Run one baseline here and there with seeds 1 to `seeds`; RuntimeError where a simulator does not end its work."""
     times: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
     again: tuple[list[float], list[float]] = ([], [])
     for seed in range(1, seeds + 1):
         one = replace(asked, seed=seed)
-        costs = [load.run(one)]
-        if one.htsim_balancing:
-            with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
-                costs.append(htsim.run(one, Path(folder)))
+        costs = [_kept(kept, one, load.NAME, lambda: load.run(one))]  # noqa: B023 - called at once
+        if case.reference:
+            costs.append(_kept(kept, one, htsim.NAME, lambda: _there(one)))  # noqa: B023
         for side, cost in enumerate(costs):
-            again[side].append(cost.again / cost.packets)
+            again[side].append(cost.again / max(1, cost.packets))
             for what, share in SHARES.items():
                 times[side].setdefault(what, []).append(cost.completed(share) * 1e6)
     means = [sum(found) / len(found) if found else 0.0 for found in again]
-    return Compared(asked.traffic, name, *times, (means[0], means[1]))
+    return Compared(f"{asked.traffic}, {asked.hosts} hosts", case.name, *times, (means[0], means[1]))
 
 
-def rows(seeds: int) -> Iterator[Compared]:
-    """All of them, as they come."""
-    for asked in LOADS:
-        for name, selection, control, balancing in CASES:
-            words = "dctcp" if control == "dctcp" else ""
-            one = replace(asked, selection=selection, control=control, htsim_balancing=balancing, htsim_control=words)
-            yield compare(name, one, seeds)
+def _there(asked: SimLoad) -> SimCost:
+    with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
+        return htsim.run(asked, Path(folder))
+
+
+def _kept(folder: Path | None, asked: SimLoad, simulator: str, run: Callable[[], SimCost]) -> SimCost:
+    """The run of before, if it is kept; else a new one, which is."""
+    if folder is None:
+        return run()
+    text = json.dumps([simulator, asdict(asked)], sort_keys=True)
+    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    if path.exists():
+        found = json.loads(path.read_text(encoding="utf-8"))["cost"]
+        return SimCost(**{**found, "completions": tuple(found["completions"])})
+    cost = run()
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"load": json.loads(text), "cost": asdict(cost)}), encoding="utf-8")
+    return cost
+
+
+def rows(seeds: int, kept: Path | None = None) -> Iterator[Compared]:
+    """All of them, as they come; runs are kept in a folder, where one is named."""
+    for asked in (PERMUTATION, INCAST, replace(INCAST, hosts=128), LARGE):
+        for case in CASES:
+            if asked in case.loads:
+                yield compare(case, replace(asked, **case.changes), seeds, kept)
 
 
 def text(found: Sequence[Compared]) -> str:
@@ -90,7 +157,8 @@ def text(found: Sequence[Compared]) -> str:
                 here = summary(one.here[what])
                 there = summary(one.there[what]) if one.there else None
                 line += [_shown(here), _shown(there), f"{here.mean / there.mean - 1:+.1%}" if there else ""]
-            lines.append([*line, f"{one.again[0]:.1%}", f"{one.again[1]:.1%}" if one.there else "–"])
+            known = one.there and not one.name.startswith("RoCEv2")
+            lines.append([*line, f"{one.again[0]:.1%}", f"{one.again[1]:.1%}" if known else "–"])
         parts.append(markdown([*head, "sent again here", "there"], lines))
     return "\n\n".join(parts) + "\n"
 
@@ -108,15 +176,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m mrclab.bench.sim.baselines", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="so many runs of each, from seeds 1 to N")
     parser.add_argument("--page", type=Path, metavar="MD", help="put the tables into this page")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="keep runs here, and repeat none that is there")
     options = parser.parse_args(arguments)
     if options.seeds < 1:
         parser.error(f"--seeds {options.seeds}: at least one run is needed; give for example 5")
-    if htsim.program() is None:
-        sys.stderr.write("htsim_uec is not on the path, and there is nothing to compare with\n")
-        return 1
+    for name in ("htsim_uec", "htsim_roce", "htsim_hpcc"):
+        if htsim.program(name) is None:
+            sys.stderr.write(f"{name} is not on the path, and there is nothing to compare with; build uet-htsim\n")
+            return 1
     found = []
     try:
-        for one in rows(options.seeds):
+        for one in rows(options.seeds, options.runs):
             found.append(one)
             sys.stdout.write(json.dumps(vars(one)) + "\n")
             sys.stdout.flush()

@@ -9,14 +9,16 @@ hop too. Each flow sprays over all uplinks.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
+from mrclab.hosts.roce import headers as roce
 from mrclab.lab.traffic import matrix
 from mrclab.lab.traffic.matrix import Matrix
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
-from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
+from mrclab.topo.spec import FabricSpec, LinkSpec, PfcSpec, QueueSpec
 from mrclab.topo.transport import TransportSpec
 
 PAYLOAD = 4096
@@ -26,9 +28,19 @@ _DELAY_NS = 1331  # of each link
 _BDP = 36  # packets: 12 µs at 100 Gb/s
 _ECN_MIN, _ECN_MAX = 7, 29  # packets: 0.2 and 0.8 BDP
 _QUEUE = QueueSpec(ecn_min=_ECN_MIN, ecn_max=_ECN_MAX, trim_threshold=_BDP, last_hop_trim_threshold=_BDP)
+_CHIP = 10_000  # packets that a port of uet-htsim's lossless fabric holds: none is ever full
+_XOFF, _XON = 15, 12  # packets of an ingress port at which it pauses its peer, and lets it go on
+_FLOWLET_GAP = 6e-6  # seconds
+_TIMEOUT_EXPONENT = 10  # 4 ms: RoCEv2 of uet-htsim has a timeout of 1 ms at least, and none is due
 _LEAST_END_US = 1000
 _GROUP = 16  # hosts of an incast or an all-to-all
 _PATHS = 256  # entropy values per flow of uet-htsim, which hashes them over the uplinks
+
+
+def _paused(full: int) -> QueueSpec:
+    """Queues that pause at the thresholds of uet-htsim, in packets of `full` bytes."""
+    return QueueSpec(buffer=_CHIP * full, pfc=PfcSpec(xoff=_XOFF * full, xon=_XON * full))
+
 
 _Pairs = Iterator[tuple[int, int]]
 
@@ -55,9 +67,16 @@ def all_to_all(hosts: int, rng: random.Random) -> _Pairs:
                 yield one, group[(place + step) % len(group)]
 
 
+def whole_incast(hosts: int, rng: random.Random) -> _Pairs:
+    """All other hosts send to one."""
+    target, *senders = rng.sample(range(hosts), hosts)
+    return ((sender, target) for sender in senders)
+
+
 TRAFFIC: dict[str, Callable[[int, random.Random], _Pairs]] = {
     "permutation": permutation,
     "incast": incast,
+    "whole-incast": whole_incast,
     "all-to-all": all_to_all,
 }
 
@@ -75,8 +94,9 @@ class SimLoad:
     """Load of a simulation: senders and receivers on a number of hosts; `size` in bytes, of each transfer.
 
     `own`: with what the lab has by default in place of what both have: EV profile, queue thresholds, last hop unmarked.
-    `selection` and `control` are MRC's path selection and congestion control here; `htsim_balancing` and
-    `htsim_control` are the words of uet-htsim for its own, where they are not its defaults.
+    `selection` and `control` are the path selection (MRC) and congestion control here, `balancing` how T0s choose
+    uplinks; `htsim_balancing`, `htsim_control` and `htsim_words` are the words of uet-htsim for its own, where they
+    are not its defaults. `kind` roce is RoCEv2 here and `htsim_program` there, both on links that pause.
     """
 
     hosts: int
@@ -88,6 +108,12 @@ class SimLoad:
     control: str = "nscc"
     htsim_balancing: str = ""
     htsim_control: str = ""
+    kind: Literal["mrc", "roce"] = "mrc"
+    balancing: Literal["ecmp", "spray", "adaptive", "flowlet"] = "ecmp"
+    recovery: str = "go_back_n"
+    settings: Mapping[str, float] = field(default_factory=dict)  # of the congestion control
+    htsim_program: str = "htsim_uec"
+    htsim_words: tuple[str, ...] = ()
 
     def matrix(self) -> Matrix:
         """All of it, beginning at 0."""
@@ -97,8 +123,10 @@ class SimLoad:
 
     def fabric(self) -> Fabric:
         """One plane; nothing is oversubscribed."""
-        rate = GBPS * 1e9 * (PAYLOAD + FULL_HEADER_BYTES) / (PAYLOAD + HTSIM_HEADER)
+        header = FULL_HEADER_BYTES if self.kind == "mrc" else roce.HEADER_BYTES
+        rate = GBPS * 1e9 * (PAYLOAD + header) / (PAYLOAD + HTSIM_HEADER)
         group = hosts_per_t0(self.hosts)
+        queue = QueueSpec() if self.own else _QUEUE if self.kind == "mrc" else _paused(PAYLOAD + header)
         return Fabric(
             FabricSpec(
                 planes=1,
@@ -107,16 +135,26 @@ class SimLoad:
                 hosts_per_t0=group,
                 path_mtu=PAYLOAD,
                 link=LinkSpec(rate=rate, delay=_DELAY_NS * 1e-9),
-                queue=QueueSpec() if self.own else _QUEUE,
+                queue=queue,
                 last_hop_ecn=not self.own,
                 switch_latency=0.0,
+                trimming=self.kind == "mrc",
+                load_balancing=self.balancing,
+                flowlet_gap=_FLOWLET_GAP if self.balancing == "flowlet" else None,
             )
         )
 
     def transport(self) -> TransportSpec:
-        """MRC with every uplink in use."""
+        """MRC with every uplink in use, or RoCEv2 with one QP for each transfer."""
         if self.own:
             return TransportSpec()
+        if self.kind == "roce":
+            return TransportSpec(
+                kind="roce",
+                congestion_control=self.control,
+                congestion_settings=dict(self.settings),
+                attributes={"recovery": self.recovery, "timeout_exponent": _TIMEOUT_EXPONENT},
+            )
         group = hosts_per_t0(self.hosts)
         return TransportSpec(
             congestion_control=self.control,
@@ -138,11 +176,18 @@ class SimLoad:
 
     def options(self) -> list[str]:
         """Everything else that it is told."""
-        most = max(1, self.size * _GROUP * 8 // (GBPS * 1000))  # µs of an incast at line rate
+        senders = self.hosts if self.traffic == "whole-incast" else _GROUP
+        most = max(1, self.size * senders * 8 // (GBPS * 1000))  # µs of an incast at line rate
+        if self.kind == "roce":
+            return [
+                "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD), "-paths", str(_PATHS),
+                "-q", str(_CHIP), "-pfc_thresholds", str(_XON), str(_XOFF), "-end", str(20 * max(_LEAST_END_US, most)),
+                "-seed", str(self.seed), *self.htsim_words,
+            ]  # fmt: skip
         return [
             "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD + HTSIM_HEADER),
             "-q", str(_BDP), "-ecn", str(_ECN_MIN), str(_ECN_MAX), "-paths", str(_PATHS),
             "-sender_cc_algo", self.htsim_control or "nscc", "-enable_accurate_base_rtt",
             "-end", str(max(_LEAST_END_US, 20 * most)), "-seed", str(self.seed),
-            *(["-load_balancing_algo", self.htsim_balancing] if self.htsim_balancing else []),
+            *(["-load_balancing_algo", self.htsim_balancing] if self.htsim_balancing else []), *self.htsim_words,
         ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""uet-htsim's `htsim_uec` on a load: its files are written, and what it says is read."""
+"""uet-htsim's programs on a load: its files are written, and what it says is read."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _FINISHED = re.compile(r"^Flow .* finished at ([\d.e+]+)", re.MULTILINE)
 _SENT = re.compile(r"^New: (\d+) Rtx: (\d+)", re.MULTILINE)
 
 
-def program() -> str | None:
-    """Return the path of `htsim_uec`, or None."""
-    return shutil.which("htsim_uec")
+def program(name: str = "htsim_uec") -> str | None:
+    """Return the path of one of its programs, or None."""
+    return shutil.which(name)
 
 
 def run(load: SimLoad, folder: Path, extra: tuple[str, ...] = ()) -> SimCost:
@@ -26,15 +26,17 @@ def run(load: SimLoad, folder: Path, extra: tuple[str, ...] = ()) -> SimCost:
     matrix = load.matrix()
     (folder / "load.cm").write_text(matrix.text(), encoding="utf-8")
     (folder / "load.topo").write_text(load.topo(), encoding="utf-8")
-    found = program()
+    found = program(load.htsim_program)
     assert found is not None
-    files = ["-tm", "load.cm", "-topo", "load.topo", "-o", "log"]
+    topology = [] if load.htsim_program == "htsim_hpcc" else ["-topo", "load.topo"]  # that has three tiers of its own
+    files = ["-tm", "load.cm", *topology, "-o", "log"]
     said, cost = measure([found, *files, *load.options(), *extra], folder)
     completions = sorted(float(at) * 1e-6 for at in _FINISHED.findall(said))
     sent = _SENT.search(said)
-    if len(completions) != len(matrix.connections) or sent is None:
+    if len(completions) != len(matrix.connections) or (sent is None and load.kind == "mrc"):
         lines = said.strip().splitlines()[-1:] or ["nothing"]
         raise RuntimeError(
             f"{found} ended {len(completions)} of {len(matrix.connections)} connections; it said last: {lines[0]}"
         )
-    return cost.of(NAME, int(sent[1]) + int(sent[2]), int(sent[2]), completions)
+    new, again = (0, 0) if sent is None else (int(sent[1]), int(sent[2]))  # of RoCEv2 it does not say that
+    return cost.of(NAME, new + again, again, completions)

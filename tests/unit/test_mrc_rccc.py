@@ -44,6 +44,15 @@ def test_what_is_asked_for_is_a_window_at_most_and_what_was_granted_is_not_asked
     assert control.target == MOST + 4 * MTU
 
 
+def test_what_is_left_of_the_first_window_is_forfeited_with_the_first_answer():
+    control = Rccc(FACTS, 0.0)
+    control.on_post(int(10 * MOST), 0.0)
+    control.on_send(MTU, 0.0)
+    control.on_sack(MTU, False, None, 0, False, 1e-5)
+    assert not control.allows(MTU)
+    assert control.request(again=False) == MOST
+
+
 def test_credit_beyond_a_window_is_forfeited():
     control = spent(10 * MOST)
     control.grant(5 * MOST)

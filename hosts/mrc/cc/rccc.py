@@ -41,6 +41,7 @@ class Rccc(CongestionController):
         self.backlog = 0.0  # bytes that are posted or lost, and not sent
         self.inflight = 0.0
         self._told = 0.0  # the target, as the receiver was told it last
+        self._unasked = True  # the credit at hand is nobody's grant
         self._rests_since = now  # with nothing to send and nothing in flight
 
     def allows(self, size: int) -> bool:
@@ -54,7 +55,7 @@ class Rccc(CongestionController):
     def on_post(self, size: int, now: float) -> None:
         """More to send; after a rest of a round trip the first window goes unasked again."""
         if self.backlog <= 0 and self.inflight <= 0 and now - self._rests_since >= self.base_rtt:
-            self.credit = self.most
+            self.credit, self._unasked = self.most, True
         self.backlog += size
 
     def on_send(self, size: int, now: float) -> None:
@@ -64,13 +65,15 @@ class Rccc(CongestionController):
         self.backlog -= size
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
-        """Only count."""
+        """Count; the receiver's own credit counts from now on."""
+        self._heard()
         self.inflight -= newly
         if self.inflight <= 0:
             self._rests_since = now
 
     def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
         """It is to be sent again."""
+        self._heard()
         self._again(size)
 
     def on_loss(self, size: int, now: float) -> None:
@@ -80,6 +83,12 @@ class Rccc(CongestionController):
     def on_requeue(self, size: int) -> None:
         """It is to be sent again, or (negative) was not lost after all."""
         self._again(size)
+
+    def _heard(self) -> None:
+        """The receiver answers: what is left of the credit that nobody granted is forfeited, as in uet-htsim."""
+        if self._unasked:
+            self._unasked = False
+            self.credit = min(self.credit, 0.0)
 
     def _again(self, size: int) -> None:
         self.inflight -= size
@@ -114,6 +123,7 @@ class Rccc(CongestionController):
         """Take what the receiver has granted in all; True if it is news."""
         if total <= self.granted:
             return False
+        self._heard()
         self.credit = min(self.credit + total - self.granted, self.most)
         self.granted = total
         return True
