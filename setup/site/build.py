@@ -62,6 +62,7 @@ def main() -> int:
             archive(stage / name, target / "engine" / f"{name}.zip")
     for name in ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm"):
         shutil.copyfile(engine / name, target / "engine" / name)
+    keep_interpreter(target / "engine" / "pyodide.asm.mjs")
     for name in SQUEEZED:
         whole = target / "engine" / name
         squeezed = lzma.compress(whole.read_bytes(), lzma.FORMAT_XZ, lzma.CHECK_CRC32, filters=XZ)
@@ -147,6 +148,38 @@ def texts(figure: dict[str, Any], place: int) -> list[str]:
     """Scenarios of a figure, its handle at a place."""
     fill = figure["values"][place][1]
     return [re.sub(r"\$([A-Z]+)", lambda found: str(fill[found[1]]), each["text"]) for each in figure["scenarios"]]
+
+
+def keep_interpreter(loader: Path) -> None:
+    """Let the loader of the interpreter put shared libraries where they were when its memory was kept.
+
+    Pyodide keeps and restores memory, but without shared libraries (here pydantic's): their code has to be loaded again,
+    with the same addresses of data and of functions.
+    """
+    text = loader.read_text(encoding="utf-8")
+    for old, new in (
+        (
+            "var memoryBase=metadata.memorySize?alignMemory(getMemory(metadata.memorySize+memAlign),memAlign):0;"
+            "var tableBase=metadata.tableSize?wasmTable.length:0;",
+            "var memoryBase=flags.at?flags.at.memoryBase:metadata.memorySize?"
+            "alignMemory(getMemory(metadata.memorySize+memAlign),memAlign):0;"
+            "if(flags.at)wasmTable.grow(flags.at.tableBase-wasmTable.length);"
+            "var tableBase=metadata.tableSize?wasmTable.length:0;"
+            "(Module.loadedDylibs??={})[libName]={memoryBase,tableBase};",
+        ),
+        (
+            "function loadDynamicLibrary(libName,",
+            "Module.growTo=size=>{var more=size-wasmMemory.buffer.byteLength;"
+            "if(more>0){wasmMemory.grow(Math.ceil(more/65536));updateMemoryViews()}};"
+            "Module.loadKept=(name,bytes,at)=>{var dso=newDSO(name,undefined,'loading');dso.refcount=Infinity;"
+            "dso.global=false;dso.exports=loadWebAssemblyModule(bytes,{global:false,nodelete:true,at},name,{})};"
+            "function loadDynamicLibrary(libName,",
+        ),
+    ):
+        if text.count(old) != 1:
+            raise ValueError(f"this Pyodide's loader has another form: {old[:60]} is there {text.count(old)} times")
+        text = text.replace(old, new)
+    loader.write_text(text, encoding="utf-8")
 
 
 def collect(stage: Path, engine: Path) -> None:

@@ -9,9 +9,9 @@ const lap = (name) => postMessage({ kind: "lap", name, ms: Math.round(performanc
 const VERSION = "@VERSION@", SQUEEZED = [/* @SQUEEZED@ */];
 const engine = new URL("engine/", import.meta.url).href;
 const queue = [];
-let tab = null;
+let tab = null, ready = false;
 
-onmessage = ({ data }) => { queue.push(data); if (tab) answer(); };
+onmessage = ({ data }) => { queue.push(data); if (ready) answer(); };
 
 function answer() {
   for (const { number, path, body } of queue.splice(0)) postMessage({ kind: "answer", number, said: JSON.parse(tab.request(path, body)) });
@@ -45,16 +45,71 @@ const fetched = globalThis.fetch, parts = new Map(SQUEEZED.map((name) => [engine
 for (const each of parts.values()) each.catch(() => {});
 globalThis.fetch = (wanted, ...more) => parts.get(new URL(wanted.url ?? wanted, engine).href) ?? fetched(wanted, ...more);
 
-try {
-  const python = await loadPyodide({ indexURL: engine, stdLibURL: `${engine}std.zip`, env: { HOME: "/home/web_user", PYTHONDONTWRITEBYTECODE: "1" } });
-  lap("python");
+// --- the interpreter -------------------------------------------------------------------------------------------------------
+
+const SNAPSHOT = `${engine}snapshot`; // memory of the interpreter once it has imported the lab
+const IMPORTS = "import mrclab.lab.ui.tab, mrclab.lab.ui.shortrun, gc\ngc.collect()";
+const options = { indexURL: engine, stdLibURL: `${engine}std.zip`, env: { HOME: "/home/web_user", PYTHONDONTWRITEBYTECODE: "1" } };
+
+async function unpack(python) {
   for (const name of ["core.zip", "lab.zip"]) python.unpackArchive(await (await fetch(engine + name)).arrayBuffer(), "zip");
+  python.runPython("import importlib\nimportlib.invalidate_caches()");
+}
+
+// From the memory that an earlier visit left here; null without one. Files are unpacked later, by who gets it.
+async function restored() {
+  const found = await kept?.match(SNAPSHOT);
+  if (!found) return null;
+  try {
+    const dylibs = JSON.parse(found.headers.get("X-Dylibs")), memory = new Uint8Array(await found.arrayBuffer());
+    const make = (await import(`${engine}pyodide.asm.mjs`)).default;
+    const createPyodideModule = async (settings) => {
+      const module = await make(settings);
+      module.growTo(memory.length);
+      for (const [name, { file, ...at }] of Object.entries(dylibs)) module.loadKept(name, new Uint8Array(await (await kept.match(file)).arrayBuffer()), at);
+      return module;
+    };
+    return await loadPyodide({ ...options, _loadSnapshot: memory, createPyodideModule });
+  } catch (error) {
+    console.warn(`the kept interpreter does not start: ${error.message}`);
+    await kept.delete(SNAPSHOT);
+    return null;
+  }
+}
+
+// From nothing; the next visit will find its memory.
+async function started() {
+  const make = (await import(`${engine}pyodide.asm.mjs`)).default;
+  let module;
+  const createPyodideModule = async (settings) => (module = await make(settings));
+  const python = await loadPyodide({ ...options, _makeSnapshot: Boolean(kept), createPyodideModule });
+  lap("python");
+  await unpack(python);
   lap("packages");
+  python.runPython(IMPORTS);
+  if (kept) keep(python, module).catch(() => {}); // no room: the next visit imports it again
+  return python;
+}
+
+async function keep(python, module) {
+  const memory = python.makeMemorySnapshot(), dylibs = {};
+  for (const [name, at] of Object.entries(module.loadedDylibs ?? {})) {
+    dylibs[name] = { ...at, file: `${SNAPSHOT}${Object.keys(dylibs).length}.so` };
+    await kept.put(dylibs[name].file, new Response(python.FS.readFile(name)));
+  }
+  await kept.put(SNAPSHOT, new Response(memory, { headers: { "X-Dylibs": JSON.stringify(dylibs) } }));
+  postMessage({ kind: "lap", name: "kept", ms: Math.round(performance.now() - began) });
+}
+
+try {
+  const known = await restored(), python = known ?? await started();
   globalThis.publish = (text) => postMessage(text);
   if (self.name === "figures") tab = python.runPython("from mrclab.lab.ui.shortrun import Figures\nFigures()");
   else tab = python.runPython("from js import publish\nfrom mrclab.lab.ui.tab import Tab\nTab(publish)");
   lap("lab");
   tab.source?.();
+  if (known) await unpack(python);
+  ready = true;
   answer();
   if (tab.step) step();
 } catch (error) {
