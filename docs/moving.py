@@ -13,6 +13,7 @@ from typing import NamedTuple
 from mrclab.lab import history
 from mrclab.lab.history import Record
 from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.report.palette import BROKEN, PLANES
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.sim.crossings import FEEDBACK, Crossing
 from mrclab.topo.model import Fabric
@@ -30,13 +31,15 @@ SWITCH, HOST = (62, 26), (70, 28)
 
 STYLE = """
 svg{font-family:system-ui,-apple-system,Segoe UI,sans-serif;--paper:#fff;--ink:#1c2430;--soft:#4d5765;--cable:#c3cad3;\
---node:#eaf0f6;--lost:#d5380e;--p1:#0072b2;--p2:#e69f00;--p3:#009e73;--p4:#cc79a7}
+--node:#eaf0f6;@COLOURS@}
 @media(prefers-color-scheme:dark){svg{--paper:#0d1117;--ink:#e6edf3;--soft:#9aa7b5;--cable:#3b4554;--node:#1b2430;\
---lost:#ff6a3d;--p1:#4aa8e0;--p3:#20c997}}
+--lost:#ff6a3d;--p1:#2f8fd0}}
 text{text-anchor:middle;dominant-baseline:central;fill:var(--ink);font-size:12.5px}
 .k{font-size:21px;font-weight:600}.c{font-size:16px}.s{fill:var(--soft)}.n{fill:var(--node);stroke:var(--soft)}.w{stroke:var(--cable);stroke-width:2}
 .d,.a{opacity:0;animation:0s linear infinite}
-"""
+""".replace(
+    "@COLOURS@", ";".join([f"--lost:{BROKEN}", *(f"--p{n}:{colour}" for n, colour in enumerate(PLANES[:4], 1))])
+)
 STILL = (
     "@media(prefers-reduced-motion:reduce){*{animation:none!important}.last,.cut{opacity:1!important}.first{opacity:0}}"
 )

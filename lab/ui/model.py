@@ -11,6 +11,7 @@ from typing import Any
 from mrclab.lab.history import Record
 from mrclab.lab.ui.phrases import phrase
 from mrclab.topo.model import Fabric, Link, UnknownName
+from mrclab.topo.srv6 import LOCATOR, UsidType, text, usid
 
 _WINDOW = 5  # sampling intervals over which rates are taken
 _STILL = 0.015  # of full rate: a load that changes less is told as before
@@ -152,12 +153,26 @@ class PageModel:
         """How each expectation of it stands: state, wanted, saw, when."""
 
     def layout(self) -> dict[str, Any]:
-        """Return the constant part: planes, switches, hosts and cables with their ends."""
+        """Return the constant part: planes, switches, hosts and cables with their ends.
+
+        `line_rate` is one NIC port's, payload bytes/s; `base_rtt` the longest of an empty fabric, seconds.
+        """
         fabric = self._fabric
+        planes = list(range(1, fabric.planes + 1))
         return {
-            "planes": list(range(1, fabric.planes + 1)),
-            "switches": [{"name": s.name, "tier": s.tier, "plane": s.plane} for s in fabric.switches],
-            "hosts": [{"name": host.name} for host in fabric.hosts],
+            "planes": planes,
+            "switches": [
+                {"name": s.name, "tier": s.tier, "plane": s.plane, "usid": f"{s.usid:x}"} for s in fabric.switches
+            ],
+            "hosts": [
+                {
+                    "name": host.name,
+                    "group": host.group,
+                    "downlinks": [f"{usid(UsidType.DOWNLINK, plane, host.downlink):x}" for plane in planes],
+                }
+                for host in fabric.hosts
+            ],
+            "locator": text(LOCATOR << 96).removesuffix("::"),
             "links": [
                 {
                     "name": link.name,
@@ -170,6 +185,7 @@ class PageModel:
             "payload": fabric.spec.path_mtu,
             "within": 2 * self._window,
             "line_rate": fabric.spec.path_mtu * self._line,
+            "base_rtt": fabric.spec.base_rtt(fabric.spec.longest),
         }
 
     def take(self, record: Record) -> None:

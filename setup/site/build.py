@@ -38,6 +38,27 @@ LESSONS_HERE = '<link rel="stylesheet" href="lessons.css">\n<script type="module
 STEPS = 100  # frames of a figure, as cable.js has them
 SQUEEZED = ("pyodide.asm.wasm", "std.zip", "core.zip", "lab.zip")
 """Names of parts of the engine that are transferred as xz, which the page unpacks and keeps."""
+_BASE = "var memoryBase=metadata.memorySize?alignMemory(getMemory(metadata.memorySize+memAlign),memAlign):0;"
+_LOAD = "function loadDynamicLibrary(libName,"
+_KEPT_BASE = """
+if(flags.at)wasmTable.grow(flags.at.tableBase-wasmTable.length);
+var memoryBase=flags.at?flags.at.memoryBase:
+  metadata.memorySize?alignMemory(getMemory(metadata.memorySize+memAlign),memAlign):0;
+(Module.loadedDylibs??={})[libName]={memoryBase,tableBase:wasmTable.length};
+"""
+_KEPT_LOAD = """
+Module.growTo=size=>{
+  var more=size-wasmMemory.buffer.byteLength;
+  if(more>0){wasmMemory.grow(Math.ceil(more/65536));updateMemoryViews()}
+};
+Module.loadKept=(name,bytes,at)=>{
+  var dso=newDSO(name,undefined,'loading');
+  dso.refcount=Infinity;dso.global=false;
+  dso.exports=loadWebAssemblyModule(bytes,{global:false,nodelete:true,at},name,{});
+};
+"""
+KEPT = ((_BASE, _KEPT_BASE), (_LOAD, _KEPT_LOAD + _LOAD))
+"""Places of Pyodide's loader, and what stands there instead: see `keep_interpreter`."""
 XZ = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 24}]
 
 
@@ -153,29 +174,11 @@ def texts(figure: dict[str, Any], place: int) -> list[str]:
 def keep_interpreter(loader: Path) -> None:
     """Let the loader of the interpreter put shared libraries where they were when its memory was kept.
 
-    Pyodide keeps and restores memory, but without shared libraries (here pydantic's): their code has to be loaded again,
-    with the same addresses of data and of functions.
+    Pyodide keeps and restores memory, but without shared libraries (here pydantic's): their code has to be loaded
+    again, with the same addresses of data and of functions.
     """
     text = loader.read_text(encoding="utf-8")
-    for old, new in (
-        (
-            "var memoryBase=metadata.memorySize?alignMemory(getMemory(metadata.memorySize+memAlign),memAlign):0;"
-            "var tableBase=metadata.tableSize?wasmTable.length:0;",
-            "var memoryBase=flags.at?flags.at.memoryBase:metadata.memorySize?"
-            "alignMemory(getMemory(metadata.memorySize+memAlign),memAlign):0;"
-            "if(flags.at)wasmTable.grow(flags.at.tableBase-wasmTable.length);"
-            "var tableBase=metadata.tableSize?wasmTable.length:0;"
-            "(Module.loadedDylibs??={})[libName]={memoryBase,tableBase};",
-        ),
-        (
-            "function loadDynamicLibrary(libName,",
-            "Module.growTo=size=>{var more=size-wasmMemory.buffer.byteLength;"
-            "if(more>0){wasmMemory.grow(Math.ceil(more/65536));updateMemoryViews()}};"
-            "Module.loadKept=(name,bytes,at)=>{var dso=newDSO(name,undefined,'loading');dso.refcount=Infinity;"
-            "dso.global=false;dso.exports=loadWebAssemblyModule(bytes,{global:false,nodelete:true,at},name,{})};"
-            "function loadDynamicLibrary(libName,",
-        ),
-    ):
+    for old, new in KEPT:
         if text.count(old) != 1:
             raise ValueError(f"this Pyodide's loader has another form: {old[:60]} is there {text.count(old)} times")
         text = text.replace(old, new)

@@ -21,7 +21,7 @@ from mrclab.lab.expectations import judge_all
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure import Selection
 from mrclab.lab.measure.series import Gauge
-from mrclab.lab.report import page, plots, results, summary
+from mrclab.lab.report import page, palette, plots, results, summary
 from mrclab.lab.report.phases import phases
 from mrclab.lab.report.plots import evs, fabric, goodput, style
 from mrclab.lab.run import runner
@@ -248,6 +248,6 @@ def test_a_sample_that_a_full_disk_cut_behind_a_brace_is_left_out(tmp_path, behi
 def test_the_worst_state_shows_where_many_share_a_pixel():
     spans = [(0.0, 50.0, "GOOD"), (50.0, 50.001, "ASSUMED_BAD"), (50.001, 100.0, "GOOD")]
     line = list(evs.raster([spans], 0.0, 100.0)[0])
-    bad = 1 + list(evs.STATE_COLOURS).index("ASSUMED_BAD")
+    bad = 1 + list(palette.EV_STATES).index("ASSUMED_BAD")
     assert line.count(bad) == 1
-    assert set(line) == {bad, 1 + list(evs.STATE_COLOURS).index("GOOD")}
+    assert set(line) == {bad, 1 + list(palette.EV_STATES).index("GOOD")}

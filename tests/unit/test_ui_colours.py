@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from mrclab.lab.report import palette
+
 STATIC = Path(__file__).parents[2] / "lab" / "ui" / "static"
 APART = 15.0  # six times what is just noticeable
 SIGHT = {
@@ -50,8 +52,6 @@ def palettes() -> dict[str, dict[str, str]]:
     states = dict(re.findall(r"(\w+): \"(#[0-9a-f]{6})\"", charts.partition("const STATES")[2].partition("}")[0]))
     planes = re.findall(r"#[0-9a-f]{6}", charts.partition("const PLANES")[2].partition("]")[0])
     return {
-        "signs": {name: style[name] for name in ("idle", "load", "warn", "bad")},
-        "signs in the dark": {name: night[name] for name in ("idle", "load", "warn", "bad")},
         "verdicts in the dark": {name: night[name] for name in ("good", "badink")},
         "cables": {"down": style["bad"], "idle": style["idle"], **dict(zip("1234", planes, strict=False))},
         "cables in the dark": {"down": night["bad"], "idle": night["idle"], **dict(zip("1234", planes, strict=False))},
@@ -71,6 +71,21 @@ def test_states_are_told_apart_by_colour_alone(name, sight):
         for one, other in itertools.combinations(palette, 2)
     }
     assert min(close.values()) >= APART, close
+
+
+def test_page_report_and_pictures_have_one_palette_and_each_hue_one_meaning():
+    found = palettes()
+    charts = (STATIC / "charts.js").read_text()
+    planes = re.findall(r"#[0-9a-f]{6}", charts.partition("const PLANES")[2].partition("]")[0])
+    assert tuple(planes) == palette.PLANES
+    assert found["EV states"] == palette.EV_STATES
+    assert (found["cables"]["down"], found["verdicts"]["good"]) == (palette.BROKEN, palette.PASSED)
+    style = "".join(path.read_text() for path in STATIC.glob("*.css"))
+    others = {colour for colour in re.findall(r"#[0-9a-f]{6}", style) if colour != palette.BROKEN}
+    taken = {name: colour for name, colour in zip("12345678", palette.PLANES, strict=True) if colour in others}
+    assert not taken
+    for plane, state in itertools.product(palette.PLANES[:4], palette.EV_STATES.values()):
+        assert apart(plane, state, "any") >= APART, (plane, state)
 
 
 def test_the_arithmetic_knows_what_cannot_be_told_apart():

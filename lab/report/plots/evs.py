@@ -11,20 +11,12 @@ from matplotlib.patches import Patch
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.paths import OUT, EvKey, Span
 from mrclab.lab.measure.rates import Path as EvPath
+from mrclab.lab.report.palette import EV_STATES
 from mrclab.lab.report.plots import style
 
-# From harmless to bad: where several fall into one pixel, the worst is seen.
-STATE_COLOURS = {
-    "STANDBY": "#eeeeee",
-    "GOOD": "#c6dcef",
-    "SKIP": "#6baed6",
-    "DENIED": "#cc79a7",
-    "ASSUMED_BAD": "#d55e00",
-    "PORT_DOWN": "#222222",
-}
 _MAX_ROWS = 320
 _PIXELS = 1600
-_SEVERITY = {state: number for number, state in enumerate(STATE_COLOURS, 1)}
+_SEVERITY = {state: number for number, state in enumerate(EV_STATES, 1)}
 
 
 def ev_states(measures: Measures) -> Figure | None:
@@ -39,10 +31,8 @@ def ev_states(measures: Measures) -> Figure | None:
     image = raster([spans[key] for key in keys], measures.start, last)
     figure, (axes,) = style.panels([min(0.4 + 0.19 * len(keys), 9.0)])
     extent = (0.0, last - measures.start, len(keys) - 0.5, -0.5)
-    colours = ListedColormap(["#ffffff", *STATE_COLOURS.values()])
-    axes.imshow(
-        image, aspect="auto", extent=extent, cmap=colours, vmin=0, vmax=len(STATE_COLOURS), interpolation="nearest"
-    )
+    colours = ListedColormap(["#ffffff", *EV_STATES.values()])
+    axes.imshow(image, aspect="auto", extent=extent, cmap=colours, vmin=0, vmax=len(EV_STATES), interpolation="nearest")
     _label_rows(axes, keys, evs)
     style.over_time([axes], measures, spans=False)
     axes.grid(visible=False)
@@ -50,7 +40,7 @@ def ev_states(measures: Measures) -> Figure | None:
         for t in style.since(measures, strike):
             axes.axvline(t, color=colour, linewidth=1)
     used = {state for key in keys for *_, state in spans[key]}
-    handles = [Patch(color=colour, label=state) for state, colour in STATE_COLOURS.items() if state in used]
+    handles = [Patch(color=colour, label=state) for state, colour in EV_STATES.items() if state in used]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=8, frameon=False, handlelength=1)
     if len(keys) < len(spans):
         axes.set_title(f"{len(keys)} of {len(spans)} EVs: QPs that had one taken out come first")

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from mrclab.lab.measure import Measures, Selection, Strike
 from mrclab.lab.measure.series import binned_total, pairs
+from mrclab.lab.report import palette
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.summary import bins
 
@@ -34,7 +35,7 @@ def by_plane(measures: Measures) -> Figure | None:
     figure, axes = style.panels([*lanes, 3.2], gap=0.08)
     main = axes[-1]
     if any(any(values) for values in planes.values()):
-        colours = [style.PLANE_COLOURS[(plane - 1) % len(style.PLANE_COLOURS)] for plane in planes]
+        colours = [palette.PLANES[(plane - 1) % len(palette.PLANES)] for plane in planes]
         main.stackplot(middle, *planes.values(), colors=colours, linewidth=0)
     main.plot(middle, total, color=style.INK, linewidth=1.1)
     lines = _in(measures, [measures.rates.line(within=(a, b)) for a, b in pairs(at)])
@@ -196,7 +197,7 @@ def _label_planes(axes: Axes, planes: dict[int, list[float]], total: list[float]
     mean = sum(total) / len(total)
     for plane, values in planes.items():
         part = sum(values) / len(values)
-        colour = style.PLANE_COLOURS[(plane - 1) % len(style.PLANE_COLOURS)]
+        colour = palette.PLANES[(plane - 1) % len(palette.PLANES)]
         ends.append((floor + part / 2, f"plane {plane}", colour))
         floor += part
     if not floor:

@@ -1,7 +1,7 @@
 """Style of pictures: one width and one time axis, colours that colour-blind people can tell apart, direct labels.
 
-Every picture over time has its axes at the same place, so that pictures stacked on a page line up. Colours are those of
-Okabe and Ito (2008) and of P. Tol's schemes.
+Every picture over time has its axes at the same place, so that pictures stacked on a page line up. Colours of planes
+and EV states are those of `palette`, of other lines those of Okabe and Ito (2008) and of P. Tol's schemes.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from mrclab.lab.measure import Measures, Strike
+from mrclab.lab.report import palette
 from mrclab.topo import files
 
 WIDTH = 11.0  # inches
@@ -21,8 +22,7 @@ BOTTOM, TOP = 0.5, 0.32
 DPI = 110
 DPI_ON_SCREEN = 100.0  # of figures before they are saved
 INK, FAINT, GRID = "#222222", "#777777", "#e4e4e4"
-BAD, BLUE = "#d55e00", "#0072b2"
-PLANE_COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#999999", "#332288")
+BAD, BLUE = palette.BROKEN, "#0072b2"
 LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#666666")
 MANY_FAULTS = 8  # more would cover what they are drawn over
 FAULT_COLOURS = ("#aa3377", "#997700", "#225555", "#994455", "#004488", "#663333")

@@ -1,9 +1,11 @@
 // Goodput, transport and losses over time (uPlot), and the heat map of EV states (a canvas: a thousand EVs are a thousand rows).
 
-// Colours of Okabe and Ito: told apart with any colour vision.
-export const PLANES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555"];
+import { explained } from "./words.js";
+
+// The colours of lab/report/palette.py: a hue is a plane, vermilion is broken; all else is ink in shades.
+export const PLANES = ["#0072b2", "#e69f00", "#56b4e9", "#cc79a7", "#999933", "#882255", "#332288", "#777777"];
 PLANES.forEach((colour, n) => document.documentElement.style.setProperty(`--plane-${n + 1}`, colour)); // for the fabric
-export const STATES = { GOOD: "#009e73", SKIP: "#f0e442", STANDBY: "#c3cad3", ASSUMED_BAD: "#d55e00", PORT_DOWN: "#5b2a86", DENIED: "#0072b2" };
+export const STATES = { GOOD: "#a9bccd", SKIP: "#6c8299", STANDBY: "#e3e7ec", ASSUMED_BAD: "#d55e00", PORT_DOWN: "#5b2a86", DENIED: "#2b333d" };
 const OUT = new Set(["ASSUMED_BAD", "PORT_DOWN", "DENIED"]); // striped as well
 const MOST_ROWS = 1200;
 const FROM_ZERO = { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] };
@@ -47,17 +49,44 @@ function marks(faults) {
   };
 }
 
+// Values under the pointer, in a box beside it. `said` has the lines for a place of the data, each [name, value, colour].
+function values(said, unit) {
+  const box = document.createElement("div");
+  box.className = "values";
+  box.hidden = true;
+  const draw = (plot) => {
+    const { idx, left } = plot.cursor;
+    box.hidden = idx == null || left < 0 || plot.data[0][idx] === undefined;
+    if (box.hidden) return;
+    const lines = said(idx).map(([name, value, colour]) => {
+      const line = document.createElement("span"), swatch = document.createElement("i"), number = document.createElement("b");
+      swatch.style.background = colour;
+      number.textContent = value;
+      line.append(swatch, `${name} `, number);
+      return line;
+    });
+    box.replaceChildren(`${Number(plot.data[0][idx].toFixed(3))} ${unit()}`, ...lines);
+    const right = left > plot.over.clientWidth / 2;
+    box.style.left = right ? "" : `${left + 12}px`;
+    box.style.right = right ? `${plot.over.clientWidth - left + 12}px` : "";
+  };
+  return { hooks: { ready: [(plot) => plot.over.append(box)], setCursor: [draw], setData: [draw] } };
+}
+
+// All charts show their values at the moment that one is pointed at.
+const POINTER = { y: false, points: { show: false }, drag: { x: false, y: false, setScale: false }, sync: { key: "moments", setSeries: false } };
+
 class Chart {
-  constructor(root, legend, options, faults) {
+  constructor(root, legend, options, faults, unit) {
     this.root = root;
-    this.make = () => new uPlot({ width: root.clientWidth, height: height(root), cursor: { show: false }, legend: { show: false }, plugins: [marks(faults)], ...options() }, this.data ?? [[]], root);
+    this.make = () => new uPlot({ width: root.clientWidth, height: height(root), cursor: POINTER, legend: { show: false }, plugins: [marks(faults), values((at) => this.said(at), unit)], ...options() }, this.data ?? [[]], root);
     const key = document.createElement("p");
     key.className = "legend";
-    for (const [name, colour, dash] of legend) {
+    for (const [name, colour, dash, side] of legend) {
       const swatch = document.createElement("i");
-      swatch.style.cssText = dash ? `border-top: 3px dashed ${colour}; background: none; height: 0; width: 1.6rem; vertical-align: .22rem` : `background: ${colour}`;
+      swatch.style.cssText = dash ? `border-top: 3px ${dash[0] < 4 ? "dotted" : "dashed"} ${colour}; background: none; height: 0; width: 1.6rem; vertical-align: .22rem` : `background: ${colour}`;
       const text = document.createElement("span");
-      text.append(swatch, name);
+      text.append(swatch, explained(name), side ? `, ${side}` : "");
       key.append(text);
     }
     root.before(key);
@@ -74,43 +103,59 @@ export class Goodput extends Chart {
     const colour = (plane) => PLANES[(plane - 1) % PLANES.length];
     // Stacked: the sum is drawn first and the lower planes over it.
     const series = [...planes].reverse().map((plane) => ({ stroke: of("paper"), fill: colour(plane), width: 0.5, points: { show: false } }));
-    super(root, planes.map((plane) => [`plane ${plane}`, colour(plane)]), () => ({ scales: { x: { time: false }, y: FROM_ZERO }, axes: [timeAxis(unit), axis()], series: [{}, ...series] }), faults);
+    super(root, planes.map((plane) => [`plane ${plane}`, colour(plane)]), () => ({ scales: { x: { time: false }, y: FROM_ZERO }, axes: [timeAxis(unit), axis()], series: [{}, ...series] }), faults, unit);
     this.planes = planes;
+    this.rows = [];
   }
 
-  update(times, rows) {
+  // `scale`: of bytes/s to what the axis has; `format` tells one such value.
+  update(times, rows, scale, format) {
     const sums = this.planes.map(() => new Array(rows.length));
     rows.forEach((row, n) => {
       let sum = 0;
-      this.planes.forEach((plane, place) => { sum += (row[plane] ?? 0) / 1e6; sums[place][n] = sum; });
+      this.planes.forEach((plane, place) => { sum += (row[plane] ?? 0) * scale; sums[place][n] = sum; });
     });
+    Object.assign(this, { rows, scale, format });
     this.draw([times, ...sums.reverse()]);
+  }
+
+  said(at) {
+    const row = this.rows[at] ?? {}, told = (value) => this.format(value * this.scale);
+    const shares = this.planes.map((plane) => [`plane ${plane}`, told(row[plane] ?? 0), PLANES[(plane - 1) % PLANES.length]]);
+    return [["all", told(this.planes.reduce((sum, plane) => sum + (row[plane] ?? 0), 0)), "transparent"], ...shares.reverse()];
   }
 }
 
 export class Transport extends Chart {
   constructor(root, faults, unit) {
     const line = (stroke, more = {}) => ({ stroke, width: 2, points: { show: false }, ...more });
-    super(root, [["round trip, left", "#0072b2"], ["window, right", "#b3478a", true]], () => ({
+    super(root, [["round trip", "var(--ink)", false, "left"], ["window", "var(--soft)", true, "right"]], () => ({
       scales: { x: { time: false }, y: FROM_ZERO, w: FROM_ZERO },
       axes: [timeAxis(unit), axis(), axis({ scale: "w", side: 1, grid: { show: false } })],
-      series: [{}, line("#0072b2"), line("#b3478a", { dash: [6, 3], scale: "w" })],
-    }), faults);
+      series: [{}, line(of("ink")), line(of("soft"), { dash: [6, 3], scale: "w" })],
+    }), faults, unit);
   }
 
-  update(times, rtts, windows) { this.draw([times, rtts, windows]); }
+  update(times, rtts, windows, format) { this.format = format; this.draw([times, rtts, windows]); }
+
+  said(at) {
+    const [, rtts, windows] = this.data, rtt = rtts[at], window = windows[at];
+    return [["round trip", rtt == null ? "none" : this.format(rtt), of("ink")], ["window", window == null ? "none" : `${window.toFixed(1)} packets`, of("soft")]];
+  }
 }
 
-const COUNTS = [["lost", "#d55e00"], ["sent again", "#0072b2", true], ["trimmed", "#e69f00"], ["marked", "#009e73", true]];
+const COUNTS = [["lost", "bad"], ["sent again", "ink", [6, 3]], ["trimmed", "soft"], ["marked", "soft", [2, 3]]];
 
 export class Losses extends Chart {
   constructor(root, faults, unit) {
-    super(root, COUNTS, () => ({
+    super(root, COUNTS.map(([name, colour, dash]) => [name, `var(--${colour})`, dash]), () => ({
       scales: { x: { time: false }, y: FROM_ZERO },
       axes: [timeAxis(unit), axis()],
-      series: [{}, ...COUNTS.map(([, stroke, dash]) => ({ stroke, width: 2, dash: dash ? [6, 3] : undefined, points: { show: false } }))],
-    }), faults);
+      series: [{}, ...COUNTS.map(([, colour, dash]) => ({ stroke: of(colour), width: 2, dash, points: { show: false } }))],
+    }), faults, unit);
   }
+
+  said(at) { return COUNTS.map(([name, colour], n) => [name, String(this.data[n + 1]?.[at] ?? 0), of(colour)]); }
 
   // Totals of frames, as packets within a time that ends with each.
   update(times, totals, within) {
@@ -122,13 +167,16 @@ export class Losses extends Chart {
 }
 
 export class EvMap {
-  constructor(canvas, key) {
-    this.canvas = canvas;
+  // `said` is the box for what is pointed at; `describe` tells path and address of an EV as lines.
+  constructor(canvas, key, said, describe) {
+    Object.assign(this, { canvas, said, describe, only: null, pointed: null, places: [] });
+    canvas.addEventListener("pointermove", (event) => this.#point(event));
+    canvas.addEventListener("pointerleave", () => { this.said.hidden = true; this.pointed?.(null); });
     for (const [state, colour] of Object.entries(STATES)) {
       const swatch = document.createElement("i"), text = document.createElement("span");
       swatch.style.background = colour;
       if (OUT.has(state)) swatch.className = "striped";
-      text.append(swatch, state.toLowerCase().replace("_", " "));
+      text.append(swatch, explained(state.toLowerCase().replace("_", " ")));
       key.append(text);
     }
   }
@@ -148,23 +196,41 @@ export class EvMap {
     ink.clearRect(0, 0, width, canvas.clientHeight);
     ink.font = `${Math.round(px * 0.72)}px system-ui, sans-serif`;
     ink.textBaseline = "middle";
+    this.places = [];
     if (!rows.size) { ink.fillStyle = of("soft"); ink.fillText("no QP sends yet", 8, 20); return; }
     const label = Math.round(px * 5.6), each = tall >= px * 0.75, wide = (width - label) / Math.max(to - from, 1);
+    this.shown = { frames, from, label, wide, tall };
     let top = 0;
     for (const [key, row] of rows) {
+      this.places.push(...row.evs.map((ev) => ({ key, host: key.split("/")[0], peer: row.peer, ...ev })));
       for (const out of [false, true]) { // what is out of use must be seen, however thin its row
         this.#runs(frames, from, to, key, (evs, begin, end) => evs.forEach(([ev, , , state]) => {
           if (OUT.has(state) !== out) return;
-          const x = label + (begin - from) * wide, y = (top + row.place.get(ev)) * tall;
+          const place = top + row.place.get(ev), x = label + (begin - from) * wide, y = place * tall;
+          ink.globalAlpha = this.only && !this.only(this.places[place]) ? 0.22 : 1;
           this.#cell(ink, state, x, y, (end - begin) * wide, Math.max(tall - (tall > 3 ? 1 : 0), out ? 1.5 : 0.5));
         }));
       }
+      ink.globalAlpha = 1;
       ink.fillStyle = of("ink");
       if (each) row.names.forEach((name, n) => ink.fillText(name, 0, (top + n + 0.5) * tall));
       else if (row.names.length * tall >= px * 0.8) ink.fillText(`${key.split("/")[0]} → ${row.peer || "?"}`, 0, (top + row.names.length / 2) * tall);
       top += row.names.length;
       if (tall > 2) ink.clearRect(0, top * tall - 1.5, width, 1.5);
     }
+  }
+
+  #point({ offsetX, offsetY }) {
+    const { frames, from, label, wide, tall } = this.shown ?? {}, at = this.places[Math.floor(offsetY / tall)];
+    const frame = frames?.[Math.min(frames.length - 1, Math.max(from, from + Math.floor((offsetX - label) / wide)))];
+    this.pointed?.(at ?? null);
+    this.said.hidden = !at;
+    if (!at) return;
+    const state = frame.evs[at.key]?.find(([ev]) => ev === at.ev)?.[3];
+    const lines = [`EV ${at.ev.toString(16).padStart(8, "0")}${state ? `: ${state.toLowerCase().replace("_", " ")}` : ""}`, ...this.describe(at)];
+    this.said.replaceChildren(...lines.map((text) => Object.assign(document.createElement("span"), { textContent: text })));
+    const right = offsetX > this.canvas.clientWidth / 2;
+    Object.assign(this.said.style, { top: `${offsetY + 14}px`, left: right ? "" : `${offsetX + 12}px`, right: right ? `${this.canvas.clientWidth - offsetX + 12}px` : "" });
   }
 
   #cell(ink, state, x, y, wide, tall) {
@@ -187,13 +253,14 @@ export class EvMap {
         if (!row) {
           if (count >= MOST_ROWS) continue;
           const [, , peer] = frames[n].qps.find(([host, qp]) => `${host}/${qp}` === key) ?? [];
-          rows.set(key, row = { names: [], place: new Map(), told: null, peer });
+          rows.set(key, row = { names: [], evs: [], place: new Map(), told: null, peer });
         }
         if (row.told === evs) continue;
         row.told = evs;
         for (const [ev, plane, uplink] of evs) {
           if (row.place.has(ev)) continue;
           row.place.set(ev, row.names.length);
+          row.evs.push({ ev, plane, uplink });
           row.names.push(`${key.split("/")[0]} p${plane}${uplink ? ` u${uplink}` : ""}`);
           count++;
         }

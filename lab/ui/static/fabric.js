@@ -5,8 +5,10 @@ import { Mesh } from "./mesh.js";
 import { Packets } from "./packets.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 1000, HEIGHT = 300;
-const ROW = { t1: 50, t0: 158, host: 272 };
+const WIDTH = 1000;
+// Height of the drawing, rows of nodes and their size; where there is little room, taller and larger.
+const WIDE = { high: 300, t1: 50, t0: 158, host: 272, node: [64, 26] }, NARROW = { high: 560, t1: 90, t0: 285, host: 510, node: [106, 50] };
+const LITTLE = 600; // pixels
 const MANY = 800; // cables
 const THIN = 0.25; // of their width have cables where there are many
 const NEAR = 8; // units of the drawing: a click this far from a cable means it
@@ -36,17 +38,22 @@ export class FabricView {
   constructor(root, layout, select, only = null) {
     this.layout = layout;
     this.select = select;
+    this.only = only;
+    this.narrow = root.clientWidth > 0 && root.clientWidth < LITTLE;
+    this.form = this.narrow ? NARROW : WIDE;
     this.planes = only === null ? layout.planes : [only];
     this.nodes = new Map();
     this.cables = new Map(); // number → what is drawn of it
     this.shown = new Map(); // number → how
     this.onpath = new Set();
+    this.under = null;
+    this.usids = new Map(layout.switches.map(({ name, usid }) => [name, usid]));
     this.special = new Set(); // numbers of cables that were down, spoilt, chosen or on the path
     this.dead = [];
     this.numbers = new Map(layout.links.map((link, index) => [link.name, index]));
     this.ends = new Map(); // switch or host, port → number of its cable, which end
     layout.links.forEach((link, index) => link.ends.forEach((name, end) => this.ends.set(`${name} ${link.ports[end]}`, [index, end])));
-    this.svg = element("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: select ? "group" : "img", "aria-label": "Planes, switches, hosts and cables" });
+    this.svg = element("svg", { viewBox: `0 0 ${WIDTH} ${this.form.high}`, ...(this.narrow ? { class: "narrow" } : {}), role: select ? "group" : "img", "aria-label": "Planes, switches, hosts and cables" });
     this.tip = element("title", {}, this.svg);
     this.#place();
     this.lines = layout.links.map((link) => this.#line(link));
@@ -60,10 +67,11 @@ export class FabricView {
     for (const plane of this.planes) this.#plane(plane);
     this.svg.addEventListener("click", (event) => this.#clicked(event));
     this.svg.addEventListener("pointermove", (event) => this.#hover(event));
+    this.svg.addEventListener("pointerleave", () => this.#point(null));
     root.replaceChildren(this.svg);
     this.svg.classList.toggle("many", this.many);
-    if (this.many) this.mesh = new Mesh(root, this.lines, WIDTH, HEIGHT);
-    this.packets = new Packets(root, this.lines, layout.links.map((link) => link.plane), WIDTH, HEIGHT);
+    if (this.many) this.mesh = new Mesh(root, this.lines, WIDTH, this.form.high);
+    this.packets = new Packets(root, this.lines, layout.links.map((link) => link.plane), WIDTH, this.form.high);
   }
 
   #place() {
@@ -75,12 +83,12 @@ export class FabricView {
         const row = switches.filter((each) => each.plane === plane && each.tier === tier);
         const xs = spread(row.length, place * wide + 8, (place + 1) * wide - 8);
         const step = (wide - 16) / row.length;
-        row.forEach((each, n) => this.places.set(each.name, { x: xs[n], y: ROW[tier], w: Math.min(64, Math.max(step - 4, step * 0.7)), tier }));
+        row.forEach((each, n) => this.places.set(each.name, { x: xs[n], y: this.form[tier], w: Math.min(this.form.node[0], Math.max(step - 4, step * 0.7)), tier }));
       }
     });
     const xs = spread(hosts.length, 0, WIDTH);
     const step = WIDTH / hosts.length;
-    hosts.forEach((each, n) => this.places.set(each.name, { x: xs[n], y: ROW.host, w: Math.min(64, Math.max(step - 6, step * 0.7)), tier: "host" }));
+    hosts.forEach((each, n) => this.places.set(each.name, { x: xs[n], y: this.form.host, w: Math.min(this.form.node[0], Math.max(step - 6, step * 0.7)), tier: "host" }));
   }
 
   #line(link) {
@@ -110,9 +118,9 @@ export class FabricView {
   #node(name, at) {
     const kind = at.tier === "host" ? "host" : "switch";
     const group = element("g", { class: `node ${kind}`, "data-name": name }, this.svg);
-    element("rect", { x: at.x - at.w / 2, y: at.y - 13, width: at.w, height: 26 }, group);
+    element("rect", { x: at.x - at.w / 2, y: at.y - this.form.node[1] / 2, width: at.w, height: this.form.node[1] }, group);
     const short = name.replace(/^t[01]-p\d+-/, "");
-    const label = at.w > 40 ? name : at.w > 7 * short.length + 2 ? short : "";
+    const label = at.w > (this.narrow ? 80 : 40) ? name : at.w > (this.narrow ? 14 : 7) * short.length + 2 ? short : "";
     if (label) element("text", { x: at.x, y: at.y }, group).textContent = label;
     this.#selectable(group, `${kind} ${name}`, { kind, name });
     this.nodes.set(name, group);
@@ -120,7 +128,7 @@ export class FabricView {
 
   #plane(plane) {
     const wide = WIDTH / this.planes.length;
-    const text = element("text", { x: (this.planes.indexOf(plane) + 0.5) * wide, y: 16, class: "plane-name", "data-name": `plane ${plane}` }, this.svg);
+    const text = element("text", { x: (this.planes.indexOf(plane) + 0.5) * wide, y: this.narrow ? 28 : 16, class: "plane-name", "data-name": `plane ${plane}` }, this.svg);
     text.textContent = `plane ${plane}`;
     this.#selectable(text, `plane ${plane}`, { kind: "plane", name: String(plane) });
   }
@@ -150,8 +158,16 @@ export class FabricView {
   #hover(event) {
     const target = this.#at(event);
     this.svg.classList.toggle("over", Boolean(target));
-    const said = !target ? "" : target.kind === "cable" ? this.#said(target.index) : `${target.kind} ${target.name}`;
+    const said = !target ? "" : target.kind === "cable" ? this.#said(target.index) : `${target.kind} ${target.name}${this.usids.has(target.name) ? `, uSID ${this.usids.get(target.name)}` : ""}`;
     if (this.tip.textContent !== said) this.tip.textContent = said;
+    this.#point(target?.kind === "cable" ? target.name : null);
+  }
+
+  // Tells `pointed` the cable under the pointer, or null.
+  #point(name) {
+    if (this.under === name) return;
+    this.under = name;
+    this.pointed?.(name);
   }
 
   #said(index) {
@@ -189,7 +205,7 @@ export class FabricView {
     if (this.shown.get(index) === key) return;
     if (state || special) this.shown.set(index, key); else this.shown.delete(index);
     if (this.many) {
-      this.mesh.set(index, state && !special ? `${state} ${(width * THIN).toFixed(2)}` : "");
+      this.mesh.set(index, state && !special ? `${(this.layout.links[index].plane - 1) % 8 + 1} ${(width * THIN).toFixed(2)}` : "");
       if (!special) { this.cables.get(index)?.remove(); this.cables.delete(index); return; }
     }
     const line = this.cables.get(index) ?? this.#cable(index);
@@ -204,12 +220,12 @@ export class FabricView {
       const line = this.lines[index];
       if (!line || this.breaks.has(index)) continue;
       const { x1, y1, x2, y2 } = line, far = Math.hypot(x2 - x1, y2 - y1), dx = (x2 - x1) / far, dy = (y2 - y1) / far;
-      const x = (x1 + x2) / 2, y = (y1 + y2) / 2, group = element("g", {}, this.broken);
-      element("line", { x1, y1, x2: x - GAP * dx, y2: y - GAP * dy }, group);
-      element("line", { x1: x2, y1: y2, x2: x + GAP * dx, y2: y + GAP * dy }, group);
-      element("circle", { cx: x, cy: y, r: 10 }, group);
-      element("path", { d: `M${x - 4.5} ${y - 4.5}l9 9m0 -9l-9 9` }, group);
-      element("circle", { cx: x, cy: y, r: 12, class: "pulse" }, group);
+      const x = (x1 + x2) / 2, y = (y1 + y2) / 2, size = this.narrow ? 1.8 : 1, gap = GAP * size, arm = 4.5 * size, group = element("g", {}, this.broken);
+      element("line", { x1, y1, x2: x - gap * dx, y2: y - gap * dy }, group);
+      element("line", { x1: x2, y1: y2, x2: x + gap * dx, y2: y + gap * dy }, group);
+      element("circle", { cx: x, cy: y, r: 10 * size }, group);
+      element("path", { d: `M${x - arm} ${y - arm}l${2 * arm} ${2 * arm}m0 ${-2 * arm}l${-2 * arm} ${2 * arm}` }, group);
+      element("circle", { cx: x, cy: y, r: 12 * size, class: "pulse" }, group);
       this.breaks.set(index, group);
     }
   }
@@ -254,6 +270,9 @@ export class FabricView {
   }
 
   highlight(names) { this.onpath = new Set(names); }
+
+  // Whether it would be drawn in another form where it stands now.
+  get stale() { const wide = this.svg.parentElement?.clientWidth ?? 0; return wide > 0 && this.narrow !== wide < LITTLE; }
 
   fit() { this.mesh?.draw(); }
 }

@@ -1,15 +1,13 @@
 // Cables of a fabric that has too many for an element each: drawn on a canvas behind the others, all of a kind at once.
 
-const COLOURS = { busy: "--load", full: "--warn" };
 const CLEAR = 2000, FAINTEST = 0.3; // as many busy cables are drawn as they are; more are the fainter
-const MARKS = { marked: "--load", trimmed: "--warn" };
 
 export class Mesh {
   // `lines`: for every cable its ends in units of a drawing that is `wide` by `high`; none for those that are not drawn.
   constructor(root, lines, wide, high) {
     Object.assign(this, { lines, wide, high });
-    this.kinds = new Map(); // state and width → numbers of cables
-    this.how = new Map(); // number → state and width
+    this.kinds = new Map(); // plane and width → numbers of cables
+    this.how = new Map(); // number → plane and width
     this.ports = []; // where, what, whether now
     this.canvas = document.createElement("canvas");
     this.canvas.className = "mesh";
@@ -54,12 +52,12 @@ export class Mesh {
     ink.setTransform(scale, 0, 0, scale, 0, 0);
     ink.globalAlpha = Math.min(1, Math.max(FAINTEST, CLEAR / this.how.size));
     for (const [key, numbers] of this.kinds) {
-      const [state, wide] = key.split(" ");
-      if (numbers.size) this.#stroke(ink, numbers, style.getPropertyValue(COLOURS[state]), Number(wide));
+      const [plane, wide] = key.split(" ");
+      if (numbers.size) this.#stroke(ink, numbers, style.getPropertyValue(`--plane-${plane}`), Number(wide));
     }
     ink.globalAlpha = 1;
     for (const [x, y, kind, now] of this.ports) {
-      ink.fillStyle = now ? style.getPropertyValue(MARKS[kind]) : style.getPropertyValue("--paper");
+      ink.fillStyle = style.getPropertyValue(now ? "--ink" : "--paper");
       ink.strokeStyle = style.getPropertyValue("--ink");
       ink.lineWidth = 0.4;
       ink.beginPath();

@@ -9,7 +9,7 @@ const MOST = 6000;
 export class Packets {
   // `lines`: for every cable its ends in units of a drawing that is `wide` by `high`; `planes`: its plane.
   constructor(root, lines, planes, wide, high) {
-    Object.assign(this, { lines, planes, wide, high });
+    Object.assign(this, { lines, planes, wide, high, scale: high > 400 ? 1.8 : 1 }); // larger on the narrow drawing
     this.canvas = document.createElement("canvas");
     this.canvas.className = "packets";
     root.append(this.canvas);
@@ -43,11 +43,11 @@ export class Packets {
       const line = this.lines[way >> 1], share = (t - entered) / (leaves - entered || 1);
       if (!line || arrived && share > 1) continue;
       const [x, y] = this.#at(line, way, arrived ? share : Math.min(share, 0.5));
-      if (arrived || share < 0.5) { this.#dot(ink, x, y, size * SIZE[kind], colour(this.planes[way >> 1]), kind === 1 ? null : edge); continue; }
+      if (arrived || share < 0.5) { this.#dot(ink, x, y, size * this.scale * SIZE[kind], colour(this.planes[way >> 1]), kind === 1 ? null : edge); continue; }
       const gone = (t - (entered + leaves) / 2) / fall;
       if (gone > 1) continue;
       ink.globalAlpha = 1 - gone * gone;
-      this.#dot(ink, x + 6 * gone, y + 90 * gone * gone, size * SIZE[kind] * 1.15, lost, null);
+      this.#dot(ink, x + 6 * gone, y + 90 * gone * gone, size * this.scale * SIZE[kind] * 1.15, lost, null);
       ink.globalAlpha = 1;
     }
   }
@@ -66,11 +66,11 @@ export class Packets {
       if (!line) continue;
       if (entered > t) { left.push(one); continue; }
       const share = (t - entered) / (leaves - entered || 1);
-      if (!arrived && share >= 0.5) { this.falling.push({ at: this.#at(line, way, 0.5), since: real, size: SIZE[kind] }); continue; }
+      if (!arrived && share >= 0.5) { this.falling.push({ at: this.#at(line, way, 0.5), since: real, size: this.scale * SIZE[kind] }); continue; }
       if (share > 1) continue;
       left.push(one);
       const [x, y] = this.#at(line, way, share);
-      this.#dot(ink, x, y, SIZE[kind], colour(this.planes[way >> 1]), kind === 1 ? null : edge);
+      this.#dot(ink, x, y, this.scale * SIZE[kind], colour(this.planes[way >> 1]), kind === 1 ? null : edge);
     }
     this.flying = left;
     this.falling = this.falling.filter(({ since }) => real - since < FALL);
@@ -84,7 +84,7 @@ export class Packets {
   }
 
   #at(line, way, share) {
-    const { x1, y1, x2, y2 } = line, rim = Math.min(0.4, RIM / (Math.abs(y2 - y1) || 1));
+    const { x1, y1, x2, y2 } = line, rim = Math.min(0.4, RIM * this.scale / (Math.abs(y2 - y1) || 1));
     const along = rim + (1 - 2 * rim) * (way % 2 ? 1 - share : share);
     return [x1 + (x2 - x1) * along, y1 + (y2 - y1) * along];
   }

@@ -1,5 +1,6 @@
 // The page: frames come from the server, live or of a finished run; a cursor walks over them, and everything shows that frame.
 
+import { address } from "./address.js";
 import { EvMap, Goodput, Losses, Transport } from "./charts.js";
 import { Demo } from "./demo.js";
 import { Editor } from "./editor.js";
@@ -9,6 +10,8 @@ import { narrate } from "./narrator.js";
 import { Selection, button } from "./selection.js";
 import { Shelf } from "./shelf.js";
 import { follow, get, merge, operate, post, share } from "./server.js";
+import { Units } from "./units.js";
+import { explain, explained } from "./words.js";
 
 const at = (id) => document.getElementById(id);
 const WINDOW = 600; // frames that the charts show of a lab that goes on; of a finished run they show all
@@ -20,6 +23,7 @@ const LOOK = "Click a cable, switch, NIC port or plane to see how it is; click t
 let layout, fabric, selection, goodput, transport, losses, evs, editor, shelf, stream;
 let frames = [], loads = new Loads(), strikes = [], ended = null; // strikes: times of faults, for the charts
 let cursor = -1, following = true, playing = true, drawn = -1, told = 0, unit = { name: "s", in: 1 };
+const units = new Units();
 
 // --- one frame -----------------------------------------------------------------------------------------------------------
 
@@ -29,7 +33,7 @@ function show(again = false) {
   const frame = frames[cursor];
   const changed = loads.seek(cursor);
   selection.update(frame, loads.now);
-  fabric.highlight(selection.onPath);
+  fabric.highlight([...selection.onPath, ...pointed]);
   fabric.update(frame, frames[Math.max(0, cursor - RECENT)], loads.now, changed);
   charts();
   list("faults", Object.entries(frame.faults), "none", ([name, text]) => fault(name, text));
@@ -38,13 +42,13 @@ function show(again = false) {
   expectations(cursor === frames.length - 1 && ended ? ended.expectations : frame.expect);
   at("time").max = frames.length - 1;
   at("time").value = cursor;
-  at("clock").textContent = clock(frame.t);
+  at("clock").textContent = `${clock(frame.t)} · ${units.trips(Math.max(frame.t - frames[0].t, 0))}`;
   events();
   story();
   if (frame.run && layout.live) at("title").textContent = `MRC Lab – ${frame.run}`;
 }
 
-let told_by_demo = "";
+let told_by_demo = "", totalled = [], pointed = []; // pointed: cables of the path that is pointed at
 function story() {
   const said = told_by_demo || (cursor >= 0 ? narrate(frames, cursor) : "");
   if (at("story").textContent !== said) at("story").textContent = said;
@@ -53,10 +57,19 @@ function story() {
 function charts() {
   const from = layout.live ? Math.max(0, cursor - WINDOW + 1) : 0, shown = frames.slice(from, cursor + 1);
   const times = shown.map((each) => since(each.t));
-  goodput.update(times, shown.map((each) => each.goodput));
-  transport.update(times, shown.map((each) => each.means[0]), shown.map((each) => each.means[1]));
+  const peers = new Set(frames[cursor].qps.map(([, , peer]) => peer));
+  if (units.count(peers.size)) captions();
+  goodput.update(times, shown.map((each) => each.goodput), units.rateScale, (value) => units.rate(value));
+  const trips = shown.map(({ means }) => (means[0] === null ? null : means[0] * units.tripScale));
+  transport.update(times, trips, shown.map((each) => each.means[1]), (value) => units.trip(value));
   losses.update(times, shown.map((each) => each.totals), layout.within * unit.in);
   evs.update(frames, from, cursor + 1);
+}
+
+function captions() {
+  at("units").textContent = units.name;
+  at("of-line").textContent = units.rateName;
+  at("of-trip").textContent = units.tripName;
 }
 
 function list(id, entries, none, shape = (entry) => entry) {
@@ -79,13 +92,17 @@ function fault(name, text) {
 }
 
 function totals(frame) {
-  const sum = Object.values(frame.goodput).reduce((a, b) => a + b, 0) / 1e6;
-  const rows = [["goodput", `${sum.toFixed(2)} MB/s`], ...Object.entries(frame.totals).map(([name, count]) => [`packets ${name}`, count])];
-  at("totals").replaceChildren(...rows.flatMap(([name, value]) => {
-    const term = document.createElement("dt"), said = document.createElement("dd");
-    term.textContent = name; said.textContent = value;
-    return [term, said];
-  }));
+  const sum = Object.values(frame.goodput).reduce((a, b) => a + b, 0) * units.rateScale;
+  const rows = [["goodput", units.rate(sum)], ...Object.entries(frame.totals)];
+  if (totalled.length !== rows.length) {
+    totalled = rows.map(() => document.createElement("dd"));
+    at("totals").replaceChildren(...rows.flatMap(([name], n) => {
+      const term = document.createElement("dt");
+      term.append(n ? "packets " : "", explained(name));
+      return [term, totalled[n]];
+    }));
+  }
+  rows.forEach(([, value], n) => { if (totalled[n].textContent !== String(value)) totalled[n].textContent = value; });
 }
 
 const SAID = { open: "… open", good: "✓ so far", bad: "… not met yet", passed: "✓ passed", failed: "✗ failed" };
@@ -266,6 +283,7 @@ function seek(wanted) {
 function refit() {
   if (!goodput) return;
   for (const each of [goodput, transport, losses, fabric]) each.fit();
+  if (fabric.stale) drawFabric(fabric.only);
   show(true);
 }
 
@@ -306,7 +324,25 @@ function find() {
   at("selection").querySelector("button")?.focus();
 }
 
+// An EV that is pointed at shows its cables, a cable the EVs that use it.
+function point(ev) {
+  const cables = ev?.peer ? selection.path(ev.host, ev.peer, ev.plane, ev.uplink) : [];
+  if (String(cables) === String(pointed)) return;
+  pointed = cables;
+  show(true);
+}
+
+function pointCable(name) {
+  evs.only = name === null ? null : ({ host, peer, plane, uplink }) => Boolean(peer) && selection.path(host, peer, plane, uplink).includes(name);
+  if (cursor >= 0) charts();
+}
+
+function change() { units.toggle(); captions(); show(true); }
+
 function wire() {
+  explain(document);
+  at("units").addEventListener("click", change);
+  evs.pointed = point;
   at("play").addEventListener("click", () => pause(!playing));
   at("time").addEventListener("input", () => seek(Number(at("time").value)));
   at("live").addEventListener("click", toLive);
@@ -324,7 +360,7 @@ function wire() {
   at("find").addEventListener("change", find);
   addEventListener("resize", refit);
   const keys = {
-    " ": () => pause(!playing), p: projector, "?": () => at("help").showModal(), r: () => layout.replays && shelf.open(), l: toLive, h: () => layout.operable && selection.heal(),
+    " ": () => pause(!playing), p: projector, u: change, "?": () => at("help").showModal(), r: () => layout.replays && shelf.open(), l: toLive, h: () => layout.operable && selection.heal(),
     f: () => selection.fail(), "/": () => at("find").select(), e: () => editor.focus(), d: () => { if (!at("demo").hidden) play(); },
     ArrowLeft: () => seek(cursor - 1), ArrowRight: () => seek(cursor + 1), Home: () => seek(0), End: () => seek(frames.length - 1),
   };
@@ -341,6 +377,7 @@ let first = 0;
 function drawFabric(only = null) {
   fabric?.packets.stop();
   fabric = new FabricView(at("fabric"), layout, (target) => selection.choose(target), only);
+  fabric.pointed = pointCable;
   fabric.choose(selection.target);
   loads.rewind(); // this one has not seen any
   show(true);
@@ -356,6 +393,9 @@ function welcome() {
 // Show what the server shows now: at first, and again when a scenario is run from the page.
 async function open() {
   layout = await get("api/layout");
+  units.fit(layout);
+  captions();
+  pointed = [];
   const whole = await get("api/frames");
   frames = []; loads = new Loads(); size = 0; strikes = []; ended = null; cursor = -1; drawn = -1; told = 0; first = whole.first;
   at("events").replaceChildren();
@@ -395,7 +435,9 @@ async function open() {
 }
 
 const demo = new Demo((line) => { told_by_demo = line; story(); }, over);
-evs = new EvMap(at("evs"), at("evkey"));
+evs = new EvMap(at("evs"), at("evkey"), at("evsaid"), ({ host, peer, plane, uplink }) => (peer ? [
+  `${host} → ${peer}, plane ${plane}${uplink ? `, T1 ${uplink}` : ""}`, address(layout, host, peer, plane, uplink),
+] : []));
 editor = new Editor(at("editor"));
 shelf = new Shelf(at("shelf"));
 wire();

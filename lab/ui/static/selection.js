@@ -1,6 +1,7 @@
 // What is selected: how it stands, what can be done to it; paths, EVs and traffic of two hosts.
 
 import { SLOW } from "./demo.js";
+import { address } from "./address.js";
 import { operate } from "./server.js";
 
 const BREAKS = {
@@ -143,13 +144,14 @@ export class Selection {
     if (this.evsShown === evs && this.pairShown === `${from} ${to}`) return;
     this.evsShown = evs;
     this.pairShown = `${from} ${to}`;
-    this.paths = evs.flatMap(([, plane, uplink]) => this.#links(from, to, plane, uplink));
+    this.paths = evs.flatMap(([, plane, uplink]) => this.path(from, to, plane, uplink));
     if (!qp) { this.evs.replaceChildren(made("p", "No QP between them sends.", "hint")); return; }
     this.evs.className = "paths";
-    this.evs.replaceChildren(table(["EV", "path", "state"], evs.map(([ev, plane, uplink, state]) => [ev.toString(16).padStart(8, "0"), `plane ${plane}${uplink ? `, T1 ${uplink}` : ""}`, state])));
+    this.evs.replaceChildren(table(["EV", "path and address", "state"], evs.map(([ev, plane, uplink, state]) => [ev.toString(16).padStart(8, "0"), `plane ${plane}${uplink ? `, T1 ${uplink}` : ""}\n${address(this.layout, from, to, plane, uplink)}`, state])));
   }
 
-  #links(from, to, plane, uplink) {
+  // Cables of a path, by name.
+  path(from, to, plane, uplink) {
     const key = `${from} ${to} ${plane} ${uplink}`;
     if (!this.ways.has(key)) {
       const ends = [from, to].map((host) => this.ports.get(host).find(([, , link]) => link.plane === plane));
