@@ -108,7 +108,7 @@ class MeterConfig(NamedTuple):
     pburst: int
 
 
-@dataclass
+@dataclass(slots=True)
 class TableEntry:
     """One table entry. `priority` as in P4Runtime: larger wins, 0 where the table has no ternary/range/optional key.
 

@@ -57,7 +57,7 @@ def build_call(actions: dict[str, p4.Action], call: ActionCall, where: str) -> V
     return (action.id, None, *call.args)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Entry:
     """A stored entry: what the control plane said, and its cell."""
 
@@ -279,6 +279,20 @@ class RuntimeTable:
         if len(self._entries) >= self.table.size:
             raise ExhaustedError(f"table {self.table.name} is full: {self.table.size} entries")
         self._store(entry)
+
+    def insert_plain(self, match: MatchKey, action: ActionCall) -> None:
+        """Add an entry of exact fields that fit the key, with an action whose arguments fit it, and nothing else."""
+        self._writable()
+        place = (match, 0)
+        if self.profile is not None or not match or place in self._entries or len(self._entries) >= self.table.size:
+            self.insert(TableEntry(match, action))  # says what is wrong
+            return
+        cell = [0, 0, self._monotonic(), None, None] if self._has_cell else None
+        if self.table.direct_meter is not None:
+            cell = self._new_cell(TableEntry(match, action))
+        number = self._actions[action.name].id
+        self._matcher.put(match, 0, (number, cell, *action.args))
+        self._entries[place] = _Entry(match, 0, action, 0.0, cell)
 
     def _store(self, entry: TableEntry, is_const: bool = False, number: int | None = None) -> None:
         cell = self._new_cell(entry) if self._has_cell else None

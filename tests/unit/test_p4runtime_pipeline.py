@@ -204,7 +204,7 @@ def test_an_unexpected_exception_is_an_internal_error_and_not_the_end(
     def fail(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(RuntimeTable, "insert", fail)
+    monkeypatch.setattr(RuntimeTable, "insert_plain", fail)
     with pytest.raises(RefusedError) as caught:
         primary.insert(entry(1), NAMES.member("IngressImpl.profile", 1, NAMES.action("drop")))
     assert caught.value.codes == ["INTERNAL", "OK"]

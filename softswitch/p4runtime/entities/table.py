@@ -27,6 +27,7 @@ from mrclab.softswitch.p4runtime.entities.common import (
     meter_to_proto,
 )
 from mrclab.softswitch.p4runtime.entities.oneshot import create_oneshot, delete_oneshot, oneshot_to_proto
+from mrclab.softswitch.p4runtime.entities.plaininsert import PlainInsert, already_exists
 from mrclab.softswitch.p4runtime.messages.actions import action_from_proto, action_to_proto
 from mrclab.softswitch.p4runtime.messages.matches import key_from_proto, key_to_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
@@ -52,6 +53,7 @@ class TableHandler:
     def __init__(self, state: PipelineState) -> None:
         self._state = state
         self._switch = state.switch
+        self._plain: dict[int, PlainInsert] = {}
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -59,6 +61,12 @@ class TableHandler:
         """Check an update; what is left inserts, modifies or deletes."""
         entry = entity.table_entry
         table = self._state.index.table(entry.table_id)
+        if update_type == INSERT:
+            plain = self._plain.get(table.id)
+            if plain is None:
+                plain = self._plain[table.id] = PlainInsert(self._state, table)
+            if (apply := plain.parse(entry)) is not None:
+                return apply
         if entry.HasField("time_since_last_hit"):
             raise invalid("has_time_since_last_hit must not be set in WriteRequest")
         check_update_type(update_type)
@@ -85,7 +93,7 @@ class TableHandler:
         def apply() -> None:
             old = self._state.entries.get(key)
             if update_type == INSERT and old is not None:
-                raise P4RuntimeError(Code.ALREADY_EXISTS, "Match entry exists, use MODIFY if you wish to change action")
+                raise already_exists()
             if update_type != INSERT and old is None:
                 old = self._adopt(key, table)
             # No call after this one may fail, or a one-shot group would be left behind.

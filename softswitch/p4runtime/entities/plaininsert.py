@@ -1,0 +1,96 @@
+"""INSERT of a plain table entry, most of what controllers write: exact fields in order, an action, and nothing else.
+
+Whatever is not of this form, or wrong in any way, is left to the table's handler, which says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from mrclab.softswitch.objects.runtime_api import ActionCall, MatchKey, RuntimeApiError, TableInfo
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, target_error
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoTable
+from mrclab.softswitch.p4runtime.state import Apply, EntryNotes, PipelineState
+
+_PLAIN = 3  # fields of a message: table, match, action
+Shape = tuple[tuple[int, int], ...]
+"""Id and width of each field or parameter, in order."""
+
+
+def already_exists() -> P4RuntimeError:
+    """Return the error for a key that an entry has."""
+    return P4RuntimeError(Code.ALREADY_EXISTS, "Match entry exists, use MODIFY if you wish to change action")
+
+
+class PlainInsert:
+    """Parser of plain inserts into one table; `key` and `actions` are what they may say."""
+
+    def __init__(self, state: PipelineState, table: P4InfoTable) -> None:
+        self._state = state
+        self._table = table
+        self._key: Shape = tuple((field.id, field.width) for field in table.fields)
+        self._actions = _actions(state.index, table, state.switch.table(table.name).info)
+
+    def parse(self, entry: p4r.TableEntry) -> Apply | None:
+        """Return what inserts the entry; None where it is not plain."""
+        if len(entry.ListFields()) != _PLAIN or entry.action.WhichOneof("type") != "action":
+            return None
+        message = entry.action.action
+        action = self._actions.get(message.action_id)
+        if action is None:
+            return None
+        name, params = action
+        given, match = message.params, entry.match
+        if len(given) != len(params) or len(match) != len(self._key):
+            return None
+        values, key = [], []
+        for param, (number, width) in zip(given, params):  # noqa: B905 - as long as each other
+            value = int.from_bytes(param.value, "big")
+            if param.param_id != number or value >> width:
+                return None
+            values.append(value)
+        for field, (number, width) in zip(match, self._key):  # noqa: B905
+            value = int.from_bytes(field.exact.value, "big")
+            if field.field_id != number or value >> width or field.WhichOneof("field_match_type") != "exact":
+                return None
+            key.append(value)
+        return _Insert(self._state, self._table, tuple(key), ActionCall(name, tuple(values)))
+
+
+class _Insert:
+    """An insert that is left to do."""
+
+    __slots__ = ("_action", "_match", "_state", "_table")
+
+    def __init__(self, state: PipelineState, table: P4InfoTable, match: MatchKey, action: ActionCall) -> None:
+        self._state = state
+        self._table = table
+        self._match = match
+        self._action = action
+
+    def __call__(self) -> None:
+        key = (self._table.id, self._match, 0)
+        entries = self._state.entries
+        if key in entries:
+            raise already_exists()
+        try:
+            self._state.switch.table(self._table.name).insert_plain(self._match, self._action)
+        except RuntimeApiError as error:
+            raise target_error("Error when adding match entry to target", error) from error
+        entries[key] = EntryNotes()
+
+
+def _actions(index: P4Index, table: P4InfoTable, info: TableInfo) -> dict[int, tuple[str, Shape]]:
+    """Return name and parameters of the actions that plain entries may have: those that P4Info and program agree on.
+
+    None where no entry of the table is plain.
+    """
+    widths = [field.width for field in table.fields]
+    exact = all(field.kind == "exact" for field in table.fields) and not table.has_priority
+    if table.profile_id or not exact or widths != [key.width for key in info.key]:
+        return {}
+    allowed = [index.actions[number] for number, scope in table.actions.items() if scope.in_entries]
+    return {
+        made.id: (made.name, tuple((param.id, param.width) for param in made.params))
+        for made in allowed
+        if info.actions.get(made.name) == tuple(param.width for param in made.params)
+    }
